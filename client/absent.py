@@ -158,8 +158,8 @@ CLUSTER_OPTIONS: Final = _table(
     ),
     ("env", "set it in `os.environ` before the cluster is made"),
     (
-        "preload preload_argv preload_nanny preload_nanny_argv plugins",
-        "import it in the task, or in a module that the task imports",
+        "preload_argv preload_nanny preload_nanny_argv plugins",
+        "use `preload=`, or `client.register_plugin`",
     ),
     ("death_timeout lifetime lifetime_stagger lifetime_restart", "leave it out"),
     ("extensions data executor", "leave it out"),

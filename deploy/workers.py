@@ -149,7 +149,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         orphan_lease_s=plain.get("orphan_lease_s", 900.0) + 30.0,
     )
     try:
-        preload(plain.get("preload", ()))
+        config.preloaded = preload(plain.get("preload", ()))
         process.main(config)
     except (InternalError, PluginFailed):
         raise  # the supervisor reports it; of a bug, the traceback is the report
@@ -157,6 +157,9 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         note_refusal(config.started_path, error.text)  # which the supervisor logs
         return EXIT_REFUSED
     except WeftError as error:
+        if isinstance(error, ConfigError) and find is None:
+            note_refusal(config.started_path, str(error))  # which the program's cluster raises
+            return EXIT_REFUSED
         _log.error("worker %s: %s", config.name, error)
         # All others are about the network, or the process at the scheduler's address.
         return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_NO_SCHEDULER

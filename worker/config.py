@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import Address, parse_address
@@ -49,6 +50,8 @@ class WorkerConfig:
         catches_output: send what tasks print and log to clients that want it; only for a process
             that has no other worker.
         keeps_output: write that to the process's own streams and log as well.
+        preloaded: modules whose functions `weft_setup` and `weft_teardown` are called with the
+            worker, before it first connects and at its end.
         orphan_lease_s: time for which a worker that has lost its scheduler keeps its data and looks
             for a scheduler; it should exceed the time for which clients look for one.
     """
@@ -74,6 +77,7 @@ class WorkerConfig:
     orphan_lease_s: float = 900.0
     catches_output: bool = False
     keeps_output: bool = True
+    preloaded: Sequence[ModuleType] = ()
 
     def data_address(self, scheduler_address: str, own_host: str) -> str:
         """Decide where to listen for peers and clients.

@@ -13,10 +13,11 @@ import inspect
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, TypeAlias
 
-from ..protocol.errors import LocalProtocolError, PluginFailed
+from ..protocol.errors import ConfigError, LocalProtocolError, PluginFailed
 from ..protocol.net.connection import Connection
 from ..protocol.values.exceptions import name_packed, pack_exception
 from ..protocol.values.serialize import loads
@@ -51,6 +52,24 @@ class WorkerPlugins:
         with self._lock:
             self._jobs.append((connection, message))
         self._start()
+
+    async def begin_with(self, modules: Sequence[ModuleType]) -> None:
+        """Call the functions `weft_setup` of preloaded modules, before the first session.
+
+        Raises:
+            ConfigError: one has failed; a new start would fail in the same way.
+        """
+        preloads = [preload for preload in map(Preload, modules) if preload.has_functions]
+        if not preloads:
+            return
+        done = self._loop.create_future()
+        self._thread = threading.Thread(
+            target=self._set_up_preloads, args=(preloads, done), name="weft-plugins", daemon=True
+        )
+        self._thread.start()
+        failure: ConfigError | None = await done
+        if failure is not None:
+            raise failure
 
     def close(self) -> None:
         """Tear all plugins down, and answer nothing any more; `join` shows when it is done."""
@@ -100,6 +119,27 @@ class WorkerPlugins:
                 self._loop.call_soon_threadsafe(
                     self._finish, connection, message.request, failure, reason
                 )
+
+    def _set_up_preloads(self, preloads: list[Preload], done: asyncio.Future[Any]) -> None:
+        context = copy.copy(self._executor.context)
+        set_worker(context)
+        failure: ConfigError | None = None
+        for preload in preloads:
+            try:
+                _call(preload, "setup", context)
+            except BaseException as error:  # of user code
+                failure = ConfigError(
+                    f"the setup of preloaded module {preload.name!r} raised "
+                    f"{type(error).__name__}: {error}",
+                    "--preload",
+                )
+                failure.__cause__ = error
+                break
+            self._ready[f"preload {preload.name}"] = preload.name, preload
+        with self._lock:
+            self._thread = None
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(_finish_future, done, failure)
 
     def _set_up(self, message: SetUpPlugin, context: Any) -> list[Any] | None:
         """Set a plugin up, unless it is; return the failure, if there is one."""
@@ -157,6 +197,30 @@ class WorkerPlugins:
                 connection.send([PluginDone(request=request, info={"failure": failure})])
         if reason:
             self._end(reason)
+
+
+class Preload:
+    """A preloaded module as a plugin."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.name = module.__name__
+        self.setup = self._function(module, "setup")
+        self.teardown = self._function(module, "teardown")
+
+    @staticmethod
+    def _function(module: ModuleType, step: str) -> Any:
+        """Return the function for a step, by weft's name or else by dask's; None if absent."""
+        return getattr(module, f"weft_{step}", None) or getattr(module, f"dask_{step}", None)
+
+    @property
+    def has_functions(self) -> bool:
+        """Return whether the module is more than imported."""
+        return self.setup is not None or self.teardown is not None
+
+
+def _finish_future(done: asyncio.Future[Any], result: Any) -> None:
+    if not done.done():
+        done.set_result(result)
 
 
 def _call(plugin: Any, method: str, context: Any) -> None:

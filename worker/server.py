@@ -259,6 +259,7 @@ class WorkerServer:
             output=catcher_for(self._loop, config),
         )
         self._answering = Answering(self._executor, self.stop)
+        await self._answering.plugins.begin_with(config.preloaded)
         transfers = Transfers()
         self._reporter = StatusReporter(self._executor, transfers)
         if config.metrics_url and config.started_path is not None:

@@ -63,6 +63,7 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
     from ...protocol.trust import connection_file as connection_files
     from ...protocol.wire.levels import Level
     from ..data_places import DataPlaces
+    from ..preloading import module_names
     from ..settings import decide_counts, make_local_directory, parse_memory_limit
 
     given = merged(SETTINGS, options)
@@ -96,7 +97,7 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
         "resources": given[table.RESOURCES],
         "local_directory": directory,
         "temporary_directory": "" if local_directory is None else directory,
-        "preload": [os.path.abspath(m) if m.endswith(".py") else m for m in given[table.PRELOAD]],
+        "preload": module_names(given[table.PRELOAD]),
         "grace_period_s": grace_period,
         "orphan_lease_s": orphan_lease,
     }

@@ -22,7 +22,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...client import absent, scaling
@@ -39,6 +39,7 @@ from .. import settings
 from ..child import Child
 from ..cluster import Cluster
 from ..in_thread import in_thread
+from ..preloading import module_names
 from . import arguments
 from .quiet import QuietLogs
 
@@ -84,6 +85,8 @@ class LocalCluster(Cluster):
         silence_logs: the processes log from this level on; False = everything. Without processes,
             the level of the logger "weft" while the cluster lives, unless you have set one; False
             = the level of your program's logging.
+        preload: modules, or paths of .py files, that each worker imports before its tasks; a
+            function `weft_setup(worker)` in them is called then.
         security: a token of your own; None or True = a new one, in memory only.
         others: there are no others, except options of dask with their default.
 
@@ -108,6 +111,7 @@ class LocalCluster(Cluster):
         resources: str | Mapping[str, float] | None = None,
         local_directory: str | os.PathLike[str] | None = None,
         silence_logs: int | bool = logging.WARNING,
+        preload: str | os.PathLike[str] | Sequence[str] | None = None,
         security: Security | bool | None = None,
         **others: Any,
     ) -> None:
@@ -136,6 +140,7 @@ class LocalCluster(Cluster):
             self._dashboard = arguments.parse_dashboard_address(dashboard_address, processes)
             self._log_level = arguments.choose_log_level(silence_logs)
             self.security = arguments.choose_security(security)
+            self._preload = module_names(preload)
         self.n_workers, self.threads_per_worker = counts.n_workers, counts.nthreads
         self._host = host or "127.0.0.1"
         self._local_directory = local_directory
@@ -214,6 +219,7 @@ class LocalCluster(Cluster):
             resources=self.resources,
             name=self.name,
             local_directory=self._files or None,
+            modules=self._preload,
         )
         self.scheduler_address = await self._embedded.start()
 
@@ -279,6 +285,7 @@ class LocalCluster(Cluster):
             "resources": self.resources,
             "local_directory": self._files or self._directory,
             "temporary_directory": self._files,
+            "preload": self._preload,
             "listen_address": "",
             "log_level": self._log_level,
         }

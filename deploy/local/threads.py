@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 from ...protocol.host.facts import process_facts
 from ...protocol.net.deadline import unless
@@ -19,6 +20,7 @@ from ...scheduler.config import SchedulerConfig
 from ...scheduler.server import SchedulerServer
 from ...worker.config import WorkerConfig
 from ...worker.server import WorkerServer
+from ..preloading import preload
 
 _log = logging.getLogger("weft.worker")
 
@@ -36,6 +38,7 @@ class EmbeddedCluster:
         resources: dict[str, float],
         name: str,
         local_directory: str | None = None,
+        modules: Sequence[str] = (),
     ) -> None:
         self._security = security
         self._n_workers = n_workers
@@ -44,6 +47,8 @@ class EmbeddedCluster:
         self._resources = resources
         self._name = name
         self._local_directory = None if local_directory is None else Path(local_directory)
+        self._modules = modules
+        self._preloaded: list[ModuleType] | None = None
         self._scheduler: SchedulerServer | None = None
         self._workers: list[WorkerServer] = []
         self._runs: list[asyncio.Task[None]] = []
@@ -71,6 +76,8 @@ class EmbeddedCluster:
     async def grow(self, n: int) -> None:
         """Start workers until there are `n`, and wait until all are registered."""
         living = [entry for entry in zip(self._workers, self._runs, strict=True) if _lives(*entry)]
+        if self._preloaded is None:
+            self._preloaded = preload(self._modules)
         n_more = n - sum(not self._leaves(worker) for worker, _ in living)
         for _ in range(n_more):
             worker = WorkerServer(
@@ -82,6 +89,7 @@ class EmbeddedCluster:
                     memory_limit=self._memory_limit,
                     resources=self._resources,
                     local_directory=self._local_directory,
+                    preloaded=self._preloaded,
                 )
             )
             run = asyncio.create_task(worker.run(), name=f"worker {self._n_started}")

@@ -152,8 +152,9 @@ PRELOAD: Final[Setting[tuple[str, ...]]] = Setting(
     "worker.preload",
     Texts("MODULE"),
     (),
-    "Module, or path of a .py file, that each worker process imports before it takes tasks. "
-    "Repeatable.",
+    "Module, or path of a .py file, that each worker process imports before it takes tasks. Its "
+    "function weft_setup(worker), if it has one, is called before the worker joins, and "
+    "weft_teardown(worker) at its end. Repeatable.",
 )
 PID_FILE: Final[Setting[Path | None]] = Setting(
     "worker.pid-file",

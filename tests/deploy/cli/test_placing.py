@@ -137,7 +137,11 @@ def test_another_worker_takes_the_place_of_one_whose_lifetime_is_over(tmp_path):
 
 
 def test_a_module_is_imported_before_the_first_task(tmp_path):
-    (tmp_path / "prepared.py").write_text("import os\nos.environ['PREPARED'] = 'yes'\n")
+    (tmp_path / "prepared.py").write_text(
+        "import os\nos.environ['PREPARED'] = 'yes'\n"
+        "def weft_setup(worker): os.environ['SET_UP'] = worker.name\n"
+        "async def dask_teardown(worker): open('torn_down', 'w').close()\n"
+    )
     with (
         scheduler(folder=tmp_path) as started,
         daemon(
@@ -148,6 +152,16 @@ def test_a_module_is_imported_before_the_first_task(tmp_path):
     ):
         worker.wait_for("registered")
         assert client.submit(os.getenv, "PREPARED").result(timeout=30) == "yes"
+        assert client.submit(os.getenv, "SET_UP").result(timeout=30)
+    assert (tmp_path / "torn_down").exists()
+
+
+def test_a_preloaded_module_whose_setup_fails_ends_the_workers_with_one_error(tmp_path):
+    (tmp_path / "unlucky.py").write_text("def dask_setup(worker): raise KeyError('luck')\n")
+    with scheduler(folder=tmp_path):
+        done = run("worker", "--nworkers", "1", "--preload", "unlucky.py", folder=tmp_path)
+    assert done.returncode == 2
+    assert "the setup of preloaded module 'unlucky' raised KeyError: 'luck'" in done.stderr
 
 
 def test_a_module_that_cannot_be_imported_ends_the_workers_with_one_error(tmp_path):
