@@ -57,8 +57,8 @@ class _TaskEngine(Engine):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: (options, attempt, the two together) of the last submission.
-        self._last: tuple[SubmitOptions, int, SubmitOptions] | None = None
+        #: (options, attempt, actor, all together) of the last submission.
+        self._last: tuple[SubmitOptions, int, str, SubmitOptions] | None = None
 
     def post(self, operation: Any) -> None:
         """See `Engine`."""
@@ -84,10 +84,12 @@ class _TaskEngine(Engine):
             )
         # An end that is reported first would end the right to submit.
         context.seat.when_task_ends(self.confirm_all)
-        last, attempt, options = self._last, context.attempt, operation.options
-        if last is None or last[0] is not options or last[1] != attempt:
-            self._last = last = (options, attempt, options.for_attempt(attempt))
-        operation.options = last[2]
+        last, options = self._last, operation.options
+        attempt, actor = context.attempt, context.seat.actor
+        if last is None or last[0] is not options or last[1] != attempt or last[2] != actor:
+            with_caller = options.for_attempt(attempt, actor)
+            self._last = last = (options, attempt, actor, with_caller)
+        operation.options = last[3]
 
     def confirm_all(self) -> None:
         """Wait until the scheduler has read all submissions."""

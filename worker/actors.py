@@ -32,12 +32,12 @@ from ..protocol.host.blocking import blocked
 from ..protocol.net.connection import Connection
 from ..protocol.values.actors import ActorInfo, StoredActor
 from ..protocol.values.exceptions import pack_exception
-from ..protocol.values.serialize import loads_arguments
+from ..protocol.values.serialize import futures_met, loads_arguments
 from ..protocol.wire.failure import Failure, actor_lost
 from ..protocol.wire.messages import ActorCalls, ActorFailures, ActorResults
 from ..protocol.wire.payload import Blob, Payload
 from .context import WorkerContext, get_worker, set_worker
-from .packing import pack_result
+from .packing import PLAIN_TYPES, pack_result
 
 if TYPE_CHECKING:
     from ..protocol.wire.message import Message
@@ -52,6 +52,8 @@ _ANSWER_AFTER_NS: Final = 1_000_000
 _MAX_UNREAD_NBYTES: Final = 64 << 20
 #: That connection is closed after this time.
 _UNREAD_S: Final = 60.0
+#: Futures in an answer are kept so long, for the holder to make its own.
+_HAND_OVER_S: Final = 60.0
 _UNKNOWN: Final = (
     "is not on this worker: no holder was left, or the worker that had it is gone, and its state "
     "with it. Make a new one"
@@ -86,9 +88,11 @@ class _ActorTask:
 class _ActorSeat:
     """Stands for the seat of a slot: the thread of an actor has none to give up."""
 
-    __slots__ = ("_at_end",)
+    __slots__ = ("_at_end", "actor")
 
-    def __init__(self) -> None:
+    def __init__(self, actor: str) -> None:
+        #: Its key, on whose behalf its methods submit tasks.
+        self.actor = actor
         self._at_end: dict[Callable[[], object], None] = {}
 
     def secede(self) -> None:
@@ -125,7 +129,7 @@ class _Actor:
         #: calls, and None for the end
         self.inbox: queue.SimpleQueue[_Mail | None] = queue.SimpleQueue()
         self.thread: threading.Thread
-        self._seat = _ActorSeat()
+        self._seat = _ActorSeat(key)
         self._made = threading.Lock()
         self._made.acquire()
         #: Why there is no object, if making it has raised.
@@ -215,7 +219,7 @@ class _Actor:
                 value = _do(made, name, arguments)
                 if self._seat._at_end:
                     self._seat.end_call()
-                blob = _pack(value, name)
+                blob = self._actors.pack(value, name)
                 del value
             except BaseException as error:  # of user code: SystemExit ends the call only
                 self._done.append((connection, request, None, self._failure(error, name)))
@@ -308,14 +312,14 @@ class _Actor:
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
             else:
-                self._note(connection, request, _pack(value, name), None)
+                self._note(connection, request, self._actors.pack(value, name), None)
         except BaseException as error:  # of user code
             self._note(connection, request, None, self._failure(error, name))
         asyncio.get_running_loop().call_soon(self._next)
 
     async def _finish(self, connection: Connection, request: int, name: str, value: Any) -> None:
         try:
-            blob = _pack(await value, name)
+            blob = self._actors.pack(await value, name)
         except BaseException as error:  # of user code
             self._note(connection, request, None, self._failure(error, name))
         else:
@@ -376,6 +380,18 @@ class Actors:
         actor = self._actors.pop(secret, None)
         if actor is not None:
             actor.put(None)
+
+    def pack(self, value: Any, name: str) -> Blob:
+        """Pickle what a method has returned; futures in it stay until the holder has its own."""
+        if value.__class__ in PLAIN_TYPES:
+            return pack_result(value, name)
+        with futures_met() as met:
+            blob = pack_result(value, name)
+        if met:
+            with contextlib.suppress(RuntimeError):  # the worker ends
+                self._loop.call_soon_threadsafe(self._loop.call_later, _HAND_OVER_S, met.clear)
+        # The next call may change the object, whose memory the buffers of the pickle are.
+        return blob.detached() if blob.__class__ is Payload and blob.buffers else blob
 
     def send(
         self,
@@ -506,12 +522,6 @@ def _do(made: Any, name: str, arguments: Blob | None) -> Any:
         return getattr(made, name)
     args, kwargs = loads_arguments(arguments)
     return getattr(made, name)(*args, **kwargs)
-
-
-def _pack(value: Any, name: str) -> Blob:
-    blob = pack_result(value, name)
-    # The next call may change the object, whose memory the buffers of the pickle are.
-    return blob.detached() if blob.__class__ is Payload and blob.buffers else blob
 
 
 def _methods_of(cls: Any) -> frozenset[str]:

@@ -51,6 +51,11 @@ class SlotSeat:
         self._at_end: dict[Callable[[], object], None] = {}
 
     @property
+    def actor(self) -> str:
+        """The key of the actor whose thread it is: none."""
+        return ""
+
+    @property
     def attempt(self) -> int:
         """The attempt that runs here."""
         task = get_worker().task

@@ -66,6 +66,7 @@ class SubmitOptions:
     """The options of a submission; equal ones have one record in each message."""
 
     __slots__ = (
+        "actor",
         "allow_other_workers",
         "attempt",
         "delivered",
@@ -87,9 +88,12 @@ class SubmitOptions:
         attempt: int = 0,
         scattered: bool = False,
         pauses: list[float] | None = None,
+        actor: str = "",
     ) -> None:
         #: That on whose behalf a task submits; 0 = the submission is not one of a task.
         self.attempt = attempt
+        #: The key of the actor that this attempt has made, if it is the actor that submits.
+        self.actor = actor
         self.priority = priority
         self.retries = retries
         #: Before the retries: see `Retries.as_pauses`; [] = none.
@@ -111,12 +115,12 @@ class SubmitOptions:
 
     def as_delivered(self) -> SubmitOptions:
         """Return the same options for a task that need not run for its own sake."""
-        options = self.for_attempt(self.attempt)
+        options = self.for_attempt(self.attempt, self.actor)
         options.delivered = True
         return options
 
-    def for_attempt(self, attempt: int) -> SubmitOptions:
-        """Return the same options of a submission on behalf of an attempt."""
+    def for_attempt(self, attempt: int, actor: str = "") -> SubmitOptions:
+        """Return the same options of a submission on behalf of an attempt, or of its actor."""
         return SubmitOptions(
             self.priority,
             self.retries,
@@ -126,6 +130,7 @@ class SubmitOptions:
             attempt,
             self.scattered,
             self.pauses,
+            actor,
         )
 
     def as_record(self) -> dict[str, Any]:
@@ -140,7 +145,8 @@ class SubmitOptions:
         names = tuple(self.workers)
         flags = self.allow_other_workers, self.delivered, self.scattered
         pauses = tuple(self.pauses)
-        return self.priority, self.retries, names, flags, amounts, self.attempt, pauses
+        caller = self.attempt, self.actor
+        return self.priority, self.retries, names, flags, amounts, caller, pauses
 
 
 DEFAULT_OPTIONS: Final = SubmitOptions()

@@ -204,6 +204,8 @@ def reduce_future(key: str, future: Any = None) -> tuple[Callable[..., Any], tup
             )
         if future is not None:
             future.before_leaving()
+            if _local.met is not None:
+                _local.met.append(future)
         return _bind_future, (key,)
     met = _local.met
     if met is not None and future is not None:
@@ -213,7 +215,7 @@ def reduce_future(key: str, future: Any = None) -> tuple[Callable[..., Any], tup
 
 @contextlib.contextmanager
 def futures_met() -> Iterator[list[Any]]:
-    """Collect the futures that become dependencies on this thread meanwhile."""
+    """Collect the futures that are pickled on this thread meanwhile."""
     outer = _local.met
     met: list[Any] = []
     _local.met = met

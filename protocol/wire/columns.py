@@ -224,6 +224,7 @@ OPTION_CHECKS: Final[dict[str, Callable[[Any, list[Any]], Any]]] = {
     "allow_other_workers": _check_flag,  #: prefer `workers`, but run it on others if these cannot
     "resources": _check_amounts,  #: what it occupies while it runs
     "attempt": _check_number,  #: that on whose behalf a task submits it
+    "actor": _check_text,  #: the key of the actor that submits it, which that attempt has made
     "scattered": _check_flag,  #: data that its client puts at a worker, and keeps no longer then
     "delivered": _check_flag,  #: the client has the result: run it only if others need it
 }

@@ -16,12 +16,21 @@ from .tasks import MEMORY, SchedulerTask
 from .transitions import drop_attempt, err
 
 if TYPE_CHECKING:
+    from .peers import WorkerHandle
     from .state import SchedulerState
 
 
 def is_actor(task: SchedulerTask) -> bool:
     """Return whether the result of a task is an actor."""
     return task.group.function.function_id == m.ACTOR_FUNCTION
+
+
+def living(state: SchedulerState, ws: WorkerHandle, key: str, attempt: int) -> bool:
+    """Return whether an attempt has made the actor of this key, which lives on the worker."""
+    task = state.tasks.get(key)
+    if task is None or not is_actor(task) or task.state != MEMORY:
+        return False
+    return task.attempt == attempt and task.replicas[0] is ws
 
 
 def forget_copies(state: SchedulerState, task: SchedulerTask) -> None:

@@ -5,7 +5,8 @@ tasks registers in a role of its own (`Role.TASK_CLIENT`), with the id of the wo
 that the scheduler has sent to that worker alone. It may send the messages of `HANDLERS` and no
 others. Each of its submissions names the attempt on whose behalf it is made: that of a task which
 runs on that worker now, and which a client has submitted, or such a task. So the right to submit
-follows from that client's, through any number of tasks, and ends with each of them.
+follows from that client's, through any number of tasks, and ends with each of them. The attempt
+that has made an actor counts as long as the actor lives: its methods may submit.
 
 What is submitted on behalf of a task belongs to the turns of the client for which that task runs,
 and has its place in the queue: right behind it. So recursion goes depth first, and few tasks wait
@@ -25,6 +26,7 @@ from ...protocol.wire.failure import not_permitted
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from . import (
+    actors,
     held,
     liveness,
     membership,
@@ -51,8 +53,14 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     """Create the tasks of those rows that name an attempt which runs on the client's worker."""
     ws = client.worker
     assert ws is not None, "the role says so"
-    attempts = [options.get("attempt", 0) for options in message.options or [{}]]
-    runs = [attempt in ws.processing or attempt in ws.claims for attempt in attempts]
+    all_options = message.options or [{}]
+    attempts = [options.get("attempt", 0) for options in all_options]
+    runs = [
+        attempt in ws.processing
+        or attempt in ws.claims
+        or ("actor" in options and actors.living(state, ws, options["actor"], attempt))
+        for attempt, options in zip(attempts, all_options, strict=True)
+    ]
     option_of = message.option_of or [0] * len(message.keys)
     if not all(runs):
         refused = [i for i, place in enumerate(option_of) if not runs[place]]

@@ -93,6 +93,8 @@ class _Batch:
                 self.number, generation = parent.group.client, parent.group.generation
                 user_priority += 511 - level_of(parent.priority)
                 user_priority = max(-512, min(user_priority, 511))
+            elif ws is not None and (maker := state.tasks.get(options.get("actor", ""))):
+                self.number = maker.group.client
         #: by the place of the function
         self.groups: list[TaskGroup] | _LateGroups
         if len(functions) == 1:

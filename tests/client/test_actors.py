@@ -79,10 +79,17 @@ class Caller:
 
 
 class Result:
-    """Keeps the future that it was given, and makes others."""
+    """Reads the futures that it is given, and makes some itself."""
 
     def value(self, future: weft.Future) -> int:
         return future.result()
+
+    def sum_of(self, numbers: list[int]) -> int:
+        client = weft.get_client()
+        return sum(client.gather(client.map(abs, numbers)))
+
+    def future_of(self, number: int) -> weft.Future:
+        return weft.get_client().submit(abs, number)
 
 
 def add_in_task(counter: Actor, k: int) -> int:
@@ -219,6 +226,14 @@ def test_an_actor_keeps_the_one_alive_whose_handle_it_has(client):
 def test_futures_among_the_arguments_reach_the_actor_as_futures(client):
     actor = client.submit(Result, actor=True).result()
     assert actor.value(client.submit(abs, -7)).result() == 7
+
+
+def test_methods_submit_tasks_wait_for_them_and_return_their_futures(client):
+    one, other = client.gather([client.submit(Result, actor=True) for _ in range(2)])
+    calls = [actor.sum_of([-1, i, -3]) for i in range(5) for actor in (one, other)]
+    assert sum(call.result(timeout=60) for call in calls) == 60
+    future = one.future_of(-9).result(timeout=60)
+    assert future.result(timeout=60) == 9
 
 
 def test_handles_travel_through_queues_and_pickles(client, counter):

@@ -76,6 +76,35 @@ def is_refused(board, out, peer, *keys):
     assert not any(key in board.state.tasks for key in keys)
 
 
+def test_an_actor_may_submit_as_long_as_it_lives(board, inside):
+    peer, worker, client = inside
+    making = graph("actor", "plain")
+    making.functions = [m.ACTOR_FUNCTION] * len(making.functions)
+    board.send(client, making)
+    board.finish(worker, "parent")
+    board.finish(worker, "actor", blob=None)
+    attempt = board.attempt("actor")
+    out = board.send(peer, graph("child", attempt=attempt, actor="actor"))
+    assert "child" in assigned(out, worker)
+    assert board.task("child").group.client == board.task("actor").group.client
+    other = register(board, f"id of {board.state.workers[board.worker('v')].name}", client_id="2")
+    is_refused(board, board.send(other, graph("a", attempt=attempt, actor="actor")), other, "a")
+    is_refused(board, board.send(peer, graph("b", attempt=attempt)), peer, "b")
+    wrong = graph("c", attempt=attempt + 100, actor="actor")
+    is_refused(board, board.send(peer, wrong), peer, "c")
+    board.send(client, m.ReleaseKeys(keys=["actor"]))
+    late = graph("d", attempt=attempt, actor="actor")
+    is_refused(board, board.send(peer, late), peer, "d")
+
+
+def test_the_result_of_a_common_task_submits_nothing(board, inside):
+    peer, worker, _ = inside
+    attempt = board.attempt("parent")
+    board.finish(worker, "parent")
+    out = board.send(peer, graph("child", attempt=attempt, actor="parent"))
+    is_refused(board, out, peer, "child")
+
+
 def test_a_worker_without_a_running_task_submits_nothing(board):
     board.client(), board.worker()
     peer = register(board, "id of w")
