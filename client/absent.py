@@ -74,10 +74,6 @@ CLIENT: Final = _table(
         _LOOKING,
     ),
     (
-        "log_event get_events subscribe_topic unsubscribe_topic",
-        "return the information from the task, or print it",
-    ),
-    (
         "forward_logging unforward_logging",
         "use `Client(forward_output=True)`: it follows the level of the root logger",
     ),

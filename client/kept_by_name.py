@@ -1,4 +1,4 @@
-"""The methods of a client for what the scheduler keeps by name: datasets and metadata.
+"""The methods of a client for what the scheduler keeps by name: datasets, metadata and events.
 
 The work is in `coordination/`; it is imported with the first call.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .coordination.datasets import Datasets
 
@@ -113,3 +113,57 @@ class KeptByName:
         from .coordination.metadata import get_metadata
 
         return get_metadata(self, keys, () if default is _NONE else (default,))
+
+    # --- Events -----------------------------------------------------------------------------------
+
+    def log_event(self, topic: str | Iterable[str], msg: Any) -> Any:
+        """Log an event under a topic, or several, for `get_events` and subscribed handlers.
+
+        The scheduler keeps the last 1 000 events of a topic (4 MiB at most).
+
+        Args:
+            topic: a name, or several.
+            msg: anything that can be pickled, without futures, of 64 KiB at most.
+
+        Raises:
+            TypeError: there is a future in it.
+            TooLarge: it is too large.
+        """
+        from .coordination.topics import log_event
+
+        return log_event(self, topic, msg)
+
+    def get_events(self, topic: str | None = None) -> Any:
+        """Return the last events of a topic, oldest first, each as `(time, msg)`.
+
+        Args:
+            topic: a name; None = all topics, as {topic: events}.
+        """
+        from .coordination.topics import get_events
+
+        return get_events(self, topic)
+
+    def subscribe_topic(self, topic: str, handler: Callable[[tuple[float, Any]], Any]) -> Any:
+        """Call `handler((time, msg))` for each event of a topic that is logged from now on.
+
+        A blocking client calls it in the thread of its callbacks, an asynchronous one in its loop,
+        where it may be a coroutine function. Events that come while it runs are kept, and if they
+        are too many, the last ones; a warning is logged with the number of the others. A second
+        handler of a topic replaces the first.
+
+        Raises:
+            TypeError: `handler` is no function, or a coroutine function in a blocking client.
+        """
+        from .coordination.topics import subscribe
+
+        return subscribe(self, topic, handler)
+
+    def unsubscribe_topic(self, topic: str) -> None:
+        """End the subscription to a topic.
+
+        Raises:
+            ValueError: there is none.
+        """
+        from .coordination.topics import unsubscribe
+
+        unsubscribe(self, topic)

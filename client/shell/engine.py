@@ -152,6 +152,8 @@ class Engine(EngineWaiting):
         #: To be called when no future is left, after the client was collected.
         self._when_unused: Callable[[], None] | None = None
         self._callbacks = CallbackThread()
+        #: {topic: what waits for its events}
+        self.subscriptions: dict[str, Any] = {}
         self._past_loop = PastLoop(self)
         #: For the coroutines of this engine's own loop.
         self.awaiting = Awaiting(self)

@@ -78,7 +78,7 @@ class HeldUsers:
             self.go_on_taking(client, owner)
             return
         kinds = [h.LOCK, h.LOCK, h.SEMAPHORE, h.MULTILOCK, h.EVENT, h.QUEUE, h.VARIABLE]
-        kind = rng.choice([*kinds, h.BACKGROUND, h.DATASET, h.METADATA])
+        kind = rng.choice([*kinds, h.BACKGROUND, h.DATASET, h.METADATA, h.TOPIC])
         name = "all" if kind == h.MULTILOCK else rng.choice(NAMES)
         operation = rng.choice(
             {
@@ -88,6 +88,7 @@ class HeldUsers:
                 h.BACKGROUND: ["keep"],
                 h.DATASET: ["publish", "get", "delete"],
                 h.METADATA: ["set", "get"],
+                h.TOPIC: ["log", "log", "all", "last", "next"],
             }.get(kind, ["acquire"])
         )
         arguments: dict[str, Any] = {}
@@ -104,6 +105,8 @@ class HeldUsers:
         if kind == h.DATASET:
             arguments = {"dataset": name, "names": [name], "override": rng.random() < 0.5}
             name = "all"
+        if kind == h.TOPIC and operation in ("log", "next"):
+            arguments |= {"time": self.sim.world.now} if operation == "log" else {"after": 0}
         if kind == h.METADATA:
             path = rng.choices(["a", "b"], k=rng.randint(1, 3))
             arguments = {"path": path, "value": rng.random()}
@@ -131,10 +134,10 @@ class HeldUsers:
     ) -> HeldWatcher:
         """Let a user call."""
         values, keys = [], []
-        if operation in ("put", "set", "publish") and kind not in (h.EVENT, h.METADATA):
+        if operation in ("put", "set", "publish", "log") and kind not in (h.EVENT, h.METADATA):
             values = [self.sim.new_id("value").encode()]
             sent = [f.state.key for f in client.futures if f.state.phase == SENT]
-            keys = sent[:1] if self.sim.world.chance(0.5) else []
+            keys = sent[:1] if kind != h.TOPIC and self.sim.world.chance(0.5) else []
         if kind == h.BACKGROUND:
             keys = [future.state.key for future in client.futures[-5:]]
         watcher = HeldWatcher(self, client)

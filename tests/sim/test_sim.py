@@ -46,6 +46,7 @@ EXPECTED = {
     "held: get done",
     "held: given up",
     "held: keep done",
+    "held: next done",
     "held: publish done",
     "join",
     "kill",

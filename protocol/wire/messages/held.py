@@ -17,6 +17,8 @@ VARIABLE: Final = "variable"
 #: Values that are kept under a name, and a tree of plain data; one object of each kind.
 DATASET: Final = "dataset"
 METADATA: Final = "metadata"
+#: Events that are logged under a name.
+TOPIC: Final = "topic"
 #: Tasks that go on although no client wants them; there is one object of this kind.
 BACKGROUND: Final = "background"
 

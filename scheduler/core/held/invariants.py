@@ -20,6 +20,8 @@ from .records import (
     MultiLockRecord,
     QueueRecord,
     SemaphoreRecord,
+    TopicEvent,
+    TopicRecord,
     VariableRecord,
 )
 
@@ -77,6 +79,11 @@ def _servable(record: HeldRecord) -> list[Call]:
             found.append(get)
         if "put" in lanes and not 0 < record.maxsize <= len(record.items):
             found.append(lanes["put"])
+    elif isinstance(record, TopicRecord):
+        waiting = record.lanes.get("next", ())
+        found += [
+            call for call in waiting if record.events and call.arguments["after"] < record.last
+        ]
     elif isinstance(record, MultiLockRecord) and "acquire" in lanes:
         names = lanes["acquire"].arguments["names"]
         n_free = sum(name not in record.holders for name in names)
@@ -95,11 +102,21 @@ def _uses(state: SchedulerState) -> Counter[HeldValue]:
             n[record.value] += 1
         elif isinstance(record, DatasetsRecord):
             n.update(record.values.values())
+        elif isinstance(record, TopicRecord):
+            n.update(event.value for event in record.events)
     n.update(call.value for call in _waiting(state) if call.value is not None)
     for calls in state.held.calls.values():
         for _, reply in calls.answered.values():
             n.update(reply.values)
     return n
+
+
+def _topics(state: SchedulerState) -> list[TopicRecord]:
+    return [record for record in _records(state) if isinstance(record, TopicRecord)]
+
+
+def _events(state: SchedulerState) -> list[tuple[TopicRecord, TopicEvent]]:
+    return [(record, event) for record in _topics(state) for event in record.events]
 
 
 def _size(record: MetadataRecord) -> int:
@@ -219,6 +236,22 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
     "the size of the metadata is the sum over its items": lambda s: [
         (r, r.nbytes) for r in _records(s) if isinstance(r, MetadataRecord) and r.nbytes != _size(r)
     ],
+    "events of topics are filed in the order in which they came": lambda s: unless(
+        {**s.held.topics.order} == {e.place: r for r, e in _events(s)},
+        s.held.topics.order,
+    ),
+    "the size of a topic, and of all, is the sum over the events": lambda s: (
+        [
+            (r, r.nbytes)
+            for r in _topics(s)
+            if r.nbytes != sum(event.value.nbytes for event in r.events)
+        ]
+        + [n for n in [s.held.topics.nbytes] if n != sum(r.nbytes for r in _topics(s))]
+    ),
+    "topics with events are filed by name": lambda s: unless(
+        s.held.topics.records == {r.name: r for r in _topics(s) if r.events},
+        s.held.topics.records,
+    ),
     "n_uses of a key counts the values with it": _miscounted_keys,
     "the keeper wants only tasks of values, and they know it": _strange_wants,
 }

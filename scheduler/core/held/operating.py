@@ -36,6 +36,7 @@ from ....protocol.wire.messages.held import (
     RESUME,
     SEMAPHORE,
     TOO_LARGE,
+    TOPIC,
     VARIABLE,
     WITHDRAW,
 )
@@ -50,6 +51,7 @@ from .metadata import METADATA_KIND
 from .multilocks import MULTILOCKS
 from .records import Call, ClientCalls, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
 from .semaphores import LOCKS, SEMAPHORES, closed
+from .topics import TOPICS, Topics
 from .values import HeldValues, drop, take
 from .variables import VARIABLES
 
@@ -67,6 +69,7 @@ KINDS: Final[dict[str, HeldKind]] = {
     BACKGROUND: BACKGROUNDS,
     DATASET: DATASETS,
     METADATA: METADATA_KIND,
+    TOPIC: TOPICS,
 }
 #: The most objects of one scheduler, and calls of one client that wait.
 MAX_OBJECTS: Final = 100_000
@@ -76,7 +79,7 @@ MAX_WAITING: Final = 100_000
 class HeldObjects:
     """All held objects, and the calls of all clients."""
 
-    __slots__ = ("background", "calls", "deferred", "records", "values", "waits")
+    __slots__ = ("background", "calls", "deferred", "records", "topics", "values", "waits")
 
     def __init__(self) -> None:
         #: {(kind, name): record}; none is idle
@@ -86,6 +89,7 @@ class HeldObjects:
         #: {call: None}, in order, that wait for the end of the recovery
         self.deferred: dict[Call, None] = {}
         self.values: HeldValues = HeldValues()
+        self.topics: Topics = Topics()
         self.background: BackgroundTasks = BackgroundTasks()
         #: {attempt of a task, or (client, owner): call} that waits in a lane, the last one of each
         self.waits: dict[int | tuple[ClientHandle, str], Call] = {}

@@ -223,6 +223,33 @@ class MetadataRecord(HeldRecord):
         self.nbytes = 0
 
 
+class TopicEvent(NamedTuple):
+    """An event of a topic."""
+
+    #: in its topic, one more for each
+    number: int
+    #: among the events of all topics
+    place: int
+    #: seconds since 1970, by the clock of the machine that has logged it
+    time: float
+    value: HeldValue
+
+
+class TopicRecord(HeldRecord):
+    """The last events of a topic."""
+
+    __slots__ = ("before_first", "events", "last", "nbytes")
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(kind, name)
+        self.events: deque[TopicEvent] = deque()  #: their numbers are consecutive
+        self.nbytes = 0  #: sum over the events
+        #: number of the last event; 0 = there was none
+        self.last = 0
+        #: the number before that of the first event that it has ever had
+        self.before_first = 0
+
+
 class ClientCalls:
     """What the scheduler knows of the calls of one client."""
 

@@ -663,6 +663,13 @@ BREAKAGES = {
     "n_uses of a value counts its places": lambda b: b.miscount_value(),
     "held bytes are the sum over the values": lambda b: setattr(b.held.values, "nbytes", 0),
     "the size of the metadata is the sum over its items": lambda b: b.miscount_metadata(),
+    "events of topics are filed in the order in which they came": lambda b: (
+        b.held.topics.order.update({5: b.queue})
+    ),
+    "the size of a topic, and of all, is the sum over the events": lambda b: setattr(
+        b.held.topics, "nbytes", 1
+    ),
+    "topics with events are filed by name": lambda b: b.held.topics.records.update(t=b.queue),
     "n_uses of a key counts the values with it": lambda b: b.miscount_key(),
     "the keeper wants only tasks of values, and they know it": lambda b: b.want_more(),
 }

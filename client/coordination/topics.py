@@ -1,0 +1,208 @@
+"""Topics: events that are logged under a name, read, and given to handlers as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.values.serialize import loads
+from ...protocol.wire.messages import Operated
+from ...protocol.wire.messages.held import TOPIC
+from ..core.events import HeldAbandoned, HeldCall
+from ..core.tasks import Watcher
+from .held_object import HeldObject, check_name
+from .held_values import packed
+
+if TYPE_CHECKING:
+    from ..shell.engine import Engine
+
+logger: Final = logging.getLogger("weft.client")
+
+Handler = Callable[[tuple[float, Any]], Any]
+
+
+class _Topic(HeldObject):
+    _KIND = TOPIC
+
+
+def _topic(client: Any, name: str) -> _Topic:
+    check_name(name, "topic")
+    return _Topic(name, client)
+
+
+def log_event(client: Any, topic: str | Iterable[str], msg: Any) -> Any:
+    """See `Client.log_event`."""
+    names = [topic] if isinstance(topic, str) else [*dict.fromkeys(topic)]
+    topics = [_topic(client, name) for name in names]
+    client._running()
+    blob, keys = packed(msg)
+    if keys:
+        raise TypeError(
+            "an event has no futures in it: put them into a weft.Queue or weft.Variable, or use "
+            "publish_dataset"
+        )
+    arguments = {"time": time.time()}
+    if client.asynchronous:
+        return _log_async(topics, arguments, blob)
+    for each in topics:
+        each._call("log", _nothing, arguments, values=[blob])
+    return None
+
+
+async def _log_async(topics: list[_Topic], arguments: dict[str, Any], blob: Any) -> None:
+    for each in topics:
+        await each._call("log", _nothing, arguments, values=[blob])
+
+
+def get_events(client: Any, topic: str | None) -> Any:
+    """See `Client.get_events`."""
+    if topic is not None:
+        return _topic(client, topic)._call("all", _events)
+    if client.asynchronous:
+        return _get_all_async(client)
+    names = _topic(client, "all")._call("names", _names)
+    return {name: _topic(client, name)._call("all", _events) for name in names}
+
+
+async def _get_all_async(client: Any) -> dict[str, Any]:
+    names = await _topic(client, "all")._call("names", _names)
+    return {name: await _topic(client, name)._call("all", _events) for name in names}
+
+
+def subscribe(client: Any, topic: str, handler: Handler) -> Any:
+    """See `Client.subscribe_topic`."""
+    held = _topic(client, topic)
+    if not callable(handler):
+        raise TypeError(f"a handler of events is a function, not {type(handler).__name__}")
+    if inspect.iscoroutinefunction(handler) and not client.asynchronous:
+        raise TypeError(
+            "a handler that is a coroutine function needs a client with asynchronous=True"
+        )
+    engine = client._running()
+
+    def begin(_engine: Engine, answer: Operated) -> None:
+        _end(engine, topic)
+        subscription = _Subscription(engine, topic, handler, answer.info["last"])
+        engine.subscriptions[topic] = subscription
+        subscription.ask()
+
+    return held._call("last", begin)
+
+
+def unsubscribe(client: Any, topic: str) -> None:
+    """See `Client.unsubscribe_topic`."""
+    check_name(topic, "topic")
+    if not _end(client._running(), topic):
+        raise ValueError(f"this client is not subscribed to topic {topic!r}")
+
+
+def _end(engine: Engine, topic: str) -> bool:
+    subscription = engine.subscriptions.pop(topic, None)
+    if subscription is None:
+        return False
+    subscription.end()
+    return True
+
+
+class _Subscription(Watcher):
+    """A call that waits for events, again and again.
+
+    The next one is sent when the handler is done with those of the last: those that come meanwhile
+    are in the scheduler, which bounds their number.
+    """
+
+    __slots__ = ("_call", "_engine", "_handler", "_is_over", "_last", "_tasks", "_topic")
+
+    def __init__(self, engine: Engine, topic: str, handler: Handler, last: int) -> None:
+        super().__init__(wants_data=False)
+        self._engine = engine
+        self._topic = topic
+        self._handler = handler
+        #: Number of the last event that came.
+        self._last = last
+        self._is_over = False
+        self._call: HeldCall | None = None
+        #: Of an asynchronous handler; the loop holds weak references only.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask(self) -> None:
+        """Wait for events."""
+        self._call = HeldCall(self, TOPIC, self._topic, "next", {"after": self._last})
+        if not (self._is_over or self._engine.is_gone):
+            self._engine.post(self._call)
+
+    def end(self) -> None:
+        """Wait no more."""
+        self._is_over = True
+        if self._call is not None and not self._engine.is_gone:
+            self._engine.post(HeldAbandoned(self._call))
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        answer = items[-1]
+        if isinstance(answer, Operated) and not answer.problem:
+            self._engine.call_back(self._deliver, answer)
+        elif answer is not None:
+            text = getattr(answer, "text", "") or "the token of this client does not permit it"
+            logger.warning("the subscription to topic %r has ended: %s", self._topic, text)
+
+    def _deliver(self, answer: Operated) -> None:
+        self._last = answer.info["numbers"][-1]
+        n_missed = answer.info.get("n_missed")
+        if n_missed and not self._is_over:
+            logger.warning(
+                "%d events of topic %r were missed: its handler is slow, or they came too fast",
+                n_missed,
+                self._topic,
+            )
+        if inspect.iscoroutinefunction(self._handler):
+            task = asyncio.get_running_loop().create_task(self._handle_async(answer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        try:
+            for i in range(len(answer.values)):
+                if self._is_over:
+                    return
+                try:
+                    self._handler(_event(answer, i))
+                except Exception:
+                    self._note_error()
+        finally:
+            self.ask()
+
+    async def _handle_async(self, answer: Operated) -> None:
+        for i in range(len(answer.values)):
+            if self._is_over:
+                return
+            try:
+                await self._handler(_event(answer, i))
+            except Exception:
+                self._note_error()
+        self.ask()
+
+    def _note_error(self) -> None:
+        logger.exception("the handler of topic %r raised: %r", self._topic, self._handler)
+
+
+def _event(answer: Operated, i: int) -> tuple[float, Any]:
+    blob = answer.values[i]
+    assert blob is not None, "each event has a pickle"
+    return answer.info["times"][i], loads(blob)
+
+
+def _events(_engine: Engine, answer: Operated) -> tuple[tuple[float, Any], ...]:
+    return tuple(_event(answer, i) for i in range(len(answer.values)))
+
+
+def _names(_engine: Engine, answer: Operated) -> list[str]:
+    names: list[str] = answer.info["names"]
+    return names
+
+
+def _nothing(_engine: Engine, _answer: Operated) -> None:
+    pass

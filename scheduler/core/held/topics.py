@@ -1,0 +1,199 @@
+"""Topics: events that clients log under a name, each with its time; the last ones are kept.
+
+A subscription is a call that waits: it names the last event that its client has, and is answered as
+soon as there are later ones, with all of them. So a client that is slow gets fewer and larger
+answers, and may miss events, of which it gets the number.
+
+The events of a topic are numbered. Numbers of a later scheduler, or of a topic that was forgotten
+meanwhile, are larger, so that a client that waits does not miss the first ones.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+from ....protocol.wire.messages.held import TOO_LARGE
+from .arguments import bad
+from .records import (
+    Call,
+    HeldKind,
+    HeldOperation,
+    HeldRecord,
+    HeldRefusal,
+    Reply,
+    TopicEvent,
+    TopicRecord,
+)
+from .values import drop, use
+
+if TYPE_CHECKING:
+    from ..peers import ClientHandle
+    from ..state import SchedulerState
+
+#: The largest event.
+MAX_EVENT_NBYTES: Final = 64 << 10
+#: What one topic keeps, and all together; the oldest events are dropped first.
+MAX_EVENTS: Final = 1_000
+MAX_TOPIC_NBYTES: Final = 4 << 20
+MAX_NBYTES: Final = 64 << 20
+#: The most topics with events. A further one replaces that with the oldest event.
+MAX_TOPICS: Final = 1_000
+#: Seconds that are a time of an event.
+_MAX_TIME_S: Final = 1e12
+
+
+class Topics:
+    """All events of all topics."""
+
+    __slots__ = ("last", "nbytes", "order", "records")
+
+    def __init__(self) -> None:
+        #: {name: record} of those with events
+        self.records: dict[str, TopicRecord] = {}
+        #: {number among all events: the topic of the event}, oldest first
+        self.order: OrderedDict[int, TopicRecord] = OrderedDict()
+        #: the last number among all events; it is at least that of each topic
+        self.last = 0
+        self.nbytes = 0  #: sum over the events
+
+
+def append(state: SchedulerState, record: TopicRecord, event: TopicEvent) -> None:
+    """Add an event, of which the numbers are set here; drop what is too much with it."""
+    topics = state.held.topics
+    topics.last = max(topics.last, state.first_attempt) + 1
+    if not record.last:
+        record.before_first = record.last = topics.last - 1
+    record.last += 1
+    event = event._replace(number=record.last, place=topics.last)
+    use(state, event.value)
+    record.events.append(event)
+    record.nbytes += event.value.nbytes
+    topics.nbytes += event.value.nbytes
+    topics.order[event.place] = record
+    topics.records[record.name] = record
+    while len(record.events) > MAX_EVENTS or record.nbytes > MAX_TOPIC_NBYTES:
+        _drop_first(state, record)
+    while topics.nbytes > MAX_NBYTES:
+        _drop_first(state, next(iter(topics.order.values())))
+    if len(topics.records) > MAX_TOPICS:
+        oldest = next(iter(topics.order.values()))
+        while oldest.events:
+            _drop_first(state, oldest)
+
+
+def _drop_first(state: SchedulerState, record: TopicRecord) -> None:
+    topics = state.held.topics
+    event = record.events.popleft()
+    record.nbytes -= event.value.nbytes
+    topics.nbytes -= event.value.nbytes
+    del topics.order[event.place]
+    drop(state, event.value)
+    if record.events:
+        return
+    del topics.records[record.name]
+    if not record.lanes:
+        del state.held.records[record.kind, record.name]
+        for user in record.users:
+            del state.held.calls[user].records[record]
+        record.users.clear()
+
+
+def _make(call: Call) -> HeldRecord:
+    return TopicRecord(call.kind, call.name)
+
+
+def _check_event(_record: TopicRecord, call: Call) -> None:
+    value = call.value
+    assert value is not None
+    if value.keys:
+        raise bad("an event has no futures in it; put them into a queue, a variable or a dataset")
+    if value.nbytes > MAX_EVENT_NBYTES:
+        raise HeldRefusal(
+            TOO_LARGE,
+            f"the event takes {value.nbytes} bytes, and the limit is {MAX_EVENT_NBYTES}; large "
+            "data belongs in the result of a task",
+        )
+    time = call.arguments.get("time")
+    if type(time) is not float or not 0 <= time <= _MAX_TIME_S:
+        raise bad("time= of an event is a number of seconds since 1970")
+
+
+def _log(state: SchedulerState, record: TopicRecord, call: Call) -> Reply:
+    assert call.value is not None
+    append(state, record, TopicEvent(0, 0, call.arguments["time"], call.value))
+    return Reply()
+
+
+def _reply(events: list[TopicEvent], **more: Any) -> Reply:
+    info = {
+        "numbers": [event.number for event in events],
+        "times": [event.time for event in events],
+        **more,
+    }
+    return Reply(info, tuple(event.value for event in events))
+
+
+def _used(state: SchedulerState, reply: Reply) -> Reply:
+    for value in reply.values:
+        use(state, value)  # by the answer
+    return reply
+
+
+def _all(state: SchedulerState, record: TopicRecord, _call: Call) -> Reply:
+    return _used(state, _reply([*record.events]))
+
+
+def _last(state: SchedulerState, record: TopicRecord, _call: Call) -> Reply:
+    last = record.last or max(state.held.topics.last, state.first_attempt)
+    return Reply({"last": last})
+
+
+def _names(state: SchedulerState, _record: TopicRecord, _call: Call) -> Reply:
+    return Reply({"names": sorted(state.held.topics.records)})
+
+
+def _check_next(_record: TopicRecord, call: Call) -> None:
+    after = call.arguments.get("after")
+    if type(after) is not int or after < 0:
+        raise bad("after= is the number of an event")
+
+
+def _next(state: SchedulerState, record: TopicRecord, call: Call) -> Reply | None:
+    after: int = min(call.arguments["after"], record.last)
+    if not record.events or after >= record.last:
+        return None
+    n = min(record.last - after, len(record.events))
+    n_missed = record.last - max(after, record.before_first) - n
+    events = [record.events[i] for i in range(len(record.events) - n, len(record.events))]
+    return _used(state, _reply(events, n_missed=max(n_missed, 0)))
+
+
+def _serve(state: SchedulerState, record: TopicRecord) -> list[tuple[Call, Reply]]:
+    """Return the answers to all subscriptions that lack events."""
+    found = []
+    for call in [call for lane in record.lanes.values() for call in lane]:
+        reply = _next(state, record, call)
+        if reply is not None:
+            found.append((call, reply))
+    return found
+
+
+def _drop(_record: TopicRecord, _client: ClientHandle) -> None:
+    """Events stay when the client that has logged them is gone."""
+
+
+TOPICS: Final = HeldKind(
+    _make,
+    {
+        "log": HeldOperation(_log, check=_check_event, has_value=True),
+        "all": HeldOperation(_all),
+        "last": HeldOperation(_last),
+        "names": HeldOperation(_names),
+        "next": HeldOperation(_next, "next", check=_check_next),
+    },
+    _drop,
+    lambda record: not record.events,
+    serve=_serve,
+)
+__all__ = ["TOPICS", "Topics", "append"]

@@ -1,0 +1,156 @@
+"""Topics and their events as users call them, on a real scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import time
+
+import pytest
+
+import weft
+from weft import Client
+from weft.protocol.errors import ClientClosed, SerializationError, TooLarge
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with weft.LocalCluster(n_workers=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as client:
+        yield client
+
+
+def logs(n):
+    weft.get_client().log_event("of tasks", {"n": n})
+
+
+def test_events_are_kept_with_their_times(client):
+    before = time.time()
+    client.log_event("kept", {"loss": 0.5})
+    client.log_event(["kept", "also kept"], (1, "a"))
+    events = client.get_events("kept")
+    assert [msg for _, msg in events] == [{"loss": 0.5}, (1, "a")]
+    assert before <= events[0][0] <= events[1][0] <= time.time()
+    assert client.get_events("never used") == ()
+    assert {"kept", "also kept"} <= client.get_events().keys()
+
+
+def test_a_handler_is_called_for_the_events_of_tasks_and_clients(cluster, client):
+    client.log_event("of tasks", "before")
+    seen = queue.Queue()
+    client.subscribe_topic("of tasks", seen.put)
+    client.gather(client.map(logs, range(5)))
+    with Client(cluster, set_as_default=False) as other:
+        other.log_event("of tasks", "from another client")
+    found = [seen.get(timeout=60)[1] for _ in range(6)]
+    assert sorted(msg["n"] for msg in found[:5]) == [0, 1, 2, 3, 4]
+    assert found[5] == "from another client"
+    client.unsubscribe_topic("of tasks")
+    client.log_event("of tasks", "after")
+    client.subscribe_topic("of tasks", seen.put)
+    client.log_event("of tasks", "later")
+    assert seen.get(timeout=60)[1] == "later"
+
+
+def test_a_handler_that_raises_is_logged_and_goes_on(client, caplog):
+    seen = queue.Queue()
+
+    def handler(event):
+        seen.put(event[1])
+        1 / 0
+
+    client.subscribe_topic("raising", handler)
+    client.log_event("raising", 1)
+    client.log_event("raising", 2)
+    assert [seen.get(timeout=60), seen.get(timeout=60)] == [1, 2]
+    client.unsubscribe_topic("raising")
+    assert "the handler of topic 'raising' raised" in caplog.text
+
+
+def test_a_second_handler_replaces_the_first(client):
+    first, second = queue.Queue(), queue.Queue()
+    client.subscribe_topic("twice", first.put)
+    client.subscribe_topic("twice", second.put)
+    client.log_event("twice", 1)
+    assert second.get(timeout=60)[1] == 1
+    assert first.empty()
+
+
+def test_events_that_came_too_fast_are_counted(client, caplog):
+    seen, go = queue.Queue(), queue.Queue()
+
+    def handler(event):
+        seen.put(event[1])
+        if event[1] == -1:
+            go.get(timeout=60)
+
+    client.subscribe_topic("fast", handler)
+    client.log_event("fast", -1)
+    assert seen.get(timeout=60) == -1
+    for n in range(100):
+        client.log_event("fast", bytes(60_000) + bytes([n]))
+    go.put(None)
+    assert seen.get(timeout=60)[-1] > 0
+    assert "events of topic 'fast' were missed" in caplog.text
+    client.unsubscribe_topic("fast")
+
+
+def test_wrong_arguments_of_events_are_named(cluster, client):
+    with pytest.raises(TypeError, match="the name of a topic is a str, not int"):
+        client.log_event([5], 1)
+    with pytest.raises(ValueError, match="1 to 1024 characters"):
+        client.get_events("")
+    with pytest.raises(TypeError, match="an event has no futures in it"):
+        client.log_event("t", client.submit(abs, -1))
+    with pytest.raises(TooLarge, match="the event takes"):
+        client.log_event("t", bytes(70_000))
+    with pytest.raises(SerializationError):
+        client.log_event("t", client)
+    with pytest.raises(TypeError, match="a handler of events is a function, not int"):
+        client.subscribe_topic("t", 5)
+
+    async def handler(event):
+        pass
+
+    with pytest.raises(TypeError, match="needs a client with asynchronous=True"):
+        client.subscribe_topic("t", handler)
+    with pytest.raises(ValueError, match="not subscribed to topic 't'"):
+        client.unsubscribe_topic("t")
+    with Client(cluster, set_as_default=False) as other:
+        other.subscribe_topic("t", print)
+    for call in (
+        lambda: other.log_event("t", 1),
+        lambda: other.get_events("t"),
+        lambda: other.subscribe_topic("t", print),
+        lambda: other.unsubscribe_topic("t"),
+    ):
+        with pytest.raises(ClientClosed):
+            call()
+
+
+async def test_asynchronous_handlers_run_in_the_loop(cluster, caplog):
+    caplog.set_level(logging.WARNING)
+    seen = asyncio.Queue()
+
+    async def handler(event):
+        await seen.put(event[1])
+
+    async with Client(cluster, asynchronous=True, set_as_default=False) as client:
+        await client.subscribe_topic("async", handler)
+        await client.log_event("async", 1)
+        assert await asyncio.wait_for(seen.get(), 60) == 1
+        await client.subscribe_topic("async", lambda event: seen.put_nowait(event[1]))
+        await client.log_event("async", 2)
+        assert await asyncio.wait_for(seen.get(), 60) == 2
+        client.unsubscribe_topic("async")
+        assert [msg for _, msg in await client.get_events("async")] == [1, 2]
+        assert "async" in await client.get_events()
+    assert not caplog.records
