@@ -31,7 +31,7 @@ from .display import describing
 from .encoding import Encoder
 from .locating import Location
 from .shell.current import find_current, made_current, named_current, opened
-from .shell.engine import Engine
+from .shell.engine import Caller, Engine
 from .shell.in_task import context_here
 from .shell.leaving import Holdings
 from .shell.loop import LoopThread
@@ -52,13 +52,36 @@ _clients: list[TaskClient] = []
 _lock = threading.Lock()
 
 
+class _Acting(threading.local):
+    """The caller for which a thread acts that runs no task."""
+
+    caller: Caller | None = None
+
+
 class _TaskEngine(Engine):
     """An engine whose submissions name the attempt that the calling thread runs."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: (options, attempt, actor, all together) of the last submission.
-        self._last: tuple[SubmitOptions, int, str, SubmitOptions] | None = None
+        #: (options, caller, both together) of the last submission.
+        self._last: tuple[SubmitOptions, Caller, SubmitOptions] | None = None
+        self._acting = _Acting()
+
+    def caller_here(self) -> Caller | None:
+        """See `Engine`."""
+        context = context_here()
+        if context is None:
+            return self._acting.caller
+        return (context.attempt, context.seat.actor) if context.attempt else None
+
+    @contextlib.contextmanager
+    def acting_for(self, caller: Caller) -> Iterator[None]:
+        """See `Engine`."""
+        self._acting.caller = caller
+        try:
+            yield
+        finally:
+            self._acting.caller = None
 
     def post(self, operation: Any) -> None:
         """See `Engine`."""
@@ -76,20 +99,20 @@ class _TaskEngine(Engine):
             operation = operation.task
         elif cls is not TaskRecord and cls is not TaskColumns:
             return
-        context = context_here()
-        if context is None or not context.attempt:
+        caller = self.caller_here()
+        if caller is None:
             raise RuntimeError(
                 "only a task can submit tasks from the process of a worker, on the thread that "
                 "runs it: this thread was started by a task, or by something else"
             )
-        # An end that is reported first would end the right to submit.
-        context.seat.when_task_ends(self.confirm_all)
+        context = context_here()
+        if context is not None:
+            # An end that is reported first would end the right to submit.
+            context.seat.when_task_ends(self.confirm_all)
         last, options = self._last, operation.options
-        attempt, actor = context.attempt, context.seat.actor
-        if last is None or last[0] is not options or last[1] != attempt or last[2] != actor:
-            with_caller = options.for_attempt(attempt, actor)
-            self._last = last = (options, attempt, actor, with_caller)
-        operation.options = last[3]
+        if last is None or last[0] is not options or last[1] != caller:
+            self._last = last = (options, caller, options.for_attempt(*caller))
+        operation.options = last[2]
 
     def confirm_all(self) -> None:
         """Wait until the scheduler has read all submissions."""

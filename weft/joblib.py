@@ -26,7 +26,6 @@ from joblib.parallel import BatchedCalls
 
 from .client import default_client
 from .client.executor import Executor
-from .client.shell.in_task import is_in_task
 from .protocol.errors import ClientClosed
 from .protocol.host.blocking import blocked
 from .protocol.host.process_role import is_worker_process
@@ -98,9 +97,6 @@ class WeftBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
             except ClientClosed:
                 inner = SequentialBackend(nesting_level=self.nesting_level)
                 raise FallbackToBackend(inner) from None
-        if parallel is not None and is_in_task():
-            # A task submits on its own thread only, and joblib's callbacks run on another one.
-            parallel.pre_dispatch = "all"
         return self.effective_n_jobs(n_jobs)
 
     def _executor_now(self) -> Executor:

@@ -21,6 +21,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from ...protocol.errors import ClientClosed
@@ -77,6 +78,9 @@ _BURST: Final = 512
 _CONFIRM_TIMEOUT_S: Final = 10.0
 #: How long a client that is closed waits until calls that borrow its futures were sent.
 _LOANS_TIMEOUT_S: Final = 2.0
+
+#: A task that submits: its attempt, and the key of the actor whose method it is, "" for none.
+Caller = tuple[int, str]
 
 #: Engines of this process, for `close_in_fork`, `Engine.is_alone` and `Engine._has_company`.
 _engines: dict[weakref.ref[Engine], None] = {}
@@ -185,6 +189,14 @@ class Engine(EngineWaiting):
         self._operations.append(operation)
         if not (self._is_woken or self._is_sweeping):
             self.wake()
+
+    def caller_here(self) -> Caller | None:
+        """Return the task on whose behalf the calling thread submits."""
+        return None
+
+    def acting_for(self, caller: Caller) -> AbstractContextManager[None]:
+        """Return a context in which the calling thread submits on behalf of this task."""
+        return contextlib.nullcontext()
 
     def wake(self) -> None:
         """Have the loop read the queue, and receive."""

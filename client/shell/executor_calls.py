@@ -32,7 +32,7 @@ from .interruptible import SLICE_S
 from .watchers import StartWaiter, ThreadWaiter
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .engine import Caller, Engine
 
 #: Programs that look for the messages of executors look here.
 logger: Final = logging.getLogger("concurrent.futures")
@@ -99,6 +99,8 @@ class Calls(Watcher):
         """Return a future that will have the result of a submitted call."""
         state = handle._state
         future = ExecutorFuture(self, state)
+        if caller := self.engine.caller_here():
+            future.caller = caller
         self._pending[state] = future, handle
         self.engine.post(Watch(self, [state]))
         return future
@@ -193,7 +195,14 @@ class Calls(Watcher):
         entry = self._pending.pop(state, None)
         if entry is None:  # another thread has done it
             return
-        future, handle = entry
+        caller = entry[0].caller
+        if caller is None:
+            self._finish(state, *entry)
+        else:  # callbacks of a task's future may submit as the task does
+            with self.engine.acting_for(caller):
+                self._finish(state, *entry)
+
+    def _finish(self, state: FutureState, future: ExecutorFuture, handle: Future) -> None:
         failure = state.failure
         try:
             if failure is None:
@@ -219,6 +228,9 @@ class Calls(Watcher):
 
 class ExecutorFuture(futures.Future[Any]):
     """The future of a call on a cluster, as `Executor.submit` returns it."""
+
+    #: The task that has submitted the call; None outside of tasks.
+    caller: Caller | None = None
 
     def __init__(self, calls: Calls, state: FutureState) -> None:
         super().__init__()

@@ -173,6 +173,30 @@ def use_executor_in_task(n):
     return total, n_cancelled
 
 
+def submit_in_callbacks(n):
+    found = []
+    with weft.get_client().get_executor() as executor:
+        is_done = threading.Event()
+
+        def again(future):
+            found.append(future.result())
+            if len(found) < n:
+                executor.submit(abs, -len(found)).add_done_callback(again)
+            else:
+                is_done.set()
+
+        executor.submit(abs, 0).add_done_callback(again)
+        weft.secede()
+        is_done.wait(60)
+        weft.rejoin()
+    return found
+
+
+def test_a_done_callback_in_a_task_submits_on_its_behalf(client):
+    futures = client.map(submit_in_callbacks, [5, 6, 7], pure=False)
+    assert client.gather(futures, timeout=60) == [[*range(5)], [*range(6)], [*range(7)]]
+
+
 def test_a_task_may_use_an_executor_of_its_cluster(client):
     futures = client.map(use_executor_in_task, [3, 4, 5, 6], pure=False)
     found = client.gather(futures, timeout=60)
