@@ -8,6 +8,7 @@ neither table fails the first test.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from types import SimpleNamespace
 
@@ -35,6 +36,7 @@ AT_ONCE = {
         "run_on_scheduler",  # refuses
         "scheduler_address",
         "submit",
+        "unsubscribe_topic",
     },
     weft.Future: {
         "add_done_callback",
@@ -136,6 +138,13 @@ WAITS = [
     (weft.Client, "unpublish_dataset", lambda on: on.client.unpublish_dataset("t")),
     (weft.Client, "set_metadata", lambda on: on.client.set_metadata("t", 1)),
     (weft.Client, "get_metadata", lambda on: on.client.get_metadata("t")),
+    (weft.Client, "log_event", lambda on: on.client.log_event("twins", 1)),
+    (weft.Client, "get_events", lambda on: on.client.get_events("twins")),
+    (weft.Client, "subscribe_topic", lambda on: on.client.subscribe_topic("twins", print)),
+    (weft.Client, "reproduce", lambda on: on.client.reproduce(on.future)),
+    (weft.Client, "recreate_error_locally", lambda on: on.client.recreate_error_locally(on.future)),
+    (weft.Client, "recreate_task_locally", lambda on: on.client.recreate_task_locally(on.future)),
+    (weft.Future, "reproduce", lambda on: on.future.reproduce()),
     (weft.Client, "scatter", lambda on: on.client.scatter([1])),
     (weft.Client, "wait_for_workers", lambda on: on.client.wait_for_workers(1, timeout=20)),
     (weft.Client, "scheduler_info", lambda on: on.client.scheduler_info()),
@@ -307,6 +316,7 @@ async def results_of_awaited_calls():
             awaitable = call(things)
             assert inspect.isawaitable(awaitable), name
             found.append((name, kind_of(await awaitable)))
+        await asyncio.get_running_loop().shutdown_default_executor()  # of `reproduce`
         return found
 
 
