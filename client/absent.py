@@ -57,7 +57,7 @@ CLIENT: Final = _table(
         "a graph that has the keys of persisted data uses these data",
         _BY_DESIGN,
     ),
-    ("replicate rebalance", "data is moved to the workers that read it", _BY_DESIGN),
+    ("rebalance", "data is moved to the workers that read it", _BY_DESIGN),
     (
         "restart restart_workers",
         "make a new `LocalCluster`, or restart `weft worker` from outside",
@@ -67,7 +67,12 @@ CLIENT: Final = _table(
         "the scheduler runs no code of users, so it has no plugins",
         _BY_DESIGN,
     ),
-    ("amm", "results have one copy, and one more where a task reads them", _BY_DESIGN),
+    (
+        "amm",
+        "results have one copy, and one more where a task reads them; use client.replicate for "
+        "others",
+        _BY_DESIGN,
+    ),
     ("list_workers", 'use `client.scheduler_info()["workers"]`', _BY_DESIGN),
     (
         "dump_cluster_state benchmark_hardware",

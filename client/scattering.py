@@ -1,4 +1,4 @@
-"""`Client.scatter`: puts data at workers, to be read by calls as the results of other calls are.
+"""`scatter` and `replicate`: put data at workers, and have several copies of it.
 
 A value is pickled and named by its content in the user's thread. It is submitted as a task without
 a function, as large arguments are (`shared_arguments`), with the option `scattered`: the scheduler
@@ -22,15 +22,21 @@ from collections.abc import Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.durations import seconds_or_none
+from ..protocol.errors import NoAnswer
 from ..protocol.values.digests import digest_of
 from ..protocol.values.serialize import dumps_with_dependencies
+from ..protocol.wire.answers import part_of, reading
+from ..protocol.wire.keys import Key, key_of
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from ..protocol.wording import sized
+from .asking import ask
+from .cluster_info import describe_workers
 from .core.tasks import LOST, FutureState, SubmitOptions, TaskRecord
 from .encoding import Encoder, check_unsupported
 from .failures import exception_of, last_notice
 from .future import Future
-from .inspecting import find_workers, names_of
+from .gathering import states_in
+from .inspecting import choose_workers, find_workers, names_of
 from .shared_arguments import MAX_NBYTES, parts_of, unchanging
 from .shell.engine import Engine
 from .shell.short_tracebacks import short_tracebacks
@@ -44,6 +50,8 @@ _BATCH_ITEMS: Final = 512
 #: A value whose copy is lost before `scatter` returns is sent again so often.
 _MAX_TIMES: Final = 3
 _MAX_TYPE_CHARS: Final = 40
+#: The scheduler handles so many at a time.
+_KEYS_PER_ORDER: Final = 100
 #: Containers whose items are scattered one by one; others, and subclasses, are one value.
 _SEQUENCES: Final = (list, tuple, set, frozenset)
 
@@ -64,6 +72,7 @@ class DataMover(abc.ABC):
         self,
         data: Any,
         workers: str | Iterable[str] | None = None,
+        broadcast: bool | int = False,
         direct: bool | None = None,
         hash: bool = True,
         *,
@@ -81,6 +90,8 @@ class DataMover(abc.ABC):
             data: a list, tuple, named tuple, set or dict gives the same with a future in the place
                 of each value; an iterator or range gives a list; anything else is one value.
             workers: names, hosts or addresses of the workers that may get it; None = all.
+            broadcast: True: each of these workers gets a copy; a number: so many do. It is restored
+                as by `replicate`.
             direct: data always goes straight to the workers; False is not supported.
             hash: name each value by its content, so that equal values are sent once; False gives
                 each a name of its own.
@@ -104,6 +115,8 @@ class DataMover(abc.ABC):
         for name, value in (("hash", hash), ("allow_other_workers", allow_other_workers)):
             if type(value) is not bool:
                 raise TypeError(f"{name}= is True or False, not {value!r}")
+        n_copies = 1 if broadcast is False else None if broadcast is True else broadcast
+        check_number("broadcast", n_copies)
         engine = self._running()
         options = SubmitOptions(
             workers=sorted(names or ()), allow_other_workers=allow_other_workers, scattered=True
@@ -111,11 +124,64 @@ class DataMover(abc.ABC):
         is_async = self.asynchronous if asynchronous is None else asynchronous
         scattering = Scattering(engine, self._encoder, data, options, hash, copies=is_async)
         if is_async:
-            return scattering.run_async(timeout_s)
+            return scattering.run_async(timeout_s, n_copies)
         if scattering.names_workers:
             self._run(find_workers(engine, options.workers))
         with short_tracebacks:
-            return scattering.run(timeout_s)
+            found = scattering.run(timeout_s)
+        if n_copies != 1:
+            self._run(scattering.copy(n_copies))
+        return found
+
+    def replicate(
+        self,
+        futures: Any,
+        n: int | None = None,
+        workers: str | Iterable[str] | None = None,
+        *,
+        timeout: Duration | None = None,
+        asynchronous: bool | None = None,
+        branching_factor: int | None = None,
+    ) -> Any:
+        """Have several copies of results, or of scattered data; return when they are there.
+
+        The number is kept: when a copy is lost with a worker, or its worker leaves, another one is
+        made, as long as one is left and the data is wanted. `n=1` ends that.
+
+        Args:
+            futures: one, or containers of them, nested or not; they are waited for.
+            n: the number of copies, with the first; None = as many as there are workers.
+            workers: names, hosts or addresses of those that the copies shall be at; None = all.
+            timeout: seconds, "30s", ...; the copies are made all the same, later.
+            asynchronous: return an awaitable; None = if the client is asynchronous.
+            branching_factor: accepted for compatibility with dask; copies always spread as a tree.
+
+        Returns:
+            `{key: number of copies}`: fewer than `n` where there are fewer workers.
+
+        Raises:
+            UnknownWorker: no connected worker has this name.
+            TimeoutError: not all copies were there in time.
+            ValueError: a future is of another client, or was released.
+        """
+        timeout_s = seconds_or_none(timeout, "timeout")
+        check_number("n", n)
+        check_number("branching_factor", branching_factor)
+        names = names_of(workers)
+        if names is not None and not names:
+            raise ValueError("workers= is empty, so no worker may have copies; None allows all")
+        engine = self._running()
+        states = usable_states(engine, futures, "replicate")
+        if self.asynchronous if asynchronous is None else asynchronous:
+            return _replicate(engine, states, n, names, timeout_s)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        left = [state for state in states if state.status == "pending"]
+        # Here, because a task must not hold its thread while it waits for others.
+        if left and not engine.wait_for(left, timeout_s, wants_data=False):
+            raise _not_there(left, timeout_s)
+        if deadline is not None:
+            timeout_s = max(0.0, deadline - time.monotonic())
+        return self._run(_replicate(engine, states, n, names, timeout_s))
 
 
 class _Scattered:
@@ -177,8 +243,8 @@ class Scattering:
             raise
         return self._shape()
 
-    async def run_async(self, timeout_s: float | None) -> Any:
-        """Do what `run` does, in a coroutine."""
+    async def run_async(self, timeout_s: float | None, n_copies: int | None) -> Any:
+        """Do what `run` and `copy` do, in a coroutine."""
         if self.names_workers:
             await find_workers(self._engine, self._options.workers)
         self._begin(timeout_s)
@@ -193,7 +259,20 @@ class Scattering:
         except BaseException:
             self._give_up()
             raise
-        return self._shape()
+        found = self._shape()
+        if n_copies != 1:
+            await self.copy(n_copies)
+        return found
+
+    async def copy(self, n: int | None) -> None:
+        """Have `n` copies of all values; None = at each worker that may have them."""
+        states = [future._state for future in self._futures]
+        names = set(self._options.workers) or None
+        try:
+            await _replicate(self._engine, states, n, names, self._left_s())
+        except BaseException:
+            self._give_up()
+            raise
 
     def _begin(self, timeout_s: float | None) -> None:
         self._timeout_s = timeout_s
@@ -304,6 +383,83 @@ class Scattering:
         if type(data) in _SEQUENCES:
             return type(data)(futures)
         return futures if _is_listed(data) else futures[0]
+
+
+def check_number(name: str, value: object) -> None:
+    """Raise unless this is a number of copies, or None.
+
+    Raises:
+        TypeError, ValueError: it is not.
+    """
+    if value is not None and type(value) is not int:
+        raise TypeError(f"{name}= is a number of copies, not {value!r}")
+    if isinstance(value, int) and value < 1:
+        raise ValueError(f"{name}= is a number of copies, at least 1, not {value}")
+
+
+def usable_states(engine: Engine, futures: Any, call: str) -> list[FutureState]:
+    """Return the states of futures in containers, each once.
+
+    Raises:
+        TypeError: there are other objects.
+        ValueError: a future is of another client, or was released.
+    """
+    states = list(dict.fromkeys(states_in(futures, call)))
+    for state in states:
+        if engine.table.states.get(state.key) is not state:
+            raise ValueError(
+                f"the future of {state.key!r} belongs to another client, or was released: {call} "
+                "takes futures of this client that are not released"
+            )
+    return states
+
+
+def _not_there(states: list[FutureState], timeout_s: float | None) -> TimeoutError:
+    late = [state for state in states if state.status == "pending"]
+    return TimeoutError(
+        f"{len(late)} results were not there after {timeout_s or 0.0:g} s, and so have no copies"
+    )
+
+
+async def _replicate(
+    engine: Engine,
+    states: list[FutureState],
+    n: int | None,
+    names: set[str] | None,
+    timeout_s: float | None,
+) -> dict[Key, int]:
+    """Wait for states, and have `n` copies of each."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    left = [state for state in states if state.status == "pending"]
+    if left and not await engine.wait_for_async(left, timeout_s, wants_data=False):
+        raise _not_there(left, timeout_s)
+    for state in states:
+        if state.failure is not None:
+            raise exception_of(state)
+    arguments: dict[str, Any] = {}
+    if n is not None:
+        arguments["n"] = n
+    if names is not None:
+        found = choose_workers(await describe_workers(engine), names)
+        arguments["workers"] = list(found)
+        arguments["n"] = min(n or len(found), len(found))
+    keys = [state.key for state in states]
+    n_copies: dict[Key, int] = {key_of(key): 0 for key in keys}
+    for i in range(0, len(keys), _KEYS_PER_ORDER):
+        arguments["keys"] = keys[i : i + _KEYS_PER_ORDER]
+        left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+        try:
+            async for page in ask(engine, "replicate", arguments, left_s):
+                with reading("the scheduler"):
+                    numbers = part_of(page, "n_copies", list)
+                    named = map(key_of, part_of(page, "keys", list))
+                    n_copies.update(zip(named, numbers, strict=True))
+        except NoAnswer as error:
+            raise TimeoutError(
+                f"not all copies were there after {timeout_s or 0.0:g} s; they are made all the "
+                "same, as long as the data is wanted"
+            ) from error
+    return n_copies
 
 
 def _is_named(data: object) -> bool:

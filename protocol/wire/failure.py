@@ -58,7 +58,8 @@ def scattered_lost(key: str) -> Failure:
     return data_lost(
         key,
         "it was scattered, so nothing can compute it again, and its last copy is gone: it was lost "
-        "with a worker, or its last future was released; scatter it again",
+        "with a worker, or its last future was released; scatter it again, with broadcast=2 to "
+        "have two copies",
     )
 
 

@@ -15,7 +15,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from ...protocol.wording import counted, placed_again
-from . import barrier, claims, held, phases, plugins, puts
+from . import barrier, claims, copies, held, phases, plugins, puts
 from .away import answer_awaited, expect_inventory, set_away
 from .eligibility import join_classes, leave_classes
 from .epochs import is_proved, note_members, proof_of
@@ -274,6 +274,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.census.add(ws)
     state.aim.note_worker(ws)
     join_classes(state, ws)
+    copies.on_worker_added(state)
     _note_size(state)
 
 
@@ -310,6 +311,7 @@ def _give_no_more(state: SchedulerState, ws: WorkerHandle) -> None:
     state.idle.pop(ws, None)
     state.loaded.pop(ws, None)
     leave_classes(state, ws)
+    copies.on_worker_gone(state, ws)
     _note_size(state)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
 from ...protocol.wire.session import MISSED_HEARTBEATS
-from . import actors
+from . import actors, copies
 from .attempts import note_copied, note_lost
 from .locating import located
 from .peers import ClientHandle, WorkerHandle
@@ -54,6 +54,8 @@ def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.Replic
             task.replicas = (*task.replicas, ws)
             ws.has_what[task] = None
             ws.nbytes += task.nbytes
+    if state.copies.wishes:
+        copies.on_added(state, ws, message.keys)
 
 
 def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMissing) -> None:
@@ -97,6 +99,8 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
         _give_up_unreachable(state, ws, message.holder, behind)
     if ws.lacking and not state.keeps_claims:
         answer(state, ws)
+    if state.copies.wishes:
+        copies.on_not_fetched(state, ws, message.keys)
 
 
 def note_failed(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
@@ -229,6 +233,8 @@ def lose_replica(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -
 
     True if that was the last copy (the task is still in memory then).
     """
+    if state.copies.wishes:
+        copies.on_lost(state, task)
     if len(task.replicas) == 1:
         return True
     if task.replicas[0] is ws:

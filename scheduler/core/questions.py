@@ -19,6 +19,7 @@ from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
 from .asked import BadArgument, Info, Page, position_of
 from .calls import on_ask_call
+from .copies import on_replicate
 from .desired import MAX_TARGET_S, desired_workers
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
@@ -227,6 +228,7 @@ ORDERS: Final[dict[str, Orderly]] = {
     "register_plugin": Orderly(on_register, Level.CLIENT),
     "unregister_plugin": Orderly(on_unregister, Level.CLIENT),
     "call": Orderly(on_ask_call, Level.CLIENT),
+    "replicate": Orderly(on_replicate, Level.WORKER),
 }
 
 #: {question: the least level of token} of those that the scheduler's process answers

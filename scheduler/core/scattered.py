@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.wire import messages as m
 from . import recipes
 from .checking import differences, tasks_in
 from .peers import WorkerHandle
@@ -58,8 +59,10 @@ def note_stored(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:
     """Take the recipes away from scattered data that is at a worker now."""
     for task in tasks:
         group = task.group
-        if group.task_class not in state.scattered or task.state != MEMORY or task.dependencies:
+        if group.task_class not in state.scattered or task.state != MEMORY:
             continue
+        if group.function.function_id != m.PUT_FUNCTION:
+            continue  # its client has marked a call as data
         task_class = recipes.class_without_recipe(state)
         stored = TaskGroup(
             group.function, task_class, group.generation, 0, group.client, group.submitted

@@ -41,6 +41,7 @@ from ...protocol.wire.message import Message, Unknown
 from . import (
     assignment,
     claims,
+    copies,
     cycles,
     held,
     liveness,
@@ -347,6 +348,7 @@ class SchedulerState:
         self.next_session = self.next_request = self.next_client = 1
         self.retiring: Retiring = Retiring()  #: orders of clients that workers leave
         self.held: held.HeldObjects = held.HeldObjects()  #: locks, queues and others, by name
+        self.copies: copies.Copies = copies.Copies()  #: how many copies keys shall have
         self.puts = puts.Puts()  #: values that clients were asked to put at workers
         self.plugins: plugins.Plugins = plugins.Plugins()  #: code of users beside the tasks
         self.generation = self.next_rank = 0

@@ -18,6 +18,7 @@ from .census import CENSUS_INVARIANTS
 from .checking import differences, tasks_in, unless
 from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
+from .copies import COPY_INVARIANTS
 from .eligibility import may_run
 from .function_invariants import FUNCTION_INVARIANTS
 from .held.background import BACKGROUND_INVARIANTS
@@ -572,4 +573,5 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     **RETIRING_INVARIANTS,
     **SCATTERED_INVARIANTS,
     **PLUGIN_INVARIANTS,
+    **COPY_INVARIANTS,
 }

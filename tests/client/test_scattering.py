@@ -18,7 +18,7 @@ from weft.protocol.errors import (
 )
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire.failure import scattered_lost
-from weft.protocol.wire.messages import KeysErred, SubmitTasks
+from weft.protocol.wire.messages import Ask, KeysErred, SubmitTasks
 
 Point = namedtuple("Point", "x y")
 
@@ -135,6 +135,96 @@ def test_an_asynchronous_client_awaits_and_sends_a_copy(scheduler, wait_until):
             return await array
 
     assert asyncio.run(scatter())[-1] == 299_999
+
+
+def orders(scheduler):
+    return [message.arguments for message in scheduler.heard(Ask) if message.name == "replicate"]
+
+
+def test_copies_are_ordered_of_results_that_are_there(client, scheduler):
+    scheduler.answers["replicate"] = [{"keys": ["a", "b"], "n_copies": [2, 1]}]
+    futures = [client.submit(abs, -1, key="a"), client.submit(abs, -2, key="b")]
+    assert client.replicate({"x": futures}, 2) == {"a": 2, "b": 1}
+    (order,) = orders(scheduler)
+    assert order["n"] == 2
+    assert sorted(order["keys"]) == ["a", "b"]
+
+
+def test_many_keys_are_ordered_in_parts(client, scheduler):
+    scheduler.answers["replicate"] = [{"keys": [], "n_copies": []}]
+    client.replicate(client.map(abs, range(250)))
+    assert [len(order["keys"]) for order in orders(scheduler)] == [100, 100, 50]
+    assert all("n" not in order for order in orders(scheduler))
+
+
+def test_copies_at_named_workers_are_as_many_at_most(client, scheduler):
+    scheduler.answers["replicate"] = [{"keys": ["a"], "n_copies": [1]}]
+    client.replicate(client.submit(abs, -1, key="a"), n=5, workers="here")
+    assert orders(scheduler) == [{"n": 1, "workers": [scheduler.data_address], "keys": ["a"]}]
+
+
+@pytest.mark.parametrize(("broadcast", "order"), [(True, {}), (2, {"n": 2}), (1, None)])
+def test_a_broadcast_orders_copies_of_the_data(client, scheduler, broadcast, order):
+    scheduler.answers["replicate"] = [{"keys": [], "n_copies": []}]
+    futures = client.scatter([1, 2], broadcast=broadcast)
+    keys = [future.key for future in futures]
+    assert orders(scheduler) == ([] if order is None else [{**order, "keys": keys}])
+
+
+def test_an_asynchronous_client_awaits_copies(scheduler):
+    scheduler.answers["replicate"] = [{"keys": ["a"], "n_copies": [2]}]
+
+    async def replicate():
+        async with Client(scheduler, asynchronous=True) as client:
+            future = client.submit(abs, -1, key="a")
+            found = await client.replicate(future, 2)
+            await client.scatter(1, broadcast=True)
+            return found
+
+    assert asyncio.run(replicate()) == {"a": 2}
+    assert len(orders(scheduler)) == 2
+
+
+def test_copies_that_are_late_are_an_error(client, scheduler):
+    future = client.submit(abs, -1)
+    future.result()
+    scheduler.is_holding = True
+    pending = client.submit(abs, -2)
+    with pytest.raises(TimeoutError, match="1 results were not there"):
+        client.replicate([future, pending], timeout=0.05)
+    scheduler.go_on()
+
+
+def test_copies_of_what_cannot_have_any_are_refused(client, scheduler):
+    future = client.submit(abs, -1)
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match="n= is a number of copies"):
+            client.replicate(future, wrong)
+        with pytest.raises(ValueError, match="broadcast= is a number"):
+            client.scatter(1, broadcast=wrong)
+    with pytest.raises(TypeError, match="n= is a number of copies"):
+        client.replicate(future, "2")
+    with pytest.raises(TypeError, match="broadcast= is a number"):
+        client.scatter(1, broadcast="all")
+    with pytest.raises(ValueError, match="workers= is empty"):
+        client.replicate(future, workers=[])
+    with pytest.raises(UnknownWorker, match="'nowhere'"):
+        client.replicate(future, workers="nowhere")
+    with pytest.raises(TypeError, match="replicate takes futures"):
+        client.replicate("a key")
+    failed = client.submit(abs, "x")
+    with pytest.raises(TypeError, match="abs"):
+        client.replicate(failed)
+    with pytest.raises(InvalidDuration):
+        client.replicate(future, timeout=-1)
+    future.release()
+    client._engine.settle()
+    with pytest.raises(ValueError, match="was released"):
+        client.replicate(future)
+    client.close()
+    with pytest.raises(ClientClosed):
+        client.replicate(failed)
+    assert orders(scheduler) == []
 
 
 def test_a_lost_value_is_an_error_that_names_its_key(client, scheduler, wait_until):

@@ -46,6 +46,12 @@ def want(level: int = 10) -> m.WantOutput:
 
 
 LEAVE, RETIRED = m.LeaveCluster(reason="mine"), m.WorkersRetired(worker_ids=["x"])
+
+
+def hold() -> m.HoldCopies:
+    return m.HoldCopies(keys=["x"], attempts=[1], nbytes=[1], holders=[["tcp://127.0.0.1:1"]])
+
+
 REGISTRATIONS: dict[Role, Registration] = {
     Role.CLIENT: client,
     # It comes from an earlier scheduler: without its inventory it gets no tasks to lose.
@@ -56,14 +62,17 @@ WRONG_ROLES = [
     (Role.CLIENT, lines()),
     (Role.CLIENT, LEAVE),
     (Role.CLIENT, RETIRED),
+    (Role.CLIENT, hold()),
     (Role.WORKER, want()),
     (Role.WORKER, LEAVE),
     (Role.WORKER, RETIRED),
+    (Role.WORKER, hold()),
     (Role.WORKER, retire(order="o", n=1)),
     (Role.SUPERVISOR, lines()),
     (Role.SUPERVISOR, want()),
     (Role.SUPERVISOR, LEAVE),
     (Role.SUPERVISOR, RETIRED),
+    (Role.SUPERVISOR, hold()),
     (Role.SUPERVISOR, retire(order="o", n=1)),
 ]
 
@@ -101,6 +110,7 @@ GARBAGE: dict[str, tuple[Role, bytes, str]] = {
     "text is bytes": (Role.WORKER, altered(lines(), texts=[b"x"]), "TaskOutput.texts"),
     "level below zero": (Role.CLIENT, altered(want(), level=-1), "WantOutput.level"),
     "level is text": (Role.CLIENT, altered(want(), level="all"), "WantOutput.level"),
+    "copies are unequal columns": (Role.CLIENT, altered(hold(), nbytes=[]), "HoldCopies.nbytes"),
     "order is no map": (Role.CLIENT, altered(retire(), arguments=[1]), "Ask.arguments"),
 }
 
@@ -128,6 +138,27 @@ def test_viewer_may_neither_retire_nor_see_who_would_leave_nor_want_output(
             assert (denied.needed, denied.level) == ("client", "view")
         cluster.check()
         assert cluster.metrics()["denied_total"] == n_before + len(asked)
+
+
+def test_viewer_orders_no_copies_and_senseless_orders_are_refused(cluster: Cluster) -> None:
+    order = m.Ask(request=1, name="replicate", arguments={"keys": ["x"]})
+    token = lowered(cluster.token, Level.VIEW)
+    with Attacker(cluster, Role.VIEWER, token=token) as attacker:
+        attacker.say(order)
+        denied = attacker.hear(m.Denied)
+        assert isinstance(denied, m.Denied)
+        assert (denied.needed, denied.level) == ("worker", "view")
+    with Attacker(cluster, Role.CLIENT) as attacker:
+        attacker.register(client(name="orders"))
+        for arguments in ({}, {"keys": [1]}, {"keys": ["x"] * 2000}, {"keys": [], "n": 2**62}):
+            attacker.say(m.Ask(request=1, name="replicate", arguments=arguments))
+            attacker.hear(m.AskFailed)
+        attacker.say(order)
+        answer = attacker.hear(m.Answer)
+        assert isinstance(answer, m.Answer)
+        assert answer.info == {"keys": [], "n_copies": []}
+        attacker.leave()
+    cluster.check()
 
 
 def test_lines_of_a_worker_for_clients_that_want_none_or_never_were_go_nowhere(

@@ -37,7 +37,11 @@ def wait_for(event):
 
 @pytest.mark.parametrize("options", [{}, {"protocol": "tcp"}, {"processes": False}])
 def test_data_goes_to_a_worker_once_and_its_calls_share_it(options):
-    with LocalCluster(n_workers=1, **options) as cluster, weft.Client(cluster) as client:
+    # With one thread, because two may unpickle the value at the same time.
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, **options) as cluster,
+        weft.Client(cluster) as client,
+    ):
         x = np.arange(NBYTES // 8, dtype=float)
         future = client.scatter(x)
         expected = float(x.sum())
@@ -84,3 +88,33 @@ def test_data_outlives_the_scheduler(tmp_path):
         restarted(started, real_pid(started))
         assert client.submit(sum, data).result(60) == 6
         assert client.gather(data) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("options", [{}, {"processes": False}])
+def test_copies_are_made_and_restored(options, wait_until):
+    with LocalCluster(n_workers=3, **options) as cluster, weft.Client(cluster) as client:
+        client.wait_for_workers(3)
+        everywhere = client.scatter(np.arange(NBYTES // 80), broadcast=True)
+        twice = client.map(bytes, [100_000] * 5)
+        assert set(client.replicate(twice, 2).values()) == {2}
+        assert len(client.who_has(everywhere)[everywhere.key]) == 3
+        if options:
+            return
+        pid = client.run(os.getpid)[client.who_has(twice[:1])[twice[0].key][0]]
+        os.kill(pid, signal.SIGKILL)
+        assert client.submit(total, everywhere).result(60)[0] > 0
+        wait_until(lambda: {len(places) for places in client.who_has(twice).values()} == {2}, 60)
+        client.wait_for_workers(3, timeout=60)
+        wait_until(lambda: len(client.who_has(everywhere)[everywhere.key]) == 3, 60)
+
+
+def copy_here():
+    client = weft.get_client()
+    data = client.scatter([1, 2], broadcast=2)
+    return client.replicate(client.map(abs, data), 2)
+
+
+def test_tasks_order_copies_too():
+    with LocalCluster(n_workers=2) as cluster, weft.Client(cluster) as client:
+        client.wait_for_workers(2)
+        assert set(client.submit(copy_here).result(60).values()) == {2}

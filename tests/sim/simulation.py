@@ -24,7 +24,7 @@ from weft.scheduler.core.claims import HELD
 from weft.scheduler.core.validate import validate as validate_scheduler
 from weft.worker.core.tasks import WorkerTask
 
-from . import plugins, retiring
+from . import copies, plugins, retiring
 from .client_node import FAILED, ClientNode
 from .graphs import Graph, Spec
 from .held import HeldUsers
@@ -83,6 +83,7 @@ class Simulation:
         self.refused: dict[str, None] = {}
         #: What users asked for, and the answers.
         self.orders: list[retiring.OrderWatcher] = []
+        self.copy_orders: list[copies.CopyWatcher] = []
         self.held = HeldUsers(self)
         self.plugin_watchers: list[plugins.PluginWatcher] = []
         self.record = Record()
@@ -273,6 +274,7 @@ class Simulation:
             self._each(plan.client_rate, client.act)
         self._each(plan.held_rate, self.held.act)
         self._each(plan.plugin_rate, lambda: plugins.act(self))
+        self._each(plan.copy_rate, lambda: copies.order(self))
         self._each(plan.break_rate, self._break_link)
         self._each(plan.kill_rate, self._kill_worker)
         self._each(plan.freeze_rate, self._freeze_worker)
@@ -457,14 +459,21 @@ class Simulation:
             assert world.now < deadline, "the run does not come to rest"
 
     def _all_ended(self) -> bool:
-        return all(
-            future.state.status != "pending" for client in self.clients for future in client.futures
-        ) and all(client.lease is None for client in self.scheduler.core.clients.values())
+        return (
+            not self.scheduler.core.copies.open
+            and all(
+                future.state.status != "pending"
+                for client in self.clients
+                for future in client.futures
+            )
+            and all(client.lease is None for client in self.scheduler.core.clients.values())
+        )
 
     def _check_ends(self) -> None:
         """Check that every wanted key has its value or the expected failure."""
         retiring.check(self)
         plugins.check(self)
+        copies.check(self)
         for client in self.clients:
             if not client.is_alive:
                 continue

@@ -31,6 +31,7 @@ EXPECTED = {
     "cancel",
     "clients_expired",
     "clock set back",
+    "copies kept",
     "drain",
     "ended without a seat",
     "executed twice at once",

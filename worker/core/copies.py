@@ -6,9 +6,15 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from ...protocol.wire.messages import NO_HASH, AssignTasks, HoldersGone, LocatedKeys
+from ...protocol.wire.messages import (
+    NO_HASH,
+    AssignTasks,
+    HoldCopies,
+    HoldersGone,
+    LocatedKeys,
+)
 from .events import CopiesFetched, CopiesNotFetched, EndFetch, Fetch
-from .inputs import move_waiters, note_missing, wake
+from .inputs import desire_no_more, move_waiters, note_missing, placeholder, wake
 from .reports import report_replica
 from .tasks import FETCH, FLIGHT, FORGOTTEN, MEMORY, MISSING, WorkerTask
 from .transitions import move
@@ -38,6 +44,39 @@ def on_located_keys(state: WorkerState, message: LocatedKeys | AssignTasks) -> N
             record.state == MISSING or (record.state == FETCH and record.attempt != attempt)
         ):
             _locate(state, record, attempt, nbytes, holders, spec_hash)
+            if state.desired:
+                _settle_desired(state, key)
+
+
+def on_hold_copies(state: WorkerState, message: HoldCopies) -> None:
+    """Fetch copies that the scheduler wants here, although no task here reads them.
+
+    A key that is a task here, or is here already under another attempt, is left as it is.
+    """
+    hashes = message.spec_hashes or repeat(NO_HASH)
+    columns = message.keys, message.attempts, message.nbytes, message.holders
+    for key, attempt, nbytes, holders, spec_hash in zip(*columns, hashes, strict=False):
+        record = state.by_key.get(key)
+        if record is None:
+            record = placeholder(state, key)
+        elif record.state == MEMORY and record.attempt == attempt:
+            report_replica(state.to_scheduler, record)
+            continue
+        elif record.state not in {MISSING, FETCH, FLIGHT}:
+            continue
+        if key not in state.desired:
+            state.desired[key] = None
+            record.pins += 1
+        if record.state == MISSING or (record.state == FETCH and record.attempt != attempt):
+            _locate(state, record, attempt, nbytes, holders, spec_hash)
+        _settle_desired(state, key)
+
+
+def _settle_desired(state: WorkerState, key: str) -> None:
+    """Desire a copy no more that is here, or that is nowhere."""
+    record = state.by_key.get(key)
+    if record is not None and record.state in {MISSING, MEMORY}:
+        desire_no_more(state, record)
 
 
 def _locate(
@@ -105,6 +144,8 @@ def on_fetched(state: WorkerState, event: CopiesFetched) -> None:
             move(state, copy, MEMORY)
             report_replica(state.to_scheduler, copy)
             wake(state, copy)
+            if state.desired:
+                desire_no_more(state, copy)
             continue
         # It was dropped while it was on its way, and the shell has stored it. But the same
         # attempt may have come from elsewhere since, or still be in use.
@@ -148,6 +189,8 @@ def _end_copies(
         note_missing(state, copy, holder, unreachable=unreachable)
         others = [address for address in copy.holders if address != holder]
         move(state, copy, MISSING)
+        if state.desired and not others:
+            desire_no_more(state, copy, forget=False)
         if not copy.pins:
             move(state, copy, FORGOTTEN)
         elif others:

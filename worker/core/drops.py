@@ -18,7 +18,7 @@ from ...protocol.wire.messages import (
     WorkerLeaving,
 )
 from .events import EndWorker, ForgetFunctions, Leave, WorkerEnding
-from .inputs import is_awaited, move_waiters, note_missing, placeholder, unpin
+from .inputs import desire_no_more, is_awaited, move_waiters, note_missing, placeholder, unpin
 from .ready import worst_first
 from .seats import take_back
 from .tasks import (
@@ -56,6 +56,7 @@ def drop(state: WorkerState, record: WorkerTask) -> None:
 
 def supersede(state: WorkerState, old: WorkerTask, new: WorkerTask) -> None:
     """Make the tasks that wait for `old` wait for `new`; drop what no task uses of `old`."""
+    desire_no_more(state, old, forget=False)
     if old.pins and old.state != MEMORY:
         move_waiters(old, new)
     drop(state, old)
@@ -79,6 +80,10 @@ def on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
             del by_key[record.key], by_attempt[attempt]
             forget.append(attempt)
             continue
+        if record.key in state.desired:
+            desire_no_more(state, record)
+            if record.state == FORGOTTEN:
+                continue
         is_unfinished = record.state in UNFINISHED
         if record.pins and is_unfinished:
             awaited.append(record.key)
@@ -190,6 +195,8 @@ def end(state: WorkerState) -> None:
 def on_ending(state: WorkerState, event: WorkerEnding) -> None:
     """Forget everything. Tasks that are being executed are cancelled; no other is started."""
     state.owed.clear()
+    for key in list(state.desired):
+        desire_no_more(state, state.by_key[key])
     # Tasks first: their pins on copies, and the placeholders, go with them.
     records = list(state.by_attempt.values())
     for of_tasks in (True, False):

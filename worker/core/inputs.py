@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire.messages import PUT_FUNCTION
 from .tasks import (
     FETCH,
+    FLIGHT,
     FORGOTTEN,
     MEMORY,
     MISSING,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: States of records that are here only because tasks read them.
 _KEPT_BY_PINS: Final = frozenset((RELEASED, FETCH, MISSING))
+#: States of a record whose value is to come from a peer.
+_ON_ITS_WAY: Final = frozenset((MISSING, FETCH, FLIGHT))
 
 
 def link(state: WorkerState, task: WorkerTask, keys: list[str], unknown: list[WorkerTask]) -> None:
@@ -75,6 +78,16 @@ def note_missing(
     keys, attempts = state.missing.setdefault((holder or state.address, unreachable), ([], []))
     keys.append(record.key)
     attempts.append(0 if record.attempt == NO_ATTEMPT else record.attempt)
+
+
+def desire_no_more(state: WorkerState, record: WorkerTask, *, forget: bool = True) -> None:
+    """Take back the pin of a copy that the scheduler wanted here: it is here, or will not be."""
+    if record.key not in state.desired or state.by_key.get(record.key) is not record:
+        return
+    del state.desired[record.key]
+    record.pins -= 1
+    if forget and not record.pins and record.state in _ON_ITS_WAY:
+        move(state, record, FORGOTTEN)
 
 
 def is_awaited(task: WorkerTask) -> bool:

@@ -85,6 +85,9 @@ class WorkerState:
         self.failures = inventory.KeptFailures()
         #: All copies in state "fetch" or "flight".
         self.fetching = Fetching()
+        #: {key: None} of copies that the scheduler wants here, on their way. Each is pinned once
+        #: more than tasks here read it.
+        self.desired: dict[str, None] = {}
         #: {attempt: bytes of the value} that a client has put before the assignment; for a value
         #: that was refused its failure, for one that was forgotten None.
         self.early: dict[int, int | Failure | None] = {}
@@ -198,6 +201,7 @@ _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     m.WithdrawAttempts: drops.on_withdraw_attempts,
     m.LocatedKeys: copies.on_located_keys,
     m.HoldersGone: copies.on_holders_gone,
+    m.HoldCopies: copies.on_hold_copies,
     m.KeysUnknown: drops.on_keys_unknown,
     m.DropFunctions: drops.on_drop_functions,
     m.FailWaits: seats.on_fail_waits,

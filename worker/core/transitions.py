@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (NEW, WAITING): "assigned, but some inputs are not in memory",
     (NEW, READY): "assigned, and every input is in memory",
-    (NEW, MISSING): "a task here reads a key that is unknown here, or was dropped",
+    (NEW, MISSING): "a task here reads a key that is unknown here, or was dropped; or the "
+    "scheduler wants a copy",
     (WAITING, READY): "the last input is in memory",
     (WAITING, MEMORY): "its client has put its value",
     (WAITING, FORGOTTEN): "dropped, given back, or replaced by a new attempt; its value cannot be "

@@ -90,6 +90,7 @@ def _by_attempt(records: Iterable[WorkerTask]) -> dict[int, WorkerTask]:
 
 def _pins(state: WorkerState) -> Iterator[WorkerTask]:
     users = Counter(read for record in _records(state) for read in record.inputs)
+    users.update(state.by_key[key] for key in state.desired if key in state.by_key)
     return (record for record in _records(state) if record.pins != users[record])
 
 
@@ -201,7 +202,12 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
         for attempt, n in Counter([*state.by_attempt, *state.cancelled, *state.released]).items()
         if n > 1
     ),
-    "pins count the inputs of unfinished tasks": _pins,
+    "pins count the inputs of unfinished tasks, and desired copies": _pins,
+    "desired copies are on their way": lambda state: (
+        key
+        for key in state.desired
+        if key not in state.by_key or state.by_key[key].state not in AT_PEER
+    ),
     "inputs are filed": lambda state: (
         {read for record in _records(state) for read in record.inputs} - {*_records(state)}
     ),

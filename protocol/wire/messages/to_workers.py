@@ -94,6 +94,20 @@ class LocatedKeys(Message):
     spec_hashes: Ids = field(default_factory=list)
 
 
+@message(125, columns=("keys", "attempts", "nbytes", "holders"), optional_columns=("spec_hashes",))
+class HoldCopies(Message):
+    """Ask a worker to fetch these, and to keep them although no task there reads them.
+
+    It reports each by `ReplicasAdded`, or by `KeysMissing` if no holder gave it.
+    """
+
+    keys: Keys
+    attempts: Ints
+    nbytes: Ints
+    holders: KeyLists  #: addresses
+    spec_hashes: Ids = field(default_factory=list)
+
+
 @message(52, columns=("functions",))
 class DropFunctions(Message):
     """Drop functions that no task uses any more."""

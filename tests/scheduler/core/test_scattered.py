@@ -163,3 +163,15 @@ def test_a_client_that_was_away_finds_its_data_stored():
     out = board.send(again, m.WantKeys(keys=["x"]))
     assert sent_keys(out, again, m.KeysInMemory) == ["x"]
     assert board.task("x").is_without_recipe
+
+
+def test_calls_that_are_marked_as_data_stay_calls():
+    board = Board()
+    worker, alice = board.worker("w"), board.client()
+    board.send(alice, graph("a -> b", scattered=True))
+    board.finish(worker, "a", blob=None)
+    board.finish(worker, "b", blob=None)
+    assert not board.task("a").is_without_recipe
+    board.worker("other")
+    board.close(worker)
+    assert board.states("a", "b") == ["processing", "processing"]

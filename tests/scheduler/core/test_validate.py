@@ -13,6 +13,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.barrier import Recovery
 from weft.scheduler.core.claims import HELD, Claim
+from weft.scheduler.core.copies import CopyOrder, Wish
 from weft.scheduler.core.deadlines import Deadline
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
@@ -112,6 +113,10 @@ def plugin(b: Broken, name: str = "p") -> Plugin:
     found = b.state.plugins.held["p"] = Plugin(name, "id", b"")
     found.ready[b.w] = None
     return found
+
+
+def wish(b: Broken) -> None:
+    b.state.copies.wishes[b.task("memory")] = Wish(2, b.task("memory").attempt, asked={b.w: 1})
 
 
 BREAKAGES: dict[str, Callable[[Broken], Any]] = {
@@ -466,6 +471,21 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         b
     ).orders.append((1, 1)),
     "plugins are few and small": lambda b: setattr(plugin(b), "nbytes", 1 << 40),
+    "copies are fetched by registered workers that stay": lambda b: (
+        wish(b),
+        setattr(b.w, "is_leaving", True),
+    ),
+    "open and short list tasks with a wish": lambda b: b.state.copies.short.update(
+        {b.task("memory"): None}
+    ),
+    "a wish with a copy under way is open": lambda b: wish(b),
+    "workers are asked again while copies are under way": lambda b: (
+        wish(b),
+        b.state.copies.open.update({b.task("memory"): None}),
+    ),
+    "an order waits for copies that are under way": lambda b: b.state.copies.orders.append(
+        CopyOrder(1, 1, [], {b.task("memory"): None})
+    ),
 }
 
 

@@ -1,0 +1,364 @@
+"""Copies that clients want: how many a key shall have, and where.
+
+A client orders n copies of keys that are in memory (the question `replicate`). That is a *wish*: it
+is fulfilled now, and again when one of the copies is lost with a worker, or leaves with one.
+Workers are asked for a copy each (`HoldCopies`), those with the fewest bytes first, and fetch it
+from holders that are named to them. A key has at most `FAN_OUT` fetches under way for each copy
+that it has: so many copies spread as a tree, and do not come from one worker.
+
+A wish ends with the data: a result that is computed again has one copy. An order is answered when
+each of its keys has as many copies as the wish, or as there are workers for, or will get no more.
+
+A worker that is asked may never answer, because its connection ended, or it could not reach a
+holder. So it is asked again each `LOOK_S`, and no more after `MAX_TRIES`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire import messages as m
+from .actors import is_actor
+from .asked import BadArgument, Info, keys_of
+from .locating import located
+from .peers import WorkerHandle
+from .placement import reachable
+from .tasks import MEMORY, SchedulerTask
+
+if TYPE_CHECKING:
+    from .deadlines import Deadline
+    from .state import SchedulerState
+
+#: Fetches under way for each copy of a key.
+FAN_OUT: Final = 2
+#: A worker that has not reported a copy is asked again after this, and after so many times is not.
+LOOK_S: Final = 5.0
+MAX_TRIES: Final = 12
+#: A worker that could not get a copy so often is asked no more.
+MAX_FAILURES: Final = 3
+#: Orders under way at the same time.
+MAX_ORDERS: Final = 1000
+MAX_COPIES: Final = 1_000_000
+#: Names in one order.
+MAX_NAMES: Final = 1000
+#: Wishes of tasks that are not in memory any more are taken out when there are so many, or twice as
+#: many as the others.
+_LEAST_WISHES: Final = 64
+
+
+@dataclass(slots=True)
+class Wish:
+    """The copies that a key shall have."""
+
+    n: int
+    #: of the data: the wish is over when the task is not in memory, or is so under another attempt
+    attempt: int
+    #: names, hosts or addresses of the workers that they shall be at; empty = any
+    workers: tuple[str, ...] = ()
+    #: {worker: how often it was asked} of those that fetch a copy
+    asked: dict[WorkerHandle, int] = field(default_factory=dict)
+    #: {worker: how often it could not get a copy}
+    failed: dict[WorkerHandle, int] = field(default_factory=dict)
+
+
+def is_over(task: SchedulerTask, wish: Wish) -> bool:
+    """Return whether the data is gone that the wish was for."""
+    return task.state != MEMORY or task.attempt != wish.attempt
+
+
+@dataclass(slots=True, eq=False)
+class CopyOrder:
+    """The order of a client, until it is answered."""
+
+    peer: int
+    request: int
+    tasks: list[SchedulerTask]
+    #: {task: None} of those whose copies are under way
+    waiting: dict[SchedulerTask, None]
+
+
+class Copies:
+    """The wishes of all clients."""
+
+    __slots__ = ("n_before_next_look", "next_look", "open", "orders", "short", "wishes")
+
+    def __init__(self) -> None:
+        #: {task: wish}; some are of tasks that are not in memory any more
+        self.wishes: dict[SchedulerTask, Wish] = {}
+        #: {task: None} of those that may need more copies than they have
+        self.open: dict[SchedulerTask, None] = {}
+        #: {task: None} of those for which there were too few workers
+        self.short: dict[SchedulerTask, None] = {}
+        self.orders: list[CopyOrder] = []
+        #: when workers are asked again
+        self.next_look: Deadline | None = None
+        self.n_before_next_look = _LEAST_WISHES
+
+    def add(self, task: SchedulerTask, wish: Wish) -> None:
+        """Wish for copies of a task in memory, in the place of an earlier wish."""
+        if len(self.wishes) >= self.n_before_next_look:
+            for old in [old for old, wish in self.wishes.items() if is_over(old, wish)]:
+                self.forget(old)
+            self.n_before_next_look = max(_LEAST_WISHES, 2 * len(self.wishes))
+        earlier = self.wishes.get(task)
+        if earlier is not None and not is_over(task, earlier):
+            wish.asked = earlier.asked
+        self.wishes[task] = wish
+        self.open[task] = None
+
+    def forget(self, task: SchedulerTask) -> None:
+        """End the wish for copies of a task."""
+        for table in (self.wishes, self.open, self.short):
+            table.pop(task, None)
+
+
+def on_replicate(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """Follow an order: make copies of keys; those that are not in memory are left out.
+
+    Raises:
+        BadArgument: the order cannot be followed.
+    """
+    copies, arguments = state.copies, message.arguments
+    n, names = _number(arguments), _names(arguments)
+    keys = keys_of(arguments)
+    copies.orders = [order for order in copies.orders if order.peer in state.roles]
+    if len(copies.orders) >= MAX_ORDERS:
+        raise BadArgument(f"{MAX_ORDERS} others are under way; ask again when one is done")
+    tasks = [task for key in keys if (task := state.tasks.get(key)) is not None]
+    if n is None:
+        n = sum(_may_hold(ws, names) for ws in state.staying.values())
+    waiting: dict[SchedulerTask, None] = {}
+    for task in tasks:
+        if task.state != MEMORY or (n < 2 and not names) or is_actor(task):
+            copies.forget(task)
+        else:
+            copies.add(task, Wish(n, task.attempt, names))
+            waiting[task] = None
+    copies.orders.append(CopyOrder(peer, message.request, tasks, waiting))
+    advance(state)
+    _answer_orders(state)
+
+
+def _number(arguments: Info) -> int | None:
+    n: int | None = arguments.get("n")
+    if n is not None and (type(n) is not int or not 1 <= n <= MAX_COPIES):
+        raise BadArgument(f"n= is the number of copies, not {str(n)[:40]!r}")
+    return n
+
+
+def _names(arguments: Info) -> tuple[str, ...]:
+    names: Any = arguments.get("workers", [])
+    if type(names) is not list or not set(map(type, names)) <= {str} or len(names) > MAX_NAMES:
+        raise BadArgument("workers= is a list of names of workers")
+    return tuple(names)
+
+
+def _may_hold(ws: WorkerHandle, names: tuple[str, ...]) -> bool:
+    return not names or ws.is_named(names)
+
+
+# -- what happens to copies ------------------------------------------------------------------------
+def on_added(state: SchedulerState, ws: WorkerHandle, keys: Iterable[str]) -> None:
+    """Note that a worker has reported copies."""
+    wishes = state.copies.wishes
+    for key in keys:
+        task = state.tasks.get(key)
+        wish = None if task is None else wishes.get(task)
+        if task is not None and wish is not None:
+            wish.asked.pop(ws, None)
+            state.copies.open[task] = None
+    advance(state)
+
+
+def on_not_fetched(state: SchedulerState, ws: WorkerHandle, keys: Iterable[str]) -> None:
+    """Note that a worker could not get copies: it is asked a few times more."""
+    wishes = state.copies.wishes
+    for key in keys:
+        task = state.tasks.get(key)
+        wish = None if task is None else wishes.get(task)
+        if task is not None and wish is not None and wish.asked.pop(ws, None) is not None:
+            wish.failed[ws] = wish.failed.get(ws, 0) + 1
+            state.copies.open[task] = None
+    _advance_soon(state)
+
+
+def on_lost(state: SchedulerState, task: SchedulerTask) -> None:
+    """Note that a copy of a task is lost."""
+    if task in state.copies.wishes:
+        state.copies.open[task] = None
+        _advance_soon(state)
+
+
+def on_worker_gone(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Make other copies of what a worker has that is lost, or leaves."""
+    copies = state.copies
+    if not copies.wishes:
+        return
+    for task, wish in copies.wishes.items():
+        wish.failed.pop(ws, None)
+        if wish.asked.pop(ws, None) is not None or task in ws.has_what:
+            copies.open[task] = None
+    _advance_soon(state)
+
+
+def on_worker_added(state: SchedulerState) -> None:
+    """Make the copies for which there were too few workers."""
+    if state.copies.short:
+        state.copies.open.update(state.copies.short)
+        _advance_soon(state)
+
+
+def _advance_soon(state: SchedulerState) -> None:
+    """Make copies when this event has been handled: it may lose or add others."""
+    if state.copies.open:
+        _look_later(state)
+        state.call_after(0.0, advance)
+
+
+def _look_later(state: SchedulerState) -> None:
+    if state.copies.next_look is None:
+        state.copies.next_look = state.call_after(LOOK_S, _look)
+
+
+# -- making copies ---------------------------------------------------------------------------------
+def advance(state: SchedulerState) -> None:
+    """Ask workers for the copies that are missing; answer the orders that are done."""
+    copies = state.copies
+    if not copies.open:
+        return
+    # Those with the fewest bytes first, and then in turns.
+    candidates = deque(sorted(state.staying.values(), key=lambda ws: ws.nbytes))
+    asked: dict[WorkerHandle, list[SchedulerTask]] = {}
+    for task in list(copies.open):
+        wish = copies.wishes[task]
+        if is_over(task, wish):
+            copies.forget(task)
+        elif not _ask(state, task, wish, candidates, asked):
+            del copies.open[task]
+    _send(state, asked)
+    _answer_orders(state)
+    if copies.open:
+        _look_later(state)
+
+
+def _ask(
+    state: SchedulerState,
+    task: SchedulerTask,
+    wish: Wish,
+    candidates: deque[WorkerHandle],
+    asked: dict[WorkerHandle, list[SchedulerTask]],
+) -> bool:
+    """Choose workers for a task's next copies; False if none is under way.
+
+    The return of a worker that is away is waited for, as a copy that is under way.
+    """
+    holders = [ws for ws in task.replicas if not ws.is_leaving and _may_hold(ws, wish.workers)]
+    missing = wish.n - len(holders) - len(wish.asked)
+    state.copies.short.pop(task, None)
+    is_any_away = False
+    if missing > 0:
+        left = FAN_OUT * len(task.replicas) - len(wish.asked)
+        for _ in range(len(candidates)):
+            if missing <= 0 or left <= 0:
+                break
+            ws = candidates.popleft()
+            candidates.append(ws)
+            if (
+                ws in task.replicas
+                or ws in wish.asked
+                or wish.failed.get(ws, 0) >= MAX_FAILURES
+                or not _may_hold(ws, wish.workers)
+            ):
+                continue
+            if ws.is_away:
+                is_any_away = True
+                continue
+            wish.asked[ws] = 1
+            asked.setdefault(ws, []).append(task)
+            missing -= 1
+            left -= 1
+        if missing > 0 and left > 0:
+            state.copies.short[task] = None
+    return bool(wish.asked) or is_any_away
+
+
+def _send(state: SchedulerState, asked: dict[WorkerHandle, list[SchedulerTask]]) -> None:
+    for ws, tasks in asked.items():
+        rows = located(tasks, [reachable(ws, task, state.now) or task.replicas for task in tasks])
+        state.send(
+            ws.peer,
+            m.HoldCopies(
+                keys=rows.keys,
+                attempts=rows.attempts,
+                nbytes=rows.nbytes,
+                holders=rows.holders,
+                spec_hashes=rows.spec_hashes,
+            ),
+        )
+
+
+def _look(state: SchedulerState) -> None:
+    """Ask again the workers that have not reported their copies."""
+    copies = state.copies
+    copies.next_look = None
+    again: dict[WorkerHandle, list[SchedulerTask]] = {}
+    for task in copies.open:
+        wish = copies.wishes[task]
+        for ws, n in list(wish.asked.items()):
+            if is_over(task, wish) or ws in task.replicas:
+                del wish.asked[ws]
+            elif n >= MAX_TRIES:
+                del wish.asked[ws]
+                wish.failed[ws] = MAX_FAILURES
+            elif not ws.is_away:
+                wish.asked[ws] = n + 1
+                again.setdefault(ws, []).append(task)
+    _send(state, again)
+    advance(state)
+
+
+def _answer_orders(state: SchedulerState) -> None:
+    """Answer the orders of which no copy is under way any more."""
+    copies = state.copies
+    for order in list(copies.orders):
+        for task in [task for task in order.waiting if task not in copies.open]:
+            del order.waiting[task]
+        if order.waiting:
+            continue
+        copies.orders.remove(order)
+        if order.peer in state.roles:
+            numbers = {task.key: len(task.replicas) for task in order.tasks}
+            info = {"keys": list(numbers), "n_copies": list(numbers.values())}
+            state.send(order.peer, m.Answer(request=order.request, info=info, next_page=""))
+
+
+# -- invariants ------------------------------------------------------------------------------------
+#: {what holds: what breaks it}
+COPY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    "copies are fetched by registered workers that stay": lambda s: [
+        (task, ws)
+        for task, wish in s.copies.wishes.items()
+        for ws in wish.asked
+        if ws.is_leaving or s.workers.get(ws.peer) is not ws
+    ],
+    "open and short list tasks with a wish": lambda s: [
+        task for task in (*s.copies.open, *s.copies.short) if task not in s.copies.wishes
+    ],
+    "a wish with a copy under way is open": lambda s: [
+        task
+        for task, wish in s.copies.wishes.items()
+        if wish.asked and not is_over(task, wish) and task not in s.copies.open
+    ],
+    "workers are asked again while copies are under way": lambda s: [
+        task for task in s.copies.open if s.copies.next_look is None
+    ],
+    "an order waits for copies that are under way": lambda s: [
+        (order.request, task)
+        for order in s.copies.orders
+        for task in order.waiting
+        if task not in s.copies.open
+    ],
+}
