@@ -5,8 +5,8 @@ dask is never imported here. If it is loaded already, its configuration is chang
 right after its module `dask.config` was imported. The configuration belongs to the whole process,
 clients belong to threads as well (`as_current`), and other code may change the configuration in
 between. So the value put there is no client but a `_ConfiguredClient`, which looks for the client
-each time when dask looks the scheduler up; where there is none, as in a worker's task, it stands
-for what was configured before.
+each time when dask looks the scheduler up; where there is none, as in a worker's task outside of
+`with worker_client()`, it stands for what was configured before.
 
 Each client that opens configures an object of its own, which remembers what it found. A `with
 dask.config.set(scheduler=...)` block puts back what it found at its begin, whatever happened
@@ -170,10 +170,10 @@ def _find_client() -> Client | None:
 
     entries = _entries.copy()
     # A forked child cannot use the clients of its parent.
-    if not entries or entries[-1].pid != os.getpid() or is_in_task():
+    if not entries or entries[-1].pid != os.getpid():
         return None
     client = named_current()
-    if client is not None:
+    if client is not None or is_in_task():
         return client
     for entry in reversed(entries):
         client = entry.client()

@@ -189,6 +189,18 @@ def test_a_task_computes_by_itself(cluster):
         assert where_within().compute() == ""  # dask's threads, in the worker
 
 
+@dask.delayed
+def where_of_a_client():
+    with weft.worker_client():
+        inner = where().compute(), where_within().compute()
+    return *inner, where().compute()
+
+
+def test_a_task_computes_on_the_cluster_where_it_names_its_client(cluster):
+    with weft.Client(cluster):
+        assert where_of_a_client().compute() == ("k-0", "", "")
+
+
 async def test_an_asynchronous_client_is_not_used():
     async with weft.Client(processes=False, n_workers=1, asynchronous=True) as client:
         assert where().compute() == ""
