@@ -318,8 +318,10 @@ class Future(_Reference):
         if self._state.status == "pending" or self._state.phase == KEPT:
             self._engine.confirm(self._state)
 
-    def __dask_tokenize__(self) -> tuple[str, str]:
-        return "weft.Future", self._state.key
+    def __dask_tokenize__(self) -> tuple[str, str, int]:
+        # dask uses an existing expression for an equal token: it may have futures of another
+        # client, or released ones.
+        return "weft.Future", self._state.key, id(self)
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in FUTURE]

@@ -126,6 +126,33 @@ def test_parts_are_released_with_their_collection(client, wait_until):
     wait_until(lambda: not client.futures)
 
 
+def test_persisting_again_uses_no_released_futures_and_none_of_another_client(client):
+    # dask keeps one object for equal expressions, while it lives.
+    kept = client.persist(frame())
+    with weft.Client(client.cluster, set_as_default=False) as other:
+        theirs = other.persist(frame())
+        assert {future.client for future in weft.futures_of(theirs)} == {other}
+        assert theirs.a.sum().compute(scheduler=other) == 15
+    for future in weft.futures_of(kept):
+        future.release()
+    assert client.persist(frame()).a.sum().compute() == 15
+
+
+def test_persisted_collections_are_arguments_and_results_of_tasks(client):
+    def total(x):
+        with weft.worker_client():
+            return x.sum().compute()
+
+    def persisted():
+        return weft.get_client().persist(da.ones(6, chunks=2))
+
+    for kept in (da.ones(6, chunks=2), db.from_sequence([1, 2, 3]), frame(4).a):
+        assert client.submit(total, kept.persist()).result(20) == 6
+    result = client.submit(persisted).result(20)
+    assert len(weft.futures_of(result)) == 3
+    assert result.sum().compute() == 6
+
+
 def test_futures_are_inputs_of_delayed_calls_and_collections(client):
     one = client.submit(noted, "one", 1)
     assert isinstance(one, sys.modules["dask._task_spec"].TaskRef)
