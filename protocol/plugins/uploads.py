@@ -28,6 +28,10 @@ _ARCHIVES: Final = (".zip", ".egg", ".whl", ".pyz")
 _SKIPPED: Final = (".git", ".github", ".pytest_cache", "__pycache__", "tests", "docs")
 
 
+#: Modules that workers have imported and go on to use.
+_NEEDED: Final = frozenset({"weft", "cloudpickle", "msgpack", "psutil", *sys.stdlib_module_names})
+
+
 class UploadFile(WorkerPlugin):
     """Bring a file to all workers; `client.upload_file` registers one.
 
@@ -40,7 +44,7 @@ class UploadFile(WorkerPlugin):
         load: import a Python file at once, so that an error in it is raised by the registration.
 
     Raises:
-        ValueError: it is a directory.
+        ValueError: it is a directory, or a module of a name that workers need for another one.
         OSError: it cannot be read.
     """
 
@@ -48,6 +52,8 @@ class UploadFile(WorkerPlugin):
         path = Path(filename).resolve()
         if path.is_dir():
             raise ValueError(f"{filename} is a directory; use UploadDirectory, or upload_file")
+        if path.suffix == ".py":
+            _check_module(path.stem, filename)
         self.filename = path.name
         self.name = f"upload-{path.name}"
         self.load = load
@@ -91,7 +97,8 @@ class UploadDirectory(WorkerPlugin):
         skip: functions of a path; what one of them returns true for is left out.
 
     Raises:
-        ValueError: it is no directory, or an option is not supported.
+        ValueError: it is no directory, a package of a name that workers need for another one, or
+            an option is not supported.
         OSError: it cannot be read.
     """
 
@@ -106,6 +113,8 @@ class UploadDirectory(WorkerPlugin):
         folder = Path(path).resolve()
         if not folder.is_dir():
             raise ValueError(f"{path} is no directory on this machine")
+        if (folder / "__init__.py").exists():
+            _check_module(folder.name, path)
         if restart_workers:
             raise ValueError(
                 "restart_workers=True is not supported: workers import the modules of the "
@@ -188,6 +197,13 @@ class _Place:
         importlib.invalidate_caches()
 
 
+def _check_module(name: str, path: object) -> None:
+    if name in _NEEDED:
+        raise ValueError(
+            f"{path} would hide the module {name!r}, which workers need; give it another name"
+        )
+
+
 def _imported() -> Iterator[tuple[str, str]]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -197,7 +213,7 @@ def _imported() -> Iterator[tuple[str, str]]:
 
 def _forget(modules: Iterable[str]) -> None:
     """Have modules, and those in them, imported anew."""
-    names = frozenset(modules)
+    names = frozenset(modules) - _NEEDED
     for name in list(sys.modules):
         if name in names or name.partition(".")[0] in names:
             del sys.modules[name]

@@ -149,6 +149,21 @@ def test_objects_that_are_no_plugins_of_workers_are_refused(client, plugin, erro
         client.register_plugin(plugin)
 
 
+def test_plugins_of_distributed_are_taken_or_refused_with_the_reason(client):
+    plugins = pytest.importorskip("distributed.diagnostics.plugin")
+
+    class Theirs(plugins.WorkerPlugin):
+        def setup(self, worker):
+            Noting.notes.append(("setup", "theirs", worker.name))
+
+    client.register_plugin(Theirs())
+    assert steps("setup") == ["theirs", "theirs"]
+    with pytest.raises(NotSupported, match=r"A weft\.WorkerPlugin is set up in each worker"):
+        client.register_plugin(plugins.Environ({"A": 1}))
+    with pytest.raises(NotSupported, match="the scheduler runs no code of users"):
+        client.register_plugin(plugins.PipInstall(["x"]))
+
+
 @pytest.mark.parametrize(("name", "error"), [(3, TypeError), ("", ValueError)])
 def test_names_are_checked(client, name, error):
     with pytest.raises(error, match="the name of a plugin"):
@@ -249,6 +264,13 @@ def test_a_module_with_an_error_is_refused_where_it_is_uploaded(apart, tmp_path)
         weft.UploadFile(tmp_path)
     with pytest.raises(ValueError, match="is no directory"):
         weft.UploadDirectory(module)
+    (tmp_path / "json.py").write_text("")
+    with pytest.raises(ValueError, match="would hide the module 'json', which workers need"):
+        apart.upload_file(tmp_path / "json.py")
+    (tmp_path / "weft").mkdir()
+    (tmp_path / "weft" / "__init__.py").write_text("")
+    with pytest.raises(ValueError, match="would hide the module 'weft', which workers need"):
+        apart.upload_file(tmp_path / "weft")
 
 
 def test_variables_are_set_and_restored(apart):
@@ -297,6 +319,20 @@ def test_a_failed_installation_shows_what_pip_has_printed(apart):
 def test_arguments_of_ready_made_plugins_are_checked(make, text):
     with pytest.raises((TypeError, ValueError), match=text):
         make()
+
+
+def register_in_a_task() -> None:
+    weft.get_client().register_plugin(weft.Environ({"A": 1}))
+
+
+def upload_in_a_task() -> None:
+    weft.get_client().upload_file(__file__)
+
+
+@pytest.mark.parametrize("task", [register_in_a_task, upload_in_a_task])
+def test_tasks_may_not_register_plugins(apart, task):
+    with pytest.raises(weft.NotPermitted):
+        apart.submit(task).result(timeout=60)
 
 
 def seen_by(i: int) -> str | None:
