@@ -49,6 +49,7 @@ class Plugin:
     __slots__ = (
         "blob",
         "failures",
+        "has_failed",
         "is_ending",
         "is_new",
         "n_failed",
@@ -76,6 +77,8 @@ class Plugin:
         self.orders: list[tuple[int, int]] = []
         #: not all workers that were there at its registration have reported yet
         self.is_new = True
+        #: it is being torn down because its set-up has failed
+        self.has_failed = False
         #: it is being torn down
         self.is_ending = False
 
@@ -258,8 +261,19 @@ def on_done(state: SchedulerState, ws: WorkerHandle, message: m.PluginDone) -> N
     _settle(state, plugin)
 
 
+def on_unsupported(state: SchedulerState, who: object, request: int) -> None:
+    """A worker of another release does not know plugins: it fails to set one up."""
+    if isinstance(who, WorkerHandle) and request:
+        text = "the worker runs a release of weft that knows no plugins; install this one there"
+        # The form of a packed exception of which no more than the text is known.
+        failure = [b"", "UnsupportedRequest", text, f"UnsupportedRequest: {text}", b""]
+        on_done(state, who, m.PluginDone(request=request, info={"failure": failure}))
+
+
 def _note_failure(state: SchedulerState, plugin: Plugin, ws: WorkerHandle, failure: Any) -> None:
     step = "torn down" if plugin.is_ending else "set up"
+    if plugin.has_failed:
+        return  # clients are answered why it was not kept, not what its teardown raised
     plugin.n_failed += 1
     if plugin.n_failed == 1 or not plugin.is_new:
         state.log("warning", f"plugin {plugin.name!r} could not be {step} on worker {ws.name}")
@@ -329,6 +343,7 @@ def _settle(state: SchedulerState, plugin: Plugin) -> None:
     elif plugin.is_new and any(ws not in plugins.preparing for ws in plugin.waiting):
         return
     elif plugin.is_new and plugin.n_failed:
+        plugin.has_failed = True
         _end(state, plugin)  # which answers in the end
         return
     plugin.is_new = False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_CODE
-from . import passing, relays
+from . import passing, plugins, relays
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -16,6 +16,7 @@ def on_unsupported(state: SchedulerState, who: Any, message: m.Unsupported) -> N
     """A peer of another release does not know a message: its part of a request is missing."""
     relays.on_unsupported(state, who, message.request)
     passing.on_unsupported(state, who, message.request)
+    plugins.on_unsupported(state, who, message.request)
     code = message.unknown_code
     if code <= MAX_CODE and code not in state.not_known:
         state.not_known[code] = None

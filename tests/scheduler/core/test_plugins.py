@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from weft.protocol.values.exceptions import unpack_exception
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
@@ -262,6 +263,20 @@ def test_a_stale_report_is_ignored():
     assert not answers(out, client)
     board.send(worker, m.PluginDone(request=10**6, info={}))
     assert not board.refused()
+
+
+def test_a_worker_of_a_release_without_plugins_fails_to_set_one_up():
+    board = Board()
+    client = board.client()
+    worker = board.worker()
+    (request,) = asked(register(board, client), worker)
+    out = board.send(worker, m.Unsupported(unknown_code=160, request=request.request))
+    (down,) = asked(out, worker, m.TearDownPlugin)
+    out = board.send(worker, m.Unsupported(unknown_code=161, request=down.request))
+    (answer,) = answers(out, client)
+    assert answer.info["n_failed"] == 1
+    error = unpack_exception(answer.info["failures"][0]["failure"])
+    assert "a release of weft that knows no plugins" in str(error)
 
 
 def test_the_token_of_a_worker_registers_nothing():
