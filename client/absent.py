@@ -157,7 +157,6 @@ CLUSTER_OPTIONS: Final = _table(
         "worker_class nanny scheduler_kwargs scheduler_sync_interval blocked_handlers",
         "leave it out",
     ),
-    ("env", "set it in `os.environ` before the cluster is made"),
     (
         "preload_argv preload_nanny preload_nanny_argv plugins",
         "use `preload=`, or `client.register_plugin`",

@@ -120,6 +120,7 @@ def _start_log(plain: dict[str, Any]) -> None:
 def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
     """Be a worker process."""
     keep_latest()
+    os.environ.update(plain.get("environment", {}))
     if temporary := plain.get("temporary_directory"):
         os.environ["TMPDIR"] = temporary  # for processes that tasks start
         tempfile.tempdir = temporary

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+from collections.abc import Mapping
 
 from ...protocol.errors import ConfigError
 from ...protocol.settings import local as table
@@ -94,6 +95,30 @@ def parse_dashboard_address(address: str | None, processes: bool) -> tuple[str, 
             "dashboard_address",
         )
     return parsed
+
+
+def parse_environment(env: object, processes: bool) -> dict[str, str]:
+    """Return the environment variables of the worker processes."""
+    if env is None:
+        return {}
+    if not isinstance(env, Mapping):
+        raise ConfigError(f"a mapping of names to texts, not {env!r}", "env")
+    found: dict[str, str] = {}
+    for name, value in env.items():
+        if not isinstance(name, str) or not name or {"=", "\0"} & {*name}:
+            raise ConfigError(f"{name!r} is no name of an environment variable", "env")
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise ConfigError(f"the value of {name} is a text or a number, not {value!r}", "env")
+        if "\0" in (text := str(value)):
+            raise ConfigError(f"the value of {name} has a zero byte in it", "env")
+        found[name] = text
+    if found and not processes:
+        raise ConfigError(
+            "it needs processes=True: the workers are threads of this process, whose variables "
+            "are in os.environ",
+            "env",
+        )
+    return found
 
 
 def choose_log_level(silence_logs: int | bool) -> int:

@@ -87,6 +87,7 @@ class LocalCluster(Cluster):
             = the level of your program's logging.
         preload: modules, or paths of .py files, that each worker imports before its tasks; a
             function `weft_setup(worker)` in them is called then.
+        env: environment variables of the worker processes, `{name: value}`.
         security: a token of your own; None or True = a new one, in memory only.
         others: there are no others, except options of dask with their default.
 
@@ -112,6 +113,7 @@ class LocalCluster(Cluster):
         local_directory: str | os.PathLike[str] | None = None,
         silence_logs: int | bool = logging.WARNING,
         preload: str | os.PathLike[str] | Sequence[str] | None = None,
+        env: Mapping[str, str | float] | None = None,
         security: Security | bool | None = None,
         **others: Any,
     ) -> None:
@@ -141,6 +143,7 @@ class LocalCluster(Cluster):
             self._log_level = arguments.choose_log_level(silence_logs)
             self.security = arguments.choose_security(security)
             self._preload = module_names(preload)
+            self._environment = arguments.parse_environment(env, processes)
         self.n_workers, self.threads_per_worker = counts.n_workers, counts.nthreads
         self._host = host or "127.0.0.1"
         self._local_directory = local_directory
@@ -286,6 +289,7 @@ class LocalCluster(Cluster):
             "local_directory": self._files or self._directory,
             "temporary_directory": self._files,
             "preload": self._preload,
+            "environment": self._environment,
             "listen_address": "",
             "log_level": self._log_level,
         }

@@ -48,6 +48,7 @@ AT_ONCE = {
         "key",
         "release",
         "status",
+        "substitute",  # called by dask
         "type",
     },
     weft.LocalCluster: {
