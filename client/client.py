@@ -41,7 +41,7 @@ from .display.output import TaskOutputs, wants_output
 from .encoding import Encoder, check_unsupported, rows_of
 from .ending import TaskEnding
 from .executor import ExecutorMaker
-from .future import Future, cancel_reason
+from .future import Future, cancel_reason, checked_running
 from .gathering import Gathering, states_in
 from .inspection import ClusterInspection
 from .kept_by_name import KeptByName
@@ -450,8 +450,11 @@ class Client(
         force: bool = False,
         reason: str | None = None,
         msg: str | None = None,
+        running: bool = False,
     ) -> Any:
-        """Give up tasks that are not done, and all that depend on them. Running ones go on.
+        """Give up tasks that are not done, and all that depend on them.
+
+        Running functions go on in their threads, and their results are dropped, unless `running`.
 
         Args:
             futures: one, or containers of them, nested or not, other iterables, or collections
@@ -460,9 +463,11 @@ class Client(
             force: even if other clients want their results.
             reason: the text of the errors that waiting callers get.
             msg: added to `reason`.
+            running: interrupt those that run: see docs/ending.md.
         """
         engine = self._running()
-        engine.post(Cancel(states_in(futures, "cancel"), force, cancel_reason(reason, msg)))
+        why, running = cancel_reason(reason, msg), checked_running(running)
+        engine.post(Cancel(states_in(futures, "cancel"), force, why, running))
         if self.asynchronous if asynchronous is None else asynchronous:
             return engine.settle_async()
         engine.settle()

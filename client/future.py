@@ -248,17 +248,20 @@ class Future(_Reference):
         msg: str | None = None,
         force: bool = False,
         asynchronous: bool | None = None,
+        running: bool = False,
     ) -> Any:
-        """Cancel the task if it is not done. A running task is not interrupted.
+        """Cancel the task if it is not done. One that runs goes on unseen, unless `running`.
 
         Args:
             reason: the text of the error that waiting callers get.
             msg: added to `reason`.
             force: even if other clients want its result.
             asynchronous: return an awaitable; None = if the client is asynchronous.
+            running: interrupt it if it runs: see docs/ending.md.
         """
         self._check_usable()
-        self._engine.post(Cancel([self._state], force, cancel_reason(reason, msg)))
+        why, runs = cancel_reason(reason, msg), checked_running(running)
+        self._engine.post(Cancel([self._state], force, why, runs))
         if self._engine.is_asynchronous if asynchronous is None else asynchronous:
             return self._engine.settle_async()
         self._engine.settle()
@@ -352,6 +355,17 @@ def join_dask() -> None:
 def cancel_reason(reason: str | None, msg: str | None) -> str:
     """Return the reason for the errors of cancelled tasks."""
     return ": ".join(text for text in (reason, msg) if text)
+
+
+def checked_running(running: object) -> bool:
+    """Return the option `running` of `cancel`.
+
+    Raises:
+        TypeError: it is not a bool.
+    """
+    if type(running) is not bool:
+        raise TypeError(f"running= is True (interrupt what runs) or False, not {running!r}")
+    return running
 
 
 def _released(state: FutureState) -> ValueError:

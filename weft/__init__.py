@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .protocol.plugins.environment import Environ, PipInstall
     from .protocol.plugins.uploads import UploadDirectory, UploadFile
     from .worker.context import get_worker
+    from .worker.interrupting import TaskInterrupted
     from .worker.seats import get_current_task, rejoin, secede
 
 __version__ = "0.1.0"
@@ -66,6 +67,7 @@ __all__ = [
     "Retries",
     "Semaphore",
     "SynchronousExecutor",
+    "TaskInterrupted",
     "ThreadPool",
     "UploadDirectory",
     "UploadFile",
@@ -107,6 +109,7 @@ _HOMES = {
     "Retries": "client.retries",
     "Semaphore": "client.coordination.locks",
     "SynchronousExecutor": "graphs.drivers.executors",
+    "TaskInterrupted": "worker.interrupting",
     "ThreadPool": "graphs.pool.thread_pool",
     "UploadDirectory": "protocol.plugins.uploads",
     "UploadFile": "protocol.plugins.uploads",

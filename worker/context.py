@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.wire.keys import Key, key_of
@@ -39,6 +39,7 @@ class WorkerContext:
         "resources",
         "seat",
         "task",
+        "wake",
         "worker_id",
     )
 
@@ -62,6 +63,8 @@ class WorkerContext:
         self.host: TaskHost | None = None
         #: The task that the thread runs, None between tasks, and in functions of `client.run`.
         self.task: WorkerTask | None = None
+        #: Wakes the event loop in which the task's coroutine runs; None = there is none.
+        self.wake: Callable[[], object] | None = None
         #: That of the thread; None for functions of `client.run`.
         self.seat: SlotSeat | None = None
 
@@ -81,6 +84,15 @@ class WorkerContext:
         """The number of this attempt to run the task, which no other has; 0 between tasks."""
         task = self.task
         return 0 if task is None else task.attempt
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True if the task is to end: a long one looks at this now and then, and ends by itself.
+
+        One that has looked has a second before it is interrupted by `weft.TaskInterrupted`.
+        """
+        seat, task = self.seat, self.task
+        return seat is not None and task is not None and seat.is_cancelled(task.attempt)
 
     def __repr__(self) -> str:
         return f"<WorkerContext of {self.name!r} at {self.address}>"
@@ -117,6 +129,12 @@ def get_worker() -> WorkerContext:
     if context is None:
         raise RuntimeError("get_worker() works only in a task, on the thread that runs it")
     return context
+
+
+def wake_here(wake: Callable[[], object] | None) -> None:
+    """Note how to wake the event loop that runs on the calling thread, if that runs tasks."""
+    if _local.context is not None:
+        _local.context.wake = wake
 
 
 def is_in_task() -> bool:

@@ -8,11 +8,13 @@ that awaits something else, such as a socket, keeps its seat.
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
 from collections.abc import Callable
 from typing import Any
 
 from ..protocol.host.blocking import Awaits, blocked, on_awaits_here
+from .context import wake_here
 
 __all__ = ["run_coroutine"]
 
@@ -42,14 +44,20 @@ def run_coroutine(function: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     try:
         asyncio.set_event_loop(loop)
         on_awaits_here(awaits)
+        wake_here(functools.partial(loop.call_soon_threadsafe, _nothing))
         return loop.run_until_complete(function(*args, **kwargs))
     finally:
+        wake_here(None)
         try:
             _finish(loop)
         finally:
             on_awaits_here(None)
             asyncio.set_event_loop(None)
             loop.close()
+
+
+def _nothing() -> None:
+    """Do nothing: an event loop that calls this looks around, and an exception can reach it."""
 
 
 def _finish(loop: asyncio.AbstractEventLoop) -> None:

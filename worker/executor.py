@@ -18,21 +18,18 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import itertools
 import logging
 import queue
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
-from ..protocol.errors import InternalError, LocalProtocolError, Reschedule, UnpicklableResult
-from ..protocol.host.blocking import TaskWait, on_blocked_here
-from ..protocol.values.exceptions import name_packed, pack_exception
-from ..protocol.values.serialize import function_name, loads, loads_arguments
+from ..protocol.errors import InternalError, LocalProtocolError, Reschedule
+from ..protocol.host.blocking import TaskWait, on_blocked_here, on_interrupts_here
+from ..protocol.values.serialize import loads, loads_arguments
 from ..protocol.values.sizeof import sizeof
-from ..protocol.wire.failure import Failure, reschedule
+from ..protocol.wire.failure import Failure
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts, TaskOutput
 from ..protocol.wire.payload import Blob
@@ -59,6 +56,8 @@ from .core.seats import MAX_BLOCKED
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
 from .coroutines import run_coroutine
+from .failing import failure_of, unsendable
+from .interrupting import IN_PLACE_OF, Interrupts, SlotGate, TaskInterrupted, closed_here, mend
 from .output import OutputCatcher
 from .packing import pack_to_ride_along
 from .seats import SlotSeat
@@ -149,6 +148,7 @@ class TaskExecutor:
         self.clocks = [SlotClock() for _ in state.slots]
         #: {thread: the context of its slot, whose key is that of the task that runs there}.
         self._contexts: dict[int, WorkerContext] = {}
+        self.interrupts = Interrupts(state, self._contexts)
 
     @property
     def context(self) -> WorkerContext:
@@ -209,8 +209,7 @@ class TaskExecutor:
     ) -> AttemptsErred:
         """Return what to send for the report of one attempt that cannot be sent.
 
-        The attempt has failed then, so its value is dropped. Running it again would end the same
-        way, for ever.
+        It has failed then, so its value is dropped: another run would end in the same way.
         """
         (attempt,) = report.attempts
         with self._lock:
@@ -219,13 +218,10 @@ class TaskExecutor:
             key = report.failures[0][1]
         else:
             key = "" if record is None else record.key
-        text = f"the report of task {key!r} cannot be sent to the scheduler: {error}"
-        logger.error("%s", text)
+        failures = [unsendable(error, key, self._context.name)]
         self.handle(SchedulerSent([DropAttempts(attempts=[attempt])]))
-        failure = ["exception", key, *pack_exception(InternalError(text), key, self._context.name)]
-        return AttemptsErred(
-            attempts=[attempt], durations_us=report.durations_us, failures=[failure]
-        )
+        us = report.durations_us
+        return AttemptsErred(attempts=[attempt], durations_us=us, failures=failures)
 
     def lookup(self, keys: list[str]) -> list[tuple[str, int, int]]:
         """Return key, attempt and nbytes of those keys whose values are in the store."""
@@ -285,6 +281,7 @@ class TaskExecutor:
                     elif action.__class__ is StartSlot:
                         self._inboxes.append(queue.SimpleQueue())
                         self.clocks.append(SlotClock(is_away=True))
+                        self.interrupts.gates.append(SlotGate())
                         new_slots.append(action.slot)
                     elif action.__class__ is TakeSeat:
                         self.clocks[action.slot].take_seat(time.perf_counter_ns())
@@ -363,6 +360,7 @@ class TaskExecutor:
             context.seat = SlotSeat(self, slot)
             set_worker(context)
             on_blocked_here(context.seat.blocked)
+            on_interrupts_here(self.interrupts.gates[slot])
             self._contexts[threading.get_ident()] = context
             inbox = self._inboxes[slot]
             while True:
@@ -371,7 +369,13 @@ class TaskExecutor:
                     reading.read_while(inbox.empty)
                 if not inbox.get():
                     return
-                self._run_chunks(slot, context)
+                while True:
+                    try:
+                        self._run_chunks(slot, context)
+                    except TaskInterrupted:  # between two tasks
+                        if self._mend(slot, context):
+                            continue
+                    break
         except BaseException as error:  # a bug of weft: without this thread its tasks would hang
             self._crashed(error)
 
@@ -386,10 +390,13 @@ class TaskExecutor:
         seat = context.seat
         assert seat is not None
         seat.pending = report, values
+        seat.is_given_up = False  # the core gives chunks to slots that have seats
         own = self.clocks[slot]
         start = end = reported = looked = clock()
         first = 0  # the duration of the first task since `reported`
         own.begin(start, self.state.slots[slot].fetched_us)
+        gate = self.interrupts.gates[slot]
+        gate.open()
         unpack: Callable[..., Any] = loads_arguments
         pack = pack_to_ride_along
         if start >= own.next_sample:
@@ -418,6 +425,7 @@ class TaskExecutor:
                         reading.read_between()
                     looked = start = end = reported = clock()
                 own.report(start)
+                gate.open()
                 if start >= own.next_sample >= 0:
                     unpack, pack, own.next_sample = own.unpack, own.pack, -1
                 continue
@@ -477,6 +485,27 @@ class TaskExecutor:
                 self._report(report, values)
                 report, values = ChunkDone(slot, [], [], [], []), []
                 seat.pending = report, values
+                gate.open()
+
+    def _mend(self, slot: int, context: WorkerContext) -> bool:
+        """Report what an exception between two tasks has left; return whether there is more."""
+        seat = context.seat
+        assert seat is not None
+        self.interrupts.gates[slot].close()
+        if seat.was_used:
+            seat.end_task()
+        context.task = None
+        assert seat.pending is not None
+        report, values = seat.pending
+        with self._lock:
+            mend(report, values, self.state, slot)
+        more = self._report(report, values)
+        if self._started is not None:
+            self._started.note(slot, 0)
+        if not more:
+            seat.pending = None
+            self.clocks[slot].rest(time.perf_counter_ns())
+        return more
 
     def give_seat_up(self, seat: SlotSeat, wait: TaskWait | None = None) -> None:
         """Let another task run while that of this thread waits; first report what it has done."""
@@ -488,6 +517,8 @@ class TaskExecutor:
                 f"{MAX_BLOCKED} tasks of worker {self._context.name} wait for others already, each "
                 "on a thread of its own: submit fewer tasks that wait, or in larger steps"
             )
+        gate = self.interrupts.gates[slot]
+        gate.close()
         own = self.clocks[slot]
         own.pause(time.perf_counter_ns(), len(report.attempts), len(report.failed_attempts))
         if report.attempts or report.failed_attempts:
@@ -506,9 +537,12 @@ class TaskExecutor:
             self._waits[seat.attempt] = wait
             keys = wait.keys
         self.handle(SlotBlocked(slot, seat.attempt, keys))
+        gate.open()
 
     def take_seat(self, seat: SlotSeat) -> None:
         """Wait until the task of this thread may go on."""
+        gate = self.interrupts.gates[seat.slot]
+        gate.close()
         self._waits.pop(seat.attempt, None)
         self.handle(SlotResumes(seat.slot))
         inbox = self._inboxes[seat.slot]
@@ -516,9 +550,11 @@ class TaskExecutor:
             inbox.put(False)  # the thread is to end after this task
         if self._started is not None:
             self._started.note(seat.slot, seat.attempt)
+        gate.open()
 
     def _report(self, report: ChunkDone, values: list[Any]) -> bool:
         """Report the slot's finished tasks; return whether there is something in its chunk."""
+        self.interrupts.gates[report.slot].close()
         # First the store: as soon as the core has a record of a value, other threads may read it.
         self.store.put(report.attempts, values, report.nbytes)
         output = self._output
@@ -530,7 +566,8 @@ class TaskExecutor:
 
     def send_output(self, message: TaskOutput) -> None:
         """Send what tasks have printed and logged, before what is reported later."""
-        self.handle(OutputCame(message))
+        with closed_here():
+            self.handle(OutputCame(message))
 
     def forget_calls(self) -> None:
         """Have functions unpickled again: a module that they are named in may be another one."""
@@ -554,47 +591,10 @@ class TaskExecutor:
 
     def _failure(self, error: BaseException, task: WorkerTask) -> Failure:
         logger.debug("task %s raised (attempt id %d)", task.key, task.attempt)
-        if isinstance(error, Reschedule):
-            return reschedule(task.key, str(error.reason)[:_MAX_REASON_CHARS])
-        packed = pack_exception(error, task.key, self._context.name)
-        what = _what_could_not_be_read(error, task)
-        if what:
-            note = f"weft: {what} could not be unpickled on worker {self._context.name}"
-            note += "; the task has not started"
-            if isinstance(error, ModuleNotFoundError):
-                note += (
-                    f". Install {error.name} there, start the worker with PYTHONPATH set to it, "
-                    "or call cloudpickle.register_pickle_by_value with it before its first use"
-                )
-            packed = name_packed(packed, task.key, note)
-        return ["exception", task.key, *packed]
+        if isinstance(error, TaskInterrupted) and self.interrupts.was_mistaken(task):
+            error = Reschedule(IN_PLACE_OF)
+        return failure_of(error, task, self._context.name, TaskExecutor._load.__code__)
 
 
 #: The code of a slot's thread around a task.
 OWN_CODE = frozenset({TaskExecutor._run_chunks.__code__, TaskExecutor._run_slot.__code__})
-
-
-def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:
-    """Return what was being unpickled when `error` was raised; "" if the task raised it."""
-    if isinstance(error, (InternalError, UnpicklableResult)):
-        return ""  # its text states the cause
-    # The frames below the slot's own show it; noting each task's progress would cost time.
-    trace = traceback.walk_tb(error.__traceback__)
-    codes = [frame.f_code for frame, _ in itertools.islice(trace, 1, 5)]
-    if TaskExecutor._load.__code__ in codes:
-        return f"the function of task {task.key}"
-    of = f"of task {task.key}, a call of {_called_name(task)},"
-    if loads_arguments.__code__ in codes[:2]:
-        return f"an argument {of}"
-    if Store.load.__code__ in codes:
-        return f"an argument {of} which is the result of another task,"
-    return ""
-
-
-def _called_name(task: WorkerTask) -> str:
-    call = task.function.call
-    if call is None:  # another thread has had functions unpickled again
-        return "a function"
-    if isinstance(call, functools.partial) and call.func is run_coroutine:
-        call = call.args[0]
-    return function_name(call)

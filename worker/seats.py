@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .context import WorkerContext, get_worker
+from .interrupting import TaskInterrupted
 
 if TYPE_CHECKING:
     from ..protocol.host.blocking import TaskWait
@@ -40,7 +41,7 @@ class SlotSeat:
         self.slot = slot
         #: What the thread has finished and not reported, and the values; None while it rests.
         self.pending: tuple[ChunkDone, list[Any]] | None = None
-        #: `secede` was called, and `rejoin` was not.
+        #: `secede` was called, and `rejoin` was not; or the task was interrupted while it waited.
         self.is_given_up = False
         #: The present task has used this object: `end_task` has something to do.
         self.was_used = False
@@ -74,6 +75,9 @@ class SlotSeat:
         self._depth = 1
         try:
             yield
+        except TaskInterrupted:  # it ends: a seat may not be free for long
+            self.is_given_up = True
+            raise
         finally:
             self._depth = 0
             if not self.is_given_up:
@@ -100,6 +104,10 @@ class SlotSeat:
         self.was_used = True
         self._at_end[action] = None
 
+    def is_cancelled(self, attempt: int) -> bool:
+        """Return whether the task of this thread is to end."""
+        return self._executor.interrupts.is_asked(attempt)
+
     def end_task(self) -> int:
         """Do what is due at the end of the task; return for how many ns it has waited."""
         if self._at_end:
@@ -107,6 +115,7 @@ class SlotSeat:
             for action in actions:
                 action()
         self.was_used = False
+        self._depth = 0  # as always, unless an exception came between two steps of `blocked`
         waited_ns, self._waited_ns = self._waited_ns, 0
         return waited_ns
 

@@ -34,6 +34,8 @@ class Cancel:
     states: list[FutureState]
     force: bool = False
     reason: str = ""
+    #: interrupt them if they run
+    running: bool = False
 
 
 @dataclass(slots=True)

@@ -374,7 +374,12 @@ def on_cancel(core: ClientState, operation: Cancel) -> None:
     if core.is_linked or core.unanswered is not None:
         close_submissions(core)
         core.to_scheduler.append(
-            CancelKeys(keys=keys, force=operation.force, reason=operation.reason)
+            CancelKeys(
+                keys=keys,
+                force=operation.force,
+                reason=operation.reason,
+                running=operation.running,
+            )
         )
 
 

@@ -10,7 +10,8 @@ loop's thread is never interrupted so; code that the main thread runs in its pla
     finally:
         run_delayed(delayed)  # may raise what a handler raises
 
-In other threads both do nothing.
+In other threads both do nothing, but for those of tasks, which others may interrupt
+(`worker/interrupting.py`): these are not interrupted meanwhile.
 """
 
 from __future__ import annotations
@@ -23,10 +24,21 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from ...protocol.host.blocking import InterruptGate, gate_here
+
 __all__ = ["Delayed", "delay_handlers", "has_room_for_calls", "run_delayed"]
 
 #: [(number of a signal, its handler)].
 Delayed: TypeAlias = list[tuple[int, Callable[[int, Any], Any]]]
+
+
+class _Closed(Delayed):
+    """What `run_delayed` needs in the thread of a task."""
+
+    def __init__(self, gate: InterruptGate) -> None:
+        super().__init__([(0, print)])  # never empty
+        self.gate = gate
+
 
 # `signal` has the same functions, which make enums of what these return: that takes ten times as
 # long.
@@ -67,7 +79,11 @@ def delay_handlers() -> Delayed:
     """Note signals from now on, instead of handling them; return what `run_delayed` needs."""
     global _last  # noqa: PLW0603
     if threading.get_ident() != _main_thread_id:
-        return []
+        gate = gate_here()
+        if gate is None:
+            return []
+        gate.close()
+        return _Closed(gate)
     handlers = list(map(_get_handler, _NUMBERS))
     if handlers != _last[0]:
         pairs = zip(_NUMBERS, handlers, strict=True)
@@ -85,6 +101,9 @@ def delay_handlers() -> Delayed:
 def run_delayed(delayed: Delayed) -> None:
     """Put the handlers back, and run those whose signals have come."""
     if not delayed:
+        return
+    if isinstance(delayed, _Closed):
+        delayed.gate.open()
         return
     _restore(delayed)
     if _arrived:

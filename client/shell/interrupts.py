@@ -56,8 +56,8 @@ class Interruption:
         found = (engine.table.states.get(key) for key in self._keys)
         states = [state for state in found if state is not None and state.status == PENDING]
         if states:
-            engine.post(Cancel(states, False, "Ctrl-C was pressed twice"))
-        _report(f"{_tasks(len(states))} cancelled; what runs already is not stopped, but dropped")
+            engine.post(Cancel(states, False, "Ctrl-C was pressed twice", running=True))
+        _report(f"{_tasks(len(states))} cancelled; what runs already is interrupted")
 
     def listen(self) -> None:
         """Handle SIGINT from now on, if the program does nothing of its own with it."""

@@ -17,9 +17,19 @@ import contextlib
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = ["Awaits", "TaskWait", "awaited", "blocked", "on_awaits_here", "on_blocked_here"]
+__all__ = [
+    "Awaits",
+    "InterruptGate",
+    "TaskWait",
+    "awaited",
+    "blocked",
+    "gate_here",
+    "on_awaits_here",
+    "on_blocked_here",
+    "on_interrupts_here",
+]
 
 
 class Awaits:
@@ -49,9 +59,20 @@ class TaskWait(NamedTuple):
 _Enter: TypeAlias = Callable[[TaskWait | None], AbstractContextManager[None]]
 
 
+class InterruptGate(Protocol):
+    """Lets a thread be interrupted by others, at any of its steps, while it is open."""
+
+    def open(self) -> None:
+        """Open it, on its thread."""
+
+    def close(self) -> None:
+        """Close it, on its thread; this may raise what the thread is interrupted with."""
+
+
 class _BlockingHook(threading.local):
     enter: _Enter | None = None
     awaits: Awaits | None = None
+    gate: InterruptGate | None = None
 
 
 _here = _BlockingHook()
@@ -68,6 +89,19 @@ def blocked(wait: TaskWait | None = None) -> AbstractContextManager[None]:
     """
     enter = _here.enter
     return contextlib.nullcontext() if enter is None else enter(wait)
+
+
+def gate_here() -> InterruptGate | None:
+    """Return the gate of the calling thread, to be closed while state changes that must be whole.
+
+    None = the thread is not interrupted by others.
+    """
+    return _here.gate
+
+
+def on_interrupts_here(gate: InterruptGate | None) -> None:
+    """Have `gate_here` return this on the calling thread."""
+    _here.gate = gate
 
 
 def awaited() -> AbstractContextManager[None]:

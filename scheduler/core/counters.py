@@ -42,6 +42,7 @@ class Counters:
     tasks_failed_worker_died: int = _total(*_FAILED, ("reason", "worker_died"))
     tasks_failed_lost_data: int = _total(*_FAILED, ("reason", "lost_data"))
     tasks_cancelled: int = _total("Tasks that clients cancelled.")
+    attempts_interrupted: int = _total("Running attempts that were asked to end.")
     tasks_retried: int = _total("Attempts made because an earlier one raised.")
     tasks_recomputed: int = _total("Tasks run again because their only copy was lost.")
     tasks_returned: int = _total("Unstarted attempts that busy workers gave back.")

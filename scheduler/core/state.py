@@ -293,6 +293,9 @@ class SchedulerState:
         #: {task: (times, since, last)} taken back because its inputs' holder was out of reach of
         #: its worker. Of these, some are in state no_worker until `missing.RETRY_S` is over.
         self.out_of_reach: dict[SchedulerTask, tuple[int, float, float]] = {}
+        #: {worker: attempts} that the cancellation under way drops, and that are interrupted; None
+        #: = it interrupts none, and between events
+        self.abandoned: dict[WorkerHandle, list[int]] | None = None
         #: {task: the end of its pause} of those in state no_worker that wait before a retry
         self.paused: dict[SchedulerTask, Deadline] = {}
         #: {task: own exceptions so far} of tasks with retries

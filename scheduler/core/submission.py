@@ -18,6 +18,7 @@ from ...protocol.wire.keys import names_content
 from ...protocol.wire.payload import Blob
 from . import claims, puts, recipes, scattered
 from .eligibility import fill_class
+from .ending import interrupt
 from .peers import RESOURCE_DIGITS, ClientHandle
 from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
 from .reporting import send_states
@@ -523,6 +524,8 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
     """
     by_client: dict[ClientHandle, list[str]] = {}
     cancelled = []
+    if message.running:
+        state.abandoned = {}
     for key in message.keys:
         task = state.tasks.get(key)
         if task is None or task not in client.wants:
@@ -544,6 +547,9 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
             for dependent in list(task.dependents or ()):
                 cancel_dependents(state, dependent, task.key, message.reason)
     release_unneeded(state, cancelled)
+    if state.abandoned is not None:
+        abandoned, state.abandoned = state.abandoned, None
+        interrupt(state, abandoned)
 
 
 def cancel_dependents(state: SchedulerState, task: SchedulerTask, key: str, reason: str) -> None:

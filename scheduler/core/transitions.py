@@ -207,6 +207,8 @@ def abandon(state: SchedulerState, task: SchedulerTask) -> None:
     ws.zombies[task.attempt] = task.group.task_class.resources
     state.touched[ws] = None
     drop_attempt(state, ws, task.attempt)
+    if state.abandoned is not None:
+        state.abandoned.setdefault(ws, []).append(task.attempt)
 
 
 def assigned_behind(tasks: Iterable[SchedulerTask], ws: WorkerHandle) -> dict[SchedulerTask, None]:

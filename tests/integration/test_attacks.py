@@ -542,7 +542,7 @@ def test_client_may_be_wrong_about_keys(cluster: Cluster) -> None:
         attacker.register(client())
         attacker.say(
             m.ReleaseKeys(keys=strange * 1000),
-            m.CancelKeys(keys=strange, force=True, reason="\n"),
+            m.CancelKeys(keys=strange, force=True, reason="\n", running=True),
             m.WithdrawKeys(keys=strange * 1000, reason="\n"),
             m.ReportMissing(keys=strange, holder="tcp://nowhere:1"),
             m.FetchKeys(request=2**63 - 1, keys=strange),

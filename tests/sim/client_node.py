@@ -291,7 +291,7 @@ class ClientNode:
             self.world.probes["withdraw"] += 1
             self.post(Withdraw(_Unheard(), states, "user"))
         else:
-            self.post(Cancel(states, force=force, reason="user"))
+            self.post(Cancel(states, force=force, reason="user", running=rng.random() < 0.7))
 
     def _retry(self) -> bool:
         """Have failed futures run again; return whether there were any."""

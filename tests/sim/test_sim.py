@@ -49,6 +49,7 @@ EXPECTED = {
     "held: keep done",
     "held: next done",
     "held: publish done",
+    "interrupt",
     "join",
     "kill",
     "leave",

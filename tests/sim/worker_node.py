@@ -15,6 +15,7 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     Bye,
+    EndWorkers,
     FetchKeys,
     GetData,
     Heartbeat,
@@ -39,6 +40,7 @@ from weft.worker.core.events import (
     FailWait,
     Fetch,
     ForgetValues,
+    InterruptRunning,
     Leave,
     Run,
     SchedulerLost,
@@ -123,8 +125,8 @@ class WorkerNode:
         for what, args in deferred:
             what(*args)
 
-    def kill(self, reason: str) -> None:
-        """End the process at once (SIGKILL)."""
+    def kill(self, reason: str, *, on_request: bool = False) -> None:
+        """End the process at once (SIGKILL); `on_request` of the scheduler no task is at fault."""
         if not self.is_alive:
             return
         self.is_alive = False
@@ -132,8 +134,9 @@ class WorkerNode:
         running = []
         for task in self.running:
             if task is not None:
-                running.append(task.attempt)
-                self.sim.died[task.key] = self.sim.died.get(task.key, 0) + 1
+                if not on_request:
+                    running.append(task.attempt)
+                    self.sim.died[task.key] = self.sim.died.get(task.key, 0) + 1
                 self.sim.on_stop(self, task)
         del self.sim.workers[self.worker_id]
         if self.sim.by_address.get(self.address) is self:
@@ -266,6 +269,9 @@ class WorkerNode:
                 self._fetch(action)
             elif isinstance(action, EndWorker):
                 self.world.at(0.0, self.end)
+            elif isinstance(action, InterruptRunning):
+                # Tasks of this world do not let themselves be interrupted; most end soon.
+                self.world.probes["interrupt"] += 1
             else:
                 self.world.probes["fetch given up"] += 1
                 self.world.at(0.0, self._asked[action.holder], None)
@@ -545,7 +551,14 @@ class SupervisorNode:
         """See `SessionOwner`."""
 
     def on_messages(self, messages: list[Message]) -> None:
-        """See `SessionOwner`: no message is for a supervisor of this world."""
+        """See `SessionOwner`."""
+        for message in messages:
+            if isinstance(message, EndWorkers):
+                for worker_id in message.worker_ids:
+                    worker = self.workers.get(worker_id)
+                    if worker is not None:
+                        self.world.probes["ended for a task"] += 1
+                        worker.kill(message.reason, on_request=True)
 
     def on_lost(self) -> None:
         """See `SessionOwner`."""

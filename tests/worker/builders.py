@@ -30,6 +30,7 @@ from weft.worker.core.events import (
     Fetch,
     ForgetFunctions,
     ForgetValues,
+    InterruptRunning,
     LeaveSeat,
     Run,
     SchedulerSent,
@@ -144,6 +145,8 @@ class Hands:
         #: Slots that have a seat.
         self.seated: set[int] = set(range(nthreads))
         #: (attempt, text) of the waits that were to fail.
+        self.interrupted: list[int] = []
+        self.interrupted: list[int] = []
         self.failed_waits: list[tuple[int, str]] = []
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
@@ -212,6 +215,8 @@ class Hands:
         elif isinstance(action, EndWorker):
             assert not self.has_ended
             self.has_ended = True
+        elif isinstance(action, InterruptRunning):
+            self.interrupted += action.attempts
         else:
             assert isinstance(action, EndFetch)
             self.given_up.append(action.holder)

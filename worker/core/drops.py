@@ -12,12 +12,13 @@ from ...protocol.wire.messages import (
     AttemptsWithdrawn,
     DropAttempts,
     DropFunctions,
+    InterruptAttempts,
     KeysUnknown,
     ReturnAttempts,
     WithdrawAttempts,
     WorkerLeaving,
 )
-from .events import EndWorker, ForgetFunctions, Leave, WorkerEnding
+from .events import EndWorker, ForgetFunctions, InterruptRunning, Leave, WorkerEnding
 from .inputs import desire_no_more, is_awaited, move_waiters, note_missing, placeholder, unpin
 from .ready import worst_first
 from .seats import take_back
@@ -146,6 +147,13 @@ def on_withdraw_attempts(state: WorkerState, message: WithdrawAttempts) -> None:
         drop(state, task)
         returned.append(attempt)
     state.to_scheduler.append(AttemptsWithdrawn(attempts=returned, started=started))
+
+
+def on_interrupt_attempts(state: WorkerState, message: InterruptAttempts) -> None:
+    """Have dropped attempts interrupted that still run."""
+    running = [attempt for attempt in message.attempts if attempt in state.cancelled]
+    if running:
+        state.after.append(InterruptRunning(running))
 
 
 def on_keys_unknown(state: WorkerState, message: KeysUnknown) -> None:

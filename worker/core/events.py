@@ -237,6 +237,13 @@ class FailWait:
 
 
 @dataclass(slots=True)
+class InterruptRunning:
+    """Interrupt these attempts as long as they run; they are in `WorkerState.cancelled`."""
+
+    attempts: list[int]
+
+
+@dataclass(slots=True)
 class EndWorker:
     """End the worker as soon as the messages are sent: it leaves, and no task runs any more."""
 
@@ -246,4 +253,4 @@ Before: TypeAlias = (
     Run | StartSlot | TakeSeat | LeaveSeat | ForgetValues | ForgetFunctions | CatchOutput | FailWait
 )
 #: Actions that are done after the messages.
-After: TypeAlias = Fetch | EndFetch | EndWorker
+After: TypeAlias = Fetch | EndFetch | InterruptRunning | EndWorker

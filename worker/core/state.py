@@ -199,6 +199,7 @@ _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     m.DropAttempts: drops.on_drop_attempts,
     m.ReturnAttempts: drops.on_return_attempts,
     m.WithdrawAttempts: drops.on_withdraw_attempts,
+    m.InterruptAttempts: drops.on_interrupt_attempts,
     m.LocatedKeys: copies.on_located_keys,
     m.HoldersGone: copies.on_holders_gone,
     m.HoldCopies: copies.on_hold_copies,

@@ -37,6 +37,8 @@ class Place:
     failures: StartFailures = field(default_factory=StartFailures)
     #: why the supervisor killed it, if it did
     verdict: str = ""
+    #: why its process is replaced on request; "" = it is not
+    ended_for: str = ""
     #: it ended on purpose
     retired: bool = False
     record: Path = field(default_factory=Path)

@@ -155,6 +155,7 @@ class Supervisor:
             on_stop=lambda reason: self.stop(f"the scheduler requested it: {reason}"),
             on_scale=self.scale,
             on_retired=self._on_retired,
+            on_end=self._on_end,
             on_over=self._on_link_over,
         )
         reader, self._writer = await asyncio.open_connection(sock=self._commands)
@@ -231,6 +232,15 @@ class Supervisor:
             if slot is not None and not slot.retired:
                 self._retire(slot)
 
+    def _on_end(self, worker_ids: list[str], reason: str) -> None:
+        """End the processes of workers at once; others are started in their places."""
+        for worker_id in worker_ids:
+            slot = self._running.get(worker_id)
+            if slot is not None and not slot.retired and not slot.ended_for:
+                slot.ended_for = reason
+                if slot.pid:
+                    self._ask("kill", slot.pid, int(signal.SIGKILL))
+
     def _retire(self, slot: Place) -> None:
         slot.retired = True
         self._slots.remove(slot)
@@ -306,7 +316,7 @@ class Supervisor:
     def _start(self, slot: Place) -> None:
         self._restarts.pop(id(slot), None)
         slot.worker_id = uuid.uuid4().hex
-        slot.verdict = ""
+        slot.verdict = slot.ended_for = ""
         slot.pid = 0
         slot.started = time.monotonic()
         slot.record = Path(self.config.directory, f"{slot.worker_id}.started")
@@ -344,6 +354,8 @@ class Supervisor:
         self._meter.note_start()
         if self._stopping or slot.retired:
             self._ask("kill", pid, self._end_signal or int(signal.SIGTERM))
+        elif slot.ended_for:
+            self._ask("kill", pid, int(signal.SIGKILL))
         else:
             self._lifetimes.begin(worker_id, slot.spec.name)
 
@@ -379,6 +391,11 @@ class Supervisor:
         if not self._stopping and slot.retired:
             self._on_place_gone()
         elif not self._stopping and is_over and self._lifetimes.restart:
+            self._start_later(slot, 0.0)
+        elif not self._stopping and slot.ended_for:
+            # No task is at fault, and so none is named.
+            self._link.report_exit(slot.worker_id, slot.ended_for, [], "signal")
+            _log.info("worker %s is started again: %s", slot.spec.name, slot.ended_for)
             self._start_later(slot, 0.0)
         elif not self._stopping:
             outcome = Retire() if is_over else judge(ended, slot.backoff, slot.failures)

@@ -26,6 +26,7 @@ from ...protocol.wire.messages import (
     Answer,
     Ask,
     AskFailed,
+    EndWorkers,
     RegisterSupervisor,
     Stop,
     Welcome,
@@ -74,6 +75,7 @@ class SupervisorLink:
         on_stop: Callable[[str], None],
         on_scale: Callable[[int | None], list[str]],
         on_retired: Callable[[list[str]], None],
+        on_end: Callable[[list[str], str], None],
         on_over: Callable[[GiveUp], None],
     ) -> None:
         """Prepare; `start` makes the first attempt.
@@ -89,6 +91,7 @@ class SupervisorLink:
             on_scale: called with the number of workers that the family is to have; returns their
                 names.
             on_retired: called with the ids of workers that the scheduler lets leave.
+            on_end: called with the ids of workers whose processes are to be replaced, and why.
             on_over: called when no further attempt is made.
         """
         self._supervisor_id = supervisor_id
@@ -98,6 +101,7 @@ class SupervisorLink:
         self._on_stop = on_stop
         self._on_scale = on_scale
         self._on_retired = on_retired
+        self._on_end = on_end
         self._on_over = on_over
         self._reports: list[Message] = []
         self._loop = asyncio.get_running_loop()
@@ -185,6 +189,8 @@ class SupervisorLink:
                 self._on_stop(message.reason)
             elif isinstance(message, WorkersRetired):
                 self._on_retired(message.worker_ids)
+            elif isinstance(message, EndWorkers):
+                self._on_end(message.worker_ids, message.reason)
             elif isinstance(message, Ask):
                 connection.send([self._answer(message)])
 

@@ -82,11 +82,15 @@ class ReleaseOthers(Message):
 
 @message(19, columns=("keys",))
 class CancelKeys(Message):
-    """Cancel tasks that are not done; with `force` even if other clients want them."""
+    """Cancel tasks that are not done; with `force` even if other clients want them.
+
+    With `running` those that run are interrupted, if nobody wants them any more.
+    """
 
     keys: Keys
     force: Flag
     reason: Text
+    running: Flag = False
 
 
 @message(118, columns=("keys",))

@@ -80,6 +80,13 @@ class FailWaits(Message):
     texts: Texts
 
 
+@message(132, columns=("attempts",))
+class InterruptAttempts(Message):
+    """Interrupt these attempts, which were dropped before, if they run."""
+
+    attempts: Ints
+
+
 @message(51, columns=("keys", "attempts", "nbytes", "holders"), optional_columns=("spec_hashes",))
 class LocatedKeys(Message):
     """Report the current holders of keys that the worker was missing.
@@ -134,6 +141,14 @@ class WorkersRetired(Message):
     """Notify a supervisor of workers that leave on request: it does not start them again."""
 
     worker_ids: Texts
+
+
+@message(133)
+class EndWorkers(Message):
+    """Ask a supervisor to end the processes of workers at once, and to start others."""
+
+    worker_ids: Texts
+    reason: Text
 
 
 @message(54)

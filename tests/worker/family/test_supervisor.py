@@ -17,7 +17,7 @@ from tests.deploy.daemons import gone
 from tests.worker.family.test_supervisor_link import SECURITY, Line, greet, welcome
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.trust.security import Security
-from weft.protocol.wire.messages import RegisterSupervisor, WorkersAlive
+from weft.protocol.wire.messages import EndWorkers, RegisterSupervisor, WorkerExited, WorkersAlive
 from weft.worker.family import spawn
 from weft.worker.family.config import SupervisorConfig, WorkerSpec
 from weft.worker.family.supervisor import Supervisor
@@ -136,6 +136,37 @@ async def test_a_worker_that_could_not_be_started_is_tried_again(tmp_path, caplo
     assert "[Errno 11] no process is left" in first
     assert "raise the limit (ulimit -u)" in first
     assert more.startswith("workers could not be started ")
+    await line.stop()
+
+
+async def test_a_worker_is_replaced_on_request_and_no_attempt_is_named(tmp_path):
+    connections = []
+
+    def greet_and_keep(connection):
+        connections.append(connection)
+        greet(connection)
+
+    line = Line("asks", greet_and_keep)
+    await line.start()
+    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    _, first = await spawner.asked()
+    spawner.say("started", first["worker_id"], 1234567)
+    await line.until(lambda: line.of(RegisterSupervisor))
+    order = EndWorkers(worker_ids=[first["worker_id"], "of nobody"], reason="a task")
+    connections[-1].send([order, order])
+    assert await spawner.asked() == ["kill", 1234567, int(signal.SIGKILL)]
+    spawner.say("exited", 1234567, int(signal.SIGKILL))
+    verb, second = await spawner.asked()
+    assert verb == "start"
+    assert second["worker_id"] != first["worker_id"]
+    await line.until(lambda: line.of(WorkerExited))
+    (report,) = line.of(WorkerExited)
+    assert (report.reason, report.running) == ("a task", [])
+    spawner.say("started", second["worker_id"], 1234568)
+    spawner.say("signal", int(signal.SIGTERM))
+    assert await spawner.asked() == ["kill", 1234568, int(signal.SIGTERM)]
+    spawner.say("exited", 1234568, 0)
+    assert await spawner.code() == 0
     await line.stop()
 
 

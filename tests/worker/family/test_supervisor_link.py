@@ -95,6 +95,7 @@ class Family:
         self.sizes = {"w": 5}
         self.scaled: list[int | None] = []
         self.retired: list[str] = []
+        self.ended: list[tuple[list[str], str]] = []
         self.link = SupervisorLink(
             "sup",
             lambda: ([address], SECURITY),
@@ -103,6 +104,7 @@ class Family:
             on_stop=self.stops.append,
             on_scale=self._scale,
             on_retired=self.retired.extend,
+            on_end=lambda *order: self.ended.append(order),
             on_over=self.ends.append,
         )
 

@@ -1,0 +1,59 @@
+"""Running tasks that are to end: their thread is interrupted, later their process is ended.
+
+A client cancels with `running`, and nobody else wants the tasks. Their attempts are dropped as any,
+so each holds its thread until the worker reports its end (`WorkerHandle.zombies`); the worker is
+asked to interrupt them as well. What has not ended after `END_PROCESS_AFTER_S` waits in code that
+no exception reaches, or swallows it: then the worker's supervisor is asked to end the process and
+to start another one. Its other tasks are placed again; none of them has caused that, so it reports
+no attempt that ran, and nothing counts towards the crash limit.
+
+A worker without a supervisor shares the process of a program (`processes=False`), which cannot be
+ended for a task: this is logged, and the thread stays occupied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.wire import messages as m
+from ...protocol.wording import counted
+
+if TYPE_CHECKING:
+    from .peers import WorkerHandle
+    from .state import SchedulerState
+
+#: A running task has this long to end after it was asked to, seconds.
+END_PROCESS_AFTER_S: Final = 5.0
+
+
+def interrupt(state: SchedulerState, attempts: dict[WorkerHandle, list[int]]) -> None:
+    """Have dropped attempts interrupted, and the processes of those ended that go on."""
+    for ws, running in attempts.items():
+        state.send(ws.peer, m.InterruptAttempts(attempts=running))
+        state.call_after(END_PROCESS_AFTER_S, _end_process, ws, running)
+        state.counters.attempts_interrupted += len(running)
+
+
+def _end_process(state: SchedulerState, ws: WorkerHandle, attempts: list[int]) -> None:
+    left = [attempt for attempt in attempts if attempt in ws.zombies]
+    if not left or state.workers.get(ws.peer) is not ws:
+        return
+    what = f"{counted(len(left), 'cancelled task')} did not end within {END_PROCESS_AFTER_S:g} s"
+    if end_process(state, ws, f"ended by weft, because {what} after being interrupted"):
+        text = f"{what} at worker {ws.name}: its process is ended, and another one is started"
+    else:
+        text = (
+            f"{what} at worker {ws.name}, whose process cannot be ended: it is that of the program "
+            "(processes=False), or it has no supervisor. Each occupies a thread until it ends"
+        )
+    state.log("warning", text)
+
+
+def end_process(state: SchedulerState, ws: WorkerHandle, reason: str) -> bool:
+    """Ask a worker's supervisor to end its process and to start another; False if it has none."""
+    supervisors = state.supervisors_by_id.get(ws.supervisor_id)
+    if not supervisors:
+        return False
+    latest = next(reversed(supervisors))
+    state.send(latest, m.EndWorkers(worker_ids=[ws.worker_id], reason=reason))
+    return True

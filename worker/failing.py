@@ -1,0 +1,81 @@
+"""What a worker reports of a task that raised, or that could not be unpickled."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import traceback
+from types import CodeType
+from typing import Final
+
+from ..protocol.errors import InternalError, Reschedule, UnpicklableResult
+from ..protocol.values.exceptions import name_packed, pack_exception
+from ..protocol.values.serialize import function_name, loads_arguments
+from ..protocol.wire.failure import Failure, reschedule
+from .core.tasks import WorkerTask
+from .coroutines import run_coroutine
+from .store import Store
+
+logger: Final = logging.getLogger("weft.worker")
+
+#: Of a task that asks to be run elsewhere.
+_MAX_REASON_CHARS: Final = 1000
+
+
+def failure_of(error: BaseException, task: WorkerTask, worker: str, load: CodeType) -> Failure:
+    """Return the report of a task that has raised.
+
+    Args:
+        error: what it raised, with its traceback.
+        task: the task.
+        worker: the name of this worker.
+        load: the code that unpickles functions.
+    """
+    if isinstance(error, Reschedule):
+        return reschedule(task.key, str(error.reason)[:_MAX_REASON_CHARS])
+    packed = pack_exception(error, task.key, worker)
+    what = _what_could_not_be_read(error, task, load)
+    if what:
+        note = f"weft: {what} could not be unpickled on worker {worker}"
+        note += "; the task has not started"
+        if isinstance(error, ModuleNotFoundError):
+            note += (
+                f". Install {error.name} there, start the worker with PYTHONPATH set to it, "
+                "or call cloudpickle.register_pickle_by_value with it before its first use"
+            )
+        packed = name_packed(packed, task.key, note)
+    return ["exception", task.key, *packed]
+
+
+def unsendable(error: Exception, key: str, worker: str) -> Failure:
+    """Return what is reported of a task whose report cannot be sent."""
+    text = f"the report of task {key!r} cannot be sent to the scheduler: {error}"
+    logger.error("%s", text)
+    return ["exception", key, *pack_exception(InternalError(text), key, worker)]
+
+
+def _what_could_not_be_read(error: BaseException, task: WorkerTask, load: CodeType) -> str:
+    """Return what was being unpickled when `error` was raised; "" if the task raised it."""
+    if isinstance(error, (InternalError, UnpicklableResult)):
+        return ""  # its text states the cause
+    # The frames below the slot's own show it; noting each task's progress would cost time.
+    trace = traceback.walk_tb(error.__traceback__)
+    codes = [frame.f_code for frame, _ in itertools.islice(trace, 1, 5)]
+    if load in codes:
+        return f"the function of task {task.key}"
+    of = f"of task {task.key}, a call of {_called_name(task)},"
+    if loads_arguments.__code__ in codes[:2]:
+        return f"an argument {of}"
+    if Store.load.__code__ in codes:
+        return f"an argument {of} which is the result of another task,"
+    return ""
+
+
+def _called_name(task: WorkerTask) -> str:
+    call = task.function.call
+    if call is None:  # another thread has had functions unpickled again
+        return "a function"
+    if isinstance(call, functools.partial) and call.func is run_coroutine:
+        call = call.args[0]
+    return function_name(call)
