@@ -1,9 +1,11 @@
 """Actors, as far as the scheduler knows them: tasks whose results are made once.
 
 The result is a handle of an object on the worker that made it. Copies of the handle on other
-workers are of no use without that. If the worker is lost, the object is lost with all that it has
-learned, so the task fails, and is not run again by itself. While it was not finished, it is a task
-like any other: nobody has seen the object.
+workers are of no use without that, so they are no replicas: each is dropped when the tasks that
+read it have ended. Only over a restart, in which the worker of the actor may come back later than
+a copy, one may be taken for a replica. If the worker is lost, the object is lost with all that it
+has learned, so the task fails, and is not run again by itself. While it was not finished, it is a
+task like any other: nothing has used the object.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def living(state: SchedulerState, ws: WorkerHandle, key: str, attempt: int) -> b
 
 
 def forget_copies(state: SchedulerState, task: SchedulerTask) -> None:
-    """Let the other workers drop their copies of a handle, because the actor's worker is lost."""
+    """Let the other workers drop copies that count as replicas: the actor's worker is lost."""
     if is_actor(task):
         for ws in task.replicas[1:]:
             drop_attempt(state, ws, task.attempt)
@@ -47,14 +49,12 @@ def fail_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[Schedule
     """Fail the actors among tasks whose last copies are gone; return the others."""
     if m.ACTOR_FUNCTION not in state.functions:
         return lost
-    others = []
     for task in lost:
-        if not is_actor(task):
-            others.append(task)
-        elif task.state == MEMORY:
+        if is_actor(task) and task.state == MEMORY:
             text = (
                 f"is lost with its worker {task.replicas[0].name}, and its state with it; make a "
                 "new actor with submit(..., actor=True)"
             )
             err(state, task, actor_lost(task.key, text), reported=True)
-    return others
+    # With a task that has failed, others may have become unneeded.
+    return [task for task in lost if task.state == MEMORY]

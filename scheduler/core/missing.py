@@ -45,12 +45,19 @@ RETRY_S: Final = 0.1
 
 
 def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.ReplicasAdded) -> None:
-    """Note copies that a worker fetched; let it drop those whose task is not in memory any more."""
+    """Note copies that a worker fetched; let it drop those that do not count.
+
+    Their tasks are not in memory any more, or are actors.
+    """
     for attempt, key in zip(message.attempts, message.keys, strict=True):
         task = state.tasks.get(key)
         if task is None or task.state != MEMORY or task.attempt != attempt:
             drop_attempt(state, ws, attempt)
-        elif ws not in task.replicas:
+        elif ws in task.replicas:
+            continue
+        elif actors.is_actor(task):
+            drop_attempt(state, ws, attempt)  # when the tasks that read it there have ended
+        else:
             task.replicas = (*task.replicas, ws)
             ws.has_what[task] = None
             ws.nbytes += task.nbytes

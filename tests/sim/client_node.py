@@ -50,7 +50,7 @@ from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import Bye, GetData, Heartbeat, KeysData, Put, RegisterClient
 from weft.protocol.wire.session import MISSED_HEARTBEATS, Policy
 
-from .graphs import PUT, Constants, Spec, function_id, unpacked
+from .graphs import ACTOR, PUT, Constants, Spec, function_id, unpacked
 from .puts import put
 from .session import SimulatedSession
 
@@ -81,6 +81,8 @@ class Future:
     #: It, or one of its inputs, was not submitted by this client: it may be unknown.
     is_borrowed: bool
     seen: str = "pending"
+    #: Of an actor: the attempt that made it, once the user has its handle.
+    made_by: int = 0
 
 
 class UserWatcher(Watcher):
@@ -456,7 +458,7 @@ class ClientNode:
                 value = unpacked(state.blob)
                 assert value == future.spec.value, f"{state!r} has a wrong value"
                 # As if the user had read it: from now on it does not change. As `future.load` does.
-                if state.value is NO_VALUE:
+                if state.value is NO_VALUE and future.spec.function != ACTOR:
                     state.value = value
                     if state.spec is not None:
                         state.blob = None
@@ -467,7 +469,21 @@ class ClientNode:
                 assert not state.has_data, f"{state!r} had data and is {status}"
             if status in FAILED and future.seen != status:
                 self._check_failure(future)
+            if future.spec.function == ACTOR and status == "finished":
+                self._check_actor(future)
             future.seen = status
+
+    def _check_actor(self, future: Future) -> None:
+        """Assert that an actor whose handle the user has is not made again behind it."""
+        sim, key = self.sim, future.spec.key
+        task = sim.scheduler.core.tasks.get(key)
+        if task is None or task.state != "memory" or sim.scheduler.core.has_recovered:
+            return
+        if key in sim.released or key in sim.cancelled or self.has_retried:
+            return  # its key may be that of another actor
+        self.world.probes["actor held"] += 1
+        future.made_by = future.made_by or task.attempt
+        assert future.made_by == task.attempt, f"{future.state!r} was made again"
 
     def _check_failure(self, future: Future) -> None:
         """Assert that there was a reason for this failure."""
@@ -483,6 +499,8 @@ class ClientNode:
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why
         elif kind == "cancelled":
             assert any(key in sim.cancelled for key in spec.ancestors), why
+        elif kind == "actor-lost":
+            assert culprit in spec.actors, why
         elif kind == "unreachable":
             assert self.client_id in sim.refused, why
             assert sim.nbytes(culprit) > sim.plan.limits["scheduler.relayed"], why

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from weft.protocol.wire.messages import PUT_FUNCTION
+from weft.protocol.wire.messages import ACTOR_FUNCTION, PUT_FUNCTION
 from weft.protocol.wire.payload import Blob, Payload, blob_nbytes
 
 from .plan import Plan
@@ -47,6 +47,8 @@ class Spec:
     can_finish: bool = True
     #: Keys of this and of tasks that it depends on that may raise.
     culprits: dict[str, None] = field(default_factory=dict)
+    #: Keys of this and of tasks that it depends on that are actors.
+    actors: dict[str, None] = field(default_factory=dict)
     #: This, or a task that it depends on, has no recipe.
     reads_scattered: bool = False
     #: {key: None} of this and all that it depends on, directly or not.
@@ -60,11 +62,15 @@ def function_id(name: str) -> bytes:
     """Return the id under which a function is sent."""
     if name == PUT:
         return PUT_FUNCTION
+    if name == ACTOR:
+        return ACTOR_FUNCTION
     return blake2b(name.encode(), digest_size=16).digest()
 
 
 #: The function of a task that has none: its client puts its value.
 PUT = "put"
+#: The function of a task that makes an actor; its value stands for the handle.
+ACTOR = "actor"
 #: The function of a task that returns its argument: a result that a client submits again.
 CONSTANT = "constant"
 _CONSTANT_ARGS = b"constant:"
@@ -167,6 +173,8 @@ class Graph:
             spec.function, spec.n_raises, spec.kills = PUT, 0, False
             spec.workers, spec.resources, spec.spec_hash = [], {}, None
             spec.scattered = rng.random() < plan.p_scattered
+        elif rng.random() < plan.p_actor:
+            spec.function, spec.nbytes = ACTOR, LARGE  # a handle stays with its worker
         self._answer(spec)
         self.specs.append(spec)
         self.by_args[tag] = spec
@@ -175,10 +183,13 @@ class Graph:
     def _answer(spec: Spec) -> None:
         for dependency in spec.dependencies:
             spec.culprits.update(dependency.culprits)
+            spec.actors.update(dependency.actors)
             spec.reads_scattered = spec.reads_scattered or dependency.reads_scattered
             spec.ancestors.update(dependency.ancestors)
             spec.can_finish = spec.can_finish and dependency.can_finish
         spec.ancestors[spec.key] = None
+        if spec.function == ACTOR:
+            spec.actors[spec.key] = None
         spec.reads_scattered = spec.reads_scattered or spec.scattered
         if spec.n_raises > spec.retries:
             # The task cannot decide which of its executions are reported, and so counted.

@@ -86,6 +86,7 @@ class Plan:
     p_release: float  #: share of a user's operations that release futures
     p_put: float  #: share of tasks without dependencies whose value the client puts
     p_scattered: float  #: share of those whose client does not keep the value
+    p_actor: float  #: share of the other tasks that make actors
     p_put_fails: float  #: share of puts that do not arrive, and of those that are not answered
     put_s: float  #: time that a value takes, at most
     p_block: float  #: share of executions that wait for something, and give their seat up
@@ -205,6 +206,7 @@ class Plan:
             copy_rate=some(0.4, 2.0, 15.0) / time,
             p_put=rng.choice([0.0, 0.3, 1.0]),
             p_scattered=rng.choice([0.0, 0.0, 0.5, 1.0]),
+            p_actor=rng.choice([0.0, 0.0, 0.1, 0.5]),
             p_put_fails=some(0.3 * faults, 0.02, 0.3),
             put_s=rng.choice([0.0, 0.01, 1.0]),
             p_block=some(0.4, 0.05, 0.9),

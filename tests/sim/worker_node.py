@@ -59,7 +59,7 @@ from weft.worker.executor import WATCH_S
 from weft.worker.family.supervisor_link import SupervisorPolicy
 from weft.worker.server import WorkerPolicy
 
-from .graphs import packed, unpacked, value_of
+from .graphs import ACTOR, packed, unpacked, value_of
 from .plugins import WorkerPluginsNode
 from .session import SimulatedSession
 
@@ -393,7 +393,7 @@ class WorkerNode:
         else:
             value = value_of(spec.function, task.args or b"", inputs)
             self.store[task.attempt] = value
-            rides = task.wanted and spec.nbytes <= plan.ride_along
+            rides = task.wanted and spec.nbytes <= plan.ride_along and spec.function != ACTOR
             report.attempts.append(task.attempt)
             report.nbytes.append(spec.nbytes)
             report.durations_us.append(duration_us)

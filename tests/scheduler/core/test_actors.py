@@ -45,7 +45,7 @@ def test_an_actor_that_is_being_made_is_made_elsewhere(board):
     assert list(assigned(out, two if where == one else one)) == ["a"]
 
 
-def test_copies_of_a_handle_are_dropped_with_the_worker_of_the_actor(board):
+def test_a_copy_of_a_handle_is_no_replica(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     board.send(client, actors("a"))
@@ -53,22 +53,28 @@ def test_copies_of_a_handle_are_dropped_with_the_worker_of_the_actor(board):
     other = two if home == one else one
     board.finish(home, "a", blob=None, nbytes=1 << 20)
     attempt = board.attempt("a")
-    board.send(other, m.ReplicasAdded(attempts=[attempt], keys=["a"]))
-    out = board.close(home)
+    out = board.send(other, m.ReplicasAdded(attempts=[attempt], keys=["a"]))
     assert dropped(out, other) == [attempt]
-    assert sent_keys(out, client, m.KeysErred) == ["a"]
+    assert [ws.peer for ws in board.task("a").replicas] == [home]
+    assert sent_keys(board.close(home), client, m.KeysErred) == ["a"]
+    assert board.states("a") == ["erred"]
 
 
-def test_a_lost_copy_of_a_handle_is_no_loss(board):
+def test_a_copy_that_counts_after_a_restart_is_dropped_with_the_worker_of_the_actor(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     board.send(client, actors("a"))
     home = board.where("a")
     other = two if home == one else one
     board.finish(home, "a", blob=None, nbytes=1 << 20)
-    board.send(other, m.ReplicasAdded(attempts=[board.attempt("a")], keys=["a"]))
-    board.close(other)
-    assert board.states("a") == ["memory"]
+    task, ws = board.task("a"), board.state.workers[other]
+    attempt = task.attempt
+    task.replicas = (*task.replicas, ws)
+    ws.has_what[task] = None
+    ws.nbytes += task.nbytes
+    out = board.close(home)
+    assert dropped(out, other) == [attempt]
+    assert sent_keys(out, client, m.KeysErred) == ["a"]
 
 
 def test_tasks_that_wait_for_a_lost_actor_fail_with_it(board):
@@ -91,3 +97,15 @@ def test_a_lost_actor_that_is_submitted_again_is_a_new_one(board):
     board.send(client, m.ReleaseKeys(keys=["a"]))
     out = board.send(client, actors("a"))
     assert list(assigned(out, two if home == one else one)) == ["a"]
+
+
+def test_results_that_are_lost_with_an_actor_may_become_unneeded_by_that(board):
+    client = board.client()
+    one = board.worker("one")
+    board.send(client, actors("a"))
+    board.send(client, graph("c"))
+    board.finish(one, "a", blob=None, nbytes=1 << 20)
+    board.finish(one, "c", blob=None, nbytes=1 << 20)
+    board.send(client, graph(":a :c -> b", workers=["nowhere"]), m.ReleaseKeys(keys=["c"]))
+    out = board.close(one)
+    assert sorted(sent_keys(out, client, m.KeysErred)) == ["a", "b"]
