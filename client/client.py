@@ -95,7 +95,8 @@ class Client(
             While there is no scheduler, `submit` and `map` wait when calls of this size wait. None:
             the setting `client.recovery-memory`, 256 MiB.
         forward_output: show here what tasks of this client print and log; None = in notebooks and
-            interactive sessions. See docs/notebooks.md.
+            interactive sessions. With False, `weft.print` in tasks shows nothing here either. See
+            docs/notebooks.md.
         cluster_options: for `LocalCluster`: n_workers, threads_per_worker, processes,
             memory_limit, ...
     """
@@ -124,6 +125,8 @@ class Client(
             self._recovery_nbytes = found.choose(recovery_memory, defaults.RECOVERY_MEMORY)
             self._location = Location(address, connection_file, security, cluster_options, found)
         self._output = TaskOutputs() if wants_output(forward_output) else None
+        #: Also without the output of its own tasks: what tasks show all clients.
+        self._shown = None if forward_output is False else self._output or TaskOutputs()
         self.id = uuid.uuid4().hex
         self.name = name or f"client-{self.id[:8]}"
         self.asynchronous = asynchronous
@@ -182,6 +185,7 @@ class Client(
         client, nbytes = weakref.ref(self), self._recovery_nbytes
         engine = Engine(self.id, self.name, loop, self.asynchronous, client, nbytes)
         engine.output = self._output
+        engine.shown = self._shown
         return engine
 
     async def _connect(self, engine: Engine, find: Finder) -> None:

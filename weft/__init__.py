@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .client.coordination.locks import Lock, MultiLock, Semaphore
     from .client.coordination.queue import Queue
     from .client.coordination.variable import Variable
+    from .client.printing import print, warn
     from .client.retries import Retries
     from .deploy.local.cluster import LocalCluster
     from .graphs.drivers.executors import SynchronousExecutor
@@ -83,11 +84,13 @@ __all__ = [
     "get_current_task",
     "get_worker",
     "multiprocessing",
+    "print",
     "progress",
     "rejoin",
     "secede",
     "threaded",
     "wait",
+    "warn",
     "worker_client",
 ]
 __all__ += errors.__all__
@@ -123,10 +126,12 @@ _HOMES = {
     "get_client": "client",
     "get_current_task": "worker.seats",
     "get_worker": "worker.context",
+    "print": "client.printing",
     "progress": "client",
     "rejoin": "worker.seats",
     "secede": "worker.seats",
     "wait": "client",
+    "warn": "client.printing",
     "worker_client": "client",
 }
 

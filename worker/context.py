@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..protocol.net.session import Finder
     from .actors import Actors
     from .core.tasks import WorkerTask
+    from .output import OutputCatcher
     from .seats import SlotSeat
 
 __all__ = ["WorkerContext", "get_worker"]
@@ -35,6 +36,7 @@ class WorkerContext:
         "host",
         "local_directory",
         "name",
+        "output",
         "plugins",
         "resources",
         "seat",
@@ -59,6 +61,8 @@ class WorkerContext:
         #: The actors of this worker; None in a worker without a data port.
         self.actors: Actors | None = None
         self.plugins: dict[str, Any] = {}
+        #: What sends lines to clients; None if the worker is in the process of a client.
+        self.output: OutputCatcher | None = None
         #: What a client in the tasks of this worker needs; None before the first connection.
         self.host: TaskHost | None = None
         #: The task that the thread runs, None between tasks, and in functions of `client.run`.
@@ -93,6 +97,13 @@ class WorkerContext:
         """
         seat, task = self.seat, self.task
         return seat is not None and task is not None and seat.is_cancelled(task.attempt)
+
+    def show(self, level: int, name: str, text: str) -> bool:
+        """Show lines at all clients; False if the worker cannot send them, or no task runs here."""
+        if self.output is None or self.task is None:
+            return False
+        self.output.show(self.task_key, level, name, text)
+        return True
 
     def __repr__(self) -> str:
         return f"<WorkerContext of {self.name!r} at {self.address}>"

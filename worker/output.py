@@ -24,7 +24,7 @@ import traceback
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.wire.messages import LEAST_LEVEL, STDERR, STDOUT, TaskOutput
+from ..protocol.wire.messages import EVERYONE, LEAST_LEVEL, STDERR, STDOUT, TaskOutput
 from .context import task_here
 from .core.output import MAX_LINE_CHARS, OutputBuffer
 
@@ -137,6 +137,17 @@ class OutputCatcher:
                 self._add(client, key, level, "", rest)
             elif rest:
                 self._begun[place] = client, key, rest
+
+    def show(self, key: str, level: int, name: str, text: str) -> None:
+        """Take what a task shows all clients."""
+        with self._lock:
+            for line in text.removesuffix("\n").split("\n"):
+                self._add(EVERYONE, key, level, name, line)
+        if self.keeps:
+            stream = sys.stdout if level == STDOUT else sys.stderr
+            own = stream._own if isinstance(stream, _Stream) else stream
+            if own is not None:
+                own.write(f"{name}: {text}" if name else text)
 
     def log(self, client: int, key: str, record: logging.LogRecord) -> None:
         """Take what a task has logged."""

@@ -7,11 +7,13 @@ the level of the program's root logger on, and changes of that level are noticed
 
 from __future__ import annotations
 
+import builtins
 import logging
 import os
 import sys
 import threading
 import time
+import warnings
 from collections import deque
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from ...protocol.wire.messages import (
     LEAST_LEVEL,
     STDERR,
     STDOUT,
+    WARNED,
     TaskOutput,
     WantOutput,
 )
@@ -41,7 +44,10 @@ def wants_output(forward_output: bool | None) -> bool:
 
 
 class TaskOutputs(Watcher):
-    """The lines that workers have sent and that are not shown yet."""
+    """The lines that workers have sent and that are not shown yet.
+
+    Those that tasks send to all clients come without being wanted.
+    """
 
     __slots__ = (
         "_is_drawn",
@@ -134,6 +140,10 @@ class TaskOutputs(Watcher):
                 _write(stream, written)
                 _log(worker, level, name, text)
                 continue
+            if level == WARNED:
+                _write(stream, written)
+                _warn(worker, name, text)
+                continue
             if level != stream:
                 _write(stream, written)
                 stream = level
@@ -167,6 +177,17 @@ def _write(stream: int, lines: list[str]) -> None:
         file.write("".join(lines))
         file.flush()
     lines.clear()
+
+
+def _warn(worker: str, category: str, text: str) -> None:
+    """Show a warning of a task as one of the program: by its filters and its handler."""
+    found = getattr(builtins, category, None)
+    if not (isinstance(found, type) and issubclass(found, Warning)):
+        text, found = f"{category}: {text}", UserWarning
+    try:
+        warnings.warn_explicit(text, found, f"({worker})", 0)
+    except Warning as warning:  # the program makes errors of warnings; there is no caller here
+        ticking.logger.warning("(%s) %s: %s", worker, category, warning)
 
 
 def _log(worker: str, level: int, name: str, text: str) -> None:

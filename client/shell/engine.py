@@ -351,8 +351,8 @@ class Engine(EngineWaiting):
         )
         link = self.link
         link.worker_of_tasks = self.worker_of_tasks
+        self.core.output = self.shown
         if self.output is not None:
-            self.core.output = self.output
             link.first_messages = self.output.wanted
         self.data = DataLinks(lambda: link.security, self._on_event)
         await self.link.open(timeout_s)
@@ -549,3 +549,5 @@ class Engine(EngineWaiting):
             if self.link is not None:  # also when this is cancelled: the connection must end
                 self.link.abort()
             self._callbacks.end()
+            if self.shown is not None and self.shown.is_waiting:
+                self.shown.show()

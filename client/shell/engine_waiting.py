@@ -29,6 +29,8 @@ class EngineWaiting:
 
     #: Shows what tasks print and log; None = the user does not want it.
     output: TaskOutputs | None = None
+    #: The same, or only what tasks show all clients; None = not that either.
+    shown: TaskOutputs | None = None
     #: The last Ctrl-C during a wait.
     interruption: Interruption | None = None
     _past_loop: PastLoop

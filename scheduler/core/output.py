@@ -6,7 +6,8 @@ number: these for standard output, and the same again for all else, so that warn
 between prints. A client gets an equal part of that, by the number of clients that had output in the
 second before. Of what is left out it is sent the number, once per second.
 
-What comes for a client that is not connected is dropped.
+What comes for a client that is not connected is dropped. Lines for everyone (`weft.print`) are
+passed on to each connected client, whatever it wants.
 """
 
 from __future__ import annotations
@@ -92,6 +93,10 @@ def announce_output(state: SchedulerState) -> None:
 
 def on_output_of_client_ended(state: SchedulerState, client: ClientHandle) -> None:
     """The connection of a client has ended: its next one begins with what it wants."""
+    flow = state.output
+    if flow.n_dropped.pop(client.number, 0) and not flow.n_dropped:
+        state.deadlines.cancel(flow.notice)
+        flow.notice = None
     if client.output_level:
         client.output_level = 0
         announce_output(state)
@@ -106,22 +111,33 @@ def greet_worker(state: SchedulerState, ws: WorkerHandle) -> None:
 def on_task_output(state: SchedulerState, ws: WorkerHandle, message: m.TaskOutput) -> None:
     """A worker reports lines: pass each on to the client for which its task ran."""
     flow, numbers = state.output, message.clients
-    if not numbers or not flow.wanting:
+    if not numbers or not (flow.wanting or m.EVERYONE in numbers):
         return
     if state.now >= flow.period_ends:
         flow.begin_period(state.now)
     if numbers.count(numbers[0]) == len(numbers):
         places_of: dict[int, Sequence[int]] = {numbers[0]: range(len(numbers))}
     else:
-        found: dict[int, list[int]] = {number: [] for number in numbers if number in flow.wanting}
+        found: dict[int, list[int]] = {
+            number: [] for number in numbers if number in flow.wanting or number == m.EVERYONE
+        }
         for i, number in enumerate(numbers):
             if number in found:
                 found[number].append(i)
         places_of = {**found}
     for number, places in places_of.items():
+        if number == m.EVERYONE:
+            for each in _connected(state).values():
+                _pass_on(state, each, ws, message, places)
+            continue
         client = flow.wanting.get(number)
         if client is not None:
             _pass_on(state, client, ws, message, places)
+
+
+def _connected(state: SchedulerState) -> dict[int, ClientHandle]:
+    """Return the clients that users look at, by number."""
+    return {c.number: c for c in state.clients_by_peer.values() if c.worker is None}
 
 
 def _pass_on(
@@ -188,8 +204,9 @@ def _send_notices(state: SchedulerState) -> None:
     flow = state.output
     flow.notice = None
     n_dropped, flow.n_dropped = flow.n_dropped, {}
+    connected = _connected(state)
     for number, n in n_dropped.items():
-        client = flow.wanting.get(number)
+        client = connected.get(number)
         if client is not None:
             notice = m.TaskOutput(
                 clients=[number], keys=[""], levels=[m.DROPPED_LINES], names=[""], texts=[str(n)]

@@ -70,9 +70,11 @@ from .output import (
     DROPPED as DROPPED_LINES,
 )
 from .output import (
+    EVERYONE,
     LEAST_LEVEL,
     STDERR,
     STDOUT,
+    WARNED,
     TaskOutput,
     WantOutput,
 )
@@ -153,12 +155,14 @@ __all__ = [
     "ASSIGNED",
     "DROPPED",
     "DROPPED_LINES",
+    "EVERYONE",
     "LEAST_LEVEL",
     "NO_HASH",
     "PUT_FUNCTION",
     "RUNNING",
     "STDERR",
     "STDOUT",
+    "WARNED",
     "ActorCalls",
     "ActorFailures",
     "ActorResults",

@@ -10,8 +10,12 @@ from ..message import Ints, Message, Number, Text, Texts, message
 DROPPED: Final = 0  #: the text is the number of lines that were left out
 STDOUT: Final = 1
 STDERR: Final = 2
+#: The name is that of the category.
+WARNED: Final = 3
 #: Records of logging have at least this one.
 LEAST_LEVEL: Final = 5
+#: A number in `TaskOutput.clients`: the row is for each client of the cluster.
+EVERYONE: Final = 0
 
 
 @message(27)
@@ -29,6 +33,8 @@ class WantOutput(Message):
 @message(79, columns=("clients", "keys", "levels", "names", "texts"))
 class TaskOutput(Message):
     """Report lines of tasks: to the scheduler, and by that to the clients.
+
+    A client is sent those of its own tasks, if it wants them, and those for EVERYONE.
 
     `names` are those of loggers, "" for what was printed. A row of level DROPPED is about the rows
     of the same client.

@@ -181,3 +181,19 @@ def test_a_client_that_goes_away_gets_no_notice_when_it_is_back():
     assert sent_to(board.tick(PERIOD_S), alice) == (0, 0)
     board.send(alice, m.WantOutput(clients=[], level=10))
     assert sent_to(board.tick(PERIOD_S), alice) == (0, 0)
+
+
+def test_lines_for_everyone_go_to_each_connected_client_whatever_it_wants():
+    board = Board()
+    worker = board.worker("w")
+    alice, bob, gone = (board.client(name) for name in ("alice", "bob", "gone"))
+    board.send(alice, m.WantOutput(clients=[], level=10))
+    of = numbers(board)
+    board.close(gone)
+    out = board.send(worker, lines(m.EVERYONE, of["alice"], m.EVERYONE))
+    assert [text for x in out[alice] for text in x.texts] == ["text 0", "text 2", "text 1"]
+    assert [text for x in out[bob] for text in x.texts] == ["text 0", "text 2"]
+    assert gone not in out
+    board.send(worker, *[lines(*[m.EVERYONE] * 100) for _ in range(MAX_LINES // 100 + 2)])
+    out = board.tick(PERIOD_S + 0.1)
+    assert [x.levels for x in out[bob] if type(x) is m.TaskOutput] == [[m.DROPPED_LINES]]
