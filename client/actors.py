@@ -127,6 +127,13 @@ class ActorFuture(ActorCall):
                 f"a call of {self.key} cannot be waited for in the thread of the client's event "
                 "loop: await it"
             )
+        seat = getattr(context_here(), "seat", None)
+        if seat is not None and seat.actor == self.actor_key:
+            raise RuntimeError(
+                f"actor {self.actor_key!r} would wait for itself, for ever: its method waits for "
+                f"{self.name}() of the same actor. Call the method of the object itself, or make "
+                "both coroutines and await the call"
+            )
         lock = threading.Lock()
         lock.acquire()
         if not self.notify(lock.release):

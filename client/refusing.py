@@ -92,6 +92,11 @@ def no_future(item: object, call: str) -> TypeError:
             "value, x = client.persist(x) to keep its parts on the cluster, or client.compute(x) "
             "for a future"
         )
+    if kind == "ActorFuture":
+        return TypeError(
+            f"{call} takes futures of tasks, and this is one of a call of an actor: use its "
+            "result(), await it, or give it a callback"
+        )
     return TypeError(
         f"{call} takes futures, as submit and map return them, and iterables of these; not {kind}"
     )

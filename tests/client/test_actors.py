@@ -77,6 +77,9 @@ class Caller:
     def give(self) -> Actor:
         return self.other
 
+    def add_to_itself(self, k: int) -> int:
+        return self.other.add_to_itself(k).result()
+
 
 class Result:
     """Reads the futures that it is given, and makes some itself."""
@@ -223,6 +226,13 @@ def test_an_actor_keeps_the_one_alive_whose_handle_it_has(client):
     assert given.add().result() == 12
 
 
+def test_a_method_that_waits_for_its_own_actor_is_refused(client, counter):
+    caller = client.submit(Caller, counter, actor=True).result()
+    caller.take(caller).result()
+    with pytest.raises(RuntimeError, match="would wait for itself"):
+        caller.add_to_itself(1).result(timeout=60)
+
+
 def test_futures_among_the_arguments_reach_the_actor_as_futures(client):
     actor = client.submit(Result, actor=True).result()
     assert actor.value(client.submit(abs, -7)).result() == 7
@@ -300,6 +310,8 @@ def test_wrong_use_of_handles_is_refused(client, counter):
         pickle.dumps(counter.add())
     with pytest.raises(TypeError, match="not subscriptable"):
         counter[0]
+    with pytest.raises(TypeError, match="call of an actor"):
+        weft.wait([counter.add()])
     assert not hasattr(counter, "__array__")
     assert "add" in dir(counter)
     assert "Counter" in repr(counter)
