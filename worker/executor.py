@@ -126,7 +126,6 @@ class TaskExecutor:
         self._output = output
         if output is not None:
             output.begin(self)
-            context.output = output
         self._lock = threading.Lock()
         #: Held from the taking of messages out of the out-box until they are sent, so that they
         #: leave in order. Taken before `_lock`.

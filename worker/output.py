@@ -71,6 +71,7 @@ class OutputCatcher:
     def begin(self, executor: TaskExecutor) -> None:
         """Catch the output of this executor's tasks, when some client wants it."""
         self._executor = executor
+        executor.context.output = self
 
     def want(self, action: CatchOutput) -> None:
         """Catch from now on what these clients want; none = nothing."""
