@@ -28,6 +28,7 @@ from ..protocol.values.exceptions import add_note
 from ..protocol.values.serialize import dumps_placed, futures_met, reduce_future
 from ..protocol.wire.keys import names_content, text_of
 from ..protocol.wire.message import MAX_DEPENDENCIES
+from ..protocol.wire.messages import NO_HASH
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from .annotations import NAMES, TaskOptions, active_annotations, check_options, read_annotated
 from .calling import admit
@@ -365,7 +366,7 @@ class _Submission:
         name = self._names.pop(key, "")
         result = _TaskResult(name)
         if not name:
-            self._name_by_hand(task, result, digest, part)
+            digest = self._name_by_hand(task, result, digest, part)
         part.rows.append((result, key, place, blob, dependencies, digest))
         return result
 
@@ -412,8 +413,12 @@ class _Submission:
 
     def _name_by_hand(
         self, task: GraphTask, result: _TaskResult, digest: bytes, part: _GraphPart
-    ) -> None:
-        """Give the result of a task whose name was chosen by hand its name, or also its state."""
+    ) -> bytes:
+        """Give the result of a task whose name was chosen by hand its name, or also its state.
+
+        Returns:
+            The hash that is to be sent with it.
+        """
         key = task.key
         try:
             name = text_of(key)
@@ -427,11 +432,12 @@ class _Submission:
             else:
                 part.replaced += replaced
                 result.key = name
-                return
+                return digest
         if not 0 < len(name) <= _MAX_KEY_CHARS:  # the rest says less than the key
             digest = blake2b(digest + repr(key).encode("utf-8", "replace"), digest_size=16).digest()
             name = (name or str(key))[:_MAX_KEY_CHARS].encode("utf-8", "replace").decode()
         result.key = f"{name}-{digest.hex()}"
+        return NO_HASH  # it is in the key
 
     # --- One part ---------------------------------------------------------------------------------
 
@@ -454,7 +460,8 @@ class _Submission:
                 inputs = inputs if any(inputs) else []
                 first = functions[0]
                 graph = functions, places, ranks
-                columns = TaskColumns(states, first, args, inputs, common, hashes, replaced, *graph)
+                named = None if hashes.count(NO_HASH) == len(hashes) else hashes
+                columns = TaskColumns(states, first, args, inputs, common, named, replaced, *graph)
                 operations = [columns]
             else:
                 failed = {state.key: state for state in replaced}
