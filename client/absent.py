@@ -57,7 +57,6 @@ CLIENT: Final = _table(
         "a graph that has the keys of persisted data uses these data",
         _BY_DESIGN,
     ),
-    ("rebalance", "data is moved to the workers that read it", _BY_DESIGN),
     (
         "restart restart_workers",
         "make a new `LocalCluster`, or restart `weft worker` from outside",

@@ -1,4 +1,4 @@
-"""`scatter` and `replicate`: put data at workers, and have several copies of it.
+"""`scatter`, `replicate` and `rebalance`: where data is, and how many copies of it there are.
 
 A value is pickled and named by its content in the user's thread. It is submitted as a task without
 a function, as large arguments are (`shared_arguments`), with the option `scattered`: the scheduler
@@ -174,14 +174,46 @@ class DataMover(abc.ABC):
         states = usable_states(engine, futures, "replicate")
         if self.asynchronous if asynchronous is None else asynchronous:
             return _replicate(engine, states, n, names, timeout_s)
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        left = [state for state in states if state.status == "pending"]
-        # Here, because a task must not hold its thread while it waits for others.
-        if left and not engine.wait_for(left, timeout_s, wants_data=False):
-            raise _not_there(left, timeout_s)
-        if deadline is not None:
-            timeout_s = max(0.0, deadline - time.monotonic())
+        timeout_s = _wait_here(engine, states, timeout_s)
         return self._run(_replicate(engine, states, n, names, timeout_s))
+
+    def rebalance(
+        self,
+        futures: Any = None,
+        workers: str | Iterable[str] | None = None,
+        *,
+        timeout: Duration | None = None,
+        asynchronous: bool | None = None,
+    ) -> Any:
+        """Move results from workers with many bytes to those with few; return when it is done.
+
+        What has several copies, or shall have some, stays where it is, and so do actors.
+
+        Args:
+            futures: one, or containers of them, nested or not; they are waited for. None = all
+                futures of this client that have finished.
+            workers: names, hosts or addresses of those that take part; None = all.
+            timeout: seconds, "30s", ...; the data moves all the same, later.
+            asynchronous: return an awaitable; None = if the client is asynchronous.
+
+        Raises:
+            UnknownWorker: no connected worker has this name.
+            TimeoutError: not everything had moved in time.
+            ValueError: a future is of another client, or was released.
+        """
+        timeout_s = seconds_or_none(timeout, "timeout")
+        names = names_of(workers)
+        if names is not None and not names:
+            raise ValueError("workers= is empty, so no worker takes part; None lets all take part")
+        engine = self._running()
+        if futures is None:
+            states = [state for state in engine.table.snapshot() if state.status == "finished"]
+        else:
+            states = usable_states(engine, futures, "rebalance")
+        if self.asynchronous if asynchronous is None else asynchronous:
+            return _rebalance(engine, states, names, timeout_s)
+        timeout_s = _wait_here(engine, states, timeout_s)
+        return self._run(_rebalance(engine, states, names, timeout_s))
 
 
 class _Scattered:
@@ -421,6 +453,18 @@ def _not_there(states: list[FutureState], timeout_s: float | None) -> TimeoutErr
     )
 
 
+def _wait_here(engine: Engine, states: list[FutureState], timeout_s: float | None) -> float | None:
+    """Wait for states in the caller's thread; return the time that is left.
+
+    A task must not hold its thread while it waits for others, as a coroutine would.
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    left = [state for state in states if state.status == "pending"]
+    if left and not engine.wait_for(left, timeout_s, wants_data=False):
+        raise _not_there(left, timeout_s)
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
 async def _replicate(
     engine: Engine,
     states: list[FutureState],
@@ -429,6 +473,26 @@ async def _replicate(
     timeout_s: float | None,
 ) -> dict[Key, int]:
     """Wait for states, and have `n` copies of each."""
+    arguments = {} if n is None else {"n": n}
+    return await _order(engine, "replicate", arguments, states, names, timeout_s)
+
+
+async def _rebalance(
+    engine: Engine, states: list[FutureState], names: set[str] | None, timeout_s: float | None
+) -> None:
+    """Wait for states, and move some of them."""
+    await _order(engine, "rebalance", {}, states, names, timeout_s)
+
+
+async def _order(
+    engine: Engine,
+    question: str,
+    arguments: dict[str, Any],
+    states: list[FutureState],
+    names: set[str] | None,
+    timeout_s: float | None,
+) -> dict[Key, int]:
+    """Wait for states, and give the scheduler an order about copies of them."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     left = [state for state in states if state.status == "pending"]
     if left and not await engine.wait_for_async(left, timeout_s, wants_data=False):
@@ -436,20 +500,18 @@ async def _replicate(
     for state in states:
         if state.failure is not None:
             raise exception_of(state)
-    arguments: dict[str, Any] = {}
-    if n is not None:
-        arguments["n"] = n
     if names is not None:
         found = choose_workers(await describe_workers(engine), names)
         arguments["workers"] = list(found)
-        arguments["n"] = min(n or len(found), len(found))
+        if question == "replicate":
+            arguments["n"] = min(arguments.get("n", len(found)), len(found))
     keys = [state.key for state in states]
     n_copies: dict[Key, int] = {key_of(key): 0 for key in keys}
     for i in range(0, len(keys), _KEYS_PER_ORDER):
         arguments["keys"] = keys[i : i + _KEYS_PER_ORDER]
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
         try:
-            async for page in ask(engine, "replicate", arguments, left_s):
+            async for page in ask(engine, question, arguments, left_s):
                 with reading("the scheduler"):
                     numbers = part_of(page, "n_copies", list)
                     named = map(key_of, part_of(page, "keys", list))

@@ -21,12 +21,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
+from . import missing
 from .actors import is_actor
 from .asked import BadArgument, Info, keys_of
 from .locating import located
 from .peers import WorkerHandle
 from .placement import reachable
+from .reporting import send_states
 from .tasks import MEMORY, SchedulerTask
+from .transitions import drop_attempt
 
 if TYPE_CHECKING:
     from .deadlines import Deadline
@@ -62,6 +65,8 @@ class Wish:
     asked: dict[WorkerHandle, int] = field(default_factory=dict)
     #: {worker: how often it could not get a copy}
     failed: dict[WorkerHandle, int] = field(default_factory=dict)
+    #: that whose copy is dropped when there is one at `workers`; the wish ends then (`rebalancing`)
+    moves_from: WorkerHandle | None = None
 
 
 def is_over(task: SchedulerTask, wish: Wish) -> bool:
@@ -121,23 +126,39 @@ def on_replicate(state: SchedulerState, peer: int, message: m.Ask) -> None:
     Raises:
         BadArgument: the order cannot be followed.
     """
-    copies, arguments = state.copies, message.arguments
-    n, names = _number(arguments), _names(arguments)
-    keys = keys_of(arguments)
+    arguments = message.arguments
+    n, names = _number(arguments), names_of(arguments)
+    tasks = [task for key in keys_of(arguments) if (task := state.tasks.get(key)) is not None]
+    if n is None:
+        n = sum(may_hold(ws, names) for ws in state.staying.values())
+    wishes: dict[SchedulerTask, Wish] = {}
+    for task in tasks:
+        if task.state != MEMORY or (n < 2 and not names) or is_actor(task):
+            state.copies.forget(task)
+        else:
+            wishes[task] = Wish(n, task.attempt, names)
+    follow(state, peer, message, tasks, wishes)
+
+
+def follow(
+    state: SchedulerState,
+    peer: int,
+    message: m.Ask,
+    tasks: list[SchedulerTask],
+    wishes: dict[SchedulerTask, Wish],
+) -> None:
+    """Fulfil the wishes of an order, and answer it when that is done.
+
+    Raises:
+        BadArgument: there are too many orders.
+    """
+    copies = state.copies
     copies.orders = [order for order in copies.orders if order.peer in state.roles]
     if len(copies.orders) >= MAX_ORDERS:
         raise BadArgument(f"{MAX_ORDERS} others are under way; ask again when one is done")
-    tasks = [task for key in keys if (task := state.tasks.get(key)) is not None]
-    if n is None:
-        n = sum(_may_hold(ws, names) for ws in state.staying.values())
-    waiting: dict[SchedulerTask, None] = {}
-    for task in tasks:
-        if task.state != MEMORY or (n < 2 and not names) or is_actor(task):
-            copies.forget(task)
-        else:
-            copies.add(task, Wish(n, task.attempt, names))
-            waiting[task] = None
-    copies.orders.append(CopyOrder(peer, message.request, tasks, waiting))
+    for task, wish in wishes.items():
+        copies.add(task, wish)
+    copies.orders.append(CopyOrder(peer, message.request, tasks, dict.fromkeys(wishes)))
     advance(state)
     _answer_orders(state)
 
@@ -149,14 +170,16 @@ def _number(arguments: Info) -> int | None:
     return n
 
 
-def _names(arguments: Info) -> tuple[str, ...]:
+def names_of(arguments: Info) -> tuple[str, ...]:
+    """Return the argument `workers`; () = any."""
     names: Any = arguments.get("workers", [])
     if type(names) is not list or not set(map(type, names)) <= {str} or len(names) > MAX_NAMES:
         raise BadArgument("workers= is a list of names of workers")
     return tuple(names)
 
 
-def _may_hold(ws: WorkerHandle, names: tuple[str, ...]) -> bool:
+def may_hold(ws: WorkerHandle, names: tuple[str, ...]) -> bool:
+    """Return whether a worker is one of those that are named."""
     return not names or ws.is_named(names)
 
 
@@ -238,6 +261,9 @@ def advance(state: SchedulerState) -> None:
             copies.forget(task)
         elif not _ask(state, task, wish, candidates, asked):
             del copies.open[task]
+            if wish.moves_from is not None:
+                copies.forget(task)
+                _end_move(state, task, wish, wish.moves_from)
     _send(state, asked)
     _answer_orders(state)
     if copies.open:
@@ -255,14 +281,14 @@ def _ask(
 
     The return of a worker that is away is waited for, as a copy that is under way.
     """
-    holders = [ws for ws in task.replicas if not ws.is_leaving and _may_hold(ws, wish.workers)]
-    missing = wish.n - len(holders) - len(wish.asked)
+    holders = [ws for ws in task.replicas if not ws.is_leaving and may_hold(ws, wish.workers)]
+    n_missing = wish.n - len(holders) - len(wish.asked)
     state.copies.short.pop(task, None)
     is_any_away = False
-    if missing > 0:
+    if n_missing > 0:
         left = FAN_OUT * len(task.replicas) - len(wish.asked)
         for _ in range(len(candidates)):
-            if missing <= 0 or left <= 0:
+            if n_missing <= 0 or left <= 0:
                 break
             ws = candidates.popleft()
             candidates.append(ws)
@@ -270,7 +296,7 @@ def _ask(
                 ws in task.replicas
                 or ws in wish.asked
                 or wish.failed.get(ws, 0) >= MAX_FAILURES
-                or not _may_hold(ws, wish.workers)
+                or not may_hold(ws, wish.workers)
             ):
                 continue
             if ws.is_away:
@@ -278,11 +304,22 @@ def _ask(
                 continue
             wish.asked[ws] = 1
             asked.setdefault(ws, []).append(task)
-            missing -= 1
+            n_missing -= 1
             left -= 1
-        if missing > 0 and left > 0:
+        if n_missing > 0 and left > 0:
             state.copies.short[task] = None
     return bool(wish.asked) or is_any_away
+
+
+def _end_move(state: SchedulerState, task: SchedulerTask, wish: Wish, source: WorkerHandle) -> None:
+    """Drop the copy that was moved, if another worker has it now."""
+    if source not in task.replicas or source.is_away:
+        return
+    if any(ws is not source and may_hold(ws, wish.workers) for ws in task.replicas):
+        missing.lose_replica(state, task, source)
+        drop_attempt(state, source, task.attempt)
+        for client in task.wanted_by if not task.delivered else ():
+            send_states(state, client, [task.key])
 
 
 def _send(state: SchedulerState, asked: dict[WorkerHandle, list[SchedulerTask]]) -> None:

@@ -27,6 +27,7 @@ from .passing import on_ask_other
 from .peers import ClientHandle
 from .permissions import deny
 from .plugins import on_register, on_unregister
+from .rebalancing import on_rebalance
 from .retiring import on_retire, ranked
 from .task_questions import (
     ask_attempts,
@@ -229,6 +230,7 @@ ORDERS: Final[dict[str, Orderly]] = {
     "unregister_plugin": Orderly(on_unregister, Level.CLIENT),
     "call": Orderly(on_ask_call, Level.CLIENT),
     "replicate": Orderly(on_replicate, Level.WORKER),
+    "rebalance": Orderly(on_rebalance, Level.WORKER),
 }
 
 #: {question: the least level of token} of those that the scheduler's process answers

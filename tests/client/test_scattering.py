@@ -171,6 +171,26 @@ def test_a_broadcast_orders_copies_of_the_data(client, scheduler, broadcast, ord
     assert orders(scheduler) == ([] if order is None else [{**order, "keys": keys}])
 
 
+def test_results_that_are_there_are_rebalanced(client, scheduler):
+    scheduler.answers["rebalance"] = [{"keys": [], "n_copies": []}]
+    futures = client.map(abs, range(120))
+    client.gather(futures)
+    assert client.rebalance() is None
+    assert client.rebalance(futures[:2], workers="there") is None
+    *parts, last = [
+        message.arguments for message in scheduler.heard(Ask) if message.name == "rebalance"
+    ]
+    assert [len(part["keys"]) for part in parts] == [100, 20]
+    assert last["workers"] == [scheduler.data_address]
+    assert sorted(last["keys"]) == sorted(future.key for future in futures[:2])
+    with pytest.raises(UnknownWorker):
+        client.rebalance(workers="nowhere")
+    with pytest.raises(ValueError, match="workers= is empty"):
+        client.rebalance(workers=[])
+    with pytest.raises(TypeError, match="rebalance takes futures"):
+        client.rebalance(7)
+
+
 def test_an_asynchronous_client_awaits_copies(scheduler):
     scheduler.answers["replicate"] = [{"keys": ["a"], "n_copies": [2]}]
 

@@ -149,6 +149,7 @@ WAITS = [
     (weft.Client, "recreate_task_locally", lambda on: on.client.recreate_task_locally(on.future)),
     (weft.Future, "reproduce", lambda on: on.future.reproduce()),
     (weft.Client, "scatter", lambda on: on.client.scatter([1])),
+    (weft.Client, "rebalance", lambda on: on.client.rebalance()),
     (weft.Client, "replicate", lambda on: on.client.replicate(on.future, n=2)),
     (weft.Client, "wait_for_workers", lambda on: on.client.wait_for_workers(1, timeout=20)),
     (weft.Client, "scheduler_info", lambda on: on.client.scheduler_info()),

@@ -108,6 +108,16 @@ def test_copies_are_made_and_restored(options, wait_until):
         wait_until(lambda: len(client.who_has(everywhere)[everywhere.key]) == 3, 60)
 
 
+def test_data_moves_to_an_empty_worker():
+    with LocalCluster(n_workers=2) as cluster, weft.Client(cluster) as client:
+        client.wait_for_workers(2)
+        (first, _) = client.has_what()
+        futures = client.scatter([bytes([i]) * 100_000 for i in range(10)], workers=first)
+        client.rebalance()
+        assert sorted(map(len, client.has_what().values())) == [5, 5]
+        assert [value[0] for value in client.gather(futures)] == list(range(10))
+
+
 def copy_here():
     client = weft.get_client()
     data = client.scatter([1, 2], broadcast=2)

@@ -1,4 +1,4 @@
-"""Orders of users for several copies: each is answered in the end, and the copies are there."""
+"""Orders of users for copies: each is answered in the end, and the copies are there."""
 
 from __future__ import annotations
 
@@ -45,8 +45,12 @@ def order(sim: Simulation) -> None:
         arguments["workers"] = ["host0"]
     watcher = CopyWatcher(client, arguments["keys"])
     sim.copy_orders.append(watcher)
-    sim.world.probes["replicate"] += 1
-    client.post(AskScheduler(watcher, "replicate", arguments))
+    question = "rebalance" if sim.world.chance(0.3) else "replicate"
+    if question == "rebalance":
+        arguments["keys"] = [future.spec.key for future in client.futures]
+        arguments.pop("n", None)
+    sim.world.probes[question] += 1
+    client.post(AskScheduler(watcher, question, arguments))
 
 
 def check(sim: Simulation) -> None:
@@ -60,6 +64,7 @@ def check(sim: Simulation) -> None:
     for task, wish in core.copies.wishes.items():
         if is_over(task, wish):
             continue
+        assert wish.moves_from is None, f"{task!r} still moves"
         allowed = [
             ws
             for ws in core.staying.values()
