@@ -292,6 +292,9 @@ class _Actor:
                 return
             if mail is None:
                 self._is_over = True
+                # A caller that waits for its answer holds the actor, so none of these is awaited.
+                for task in self._running:
+                    task.cancel()
                 self._over.set()
                 return
             connection, message = mail

@@ -296,6 +296,15 @@ def test_an_actor_ends_when_no_holder_is_left():
         assert _ended.wait(30)
 
 
+def test_coroutines_that_wait_end_with_their_worker():
+    with Client(n_workers=1, processes=False) as client:
+        waiting = client.submit(Waiting, actor=True).result()
+        call = waiting.wait(1)
+        assert waiting.begun == [1]
+    with pytest.raises((ActorLost, ClientClosed, asyncio.CancelledError)):
+        call.result()
+
+
 # --- Wrong use ------------------------------------------------------------------------------------
 
 
