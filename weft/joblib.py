@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["WeftBackend"]
 
 
+#: From when a batch is submitted until its results are here.
+_VERY_SHORT_S: Final = 0.01
+#: How many times the calls of a very short batch the next one has.
+_GROWTH: Final = 4
 _SMALL: Final = frozenset({bool, float, int, type(None)})
 
 
@@ -57,6 +61,9 @@ class WeftBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
     MAX_IDEAL_BATCH_DURATION = 0.5
     supports_retrieve_callback = True
     default_n_jobs = -1
+    #: Of joblib: the calls of a batch now, and how long batches of so many take, 0 = not known.
+    _effective_batch_size: int
+    _smoothed_batch_duration: float
 
     def __init__(
         self,
@@ -98,6 +105,19 @@ class WeftBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
                 inner = SequentialBackend(nesting_level=self.nesting_level)
                 raise FallbackToBackend(inner) from None
         return self.effective_n_jobs(n_jobs)
+
+    def compute_batch_size(self) -> int:
+        """Return the number of calls of the next batch.
+
+        joblib doubles it while batches are too short. As long as they are very short, it grows
+        faster here, so that tiny calls need fewer rounds until they are in batches of a good size.
+        """
+        before, duration_s = self._effective_batch_size, self._smoothed_batch_duration
+        size: int = super().compute_batch_size()
+        if size > before and 0 < duration_s < _VERY_SHORT_S:
+            ideal = int(before * self.MIN_IDEAL_BATCH_DURATION / duration_s)
+            size = self._effective_batch_size = max(size, min(_GROWTH * before, ideal))
+        return size
 
     def _executor_now(self) -> Executor:
         if self._executor is None:

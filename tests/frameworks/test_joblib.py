@@ -38,6 +38,20 @@ def test_batches_run_on_the_workers_in_order(on_weft):
     assert Parallel()(delayed(abs)(i) for i in ()) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "duration_s", "size"),
+    [(1, 0.0, 1), (1, 0.0004, 4), (64, 0.009, 256), (8, 0.03, 16), (8, 0.2, 8), (8, 1.0, 1)],
+)
+def test_batches_that_take_very_short_grow_fast_and_others_as_joblib_has_it(
+    before, duration_s, size
+):
+    backend = weft.joblib.WeftBackend()
+    backend.parallel = Parallel(verbose=0)
+    backend._effective_batch_size, backend._smoothed_batch_duration = before, duration_s
+    assert backend.compute_batch_size() == size
+    assert backend._effective_batch_size == size
+
+
 @pytest.mark.parametrize("kind", ["generator", "generator_unordered"])
 def test_results_are_returned_as_they_come(on_weft, kind):
     results = Parallel(return_as=kind)(delayed(abs)(-i) for i in range(50))
