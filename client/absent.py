@@ -58,10 +58,6 @@ CLIENT: Final = _table(
         _BY_DESIGN,
     ),
     (
-        "restart restart_workers",
-        "make a new `LocalCluster`, or restart `weft worker` from outside",
-    ),
-    (
         "unregister_scheduler_plugin",
         "the scheduler runs no code of users, so it has no plugins",
         _BY_DESIGN,

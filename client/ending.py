@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.durations import seconds_of
 from ..protocol.errors import ForeignFuture, NotPermitted
 from .asking import error_of_end
 from .core.events import RetryFailed
@@ -14,16 +15,22 @@ from .gathering import states_in
 from .shell.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Coroutine, Iterable
+
+    from ..protocol.durations import Duration
 
 
 class TaskEnding(abc.ABC):
     """A base class of `Client`. The methods block; those of an asynchronous client are awaited."""
 
     asynchronous: bool
+    _timeout_s: float
 
     @abc.abstractmethod
     def _running(self) -> Engine: ...
+
+    @abc.abstractmethod
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
 
     def retry(self, futures: Any, asynchronous: bool | None = None) -> Any:
         """Run the tasks of failed futures again, with those of their inputs that failed.
@@ -41,6 +48,56 @@ class TaskEnding(abc.ABC):
             ForeignFuture: a future belongs to another client.
         """
         return retry(self._running(), states_in(futures, "retry"), asynchronous)
+
+    def restart_workers(
+        self,
+        workers: str | Iterable[str] | None = None,
+        timeout: Duration | None = None,
+        raise_for_error: bool = True,
+    ) -> Any:
+        """End the processes of workers at once and start others; return when these have joined.
+
+        What ran there is placed again and costs no retry, nor does it count as a death. Results of
+        which a worker had the only copy are computed again if they are needed.
+
+        Args:
+            workers: their names, hosts or addresses; None = all.
+            timeout: time to wait for the new processes; None = that of the client.
+            raise_for_error: raise an error if some have not joined in time.
+
+        Returns:
+            `{address: end}` of the old processes: "OK", "removed" (it had left before), or "timed
+            out" (no process of its name has joined in time; it may still come).
+
+        Raises:
+            UnknownWorker: no connected worker has this name.
+            NotSupported: a worker is a thread of this program (`processes=False`), or has no
+                supervisor; nothing was restarted.
+            TimeoutError: some have not joined in time, and `raise_for_error`.
+            NotPermitted: the client's token is of a lower role than client.
+        """
+        from .restarting import restart_workers
+
+        timeout_s = self._timeout_s if timeout is None else seconds_of(timeout, "timeout")
+        return self._run(restart_workers(self._running(), workers, timeout_s, raise_for_error))
+
+    def restart(self, timeout: Duration | None = None, wait_for_workers: bool = True) -> Any:
+        """Cancel all futures of this client, and restart all workers; return the client.
+
+        Results that are in this process stay readable. Tasks of other clients are placed again, and
+        their results computed again, so nothing of theirs is lost.
+
+        Args:
+            timeout: time to wait for the new processes; None = that of the client.
+            wait_for_workers: wait until they have joined.
+
+        Raises:
+            NotSupported, TimeoutError, NotPermitted: see `restart_workers`.
+        """
+        from .restarting import restart
+
+        timeout_s = self._timeout_s if timeout is None else seconds_of(timeout, "timeout")
+        return self._run(restart(self, self._running(), timeout_s, wait_for_workers))
 
 
 def retry(engine: Engine, states: list[FutureState], asynchronous: bool | None = None) -> Any:

@@ -36,6 +36,8 @@ class Cancel:
     reason: str = ""
     #: interrupt them if they run
     running: bool = False
+    #: also those whose results exist and are not in this process
+    finished: bool = False
 
 
 @dataclass(slots=True)

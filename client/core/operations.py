@@ -36,6 +36,7 @@ from .events import (
     WatchCluster,
     Withdraw,
 )
+from .fetching import turn_from
 from .held import call_held, on_abandoned, on_taken
 from .lineage import release_temporary, supply
 from .puts import inherit_values, keep_value
@@ -46,6 +47,7 @@ from .submitting import close_submissions, submit, submit_columns
 from .tasks import (
     CANCELLED,
     ERROR,
+    FINISHED,
     GONE,
     HELD,
     LOST,
@@ -362,7 +364,9 @@ def on_cancel(core: ClientState, operation: Cancel) -> None:
     keys = []
     for state in operation.states:
         if state.status != PENDING:
-            continue
+            if not operation.finished or state.status != FINISHED or state.has_data:
+                continue
+            turn_from(core, {state: None})
         if state.phase == SENT:
             keys.append(state.key)
         if state.phase != GONE:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wording import counted
+from .asked import BadArgument
 
 if TYPE_CHECKING:
     from .peers import WorkerHandle
@@ -47,6 +48,29 @@ def _end_process(state: SchedulerState, ws: WorkerHandle, attempts: list[int]) -
             "(processes=False), or it has no supervisor. Each occupies a thread until it ends"
         )
     state.log("warning", text)
+
+
+def on_restart(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """Have the processes of workers replaced, as a client asks; the answer says of which.
+
+    Workers are named by their ids, which no later process has, so the question may be repeated.
+
+    Raises:
+        BadArgument: the ids are no texts.
+    """
+    ids = message.arguments.get("workers")
+    if type(ids) is not list or not all(type(worker_id) is str for worker_id in ids):
+        raise BadArgument("workers= are the ids of workers")
+    ends: dict[str, str] = {}
+    for worker_id in dict.fromkeys(ids):
+        ws = state.workers_by_id.get(worker_id)
+        if ws is None:
+            ends[worker_id] = "gone"
+        elif end_process(state, ws, "restarted, because a client asked for it"):
+            ends[worker_id] = "asked"
+        else:
+            ends[worker_id] = "no supervisor"
+    state.send(peer, m.Answer(request=message.request, info={"workers": ends}))
 
 
 def end_process(state: SchedulerState, ws: WorkerHandle, reason: str) -> bool:

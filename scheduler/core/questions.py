@@ -21,6 +21,7 @@ from .asked import BadArgument, Info, Page, position_of
 from .calls import on_ask_call
 from .copies import on_replicate
 from .desired import MAX_TARGET_S, desired_workers
+from .ending import on_restart
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
 from .passing import on_ask_other
@@ -225,6 +226,7 @@ QUESTIONS: Final[dict[str, Question]] = {
 #: them in any case, but then their results would be lost unnoticed.
 ORDERS: Final[dict[str, Orderly]] = {
     "retire": Orderly(on_retire, Level.CLIENT),
+    "restart": Orderly(on_restart, Level.CLIENT),
     # Plugins are code for workers, as tasks are.
     "register_plugin": Orderly(on_register, Level.CLIENT),
     "unregister_plugin": Orderly(on_unregister, Level.CLIENT),

@@ -41,7 +41,7 @@ def test_the_worker_is_asked_to_interrupt_what_it_drops(board):
     assert board.state.counters.attempts_interrupted == 1
 
 
-def test_what_does_not_run_is_only_cancelled(board):
+def test_a_task_that_does_not_run_is_only_cancelled(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", resources={"GPU": 1}))
     assert worker not in board.send(client, cancel("a"))
@@ -60,7 +60,7 @@ def test_inputs_that_run_for_nobody_else_are_interrupted(board):
     assert interrupt.attempts[-1] == a
 
 
-def test_what_another_client_wants_goes_on(board):
+def test_a_task_that_another_client_wants_goes_on(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker()
     board.send(alice, graph("a"))
@@ -133,3 +133,29 @@ def test_a_worker_that_left_meanwhile_is_not_ended(board):
     board.send(client, cancel("a"))
     board.close(worker)
     assert not any("is ended" in line for line in pass_time(board, supervisor))
+
+
+# -- restarts on request ---------------------------------------------------------------------------
+def restart(*ids: str) -> m.Ask:
+    return m.Ask(request=3, name="restart", arguments={"workers": [*ids]})
+
+
+def test_supervisors_are_asked_to_replace_processes(board):
+    client, supervisor = board.client(), board.supervisor()
+    board.worker("a", supervisor_id="sup")
+    board.worker("b")
+    out = board.send(client, restart("id of a", "id of b", "id of c"))
+    (order,) = out[supervisor]
+    assert order.worker_ids == ["id of a"]
+    (answer,) = out[client]
+    assert answer.info == {
+        "workers": {"id of a": "asked", "id of b": "no supervisor", "id of c": "gone"}
+    }
+
+
+@pytest.mark.parametrize("ids", [None, "id of a", [7], {}])
+def test_ids_that_are_no_texts_are_refused(board, ids):
+    client = board.client()
+    out = board.send(client, m.Ask(request=3, name="restart", arguments={"workers": ids}))
+    (answer,) = out[client]
+    assert isinstance(answer, m.AskFailed)

@@ -6,7 +6,7 @@ from tests.worker.builders import Hands, assign
 from weft.protocol.wire.messages import DropAttempts, InterruptAttempts
 
 
-def test_only_what_runs_is_interrupted():
+def test_only_running_attempts_are_interrupted():
     worker = Hands()
     worker.receive(assign("1 a"))
     worker.run()
@@ -18,7 +18,7 @@ def test_only_what_runs_is_interrupted():
     assert worker.run_all() == []
 
 
-def test_what_was_not_dropped_is_not_interrupted():
+def test_attempts_that_were_not_dropped_are_not_interrupted():
     worker = Hands()
     worker.receive(assign("1 a"))
     worker.start()

@@ -1,0 +1,103 @@
+"""`Client.restart` and `Client.restart_workers`: processes of workers that are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
+
+from ..protocol.errors import NotSupported
+from ..protocol.wire.answers import part_of, reading
+from .asking import ask
+from .cluster_info import describe_workers
+from .core.events import Cancel
+from .inspecting import find_workers
+from .shell.engine import Engine
+
+T = TypeVar("T")
+
+#: How often it is looked whether the new processes are there: first and at most, seconds.
+_FIRST_LOOK_S: Final = 0.02
+_LAST_LOOK_S: Final = 0.5
+_REASON: Final = "client.restart() was called"
+
+
+async def restart(client: T, engine: Engine, timeout_s: float, waits: bool) -> T:
+    """See `Client.restart`."""
+    workers = await find_workers(engine, None)
+    _check(workers)
+    states = engine.table.snapshot()
+    engine.post(Cancel(states, False, _REASON, finished=True))
+    ends = await _order(engine, workers)
+    if waits:
+        await _wait(engine, workers, ends, timeout_s, raises=True)
+    return client
+
+
+async def restart_workers(
+    engine: Engine, workers: str | Iterable[str] | None, timeout_s: float, raises: bool
+) -> dict[str, str]:
+    """See `Client.restart_workers`."""
+    found = await find_workers(engine, workers)
+    _check(found)
+    ends = await _order(engine, found)
+    return await _wait(engine, found, ends, timeout_s, raises=raises)
+
+
+def _check(workers: dict[str, dict[str, Any]]) -> None:
+    """Refuse workers that cannot be restarted, before anything is done."""
+    alone = [worker["name"] for worker in workers.values() if not worker["supervisor"]]
+    if alone:
+        raise NotSupported(
+            f"worker {alone[0]} cannot be restarted: it is a thread of the program that started it "
+            "(processes=False), or it has no supervisor. Nothing was restarted; close the cluster, "
+            "and make a new one"
+        )
+
+
+async def _order(engine: Engine, workers: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Ask the scheduler to have processes replaced; return what it says, by id."""
+    ends: dict[str, str] = {}
+    ids = [worker["id"] for worker in workers.values()]
+    async for page in ask(engine, "restart", {"workers": ids}):
+        with reading("the scheduler"):
+            ends |= part_of(page, "workers", dict)
+    return ends
+
+
+async def _wait(
+    engine: Engine,
+    workers: dict[str, dict[str, Any]],
+    ends: dict[str, str],
+    timeout_s: float,
+    *,
+    raises: bool,
+) -> dict[str, str]:
+    """Wait for the processes that take the places of these; return the end of each."""
+    deadline = time.monotonic() + timeout_s
+    asked = [w for w in workers.values() if ends.get(w["id"]) == "asked"]
+    look_s = _FIRST_LOOK_S
+    while True:
+        there = {w["name"]: w["id"] for w in (await describe_workers(engine)).values()}
+        missing = [w for w in asked if there.get(w["name"], w["id"]) == w["id"]]
+        left_s = deadline - time.monotonic()
+        if not missing or left_s <= 0:
+            break
+        await asyncio.sleep(min(look_s, left_s))
+        look_s = min(2 * look_s, _LAST_LOOK_S)
+    if missing and raises:
+        names = ", ".join(worker["name"] for worker in missing[:5])
+        raise TimeoutError(
+            f"{len(missing)} of {len(asked)} workers had not joined again after {timeout_s:g} s "
+            f"({names}); they may still come: see client.wait_for_workers and the supervisors' logs"
+        )
+    late = {worker["id"] for worker in missing}
+    return {
+        address: "timed out"
+        if worker["id"] in late
+        else "OK"
+        if ends.get(worker["id"]) == "asked"
+        else "removed"
+        for address, worker in workers.items()
+    }
