@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .client.actors import Actor, ActorFuture
     from .client.background import fire_and_forget
     from .client.coordination.event import Event
+    from .client.coordination.limits import limit
     from .client.coordination.locks import Lock, MultiLock, Semaphore
     from .client.coordination.queue import Queue
     from .client.coordination.variable import Variable
@@ -83,6 +84,7 @@ __all__ = [
     "get_client",
     "get_current_task",
     "get_worker",
+    "limit",
     "multiprocessing",
     "print",
     "progress",
@@ -126,6 +128,7 @@ _HOMES = {
     "get_client": "client",
     "get_current_task": "worker.seats",
     "get_worker": "worker.context",
+    "limit": "client.coordination.limits",
     "print": "client.printing",
     "progress": "client",
     "rejoin": "worker.seats",

@@ -141,7 +141,7 @@ class TaskExecutor:
         self._inboxes: list[queue.SimpleQueue[bool]] = [queue.SimpleQueue() for _ in state.slots]
         self._threads: list[threading.Thread] = []
         #: {attempt: how its task waits for others}, of those that wait without a time limit.
-        self._waits: dict[int, TaskWait] = {}
+        self.waits: dict[int, TaskWait] = {}
         #: No thread waits for a seat any more.
         self._is_stopped = False
         #: What the threads do, one per slot.
@@ -306,7 +306,7 @@ class TaskExecutor:
         for new_slot in new_slots:
             self._start_thread(new_slot)
         for wait in failed:
-            known = self._waits.get(wait.attempt)
+            known = self.waits.get(wait.attempt)
             if known is not None:
                 known.fail(wait.text)
         if wake:
@@ -507,7 +507,7 @@ class TaskExecutor:
             self.clocks[slot].rest(time.perf_counter_ns())
         return more
 
-    def give_seat_up(self, seat: SlotSeat, wait: TaskWait | None = None) -> None:
+    def give_seat_up(self, seat: SlotSeat, wait: TaskWait | None, *, park: bool) -> None:
         """Let another task run while that of this thread waits; first report what it has done."""
         slot = seat.slot
         assert seat.pending is not None, "a task runs here"
@@ -532,18 +532,16 @@ class TaskExecutor:
             self._report(done, made)
         if self._started is not None:
             self._started.note(slot, 0)
-        keys: list[str] = []
         if wait is not None:
-            self._waits[seat.attempt] = wait
-            keys = wait.keys
-        self.handle(SlotBlocked(slot, seat.attempt, keys))
+            self.waits[seat.attempt] = wait
+        keys = [] if wait is None else wait.keys
+        self.handle(SlotBlocked(slot, seat.attempt, keys, park))
         gate.open()
 
     def take_seat(self, seat: SlotSeat) -> None:
         """Wait until the task of this thread may go on."""
         gate = self.interrupts.gates[seat.slot]
         gate.close()
-        self._waits.pop(seat.attempt, None)
         self.handle(SlotResumes(seat.slot))
         inbox = self._inboxes[seat.slot]
         if not self._is_stopped and not inbox.get():

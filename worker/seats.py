@@ -64,14 +64,15 @@ class SlotSeat:
         return task.attempt
 
     @contextlib.contextmanager
-    def blocked(self, wait: TaskWait | None = None) -> Iterator[None]:
+    def blocked(self, wait: TaskWait | None = None, may_park: bool = False) -> Iterator[None]:
         """Give the seat up, unless that is so already, and take one at the end."""
         if self._depth or self.is_given_up or get_worker().task is None:
             yield
             return
         self.was_used = True
         start = time.perf_counter_ns()
-        self._executor.give_seat_up(self, wait)
+        attempt = self.attempt
+        self._executor.give_seat_up(self, wait, park=may_park)
         self._depth = 1
         try:
             yield
@@ -80,6 +81,7 @@ class SlotSeat:
             raise
         finally:
             self._depth = 0
+            self._executor.waits.pop(attempt, None)
             if not self.is_given_up:
                 self._executor.take_seat(self)
             self._waited_ns += time.perf_counter_ns() - start
@@ -89,7 +91,7 @@ class SlotSeat:
         if not self.is_given_up:
             self.was_used = True
             if not self._depth:
-                self._executor.give_seat_up(self)
+                self._executor.give_seat_up(self, None, park=False)
             self.is_given_up = True
 
     def rejoin(self) -> None:

@@ -94,6 +94,8 @@ class HeldObject:
     """
 
     _KIND: ClassVar[str]
+    #: No others are started in the place of a task that waits, if many wait already.
+    _MAY_PARK: ClassVar[bool] = False
 
     def __init__(self, name: str | None = None, client: Client | None = None) -> None:
         if name is None:
@@ -140,7 +142,7 @@ class HeldObject:
         call.watcher = waiter
         is_done = False
         try:
-            with blocked():
+            with blocked(may_park=self._MAY_PARK):
                 engine.wait(waiter, call, limit_s)
             answer = self._answer(engine, waiter)
             is_done = True

@@ -42,7 +42,7 @@ def _owner(*, is_async: bool) -> str:
     return _task_owners.setdefault(task, f"task-{next(_numbers)}")
 
 
-class _Acquirable(HeldObject):
+class Acquirable(HeldObject):
     """An object that is acquired and released, with `with` and `async with`."""
 
     def __init__(self, name: str | None = None, client: Client | None = None) -> None:
@@ -118,7 +118,7 @@ def _count(_engine: Engine, answer: Operated) -> int:
     return int(answer.info["n"])
 
 
-class Lock(_Acquirable):
+class Lock(Acquirable):
     """A lock that one client, task or thread of the cluster holds at a time.
 
     Those that wait get it in the order in which they asked. What a client or task holds is released
@@ -168,7 +168,7 @@ def _limit_of(blocking: bool, timeout: Duration | None) -> Duration | None:
     return 0.0
 
 
-class Semaphore(_Acquirable):
+class Semaphore(Acquirable):
     """A semaphore: at most `max_leases` holders in the whole cluster.
 
     Args:
@@ -244,7 +244,7 @@ class Semaphore(_Acquirable):
         return self._call("close", _nothing)
 
 
-class MultiLock(_Acquirable):
+class MultiLock(Acquirable):
     """Several locks that are taken together, all or none, so that none waits for the other.
 
     These are not the locks that `Lock` takes.

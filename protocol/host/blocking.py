@@ -56,7 +56,7 @@ class TaskWait(NamedTuple):
     fail: Callable[[str], None]
 
 
-_Enter: TypeAlias = Callable[[TaskWait | None], AbstractContextManager[None]]
+_Enter: TypeAlias = Callable[[TaskWait | None, bool], AbstractContextManager[None]]
 
 
 class InterruptGate(Protocol):
@@ -78,7 +78,9 @@ class _BlockingHook(threading.local):
 _here = _BlockingHook()
 
 
-def blocked(wait: TaskWait | None = None) -> AbstractContextManager[None]:
+def blocked(
+    wait: TaskWait | None = None, *, may_park: bool = False
+) -> AbstractContextManager[None]:
     """Return a context in which the calling thread may wait for long, and computes nothing.
 
     In a task another task may run on its slot meanwhile; the end of the context waits for a slot.
@@ -86,9 +88,11 @@ def blocked(wait: TaskWait | None = None) -> AbstractContextManager[None]:
 
     Args:
         wait: the tasks that it waits for; None = something else, or not without a time limit.
+        may_park: if many tasks wait here already, start no others in its place: they would only
+            wait, too.
     """
     enter = _here.enter
-    return contextlib.nullcontext() if enter is None else enter(wait)
+    return contextlib.nullcontext() if enter is None else enter(wait, may_park)
 
 
 def gate_here() -> InterruptGate | None:

@@ -17,6 +17,7 @@ from . import cycles
 from .asked import Info
 from .barrier import waits_for
 from .eligibility import lacks
+from .held.records import LimitRecord
 from .refusals import explain_unrunnable
 from .tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, WAITING, SchedulerTask
 
@@ -266,6 +267,10 @@ def _why_in_lane(state: SchedulerState, call: Call, where: str) -> TaskReason:
     lane = () if call.record is None else call.record.lanes.get(call.lane, ())
     n_before = next((i for i, other in enumerate(lane) if other is call), 0)
     details = [f"the wait has lasted {age_s:.3g} s, and {n_before} calls are before it"]
+    record = call.record
+    if isinstance(record, LimitRecord):
+        rate = f", {record.per_s:g} per second" if record.per_s else ""
+        details.append(f"{len(record.holders)} use it; the limit is {record.limit} at once{rate}")
     blockers = state.held.blockers(call)
     if blockers is None:
         text = f"{where} in {call.operation} of {what}{limit}"

@@ -110,6 +110,7 @@ AT_ONCE_OF_MODULE = {
     "fire_and_forget",
     "futures_of",
     "get",  # runs a graph in this process
+    "limit",  # an object like a lock
     "get_client",
     "get_current_task",
     "get_worker",
@@ -184,6 +185,10 @@ WAITS = [
     (weft.Client, "retry", lambda on: on.client.retry([on.future])),
     (weft.Client, "explain", lambda on: on.client.explain(on.future)),
     (weft.Future, "explain", lambda on: on.future.explain()),
+    (weft.Client, "reproduce", lambda on: on.client.reproduce(on.future)),
+    (weft.Client, "recreate_error_locally", lambda on: on.client.recreate_error_locally(on.future)),
+    (weft.Client, "recreate_task_locally", lambda on: on.client.recreate_task_locally(on.future)),
+    (weft.Future, "reproduce", lambda on: on.future.reproduce()),
     (weft.Future, "retry", lambda on: on.future.retry()),
     (weft.Future, "result", lambda on: on.future.result()),
     (weft.Future, "exception", lambda on: on.future.exception(timeout=20)),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .simulation import Simulation
 
 NAMES = ("x", "y")
+_COUNTED = (h.SEMAPHORE, h.LIMIT)
 #: Locks that threads take one after the other, in any order, and never give up.
 NESTED = ("n1", "n2", "n3")
 
@@ -78,7 +79,7 @@ class HeldUsers:
             self.go_on_taking(client, owner)
             return
         kinds = [h.LOCK, h.LOCK, h.SEMAPHORE, h.MULTILOCK, h.EVENT, h.QUEUE, h.VARIABLE]
-        kind = rng.choice([*kinds, h.BACKGROUND, h.DATASET, h.METADATA, h.TOPIC])
+        kind = rng.choice([*kinds, h.LIMIT, h.BACKGROUND, h.DATASET, h.METADATA, h.TOPIC])
         name = "all" if kind == h.MULTILOCK else rng.choice(NAMES)
         operation = rng.choice(
             {
@@ -98,8 +99,10 @@ class HeldUsers:
         if operation == "acquire":
             # Each call is of another thread.
             arguments |= {"lease": self.sim.new_id("lease"), "owner": self.sim.new_id("thread")}
-        if kind == h.SEMAPHORE:
+        if kind in _COUNTED:
             arguments["limit"] = 2
+        if kind == h.LIMIT:
+            arguments["per_s"] = 2.0
         if kind == h.MULTILOCK:
             arguments |= {"names": rng.sample(NAMES, k=rng.randint(1, 2)), "number": 1}
         if kind == h.DATASET:
@@ -184,7 +187,9 @@ class HeldUsers:
         found = self.believed.pop(lease, None)
         if found is not None and found[0].is_alive:
             client, kind, name = found
-            arguments = {"lease": lease} | ({"limit": 2} if kind == h.SEMAPHORE else {})
+            arguments = {"lease": lease, "limit": 2} if kind in _COUNTED else {"lease": lease}
+            if kind == h.LIMIT:
+                arguments["per_s"] = 2.0
             self.call(client, kind, name, "release", arguments)
 
     # -- checks -----------------------------------------------------------------------------------

@@ -278,7 +278,7 @@ class Hands:
             self.awake.add(slot)
         return self._drain()
 
-    def block(self, slot: int = 0, *keys: str) -> list[Message]:
+    def block(self, slot: int = 0, *keys: str, may_park: bool = False) -> list[Message]:
         """Let the task that a slot runs wait; what the slot has finished is reported first."""
         task = self.started[slot].pop()
         finished, self.started[slot] = self.started[slot], []
@@ -287,7 +287,7 @@ class Hands:
         n = len(attempts)
         self.take_in(ChunkDone(slot, attempts, [100] * n, [10] * n, [None] * n, finished=False))
         self.started[slot] = [task]
-        self.take_in(SlotBlocked(slot, task.attempt, list(keys)))
+        self.take_in(SlotBlocked(slot, task.attempt, list(keys), may_park))
         return self._drain()
 
     def resume(self, slot: int = 0) -> list[Message]:

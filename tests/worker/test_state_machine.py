@@ -19,6 +19,7 @@ from weft.protocol.wire.messages import (
     AttemptsReturned,
     DropFunctions,
 )
+from weft.worker.core import seats
 from weft.worker.core.events import SchedulerLost, SessionOpened, WorkerEnding
 
 KEYS = [f"k{i}" for i in range(9)]
@@ -34,6 +35,7 @@ class Worker(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.hands = self.hands_class(2)
+        self.many_blocked, seats.MANY_BLOCKED = seats.MANY_BLOCKED, 2
         self.last_attempt = 0
         #: Attempts that must not be mentioned (again) in this session.
         self.over: set[int] = set()
@@ -146,11 +148,12 @@ class Worker(RuleBasedStateMachine):
             self.listen(self.hands.report(slot, failed=failed, duration_us=duration_us))
 
     @precondition(lambda self: any(self.hands.started.values()))
-    @rule(data=st.data())
-    def block(self, data):
+    @rule(data=st.data(), may_park=st.booleans())
+    def block(self, data, may_park):
         running = [slot for slot in self.hands.seated if self.hands.started[slot]]
         if running and len(self.hands.started) < 12:
-            self.listen(self.hands.block(data.draw(st.sampled_from(sorted(running)))))
+            slot = data.draw(st.sampled_from(sorted(running)))
+            self.listen(self.hands.block(slot, may_park=may_park))
 
     @precondition(lambda self: self.hands.state.blocked)
     @rule(data=st.data(), ends=st.booleans())
@@ -181,11 +184,14 @@ class Worker(RuleBasedStateMachine):
 
     @invariant()
     def no_slot_sleeps_while_a_task_is_ready(self):
-        assert not self.hands.state.ready.n or len(self.hands.awake & self.hands.seated) == 2
+        state = self.hands.state
+        n_seats = 2 - state.n_kept_seats
+        assert not state.ready.n or len(self.hands.awake & self.hands.seated) == n_seats
 
     def teardown(self):
         # Nothing gets stuck: when all threads and peers have done their part, a task that is left
         # waits for an input that is missing, or for another task that waits.
+        seats.MANY_BLOCKED = self.many_blocked
         hands = self.hands
         while hands.awake or hands.fetches:
             for slot in hands.state.blocked:

@@ -122,6 +122,8 @@ class SlotBlocked:
     attempt: int
     #: The first of the tasks that it waits for; empty: for something else, or for a limited time.
     keys: list[str] = field(default_factory=list)
+    #: If many tasks wait here already, no other one is to be started in its place.
+    may_park: bool = False
 
 
 @dataclass(slots=True)

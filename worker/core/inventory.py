@@ -143,7 +143,8 @@ def _send_inventory(state: WorkerState) -> None:
     if functions:
         send(InventoryFunctions(functions=functions))
     send(InventoryEnd(n_rows=len(held) + len(unfinished) + len(failed)))
-    blocked = [*state.blocked.values(), *state.returning.values()]
+    waiting = (*state.blocked.values(), *state.returning.values())
+    blocked = [attempt for attempt in waiting if attempt not in state.parked]
     if blocked:
         keys = [state.waits_for.get(attempt, []) for attempt in blocked]
         send(AttemptsBlocked(attempts=blocked, keys=keys if any(keys) else []))

@@ -39,6 +39,9 @@ MOVES: Final[dict[tuple[Place, Place], str]] = {
 #: Slots that may be without a seat because their tasks wait: each is a thread. A further task that
 #: waits fails.
 MAX_BLOCKED: Final = 1000
+#: From so many on, no task is started in the place of one that waits for a limit, because it most
+#: often waits for the same: the seat is kept for slots that return.
+MANY_BLOCKED: Final = 200
 
 
 def place(slot: Slot, finish: Place) -> None:
@@ -66,6 +69,14 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
     place(slot, BLOCKED)
     state.blocked[slot] = event.attempt
     state.before.append(LeaveSeat(slot.index))
+    if event.may_park and len(state.blocked) + len(state.returning) > MANY_BLOCKED:
+        # The scheduler is not to send others: for it, the attempt goes on.
+        state.parked[event.attempt] = None
+        if state.returning:
+            _seat_returning(state)
+        else:
+            state.n_kept_seats += 1
+        return
     keys = event.keys
     if keys:
         state.waits_for[event.attempt] = keys
@@ -89,6 +100,10 @@ def on_resumes(state: WorkerState, event: SlotResumes) -> None:
     """Give the slot a seat, now or later: `Run` wakes its thread then."""
     slot = state.slots[event.slot]
     state.waits_for.pop(state.blocked[slot], None)
+    if state.n_kept_seats:
+        state.n_kept_seats -= 1
+        _sit_down(state, slot)
+        return
     if state.idle:
         other, _ = state.idle.popitem()
         _retire(state, other)
@@ -104,12 +119,19 @@ def on_resumes(state: WorkerState, event: SlotResumes) -> None:
 def on_done_without_seat(state: WorkerState, slot: Slot) -> None:
     """Let a slot rest whose task has ended without a seat."""
     if slot.place == RETURNING:
-        del state.returning[slot]
+        attempt = state.returning.pop(slot)
     else:
-        state.waits_for.pop(state.blocked.pop(slot), None)
+        attempt = state.blocked.pop(slot)
+    state.waits_for.pop(attempt, None)
     place(slot, SPARE)
     slot.busy = False
-    state.spare[slot] = None
+    if state.parked.pop(attempt, state) is None and state.n_kept_seats:
+        state.n_kept_seats -= 1
+        place(slot, SEATED)
+        state.before.append(TakeSeat(slot.index))
+        state.idle[slot] = None
+    else:
+        state.spare[slot] = None
 
 
 def pass_on(state: WorkerState, slot: Slot) -> None:
@@ -141,4 +163,5 @@ def _sit_down(state: WorkerState, slot: Slot) -> None:
     place(slot, SEATED)
     state.before.append(TakeSeat(slot.index))
     state.before.append(Run(slot.index))
-    state.to_scheduler.append(AttemptsResumed(attempts=[attempt]))
+    if state.parked.pop(attempt, state) is state:
+        state.to_scheduler.append(AttemptsResumed(attempts=[attempt]))

@@ -108,6 +108,10 @@ class WorkerState:
         #: {attempt: the first of the tasks that it waits for}, of those of `blocked` that wait for
         #: some without a time limit.
         self.waits_for: dict[int, list[str]] = {}
+        #: {attempt: None} of those of `blocked` and `returning` that the scheduler was not sent.
+        self.parked: dict[int, None] = {}
+        #: Seats that no slot has: the next slots that return take them.
+        self.n_kept_seats = 0
         #: {slot: the attempt that could go on}. All and only slots in place "returning", the one
         #: that has waited longest first.
         self.returning: dict[Slot, int] = {}

@@ -240,7 +240,10 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
         if (slot.place == SEATED and not slot.busy) != (slot in state.idle)
     ),
     "as many slots have a seat as there are seats": lambda state: (
-        [n] if (n := sum(slot.place == SEATED for slot in state.slots)) != state.n_seats else []
+        [n]
+        if (n := sum(slot.place == SEATED for slot in state.slots))
+        != state.n_seats - state.n_kept_seats
+        else []
     ),
     "blocked, returning and spare file the slots without a seat": lambda state: (
         slot.index
@@ -252,6 +255,19 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
         (slot.index, attempt)
         for slot, attempt in (*state.blocked.items(), *state.returning.items())
         if slot.n_executing != 1 or slot.chunk or not slot.busy or attempt not in _running(state)
+    ),
+    "parked lists attempts that wait": lambda state: (
+        attempt
+        for attempt in state.parked
+        if attempt not in (*state.blocked.values(), *state.returning.values())
+    ),
+    "no more seats are kept than parked tasks are blocked": lambda state: (
+        [state.n_kept_seats]
+        if state.n_kept_seats > sum(a in state.parked for a in state.blocked.values())
+        else []
+    ),
+    "a seat is kept only while no slot returns": lambda state: (
+        [state.n_kept_seats] if state.n_kept_seats and state.returning else []
     ),
     "attempts that wait for tasks are blocked": lambda state: (
         attempt

@@ -11,6 +11,7 @@ from ..message import Blobs, Info, Ints, KeyLists, Keys, Message, Number, Text, 
 LOCK: Final = "lock"
 SEMAPHORE: Final = "semaphore"
 MULTILOCK: Final = "multilock"
+LIMIT: Final = "limit"
 EVENT: Final = "event"
 QUEUE: Final = "queue"
 VARIABLE: Final = "variable"

@@ -16,6 +16,7 @@ from .records import (
     HeldRecord,
     HeldValue,
     Holder,
+    LimitRecord,
     MetadataRecord,
     MultiLockRecord,
     QueueRecord,
@@ -67,8 +68,13 @@ def _servable(record: HeldRecord) -> list[Call]:
     if record.is_closed:
         return list(lanes.values())
     found: list[Call] = []
+    is_paused = isinstance(record, LimitRecord) and record.due is not None
     if (
-        (isinstance(record, SemaphoreRecord) and len(record.holders) < record.limit)
+        (
+            isinstance(record, SemaphoreRecord)
+            and len(record.holders) < record.limit
+            and not is_paused
+        )
         or (isinstance(record, EventRecord) and record.is_set)
         or (isinstance(record, VariableRecord) and record.value is not None)
     ):
@@ -150,6 +156,11 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
         (r, len(r.holders))
         for r in _records(s)
         if isinstance(r, SemaphoreRecord) and not len(r.holders) <= r.limit
+    ],
+    "the due turn of a limit is a deadline": lambda s: [
+        r
+        for r in _records(s)
+        if isinstance(r, LimitRecord) and r.due is not None and not r.due.is_pending
     ],
     "holders are leases of clients that use the object": lambda s: [
         (r, h) for r, h in _holders(s) if h.client not in r.users

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire.messages.held import ALREADY_HELD, HOLD_LOST, NOT_HELD
 from .arguments import bad, count_in, names_in, text_in
 from .records import (
+    Blockers,
     Call,
     HeldKind,
     HeldOperation,
@@ -83,7 +84,7 @@ def _check_wait(record: MultiLockRecord, call: Call) -> None:
         )
 
 
-def _blockers(record: MultiLockRecord, call: Call) -> tuple[list[tuple[ClientHandle, str]], bool]:
+def _blockers(record: MultiLockRecord, call: Call) -> Blockers:
     names = names_in(call)
     holders = dict.fromkeys(record.holders[name] for name in names if name in record.holders)
     owners = [(holder.client, record.owners[holder]) for holder in holders]

@@ -28,6 +28,7 @@ from ....protocol.wire.messages.held import (
     CYCLE,
     DATASET,
     EVENT,
+    LIMIT,
     LOCK,
     METADATA,
     MULTILOCK,
@@ -47,15 +48,27 @@ from .background import BACKGROUNDS, BackgroundTasks
 from .datasets import DATASETS
 from .events import EVENTS
 from .fifo import QUEUES
+from .limits import LIMITS
 from .metadata import METADATA_KIND
 from .multilocks import MULTILOCKS
-from .records import Call, ClientCalls, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
+from .records import (
+    Blockers,
+    Call,
+    ClientCalls,
+    HeldKind,
+    HeldOperation,
+    HeldRecord,
+    HeldRefusal,
+    LimitRecord,
+    Reply,
+)
 from .semaphores import LOCKS, SEMAPHORES, closed
 from .topics import TOPICS, Topics
 from .values import HeldValues, drop, take
 from .variables import VARIABLES
 
 if TYPE_CHECKING:
+    from ..deadlines import Deadline
     from ..peers import ClientHandle
     from ..state import SchedulerState
 
@@ -63,6 +76,7 @@ KINDS: Final[dict[str, HeldKind]] = {
     LOCK: LOCKS,
     SEMAPHORE: SEMAPHORES,
     MULTILOCK: MULTILOCKS,
+    LIMIT: LIMITS,
     EVENT: EVENTS,
     QUEUE: QUEUES,
     VARIABLE: VARIABLES,
@@ -99,7 +113,7 @@ class HeldObjects:
         """What wants tasks and is no client of the cluster."""
         return self.values.keeper, self.background.keeper
 
-    def blockers(self, call: Call) -> tuple[list[tuple[ClientHandle, str]], bool] | None:
+    def blockers(self, call: Call) -> Blockers | None:
         """Return the owners that must let go before the turn of a call that waits comes.
 
         With it, whether all of them must, or one. None = it is not known which those are.
@@ -108,6 +122,10 @@ class HeldObjects:
         if find is None or call.record is None:
             return None
         return find(call.record, call)
+
+    def serve_later(self, state: SchedulerState, record: LimitRecord, delay_s: float) -> Deadline:
+        """Serve the calls of a limit when its rate permits the next one."""
+        return state.call_after(delay_s, _on_turn, record)
 
 
 def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) -> None:
@@ -288,6 +306,12 @@ def _serve_lane(state: SchedulerState, record: HeldRecord, lane: str, kind: Held
         _leave_lane(state, call)
         _answer(state, call, reply)
     return was_served
+
+
+def _on_turn(state: SchedulerState, record: LimitRecord) -> None:
+    record.due = None
+    if state.held.records.get((record.kind, record.name)) is record:
+        serve(state, record)
 
 
 def _leave_lane(state: SchedulerState, call: Call) -> None:

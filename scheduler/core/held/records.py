@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ....protocol.wire.payload import Blob, blob_nbytes
 
@@ -158,6 +158,28 @@ class SemaphoreRecord(HeldRecord):
         self.holders: dict[Holder, str] = {}
 
 
+class LimitRecord(SemaphoreRecord):
+    """A limit: a semaphore with a rate."""
+
+    __slots__ = ("due", "grants", "per_s")
+
+    def __init__(self, kind: str, name: str, limit: int, per_s: float) -> None:
+        super().__init__(kind, name, limit)
+        self.per_s = per_s  #: 0 = any rate
+        #: when the latest leases were granted, in waking time; at most as many as the rate permits
+        self.grants: deque[float] = deque(maxlen=max(1, int(per_s)))
+        #: when the first call that waits is served, if only the rate holds it up
+        self.due: Deadline | None = None
+
+    def pause_s(self, now: float) -> float:
+        """Return for how long the rate permits no further lease, seconds."""
+        n = self.grants.maxlen
+        assert n is not None, "it is bounded"
+        if not self.per_s or len(self.grants) < n:
+            return 0.0
+        return max(self.grants[0] + n / self.per_s - now, 0.0)
+
+
 class MultiLockRecord(HeldRecord):
     """All locks that are taken several at a time; there is one record of them."""
 
@@ -264,6 +286,10 @@ class ClientCalls:
         self.records: dict[HeldRecord, None] = {}
 
 
+#: `(client, owner)` of those that must let go, and whether all of them must, or one.
+Blockers: TypeAlias = "tuple[list[tuple[ClientHandle, str]], bool]"
+
+
 class HeldOperation(NamedTuple):
     """An operation of a kind."""
 
@@ -300,6 +326,6 @@ class HeldKind(NamedTuple):
     is_idle: Callable[[Any], bool]
     #: the owners that must let go before the turn of a call that waits comes, and whether all of
     #: them must or one; None = it is not known which those are
-    blockers: Callable[[Any, Call], tuple[list[tuple[ClientHandle, str]], bool]] | None = None
+    blockers: Callable[[Any, Call], Blockers | None] | None = None
     #: the calls whose turn has come, with their replies; None = the first ones of each lane
     serve: Callable[[SchedulerState, Any], list[tuple[Call, Reply]]] | None = None

@@ -18,6 +18,7 @@ from ....protocol.wire.messages.held import (
 )
 from .arguments import count_in, text_in
 from .records import (
+    Blockers,
     Call,
     HeldKind,
     HeldOperation,
@@ -65,7 +66,8 @@ def _check_acquire(record: SemaphoreRecord, call: Call) -> None:
     text_in(call, "owner")
 
 
-def _acquire(_state: SchedulerState, record: SemaphoreRecord, call: Call) -> Reply | None:
+def acquire(_state: SchedulerState, record: SemaphoreRecord, call: Call) -> Reply | None:
+    """Grant a lease if there is one left."""
     if len(record.holders) >= record.limit:
         return None
     record.holders[Holder(call.client, call.arguments["lease"])] = call.arguments["owner"]
@@ -85,7 +87,8 @@ def _check_wait(record: SemaphoreRecord, call: Call) -> None:
         )
 
 
-def _blockers(record: SemaphoreRecord, _call: Call) -> tuple[list[tuple[ClientHandle, str]], bool]:
+def blockers(record: SemaphoreRecord, _call: Call) -> Blockers:
+    """Return the owners of all leases, any of which may end."""
     return [(holder.client, owner) for holder, owner in record.holders.items()], False
 
 
@@ -135,14 +138,16 @@ def closed(record: HeldRecord) -> HeldRefusal:
     )
 
 
-def _drop(record: SemaphoreRecord, client: ClientHandle) -> None:
+def drop_leases(record: SemaphoreRecord, client: ClientHandle) -> None:
+    """End the leases of a client."""
     for holder in [holder for holder in record.holders if holder.client is client]:
         del record.holders[holder]
 
 
-_LEASES: Final = {
+#: The operations on leases.
+LEASES: Final = {
     "acquire": HeldOperation(
-        _acquire,
+        acquire,
         "acquire",
         _LATE,
         undo=_undo_acquire,
@@ -155,16 +160,16 @@ _LEASES: Final = {
     "count": HeldOperation(_count, is_deferred=True),
 }
 LOCKS: Final = HeldKind(
-    _make, _LEASES, _drop, lambda record: not record.holders, blockers=_blockers
+    _make, LEASES, drop_leases, lambda record: not record.holders, blockers=blockers
 )
 SEMAPHORES: Final = HeldKind(
     _make,
     {
-        **_LEASES,
+        **LEASES,
         "create": HeldOperation(_create, may_be_closed=True),
         "close": HeldOperation(_close, is_deferred=True),
     },
-    _drop,
+    drop_leases,
     lambda record: not record.holders and not record.users,
-    blockers=_blockers,
+    blockers=blockers,
 )

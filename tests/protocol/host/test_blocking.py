@@ -17,7 +17,7 @@ def test_a_hook_is_called_around_waits_of_its_own_thread_only():
     steps: list[str] = []
 
     @contextlib.contextmanager
-    def enter(wait):
+    def enter(wait, _may_stay):
         steps.append("begin" if wait is None else f"begin: {wait.keys}")
         yield
         steps.append("end")

@@ -14,6 +14,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.messages import held as h
+from weft.scheduler.core.deadlines import Deadline
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held import operating, values
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
@@ -600,9 +601,12 @@ class BrokenHeld:
         self.board.send(alice.peer, graph("k"))
         alice.put(b"v", "k")
         bob.call(h.VARIABLE, "get")
+        alice.acquire(kind=h.LIMIT, limit=5, per_s=1.0)
         self.held = self.state.held
         self.alice, self.bob = self.state.clients.values()
-        self.lock, self.multi, self.event, self.queue, self.variable = self.held.records.values()
+        self.lock, self.multi, self.event, self.queue, self.variable, self.limit = (
+            self.held.records.values()
+        )
         self.waiting = next(iter(self.held.calls[self.bob].waiting.values()))
         self.stranger = ClientHandle("stranger", "stranger", 9)
 
@@ -631,6 +635,9 @@ BREAKAGES = {
     "held objects are filed by kind and name": lambda b: setattr(b.lock, "name", "y"),
     "no held object is idle": lambda b: setattr(b.event, "is_set", False),
     "a semaphore has at most as many leases as its limit": lambda b: setattr(b.lock, "limit", 0),
+    "the due turn of a limit is a deadline": lambda b: setattr(
+        b.limit, "due", Deadline(0.0, None, ())
+    ),
     "holders are leases of clients that use the object": lambda b: b.lock.holders.update(
         {Holder(b.stranger, "1"): "t"}
     ),

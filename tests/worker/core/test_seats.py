@@ -162,6 +162,39 @@ def test_a_wait_for_tasks_names_them_and_may_fail_as_long_as_it_lasts():
     assert worker.failed_waits == [(1, "why")]
 
 
+def test_beyond_many_waits_for_a_limit_no_other_task_is_started(monkeypatch):
+    monkeypatch.setattr(seats, "MANY_BLOCKED", 1)
+    worker = Hands(1)
+    worker.receive(assign("1 one", "2 two", "3 three", function=SLOW))
+    worker.start(0)
+    assert worker.block(0, may_park=True) == [AttemptsBlocked(attempts=[1])]
+    worker.start(1)
+    assert worker.block(1, may_park=True) == []
+    assert worker.state.ready.n == 1
+    assert not worker.seated
+    worker.handle(SchedulerLost())
+    sent = worker.handle(SessionOpened(is_first=False))
+    assert sent[-1] == AttemptsBlocked(attempts=[1])
+    assert worker.resume(1) == []
+    assert worker.seated == {1}
+    assert worker.resume(0) == []  # it waits for the seat
+    worker.report(1)
+    assert worker.seated == {0}
+    assert worker.run_all(0)[-1] == "three"
+
+
+def test_a_parked_task_leaves_its_seat_to_one_that_returns(monkeypatch):
+    monkeypatch.setattr(seats, "MANY_BLOCKED", 1)
+    worker = Hands(1)
+    worker.receive(assign("1 one", "2 two", function=SLOW))
+    worker.start(0)
+    worker.block(0, may_park=True)
+    worker.start(1)
+    worker.resume(0)
+    assert worker.block(1, may_park=True) == [AttemptsResumed(attempts=[1])]
+    assert (worker.seated, worker.state.n_kept_seats) == ({0}, 0)
+
+
 def test_a_task_may_end_while_it_returns_if_the_worker_ends():
     worker = Hands(1)
     worker.receive(assign("1 parent", "2 child", function=SLOW))

@@ -132,6 +132,14 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "a slot whose task waits executes that alone": lambda state: state.blocked.update(
         {state.slots[0]: 99}
     ),
+    "parked lists attempts that wait": lambda state: state.parked.update({99: None}),
+    "no more seats are kept than parked tasks are blocked": lambda state: setattr(
+        state, "n_kept_seats", 1
+    ),
+    "a seat is kept only while no slot returns": lambda state: (
+        setattr(state, "n_kept_seats", 1),
+        state.returning.update({state.slots[0]: 99}),
+    ),
     "attempts that wait for tasks are blocked": lambda state: state.waits_for.update({99: ["x"]}),
     "a spare slot has nothing": lambda state: state.spare.update({state.slots[0]: None}),
     "no slot returns while another is idle": lambda state: (

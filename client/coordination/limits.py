@@ -1,0 +1,102 @@
+"""`limit`: how many may use something at a time, and how many begin per second."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire.messages.held import LIMIT
+from .held_object import LATER
+from .locks import Acquirable
+
+if TYPE_CHECKING:
+    from ...protocol.durations import Duration
+    from ..client import Client
+
+_MAX_AT_ONCE: Final = 1 << 40
+_MIN_RATE: Final = 1e-6
+_MAX_RATE: Final = 10_000
+
+
+class Limit(Acquirable):
+    """A limit by name for the whole cluster; made by `weft.limit`."""
+
+    _KIND = LIMIT
+    _MAY_PARK = True
+
+    def __init__(
+        self,
+        name: str,
+        at_once: int | None = None,
+        per_s: float | None = None,
+        client: Client | None = None,
+    ) -> None:
+        if name is None:
+            raise TypeError("a limit has a name: that of what is limited")
+        if at_once is None and per_s is None:
+            raise ValueError(f"limit {name!r} needs a number: at_once=, per_s=, or both")
+        if at_once is not None and type(at_once) is not int:
+            raise TypeError(f"at_once= is an int, not {type(at_once).__name__}")
+        if at_once is not None and not 1 <= at_once <= _MAX_AT_ONCE:
+            raise ValueError(f"at_once= is from 1 to {_MAX_AT_ONCE}, not {at_once}")
+        if per_s is not None and type(per_s) not in (int, float):
+            raise TypeError(f"per_s= is a number, not {type(per_s).__name__}")
+        if per_s is not None and not _MIN_RATE <= per_s <= _MAX_RATE:
+            raise ValueError(f"per_s= is from {_MIN_RATE:g} to {_MAX_RATE}, not {per_s}")
+        super().__init__(name, client)
+        self.at_once = at_once
+        self.per_s = per_s
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.at_once, self.per_s, LATER)
+
+    def _limits(self) -> dict[str, Any]:
+        return {"limit": self.at_once or _MAX_AT_ONCE, "per_s": float(self.per_s or 0)}
+
+    def acquire(self, timeout: Duration | None = None) -> Any:
+        """Begin to use what is limited; return whether that was possible in time.
+
+        Args:
+            timeout: time to wait; None = no limit.
+
+        Raises:
+            AlreadyHeld: the thread or task takes all places itself, and would wait for ever.
+            OtherLimit: the limit exists with other numbers.
+        """
+        return self._acquire(timeout)
+
+    def release(self) -> Any:
+        """End the use that began first.
+
+        Raises:
+            NotHeld: this object has begun none.
+            HoldLost: another holder has its place already; see docs/coordination.md.
+        """
+        return self._release()
+
+
+def limit(
+    name: str,
+    at_once: int | None = None,
+    *,
+    per_s: float | None = None,
+    client: Client | None = None,
+) -> Limit:
+    """Return a limit, for a `with` block around the use of something that all share.
+
+        with weft.limit("api", 10, per_s=1):
+            ...
+
+    Blocks wait for their turn in the order in which they came. A task that waits gives its thread
+    up meanwhile. The numbers are the same wherever a limit of this name is made.
+
+    Args:
+        name: of what is limited; limits of one name are the same in the whole cluster.
+        at_once: at most so many blocks run at a time; None = any number.
+        per_s: at most so many blocks begin per second; below 1, such as 0.1, one in so many
+            seconds; None = any number.
+        client: see `Client.current` for None.
+
+    Raises:
+        TypeError, ValueError: a number is none, or out of range, or there is none.
+    """
+    return Limit(name, at_once, per_s, client)

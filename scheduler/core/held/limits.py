@@ -1,0 +1,77 @@
+"""Limits by name: so many holders at a time, and so many that begin per second.
+
+A limit is a semaphore with a rate. The latest grants are remembered, as many as the rate permits in
+its window: the next one comes when the oldest of them has left the window. So no window has more,
+wherever it begins, and a burst after a pause is no larger either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire.messages.held import OTHER_LIMIT
+from .arguments import bad, count_in, text_in
+from .records import Blockers, Call, HeldKind, HeldRecord, HeldRefusal, LimitRecord, Reply
+from .semaphores import LEASES, acquire, blockers, drop_leases
+
+if TYPE_CHECKING:
+    from ..state import SchedulerState
+
+#: The rates that there may be, per second; as many grants are remembered.
+MIN_RATE: Final = 1e-6
+MAX_RATE: Final = 10_000.0
+#: Of times, seconds: a turn that is due so soon has come.
+_TOLERANCE_S: Final = 1e-6
+
+
+def _make(call: Call) -> HeldRecord:
+    return LimitRecord(call.kind, call.name, count_in(call, "limit", 1, 1), _rate_in(call))
+
+
+def _rate_in(call: Call) -> float:
+    """Return the rate that a call states, 0 = none."""
+    rate = call.arguments.get("per_s", 0)
+    if rate == 0 and type(rate) in (int, float):
+        return 0.0
+    if type(rate) not in (int, float) or not MIN_RATE <= rate <= MAX_RATE:
+        raise bad(f"per_s= is from {MIN_RATE:g} to {MAX_RATE:g}, not {str(rate)[:40]!r}")
+    return float(rate)
+
+
+def _check(record: LimitRecord, call: Call) -> None:
+    limit, rate = count_in(call, "limit", 1, record.limit), _rate_in(call)
+    if (limit, rate) != (record.limit, record.per_s):
+        raise HeldRefusal(
+            OTHER_LIMIT,
+            f"limit {record.name!r} is {record.limit} at once and {record.per_s:g} per second (0 = "
+            f"any rate), and not {limit} and {rate:g}: use the same numbers wherever it is used, "
+            "or another name",
+        )
+    text_in(call, "lease")
+    text_in(call, "owner")
+
+
+def _acquire(state: SchedulerState, record: LimitRecord, call: Call) -> Reply | None:
+    now = state.awake_s
+    left_s = record.pause_s(now)
+    if left_s > _TOLERANCE_S:
+        if record.due is None and len(record.holders) < record.limit:
+            record.due = state.held.serve_later(state, record, left_s)
+        return None
+    reply = acquire(state, record, call)
+    if reply is not None and record.per_s:
+        record.grants.append(now)
+    return reply
+
+
+def _blockers(record: LimitRecord, call: Call) -> Blockers | None:
+    return blockers(record, call) if len(record.holders) >= record.limit else None
+
+
+LIMITS: Final = HeldKind(
+    _make,
+    {**LEASES, "acquire": LEASES["acquire"]._replace(attempt=_acquire, check=_check)},
+    drop_leases,
+    lambda record: not record.holders and not record.users,
+    blockers=_blockers,
+)
