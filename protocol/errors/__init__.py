@@ -426,7 +426,8 @@ class DataLost(TaskError):
     """The only copy of a result was lost, and it cannot be computed again.
 
     The task, or a task whose result it needs, was released meanwhile, so nothing is left to compute
-    the result from. Submit the call again.
+    the result from: submit the call again. Or it was scattered: scatter it again, with
+    `broadcast=2` to have two copies.
 
     Args:
         key: the task's key.
