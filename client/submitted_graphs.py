@@ -23,7 +23,7 @@ from ..graphs.core.tasks import CallOf, GraphTask, HasValue, ListOf, Literal, Va
 from ..graphs.dask_graphs import node_types
 from ..graphs.options import checked_order, priorities_of
 from ..protocol.errors import MissingKey, SerializationError
-from ..protocol.host.collector import paused_collector
+from ..protocol.host.collector import paused_collector, resumed_collector
 from ..protocol.values.exceptions import add_note
 from ..protocol.values.serialize import dumps_placed, futures_met, reduce_future
 from ..protocol.wire.keys import names_content, text_of
@@ -446,7 +446,8 @@ class _Submission:
         engine = self._engine
         if part.rows:
             if not engine.core.is_linked:
-                admit(engine, part.nbytes)
+                with resumed_collector():  # this may wait for a scheduler
+                    admit(engine, part.nbytes)
             results, keys, places, args, inputs, hashes = map(list, zip(*part.rows, strict=True))
             states, replaced = self._attach(part, results)
             for row, uses in part.shared:

@@ -24,3 +24,16 @@ def paused_collector() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextmanager
+def resumed_collector() -> Iterator[None]:
+    """Let collections start in this block of a `paused_collector`: it may take long."""
+    if gc.isenabled():
+        yield
+        return
+    gc.enable()
+    try:
+        yield
+    finally:
+        gc.disable()
