@@ -406,6 +406,18 @@ FORBIDDEN: dict[str, tuple[Role, Registration, list[Message], str]] = {
         [m.AttemptsBlocked(attempts=[1])],
         "a client may not send AttemptsBlocked",
     ),
+    "end of waits, by a worker": (
+        Role.WORKER,
+        worker,
+        [m.FailWaits(attempts=[1], texts=["x"])],
+        "a worker may not send FailWaits",
+    ),
+    "waits with too few keys": (
+        Role.WORKER,
+        worker,
+        [m.AttemptsBlocked(attempts=[1, 2], keys=[["a"]])],
+        "keys",
+    ),
     "submission by a supervisor": (
         Role.SUPERVISOR,
         supervisor,

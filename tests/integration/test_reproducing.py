@@ -99,7 +99,7 @@ def test_wrong_questions_for_a_call_are_refused(client):
             client.reproduce(wrong)
     with pytest.raises(weft.QuestionFailed, match="does not have the call of task 'nothing'"):
         client.reproduce("nothing")
-    cancelled = client.submit(half, 8, resources={"none": 1})
+    cancelled = client.submit(half, 9, resources={"none": 1})
     cancelled.cancel()
     with pytest.raises(weft.QuestionFailed, match="submit it again"):
         cancelled.reproduce()
