@@ -214,6 +214,8 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
     client.facts = message.facts
     state.clients_by_peer[peer] = client
     state.log("info", f"client {client.name} connected")
+    if client.worker is None:
+        state.report("client-connected", client=client.name)
     state.send(peer, _cluster_size(state))
     phases.note_client(state, client)
     puts.on_client_back(state, client)
@@ -269,6 +271,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.log(
         "info", f"worker {ws.name} joined from {ws.address} with {counted(ws.nthreads, 'thread')}"
     )
+    state.report("worker-joined", worker=ws.name, address=ws.address, nthreads=ws.nthreads)
     state.staying[ws.name] = ws
     state.nthreads += ws.nthreads
     state.census.add(ws)
@@ -390,6 +393,7 @@ def _remove_worker(
         _expire(state, client)
     if left_because is not None:
         state.counters.workers_left += 1
+        state.report("worker-left", worker=ws.name, reason=left_because)
         state.log(
             "info",
             f"worker {ws.name} has left ({left_because}): "
@@ -397,6 +401,8 @@ def _remove_worker(
         )
     else:
         state.counters.workers_lost += 1
+        n_tasks, n_results = len(ws.processing), len(ws.has_what)
+        state.report("worker-lost", worker=ws.name, n_tasks=n_tasks, n_results=n_results)
         note_loss(state, ws)
         notify_workers_of_loss(state, ws)
     state.away.pop(ws, None)
@@ -467,6 +473,8 @@ def _end_lease(state: SchedulerState, client: ClientHandle) -> None:
 
 def _expire(state: SchedulerState, client: ClientHandle) -> None:
     held.on_client_expired(state, client)
+    if client.worker is None:
+        state.report("client-left", client=client.name)
     plugins.on_client_expired(state, client)
     del state.clients[client.client_id]
     if client.worker is not None:

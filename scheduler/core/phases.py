@@ -133,6 +133,7 @@ def _end(state: SchedulerState) -> None:
         f"{counted(counters.attempts_adopted, 'unfinished task')} adopted, "
         f"{n_lost} lost, {took_s:.1f} s",
     )
+    state.report("recovered", n_workers=n_workers, n_tasks=n_tasks, n_lost=n_lost)
     recovered = m.Recovered(
         n_workers=n_workers,
         n_clients=n_clients,

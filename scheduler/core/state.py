@@ -43,6 +43,7 @@ from . import (
     claims,
     copies,
     cycles,
+    happenings,
     held,
     liveness,
     membership,
@@ -534,6 +535,10 @@ class SchedulerState:
     def log(self, level: str, text: str) -> None:
         """Add a line for the log; cluster changes only, never tasks."""
         self.after.append(LogLine(level, text))
+
+    def report(self, event: str, **facts: Any) -> None:
+        """Add an event to the stream that clients may subscribe to."""
+        happenings.note(self, event, facts)
 
     def finish_log(self, now: float) -> None:
         """Add the lines that were kept back, at the end of the scheduler."""

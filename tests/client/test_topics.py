@@ -154,3 +154,20 @@ async def test_asynchronous_handlers_run_in_the_loop(cluster, caplog):
         assert [msg for _, msg in await client.get_events("async")] == [1, 2]
         assert "async" in await client.get_events()
     assert not caplog.records
+
+
+def test_a_program_watches_what_happens_in_the_scheduler(cluster, client):
+    seen = queue.Queue()
+    client.subscribe_topic("scheduler", seen.put)
+    with Client(cluster, set_as_default=False, name="visitor"):
+        pass
+    future = client.submit(int, "no number")
+    assert future.exception(timeout=60) is not None
+    found = [seen.get(timeout=60) for _ in range(3)]
+    assert [msg["event"] for _, msg in found] == ["client-connected", "client-left", "task-failed"]
+    assert found[0][1]["client"] == "visitor"
+    assert found[2][1]["text"].startswith("ValueError: ")
+    assert abs(found[2][0] - time.time()) < 3600
+    with pytest.raises(weft.HeldError, match="is for the events of the scheduler"):
+        client.log_event("scheduler", 1)
+    assert "worker-joined" in [msg["event"] for _, msg in client.get_events("scheduler")]

@@ -20,6 +20,8 @@ DATASET: Final = "dataset"
 METADATA: Final = "metadata"
 #: Events that are logged under a name.
 TOPIC: Final = "topic"
+#: The topic of the scheduler's own events.
+OWN_TOPIC: Final = "scheduler"
 #: Tasks that go on although no client wants them; there is one object of this kind.
 BACKGROUND: Final = "background"
 

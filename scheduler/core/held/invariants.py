@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
+from ....protocol.wire.messages.held import OWN_TOPIC
 from ....protocol.wire.plain import size_of
 from ..checking import unless
 from .operating import KINDS
@@ -85,7 +86,7 @@ def _servable(record: HeldRecord) -> list[Call]:
             found.append(get)
         if "put" in lanes and not 0 < record.maxsize <= len(record.items):
             found.append(lanes["put"])
-    elif isinstance(record, TopicRecord):
+    elif _is_topic(record):  # those that wait for the scheduler's own events get them later
         waiting = record.lanes.get("next", ())
         found += [
             call for call in waiting if record.events and call.arguments["after"] < record.last
@@ -108,7 +109,7 @@ def _uses(state: SchedulerState) -> Counter[HeldValue]:
             n[record.value] += 1
         elif isinstance(record, DatasetsRecord):
             n.update(record.values.values())
-        elif isinstance(record, TopicRecord):
+        elif isinstance(record, TopicRecord) and record.name != OWN_TOPIC:
             n.update(event.value for event in record.events)
     n.update(call.value for call in _waiting(state) if call.value is not None)
     for calls in state.held.calls.values():
@@ -117,8 +118,12 @@ def _uses(state: SchedulerState) -> Counter[HeldValue]:
     return n
 
 
+def _is_topic(record: HeldRecord) -> TypeGuard[TopicRecord]:
+    return isinstance(record, TopicRecord) and record.name != OWN_TOPIC
+
+
 def _topics(state: SchedulerState) -> list[TopicRecord]:
-    return [record for record in _records(state) if isinstance(record, TopicRecord)]
+    return [record for record in _records(state) if _is_topic(record)]
 
 
 def _events(state: SchedulerState) -> list[tuple[TopicRecord, TopicEvent]]:

@@ -33,6 +33,7 @@ from ....protocol.wire.messages.held import (
     METADATA,
     MULTILOCK,
     NOTE,
+    OWN_TOPIC,
     QUEUE,
     RESUME,
     SEMAPHORE,
@@ -205,7 +206,8 @@ def _begin(state: SchedulerState, call: Call, operation: HeldOperation) -> None:
         if len(held.records) >= MAX_OBJECTS:
             text = f"there are {MAX_OBJECTS} locks, queues and others, which is the limit"
             raise HeldRefusal(TOO_LARGE, text)
-        record = kind.make(call)
+        is_own = call.kind == TOPIC and call.name == OWN_TOPIC
+        record = held.topics.own if is_own else kind.make(call)
         held.records[call.kind, call.name] = record
     record.users[call.client] = None
     held.calls[call.client].records[record] = None

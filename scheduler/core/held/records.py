@@ -255,6 +255,8 @@ class TopicEvent(NamedTuple):
     #: seconds since 1970, by the clock of the machine that has logged it
     time: float
     value: HeldValue
+    #: of the scheduler, in the place of a pickle
+    plain: dict[str, Any] | None = None
 
 
 class TopicRecord(HeldRecord):

@@ -10,10 +10,10 @@ meanwhile, are larger, so that a client that waits does not miss the first ones.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.wire.messages.held import TOO_LARGE
+from ....protocol.wire.messages.held import OWN_TOPIC, TOO_LARGE, TOPIC
 from .arguments import bad
 from .records import (
     Call,
@@ -46,10 +46,16 @@ _MAX_TIME_S: Final = 1e12
 class Topics:
     """All events of all topics."""
 
-    __slots__ = ("last", "nbytes", "order", "records")
+    __slots__ = ("is_own_due", "last", "nbytes", "order", "own", "records")
 
     def __init__(self) -> None:
-        #: {name: record} of those with events
+        #: Of the scheduler, with its last events, whose bytes are not counted. It is in
+        #: `HeldObjects.records` as well while clients wait there.
+        self.own = TopicRecord(TOPIC, OWN_TOPIC)
+        self.own.events = deque(maxlen=MAX_EVENTS)
+        #: those that wait for its events will be answered
+        self.is_own_due = False
+        #: {name: record} of all others with events
         self.records: dict[str, TopicRecord] = {}
         #: {number among all events: the topic of the event}, oldest first
         self.order: OrderedDict[int, TopicRecord] = OrderedDict()
@@ -106,6 +112,8 @@ def _make(call: Call) -> HeldRecord:
 def _check_event(_record: TopicRecord, call: Call) -> None:
     value = call.value
     assert value is not None
+    if call.name == OWN_TOPIC:
+        raise bad(f"topic {OWN_TOPIC!r} is for the events of the scheduler; use another name")
     if value.keys:
         raise bad("an event has no futures in it; put them into a queue, a variable or a dataset")
     if value.nbytes > MAX_EVENT_NBYTES:
@@ -126,11 +134,13 @@ def _log(state: SchedulerState, record: TopicRecord, call: Call) -> Reply:
 
 
 def _reply(events: list[TopicEvent], **more: Any) -> Reply:
-    info = {
+    info: dict[str, Any] = {
         "numbers": [event.number for event in events],
         "times": [event.time for event in events],
         **more,
     }
+    if events and events[0].plain is not None:
+        info["plain"] = [dict(event.plain or {}) for event in events]
     return Reply(info, tuple(event.value for event in events))
 
 
@@ -150,7 +160,7 @@ def _last(state: SchedulerState, record: TopicRecord, _call: Call) -> Reply:
 
 
 def _names(state: SchedulerState, _record: TopicRecord, _call: Call) -> Reply:
-    return Reply({"names": sorted(state.held.topics.records)})
+    return Reply({"names": sorted([*state.held.topics.records, OWN_TOPIC])})
 
 
 def _check_next(_record: TopicRecord, call: Call) -> None:
@@ -193,7 +203,7 @@ TOPICS: Final = HeldKind(
         "next": HeldOperation(_next, "next", check=_check_next),
     },
     _drop,
-    lambda record: not record.events,
+    lambda record: not record.events or record.name == OWN_TOPIC,
     serve=_serve,
 )
 __all__ = ["TOPICS", "Topics", "append"]

@@ -55,7 +55,7 @@ def test_the_last_events_are_read_in_order(board, alice, bob):
     assert log(alice, "t", b"a", b"b") == {}
     assert bob.call(h.TOPIC, "all", "t") == [b"a", b"b"]
     assert bob.call(h.TOPIC, "all", "other") == {"numbers": [], "times": []}
-    assert bob.call(h.TOPIC, "names", "all") == {"names": ["t"]}
+    assert bob.call(h.TOPIC, "names", "all") == {"names": ["scheduler", "t"]}
 
 
 def test_each_subscription_gets_what_comes_after_its_last_event(board, alice, bob):
@@ -109,7 +109,7 @@ def test_the_sizes_of_topics_are_limited(board, alice, monkeypatch):
     assert alice.call(h.TOPIC, "all", "t") == [b"c" * 300]
     monkeypatch.setattr(topics, "MAX_TOPICS", 2)
     log(alice, "v", b"e")
-    assert alice.call(h.TOPIC, "names", "all") == {"names": ["u", "v"]}
+    assert alice.call(h.TOPIC, "names", "all") == {"names": ["scheduler", "u", "v"]}
     alice.call(h.TOPIC, "names", "all", acknowledged=[*range(1, 9)])
     assert log(alice, "u", b"f" * 70_000) == h.TOO_LARGE
 
@@ -147,3 +147,40 @@ def test_each_broken_invariant_of_topics_is_named(board, alice, name):
     with pytest.raises(InvalidState) as error:
         validate(board.state)
     assert name in str(error.value)
+
+
+def plain(answer: m.Operated) -> list[Any]:
+    return [event["event"] for event in answer.info["plain"]]
+
+
+def test_the_scheduler_s_own_events_are_a_topic(board, alice, bob):
+    worker = board.worker("w")
+    board.send(alice.peer, graph("a"))
+    board.raise_(worker, "a")
+    board.close(worker)
+    bob.call(h.TOPIC, "all", "scheduler")
+    (answer,) = [x for x in board.out[bob.peer] if isinstance(x, m.Operated)]
+    assert plain(answer)[-3:] == ["worker-joined", "task-failed", "worker-lost"]
+    assert answer.info["plain"][-2] == {
+        "event": "task-failed",
+        "key": "a",
+        "function": "inc",
+        "kind": "exception",
+        "text": "ValueError",
+        "worker": "w",
+    }
+    assert answer.info["times"] == sorted(answer.info["times"])
+    assert bob.call(h.TOPIC, "names", "all") == {"names": ["scheduler"]}
+    assert log(bob, "scheduler", b"a") == h.BAD_CALL
+    assert not board.state.held.records
+
+
+def test_those_that_wait_get_the_scheduler_s_events_of_one_moment_together(board, bob):
+    assert following(bob, "scheduler", last(bob, "scheduler")) is None
+    board.worker("v")
+    board.client("carl")
+    board.tick()
+    (answer,) = new(bob)
+    assert plain(answer) == ["worker-joined", "client-connected"]
+    board.tick()
+    assert not board.state.held.records
