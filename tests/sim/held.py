@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAMES = ("x", "y")
 _COUNTED = (h.SEMAPHORE, h.LIMIT)
 #: Locks that threads take one after the other, in any order, and never give up.
-NESTED = ("n1", "n2", "n3")
+NESTED = ("n1", "n2")
 
 
 class HeldWatcher(Watcher):
@@ -73,7 +73,7 @@ class HeldUsers:
         if not clients:
             return
         client = rng.choice(clients)
-        if rng.random() < 0.1:
+        if rng.random() < 0.25:
             owner = self.sim.new_id("thread")
             self.nested[owner] = rng.sample(NESTED, 2)
             self.go_on_taking(client, owner)
