@@ -181,7 +181,8 @@ MODULE: Final = _table(
     ),
     (
         "SchedulerPlugin",
-        "the scheduler runs no code of users; a `weft.WorkerPlugin` is code in the workers",
+        "the scheduler runs no code of users; client.subscribe_topic('scheduler', handler) gets "
+        "its events, and a `weft.WorkerPlugin` is code in the workers",
         _BY_DESIGN,
     ),
     ("NannyPlugin", "use a `weft.WorkerPlugin`, which is set up in each worker before its tasks"),

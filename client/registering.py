@@ -86,9 +86,9 @@ def refuse_scheduler_plugin() -> NotSupported:
     """Return the error for plugins of the scheduler."""
     return NotSupported(
         "the scheduler runs no code of users: it never unpickles, so that a client can neither "
-        "stop nor change it. A weft.WorkerPlugin is code in the workers; client.story(key), "
-        "client.scheduler_info(), `weft status` and /metrics show what the scheduler does, to any "
-        "process"
+        "stop nor change it. client.subscribe_topic('scheduler', handler) gets its events, in any "
+        "process; client.story(key), client.scheduler_info(), `weft status` and /metrics show what "
+        "it does. A weft.WorkerPlugin is code in the workers"
     )
 
 
