@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
 import threading
 import time
 from collections import deque
@@ -42,7 +43,12 @@ AGAIN_S: Final = 0.02
 #: Why a task is placed again that an exception for another one has hit.
 IN_PLACE_OF: Final = "it was interrupted in the place of the task before it, which had just ended"
 
+#: The files of the code that imports modules begin so.
+_IMPORTLIB: Final = "<frozen importlib"
+
 _set_exception: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
+#: Instead of an exception: takes back the one that was set. (None would be set as one.)
+_NOTHING: Final = ctypes.py_object()
 _set_exception.argtypes = [ctypes.c_ulong, ctypes.py_object]
 
 
@@ -88,7 +94,7 @@ class SlotGate:
             if self.was_hit:
                 # It has been delivered, or it never will be.
                 self.was_hit = False
-                _set_exception(threading.get_ident(), None)
+                _set_exception(threading.get_ident(), _NOTHING)
 
     def interrupt(self, thread: int, context: WorkerContext, attempt: int) -> bool:
         """Interrupt the thread if it is open and runs this attempt; return whether it was."""
@@ -97,12 +103,22 @@ class SlotGate:
                 self._token.pop()
             except IndexError:
                 return False
-            if context.attempt != attempt:
+            if context.attempt != attempt or _is_importing(thread):
                 self._token.append(None)
                 return False
             self.was_hit = True
             _set_exception(thread, TaskInterrupted)
             return True
+
+
+def _is_importing(thread: int) -> bool:
+    """Return whether a thread is in an import: an exception there could leave its lock held."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_IMPORTLIB):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextlib.contextmanager
@@ -155,6 +171,7 @@ class Interrupts:
         """Return whether a task has got an exception that was meant for another one."""
         gate = self.gates[task.slot]
         was_hit, gate.was_hit = gate.was_hit, False
+        gate.open()  # it has been delivered; the next task of the chunk may be interrupted, too
         return was_hit and not self.was_asked(task.attempt)
 
     def ask(self, attempts: list[int], loop: asyncio.AbstractEventLoop) -> None:

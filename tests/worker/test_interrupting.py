@@ -75,6 +75,49 @@ def test_a_closed_gate_lets_none_through():
     assert thread.ended is None
 
 
+def test_an_exception_that_was_delivered_before_is_taken_back_without_effect():
+    """A task may swallow it; then the gate finds that its thread was hit."""
+    opened, passed = threading.Event(), []
+
+    def run(gate):
+        gate.open()
+        try:
+            opened.set()
+            while True:
+                sum(range(10))
+        except TaskInterrupted:
+            pass
+        gate.close()
+        passed.extend(str(i) for i in range(1000))
+
+    thread = Thread(run)
+    opened.wait(60)
+    assert thread.interrupt()
+    thread.thread.join(60)
+    assert thread.ended is None
+    assert len(passed) == 1000
+
+
+def test_an_import_is_not_interrupted():
+    """Its lock would be held for ever, and each later import of the module would wait for it."""
+    importing, done = threading.Event(), threading.Event()
+    names = {"importing": importing, "done": done}
+    text = "importing.set()\nwhile not done.is_set():\n    done.wait(0.001)"
+    code = compile(text, "<frozen importlib._bootstrap>", "exec")
+
+    def run(gate):
+        gate.open()
+        exec(code, names)
+        gate.close()
+
+    thread = Thread(run)
+    importing.wait(60)
+    assert not thread.interrupt()
+    done.set()
+    thread.thread.join(60)
+    assert thread.ended is None
+
+
 def test_an_exception_that_comes_late_is_raised_at_the_gate_or_taken_back():
     """The thread is in C code when it is interrupted, and closes its gate right after that."""
     for _ in range(200):
