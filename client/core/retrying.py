@@ -25,14 +25,19 @@ if TYPE_CHECKING:
 #: Keys in one request.
 MAX_KEYS: Final = 2048
 
-#: Kinds of failures after which the scheduler has the task, as one that failed.
+#: Kinds of failures after which the scheduler has the task, as one that failed; of cancellations,
+#: those of an input.
 RETRIED_KINDS: Final = frozenset({"exception", "worker-died", "data-lost", "cancelled"})
 
 
 def can_retry(state: FutureState) -> bool:
     """Return whether a state has failed and the scheduler can run its task again."""
     failure = state.failure
-    return failure is not None and state.phase == SENT and failure[0] in RETRIED_KINDS
+    if failure is None or state.phase != SENT:
+        return False
+    if failure[0] == "cancelled" and failure[1] == state.key:
+        return False  # the scheduler has no task of it any more
+    return failure[0] in RETRIED_KINDS
 
 
 def on_retry(core: ClientState, operation: RetryFailed) -> None:

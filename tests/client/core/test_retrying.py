@@ -7,6 +7,7 @@ import pytest
 from weft.client.core.events import Disconnected, Notify, RetryFailed, Watch
 from weft.protocol.wire.messages import (
     Denied,
+    KeysCancelled,
     KeysErred,
     KeysRetried,
     KeysUnknown,
@@ -126,3 +127,12 @@ def test_failures_that_are_not_those_of_the_task_stay(bench, kind):
     bench.hear(erred("a", kind=kind))
     assert bench.do(RetryFailed([task.state])) == []
     assert task.state.status == "error"
+
+
+def test_a_task_that_was_itself_cancelled_is_not_retried(bench):
+    """The scheduler has dropped it, and would report that it does not know it."""
+    task = bench.task("a")
+    bench.do(task)
+    bench.hear(KeysCancelled(keys=["a"], reason="why"))
+    assert bench.do(RetryFailed([task.state])) == []
+    assert task.state.status == "cancelled"
