@@ -40,7 +40,7 @@ from .held import on_held_refused, on_operated
 from .plugins import on_plugin_gone, on_stated
 from .puts import drop_value, on_put_wanted
 from .recipes import has_recipe
-from .reconciling import submit_held
+from .reconciling import lose_actor, submit_held
 from .retrying import on_keys_retried, on_retry_refused
 from .sessions import on_recovered, on_recovering
 from .tasks import (
@@ -199,6 +199,8 @@ def on_keys_unknown(core: ClientState, message: KeysUnknown) -> None:
             continue
         if core.unanswered:
             core.unanswered.pop(key, None)
+        if lose_actor(core, state):
+            continue
         if state.has_data or is_unreadable(state):
             move(core, state, KEPT)  # until a task reads it
         elif state.failure is not None:

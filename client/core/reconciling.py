@@ -19,7 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ...protocol.wire.failure import actor_lost
 from ...protocol.wire.messages import (
+    ACTOR_FUNCTION,
     ReleaseKeys,
     ReleaseOthers,
     Resubmitted,
@@ -32,7 +34,7 @@ from .recipes import has_recipe
 from .releasing import release, set_barrier
 from .retrying import retry_again
 from .submitting import close_submissions
-from .tasks import FINISHED, GONE, HELD, KEPT, SENT, FutureState, is_unreadable
+from .tasks import ERROR, FINISHED, GONE, HELD, KEPT, SENT, FutureState, is_unreadable
 from .transitions import move
 from .watching import ask_to_answer, fail, send_question
 
@@ -126,12 +128,27 @@ def look_at_answers(core: ClientState, now: float) -> None:
         core.unanswered = {}
         for key in unanswered:
             state = core.table.states.get(key)
-            if state is None:
+            if state is None or lose_actor(core, state):
                 continue
             if state.has_data:
                 move(core, state, KEPT)
             elif has_recipe(state):
                 move(core, state, HELD)
+
+
+def lose_actor(core: ClientState, state: FutureState) -> bool:
+    """Fail a state whose actor the scheduler has dropped; return False if it is not one.
+
+    Its call could run again, but would make an object that knows nothing of what the first has
+    done.
+    """
+    spec = state.spec
+    if state.status != FINISHED or spec is None or spec.function.id != ACTOR_FUNCTION:
+        return False
+    text = "has ended while this client was away for longer than its lease; make a new actor"
+    fail(core, state, ERROR, actor_lost(state.key, text))
+    state.blob = None  # its handle; after the failure, because users read both
+    return True
 
 
 def go_on(core: ClientState) -> None:

@@ -1,0 +1,33 @@
+"""Actors, which must not be made again."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.client.core.events import ClientTick, Disconnected
+from weft.client.core.tasks import FunctionRecord
+from weft.protocol.wire.messages import (
+    ACTOR_FUNCTION,
+    KeysInMemory,
+    KeysUnknown,
+    SubmitTasks,
+)
+
+from .test_state import Bench
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_an_actor_that_the_scheduler_has_dropped_is_lost_and_not_made_again(is_answered):
+    bench = Bench()
+    bench.connect()
+    maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
+    bench.do(bench.task("made", function=maker), bench.task("pending", function=maker))
+    bench.hear(KeysInMemory(keys=["made"], nbytes=[1], holder_of=[0], holders=["tcp://w:1"]))
+    bench.sent(Disconnected())
+    bench.connect()
+    if is_answered:
+        sent, _ = bench.hear(KeysUnknown(keys=["made", "pending"]))
+    else:
+        sent = [message for _ in range(100) for message in bench.sent(ClientTick())]
+    assert bench.state("made").failure[:2] == ["actor-lost", "made"]
+    assert [m.keys for m in sent if isinstance(m, SubmitTasks)] == [["pending"]]
