@@ -24,6 +24,7 @@ CAUSES = {
     "cancel_dependents": "an input was cancelled",
     "merge_failed": "a worker that came back has its failure",
     "forget_unknown": "no peer has come back with it",
+    "fail_lost": "it was an actor, and its worker is lost",
     "_give_up_without_recipe": "its only copy was lost, and no client has submitted it",
 }
 
@@ -171,6 +172,17 @@ def lose_without_recipe() -> None:
     assert board.states("t") == ["erred"]
 
 
+def lose_an_actor() -> None:
+    board = Board()
+    client, worker = board.client(), board.worker()
+    message = graph("a")
+    message.functions = [m.ACTOR_FUNCTION]
+    board.send(client, message)
+    board.finish(worker, "a", blob=None, nbytes=1 << 20)
+    board.close(worker)
+    assert board.states("a") == ["erred"]
+
+
 def test_the_table_names_each_cause_of_a_failure(found):
     raise_with_waiting_and_ahead()
     cancel_inputs()
@@ -183,6 +195,7 @@ def test_the_table_names_each_cause_of_a_failure(found):
         come_back_with_a_failure(state)
     come_back_without()
     lose_without_recipe()
+    lose_an_actor()
     listed = {
         (start, cause)
         for (start, finish), why in TRANSITIONS.items()
