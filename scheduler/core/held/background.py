@@ -19,6 +19,7 @@ from ....protocol.wire.messages.held import TOO_LARGE
 from .. import recipes, wants
 from ..checking import unless
 from ..peers import ClientHandle
+from ..reporting import send_states
 from ..tasks import ERRED, MEMORY, RELEASED
 from ..transitions import activate, release_unneeded
 from .records import Call, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
@@ -88,17 +89,21 @@ def _keep(state: SchedulerState, _record: HeldRecord, call: Call) -> Reply:
             f"{len(call.keys)} more would exceed the limit of {MAX_TASKS}; keep the futures of the "
             "others until these have ended",
         )
+    made = []
     unknown = []
     for key in call.keys:
         task = state.tasks.get(key)
         if task is None:
-            if not recipes.want(state, keeper, key, m.NO_HASH):
+            if recipes.want(state, keeper, key, m.NO_HASH):
+                made.append(key)
+            else:
                 unknown.append(key)
         elif task.state not in (MEMORY, ERRED):
             background.ended.pop(key, None)  # the result of an earlier run was lost just now
             wants.want(keeper, task)
             if task.state == RELEASED:
                 activate(state, task)
+    send_states(state, keeper, made)  # a worker may have come back with the result before
     return Reply({"unknown": unknown[:MAX_UNKNOWN_NAMED], "n_unknown": len(unknown)})
 
 

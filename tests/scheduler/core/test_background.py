@@ -91,6 +91,19 @@ def test_tasks_that_have_ended_or_are_unknown_are_not_kept(board, alice):
     assert board.states("a") == ["-"]
 
 
+def test_a_result_of_the_last_scheduler_that_a_worker_came_back_with_has_ended():
+    board = Board(client_lease_s=60.0)
+    board.state.first_attempt = board.state.next_attempt = 100
+    alice = Caller(board, "alice", last_epoch=1)
+    board.come_back("w", last_epoch=1, held={"a": 5})
+    assert "a" in board.state.claims
+    assert alice.call(h.BACKGROUND, "keep", "all", keys=["a"]) == KEPT
+    assert board.states("a") == ["memory"]
+    validate(board.state)
+    board.tick()
+    assert board.states("a") == ["-"]
+
+
 def test_a_task_in_the_background_is_cancelled_by_force(board, alice):
     board.send(alice.peer, graph("a"))
     alice.call(h.BACKGROUND, "keep", "all", keys=["a"])
