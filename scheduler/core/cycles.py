@@ -10,7 +10,8 @@ task, and a wait that ends sooner costs a place in a queue.
 A node is a task, or the owner of a lock: a thread of a client. It is *live* if it may go on by
 itself. One that waits for all of some others is live if all of these are; one that waits for any
 of them (a lease of a semaphore), if one is. What is not known, such as which client fills a queue,
-counts as live: only what cannot end is an error.
+counts as live: only what cannot end is an error. So does a peer that is away, until it is back: a
+wait that goes on because of one is looked at again.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ def _look(state: SchedulerState) -> None:
         due.append(waits.popleft())
     left = MAX_SEEN
     live: set[Node] = set()
+    unsure: set[Node] = set()
     again: list[Suspect] = []
     while due and left > 0:
         one = due.pop()
@@ -100,9 +102,11 @@ def _look(state: SchedulerState) -> None:
         if not _goes_on(state, one):
             continue
         n_before = len(live)
-        members = find_cycle(state, one.node, live)
+        members = find_cycle(state, one.node, live, unsure)
         left -= len(live) - n_before
         if members is None:
+            if one.node in unsure:
+                again.append(one._replace(due=now + SETTLE_S))
             continue
         left -= len(members)
         if members[0] == one.node:
@@ -150,6 +154,25 @@ def waits_of(state: SchedulerState, node: Node) -> Waits | None:
     return None if call is None else _waits_of_call(state, call)
 
 
+def _is_away(state: SchedulerState, node: Node) -> bool:
+    """Return whether a node is live only because a peer is away that may come back."""
+    if isinstance(node, SchedulerTask):
+        ws = node.worker
+        if node.state != PROCESSING or ws is None:
+            return False
+        if ws.is_away:
+            return True
+        call = state.held.waits.get(node.attempt)
+    else:
+        if node[0].peer is None:
+            return True
+        call = state.held.waits.get(node)
+    if call is None or call.timeout is not None:
+        return False
+    owners, _ = state.held.blockers(call) or ([], True)
+    return any(client.peer is None for client in (call.client, *(client for client, _ in owners)))
+
+
 def _waits_of_call(state: SchedulerState, call: Call) -> Waits | None:
     if call.timeout is not None or call.client.peer is None:
         return None
@@ -192,29 +215,40 @@ def is_young(state: SchedulerState, node: Node, waits: Waits) -> bool:
     return state.awake_s - since < SETTLE_S - _TOLERANCE_S
 
 
-def find_cycle(state: SchedulerState, start: Node, live: set[Node]) -> list[Node] | None:
+def find_cycle(
+    state: SchedulerState, start: Node, live: set[Node], unsure: set[Node]
+) -> list[Node] | None:
     """Return the cycle that keeps `start` from ever going on; None if there is none.
 
     Args:
         state: the scheduler's.
         start: a node that waits. If it is part of a cycle, it is the first one of the result.
         live: nodes that are known to be live; those that are found out are added.
+        unsure: those of them that may be live only until a peer is back; likewise.
     """
+    is_unsure = False
     edges: dict[Node, Waits] = {}
     stack: list[Node] = [start]
     while stack:
         node = stack.pop()
+        is_unsure = is_unsure or node in unsure
         if node in edges or node in live:
             continue
         waits = waits_of(state, node)
         if waits is None or is_young(state, node, waits):
             live.add(node)
+            if waits is None and _is_away(state, node):
+                unsure.add(node)
+                is_unsure = True
             continue
         if len(edges) >= MAX_SEEN:
             return None
         edges[node] = waits
         stack.extend(waits.nodes)
+    searched = list(edges)
     _spread(edges, live)
+    if is_unsure:
+        unsure.update(node for node in searched if node in live)
     if start in live:
         return None
     path = _path(edges, live, start, start)

@@ -61,7 +61,7 @@ def explain(state: SchedulerState, task: SchedulerTask) -> Info:
         details = list(reason.details) or details
         cause = reason.following
     if cause is not None and cause in seen:
-        waits = cycles.find_cycle(state, task, set())
+        waits = cycles.find_cycle(state, task, set(), set())
         if waits is not None:
             details.append(cycles.describe_cycle(state, waits))
     return {

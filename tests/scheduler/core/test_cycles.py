@@ -171,6 +171,34 @@ def test_locks_that_may_be_released_are_no_cycle(board, alice, bob, why):
     assert refused(board, bob, 10.0) == {}
 
 
+def test_a_cycle_is_found_when_its_clients_are_back(board, alice, bob):
+    assert alice.call(h.LOCK, "acquire", "A", lease="1", owner="t1") == GRANTED
+    assert bob.call(h.LOCK, "acquire", "B", lease="1", owner="t2") == GRANTED
+    assert alice.call(h.LOCK, "acquire", "B", lease="2", owner="t1") is None
+    assert bob.call(h.LOCK, "acquire", "A", lease="2", owner="t2") is None
+    closing = bob.request
+    carl = Caller(board, "carl")
+    assert carl.call(h.LOCK, "acquire", "A", lease="3", owner="t3") is None
+    board.close(alice.peer)
+    assert refused(board, bob, 10.0) == {}
+    assert len(board.state.suspects.waits) == 3
+    alice.peer = board.client("alice")
+    ((request, text),) = refused(board, bob, 2.5 * SETTLE_S).items()
+    assert request == closing
+    assert "t2 of client bob waits for lock 'A', which t1 of client alice holds" in text
+    assert refused(board, carl, 10.0) == {}
+    assert not board.state.suspects.waits
+
+
+def test_a_wait_for_one_that_goes_on_is_not_looked_at_again(board, alice, bob):
+    assert alice.call(h.LOCK, "acquire", "A", lease="1", owner="t1") == GRANTED
+    assert bob.call(h.LOCK, "acquire", "A", lease="2", owner="t2") is None
+    carl = Caller(board, "carl")
+    board.close(carl.peer)
+    board.tick(1.5 * SETTLE_S)
+    assert not board.state.suspects.waits
+
+
 def test_a_semaphore_is_stuck_when_all_its_holders_are(board, alice, bob):
     carl = Caller(board, "carl")
 
@@ -269,7 +297,7 @@ def test_the_search_agrees_with_a_slow_one(board, monkeypatch):
             }
             shrinks, stuck = left != stuck, left
         for node in nodes:
-            found = find_cycle(board.state, node, set())
+            found = find_cycle(board.state, node, set(), set())
             assert (found is not None) == (node in stuck)
             if found is None:
                 continue
