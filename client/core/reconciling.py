@@ -34,7 +34,17 @@ from .recipes import has_recipe
 from .releasing import release, set_barrier
 from .retrying import retry_again
 from .submitting import close_submissions
-from .tasks import ERROR, FINISHED, GONE, HELD, KEPT, SENT, FutureState, is_unreadable
+from .tasks import (
+    ERROR,
+    FINISHED,
+    GONE,
+    HELD,
+    KEPT,
+    SENT,
+    FutureState,
+    TaskColumns,
+    is_unreadable,
+)
 from .transitions import move
 from .watching import ask_to_answer, fail, send_question
 
@@ -143,7 +153,11 @@ def lose_actor(core: ClientState, state: FutureState) -> bool:
     done.
     """
     spec = state.spec
-    if state.status != FINISHED or spec is None or spec.function.id != ACTOR_FUNCTION:
+    if state.status != FINISHED or spec is None:
+        return False
+    if isinstance(spec, TaskColumns):  # a graph may have rows of other functions, too
+        spec = spec.row(state.key)
+    if spec.function.id != ACTOR_FUNCTION:
         return False
     text = "has ended while this client was away for longer than its lease; make a new actor"
     fail(core, state, ERROR, actor_lost(state.key, text))

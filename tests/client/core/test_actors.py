@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core.events import ClientTick, Disconnected
-from weft.client.core.tasks import FunctionRecord
+from weft.client.core.tasks import DEFAULT_OPTIONS, FunctionRecord, FutureState, TaskColumns
 from weft.protocol.wire.messages import (
     ACTOR_FUNCTION,
     KeysInMemory,
@@ -31,3 +31,25 @@ def test_an_actor_that_the_scheduler_has_dropped_is_lost_and_not_made_again(is_a
         sent = [message for _ in range(100) for message in bench.sent(ClientTick())]
     assert bench.state("made").failure[:2] == ["actor-lost", "made"]
     assert [m.keys for m in sent if isinstance(m, SubmitTasks)] == [["pending"]]
+
+
+def test_a_task_of_a_graph_that_also_makes_an_actor_is_not_lost_as_one():
+    bench = Bench()
+    bench.connect()
+    maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
+    states = [FutureState("made"), FutureState("task")]
+    bench.table.add(states)
+    columns = TaskColumns(
+        states, maker, [b"1", b"2"], [], DEFAULT_OPTIONS,
+        functions=[maker, bench.function], function_of=[0, 1],
+    )  # fmt: skip
+    bench.do(columns)
+    bench.hear(
+        KeysInMemory(keys=["made", "task"], nbytes=[1, 1], holder_of=[0, 0], holders=["tcp://w:1"])
+    )
+    bench.sent(Disconnected())
+    bench.connect()
+    sent, _ = bench.hear(KeysUnknown(keys=["made", "task"]))
+    assert bench.state("made").failure[:2] == ["actor-lost", "made"]
+    assert bench.state("task").failure is None
+    assert [m.keys for m in sent if isinstance(m, SubmitTasks)] == [["task"]]
