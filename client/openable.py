@@ -1,4 +1,4 @@
-"""What `Client` and `LocalCluster` share: `with`, `async with` and `await` open and close them."""
+"""The base of `Client` and `LocalCluster`: `with`, `async with` and `await` open and close them."""
 
 from __future__ import annotations
 

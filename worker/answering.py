@@ -56,7 +56,7 @@ _Found: TypeAlias = "tuple[dict[str, Any], str, list[Blob | None]]"
 
 
 class _List(NamedTuple):
-    """What was held when the first page was asked for."""
+    """The records that were held when the first page was asked for."""
 
     records: list[WorkerTask]
     used: float

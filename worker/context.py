@@ -110,7 +110,7 @@ class WorkerContext:
 
 
 class TaskHost:
-    """What a client in the tasks of a worker needs to connect."""
+    """The addresses and names with which a client in the tasks of a worker connects."""
 
     __slots__ = ("find", "name", "task_pass", "worker_id")
 

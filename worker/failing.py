@@ -1,4 +1,4 @@
-"""What a worker reports of a task that raised, or that could not be unpickled."""
+"""Reports of tasks that raised, or that could not be unpickled."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ Delayed: TypeAlias = list[tuple[int, Callable[[int, Any], Any]]]
 
 
 class _Closed(Delayed):
-    """What `run_delayed` needs in the thread of a task."""
+    """The state of `run_delayed` in the thread of a task."""
 
     def __init__(self, gate: InterruptGate) -> None:
         super().__init__([(0, print)])  # never empty

@@ -1,4 +1,4 @@
-"""What ends a task other than its own code, and what its own code raises to be run elsewhere."""
+"""Errors of tasks that something else ends, and the one that asks for another worker."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Awaits:
 
 
 class TaskWait(NamedTuple):
-    """What a thread waits for without a time limit."""
+    """A wait of a thread without a time limit."""
 
     #: The first of the tasks that must all be done.
     keys: list[str]

@@ -43,7 +43,7 @@ Node: TypeAlias = "SchedulerTask | Owner"
 
 
 class Waits(NamedTuple):
-    """What a node waits for."""
+    """The nodes for which a node waits."""
 
     nodes: list[Node]
     #: for all of them, or for any

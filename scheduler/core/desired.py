@@ -78,7 +78,7 @@ class Aim:
 
 @dataclass(slots=True)
 class AtWorkers:
-    """What the pass over all workers sums up: what changes there with each task.
+    """Sums over all workers of the figures that change there with each task.
 
     Attributes:
         n_processing: tasks at workers.

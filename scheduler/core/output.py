@@ -43,7 +43,7 @@ class Allowance:
 
 
 class OutputFlow:
-    """What clients want, and how much they were sent in this period."""
+    """The wishes of clients, and how much each was sent in this period."""
 
     __slots__ = ("announced", "left", "n_dropped", "n_sharing", "notice", "period_ends", "wanting")
 

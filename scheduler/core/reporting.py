@@ -1,4 +1,4 @@
-"""What clients are sent about the states of their tasks."""
+"""Reports to clients about the states of their tasks."""
 
 from __future__ import annotations
 

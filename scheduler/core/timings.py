@@ -18,7 +18,7 @@ MAX_ATTEMPTS: Final = 2_000
 
 
 class Timing(NamedTuple):
-    """What a worker reported of an attempt that has ended, and when."""
+    """A worker's report of an attempt that has ended, and its time."""
 
     reported: float
     worker: str

@@ -166,7 +166,7 @@ def test_an_actor_that_cannot_be_made_fails_as_a_task_does(client):
 
 
 def test_arrays_are_as_they_were_at_the_call(client):
-    np = pytest.importorskip("numpy")
+    np = pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
     store = client.submit(list, actor=True).result()
     array = np.zeros(100_000)
     call = store.append(array)

@@ -198,7 +198,9 @@ def test_progress_groups_by_function_only(client):
 
 
 def test_the_lists_are_those_of_the_installed_dask():
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip(
+        "distributed", reason="distributed is missing: pip install distributed"
+    )
 
     def public(cls: type) -> set[str]:
         return {name for name in dir(cls) if not name.startswith("_")}

@@ -150,7 +150,10 @@ def test_objects_that_are_no_plugins_of_workers_are_refused(client, plugin, erro
 
 
 def test_plugins_of_distributed_are_taken_or_refused_with_the_reason(client):
-    plugins = pytest.importorskip("distributed.diagnostics.plugin")
+    plugins = pytest.importorskip(
+        "distributed.diagnostics.plugin",
+        reason="distributed is missing: pip install distributed",
+    )
 
     class Theirs(plugins.WorkerPlugin):
         def setup(self, worker):

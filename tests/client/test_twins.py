@@ -282,7 +282,7 @@ class Counter:
 
 
 def things_for(cluster, client, second_client):
-    dask = pytest.importorskip("dask")
+    dask = pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
     return SimpleNamespace(
         cluster=cluster,
         client=client,

@@ -237,7 +237,9 @@ def test_graphs_within_tasks_do_not_call_the_callbacks_of_the_outer_one():
 
 
 def test_the_diagnostics_of_dask_work(capsys):
-    diagnostics = pytest.importorskip("dask.diagnostics")
+    diagnostics = pytest.importorskip(
+        "dask.diagnostics", reason="dask is missing: pip install 'weft[dask]'"
+    )
     x = da.ones(20, chunks=2).sum()
     with diagnostics.ProgressBar(), diagnostics.Profiler() as profiler:
         assert x.compute(scheduler=weft.threaded.get) == 20

@@ -50,7 +50,7 @@ class HeldWatcher(Watcher):
 
 
 class HeldUsers:
-    """What the users of all clients know of their locks and values."""
+    """The knowledge of the users of all clients about their locks and values."""
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim

@@ -51,7 +51,7 @@ STEP_BACK_NS = 3600 * 10**9
 
 @dataclass
 class Record:
-    """What the starts of a scheduler keep for each other, as in a state directory."""
+    """The facts that the starts of a scheduler keep for each other, as in a state directory."""
 
     epoch: int = 0
     members: Members = field(default_factory=Members)

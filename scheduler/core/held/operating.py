@@ -111,7 +111,7 @@ class HeldObjects:
 
     @property
     def keepers(self) -> tuple[ClientHandle, ...]:
-        """What wants tasks and is no client of the cluster."""
+        """The holders of futures that are no clients of the cluster."""
         return self.values.keeper, self.background.keeper
 
     def blockers(self, call: Call) -> Blockers | None:

@@ -119,7 +119,7 @@ class Call:
 
 
 class Holder(NamedTuple):
-    """What holds: a lease of a client."""
+    """A lease of a client, which holds something."""
 
     client: ClientHandle
     #: text that the client has chosen, another one for each lease
@@ -127,7 +127,7 @@ class Holder(NamedTuple):
 
 
 class HeldRecord:
-    """What is common to all kinds."""
+    """The part of a record that all kinds share."""
 
     __slots__ = ("is_closed", "kind", "lanes", "name", "users")
 
@@ -275,7 +275,7 @@ class TopicRecord(HeldRecord):
 
 
 class ClientCalls:
-    """What the scheduler knows of the calls of one client."""
+    """The calls of one client."""
 
     __slots__ = ("answered", "records", "waiting")
 

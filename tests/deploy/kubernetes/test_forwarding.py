@@ -23,7 +23,9 @@ Script = Callable[[PeerConnection], None]
 @contextmanager
 def forwarded(folder: Path, script: Script) -> Iterator[tuple[Forward, Peer]]:
     """Forward a port to a pod of a peer that runs `script`."""
-    pytest.importorskip("kubernetes")
+    pytest.importorskip(
+        "kubernetes", reason="kubernetes is missing: pip install 'weft[kubernetes]'"
+    )
     with Peer(folder, script) as peer:
         kube = Kube(kubeconfig=peer.kubeconfig())
         forward = Forward("the scheduler", lambda: kube.open_port("pod", 8786))
