@@ -4,6 +4,7 @@ import tempfile
 
 import pytest
 
+import weft
 from tests.client.scripted import ScriptedScheduler
 from weft.client import Client
 
@@ -16,6 +17,13 @@ def scheduler():
         scheduler.start()
         yield scheduler
         scheduler.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A real scheduler with one worker. A module may have a cluster of its own."""
+    with weft.LocalCluster(n_workers=1) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -11,12 +11,6 @@ from weft.protocol.errors import ClientClosed
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with weft.LocalCluster(n_workers=1) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def client(cluster):
     with Client(cluster) as client:

@@ -25,12 +25,6 @@ from weft.protocol.errors import (
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[weft.LocalCluster]:
-    with weft.LocalCluster(n_workers=1) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def client(cluster: weft.LocalCluster) -> Iterator[Client]:
     with Client(cluster) as client:

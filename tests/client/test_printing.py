@@ -13,12 +13,6 @@ from weft import Client
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with weft.LocalCluster(n_workers=1) as cluster:
-        yield cluster
-
-
 def prints(x):
     weft.print("one", x, sep="-", end="!\n")
     print("not shown")

@@ -12,14 +12,6 @@ import weft
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with weft.LocalCluster(n_workers=2, threads_per_worker=1) as started:
-        with weft.Client(started) as client:
-            client.wait_for_workers(2, timeout=60)
-        yield started
-
-
 def raise_once(path):
     if not os.path.exists(path):
         with open(path, "w"):

@@ -13,14 +13,6 @@ import weft
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with weft.LocalCluster(n_workers=2, threads_per_worker=1) as started:
-        with weft.Client(started) as client:
-            client.wait_for_workers(2, timeout=60)
-        yield started
-
-
 @pytest.fixture
 def client(cluster):
     with weft.Client(cluster) as client:

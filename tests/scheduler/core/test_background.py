@@ -16,16 +16,6 @@ from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.validate import validate
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board(client_lease_s=60.0)
-
-
-@pytest.fixture
-def alice(board: Board) -> Caller:
-    return Caller(board, "alice")
-
-
 def keep(caller: Caller, *keys: str) -> Any:
     """Let a client put tasks into the background, and release them."""
     answer = caller.call(h.BACKGROUND, "keep", "all", keys=[*keys])

@@ -8,27 +8,13 @@ from itertools import permutations
 import pytest
 
 from tests.scheduler.builders import Board, graph
+from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.scheduler.core import cycles
 from weft.scheduler.core.cycles import SETTLE_S, Waits, find_cycle
 
-from .test_held import GRANTED, Caller
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board(client_lease_s=60.0)
-
-
-@pytest.fixture
-def alice(board: Board) -> Caller:
-    return Caller(board, "alice")
-
-
-@pytest.fixture
-def bob(board: Board) -> Caller:
-    return Caller(board, "bob")
+from .test_held import GRANTED
 
 
 def block(board: Board, worker: int, key: str, *keys: str) -> None:

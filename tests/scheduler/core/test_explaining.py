@@ -17,11 +17,6 @@ from weft.scheduler.core.timings import Timings
 from .test_held import Caller
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board(client_lease_s=60.0)
-
-
 def explained(board: Board, key: str) -> dict[str, Any]:
     """Ask as a viewer."""
     viewer = board.connect(Role.VIEWER)

@@ -34,16 +34,6 @@ def board() -> Board:
     return Board(client_lease_s=LEASE_S)
 
 
-@pytest.fixture
-def alice(board: Board) -> Caller:
-    return Caller(board, "alice")
-
-
-@pytest.fixture
-def bob(board: Board) -> Caller:
-    return Caller(board, "bob")
-
-
 def is_empty(board: Board) -> bool:
     held = board.state.held
     return not held.records and not held.values.n_uses and not held.values.nbytes

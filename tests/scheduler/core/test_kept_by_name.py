@@ -4,26 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduler.builders import Board, graph
+from tests.scheduler.builders import graph
 from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.scheduler.core.held import datasets, metadata
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board(client_lease_s=60.0)
-
-
-@pytest.fixture
-def alice(board: Board) -> Caller:
-    return Caller(board, "alice")
-
-
-@pytest.fixture
-def bob(board: Board) -> Caller:
-    return Caller(board, "bob")
 
 
 def publish(caller: Caller, dataset: str, *keys: str, **more):

@@ -16,16 +16,6 @@ from .test_explaining import explained
 from .test_held import GRANTED, LATE, Caller
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board(client_lease_s=60.0)
-
-
-@pytest.fixture
-def alice(board: Board) -> Caller:
-    return Caller(board, "alice")
-
-
 def take(who: Caller, lease: str, limit: int = 2, per_s: float = 0.0, **more: Any) -> Any:
     return who.call(
         h.LIMIT, "acquire", "api", lease=lease, owner=lease, limit=limit, per_s=per_s, **more

@@ -16,21 +16,6 @@ from weft.scheduler.core.held.records import TopicRecord
 from weft.scheduler.core.validate import validate
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board(client_lease_s=60.0)
-
-
-@pytest.fixture
-def alice(board: Board) -> Caller:
-    return Caller(board, "alice")
-
-
-@pytest.fixture
-def bob(board: Board) -> Caller:
-    return Caller(board, "bob")
-
-
 def log(caller: Caller, topic: str, *values: bytes, time: Any = 5.0, keys: Any = ()) -> Any:
     for value in values:
         answer = caller.call(h.TOPIC, "log", topic, time=time, values=[value], keys=[*keys])
