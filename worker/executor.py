@@ -260,8 +260,7 @@ class TaskExecutor:
         """
         state = self.state
         garbage: list[Any] = []
-        new_slots: list[int] = []
-        failed: list[FailWait] = []
+        rare: list[StartSlot | FailWait] | None = None
         watch = False
         with self._lock:
             state.handle(event, time.monotonic())
@@ -282,13 +281,13 @@ class TaskExecutor:
                         self._inboxes.append(queue.SimpleQueue())
                         self.clocks.append(SlotClock(is_away=True))
                         self.interrupts.gates.append(SlotGate())
-                        new_slots.append(action.slot)
+                        rare = [*(rare or ()), action]
                     elif action.__class__ is TakeSeat:
                         self.clocks[action.slot].take_seat(time.perf_counter_ns())
                     elif action.__class__ is LeaveSeat:
                         self.clocks[action.slot].leave_seat(time.perf_counter_ns())
                     elif action.__class__ is FailWait:
-                        failed.append(action)
+                        rare = [*(rare or ()), action]
                     else:
                         assert isinstance(action, ForgetFunctions)
                         garbage.append(action)
@@ -303,12 +302,8 @@ class TaskExecutor:
             wake = (sends and not sends_here) or (bool(state.after) and not self._wake_pending)
             if wake:
                 self._wake_pending = True
-        for new_slot in new_slots:
-            self._start_thread(new_slot)
-        for wait in failed:
-            known = self.waits.get(wait.attempt)
-            if known is not None:
-                known.fail(wait.text)
+        if rare is not None:
+            self._do_rare(rare)
         if wake:
             self._wake()
         elif sends_here:
@@ -316,6 +311,13 @@ class TaskExecutor:
         if watch:
             self._watch(WATCH_S)
         return more
+
+    def _do_rare(self, actions: list[StartSlot | FailWait]) -> None:
+        for action in actions:
+            if isinstance(action, StartSlot):
+                self._start_thread(action.slot)
+            elif (wait := self.waits.get(action.attempt)) is not None:
+                wait.fail(action.text)
 
     def send_waiting(self) -> bool:
         """See to it that reports do not wait for longer than they may; False = none has waited.

@@ -323,7 +323,7 @@ def assign(
     message = draft.message
     state.touched[ws] = None
     n_exceptions, now = state.n_exceptions, state.now
-    if not ws.n_busy:
+    if not (ws.processing or ws.zombies) or (ws.blocked and not ws.n_busy):
         ws.last_progress = now
     while stack:
         task = stack.pop()
