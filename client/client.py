@@ -1,57 +1,47 @@
 """`Client`, the class that users call. Its methods block, or are awaited (`asynchronous=True`).
 
 There is one implementation: the work of a method is a coroutine on the client's loop, which an
-asynchronous client hands to the caller and a blocking one runs in its loop's thread; only waiting
-for futures is written for each of the two (see `watchers`).
+asynchronous client hands to the caller and a blocking one runs in its loop's thread (`life.py`);
+only waiting for futures is written for each of the two (see `watchers`).
 """
 
 from __future__ import annotations
 
 import os
-import threading
-import uuid
-import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from ..graphs.cluster_client import ClusterClient
-from ..protocol.durations import seconds_of, seconds_or_none
-from ..protocol.errors import ClientClosed
-from ..protocol.host.facts import process_facts
+from ..protocol.durations import seconds_or_none
 from ..protocol.host.stderr_logging import mark_warnings
-from ..protocol.net.session import Finder
 from ..protocol.settings import client as defaults
 from ..protocol.settings.sources import read_settings
 from ..protocol.trust.page_access import link_into
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
-from . import absent, cluster_info
+from . import absent
 from .actors import map_actors, submit_actor
 from .annotations import options_of_call
 from .call_options import unexpected
 from .calling import submit_call, submit_rows
-from .comparing import Comparison, compare_soon
 from .core.events import Cancel
 from .core.tasks import FutureState
 from .dask_collections import DaskCollections
 from .display import describing
-from .display.notebook import in_notebook
 from .display.output import TaskOutputs, wants_output
-from .encoding import Encoder, check_unsupported, rows_of
+from .encoding import check_unsupported, rows_of
 from .ending import TaskEnding
 from .executor import ExecutorMaker
 from .future import Future, cancel_reason, checked_running
 from .gathering import Gathering, states_in
 from .inspection import ClusterInspection
 from .kept_by_name import KeptByName
+from .life import ClientLife
 from .locating import ClusterLike, Location, check_options
-from .openable import Openable
 from .scattering import DataMover
-from .shell.current import closed, find_current, made_current, opened
+from .shell.current import find_current, made_current
 from .shell.engine import Engine
-from .shell.leaving import Holdings
-from .shell.loop import LoopThread
 from .shell.short_tracebacks import short_refusals, short_tracebacks
 
 if TYPE_CHECKING:
@@ -61,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Client(
-    Openable,
+    ClientLife,
     DaskCollections,
     ClusterClient,
     ClusterInspection,
@@ -120,165 +110,19 @@ class Client(
         with short_refusals:
             check_options(cluster_options, Client)
             found = read_settings()
-            self._timeout_s = found.choose(timeout, defaults.TIMEOUT)
-            self._reconnect_timeout_s = found.choose(reconnect_timeout, defaults.RECONNECT_TIMEOUT)
-            self._recovery_nbytes = found.choose(recovery_memory, defaults.RECOVERY_MEMORY)
-            self._location = Location(address, connection_file, security, cluster_options, found)
+            timeout_s = found.choose(timeout, defaults.TIMEOUT)
+            reconnect_timeout_s = found.choose(reconnect_timeout, defaults.RECONNECT_TIMEOUT)
+            recovery_nbytes = found.choose(recovery_memory, defaults.RECOVERY_MEMORY)
+            location = Location(address, connection_file, security, cluster_options, found)
         self._output = TaskOutputs() if wants_output(forward_output) else None
-        #: Also without the output of its own tasks: what tasks show all clients.
+        # Also without the output of its own tasks: what tasks show all clients.
         self._shown = None if forward_output is False else self._output or TaskOutputs()
-        self.id = uuid.uuid4().hex
-        self.name = name or f"client-{self.id[:8]}"
-        self.asynchronous = asynchronous
-        self.status = "connecting"
         self._set_as_default = set_as_default
-        self._encoder = Encoder(self.id[:12])
-        self._loop_thread: LoopThread | None = None
-        self._engine: Engine | None = None
-        self._glimpse = describing.Glimpse()
-        self._comparison: Comparison | None = None
-        self._holdings = Holdings(self.name, self._location)
+        self.asynchronous = asynchronous
+        self._prepare(location, name, timeout_s, reconnect_timeout_s, recovery_nbytes)
         if not asynchronous:
             with short_tracebacks:
                 self._open()
-
-    # --- Opening and closing ----------------------------------------------------------------------
-
-    def _open(self) -> None:
-        location = self._location
-        try:
-            location.start_cluster()
-            # A cluster without processes runs on its own loop, and can only be joined there.
-            self._loop_thread = location.loop_thread()
-            if self._loop_thread is None:
-                self._loop_thread = LoopThread("weft-client")
-                self._holdings.owns_loop_thread = True
-                self._holdings.loop_thread = self._loop_thread
-                self._loop_thread.start()
-            self._holdings.loop_thread = self._loop_thread
-            self._engine = self._make_engine(self._loop_thread.loop)
-            self._loop_thread.run_coroutine(self._connect(self._engine, location.finder()))
-        except BaseException:
-            self.status = "closed"
-            self._holdings.give_back(0.0)
-            raise
-        self._opened()
-
-    async def _open_async(self) -> Client:
-        import asyncio
-
-        if self.status != "connecting":
-            return self
-        try:
-            await self._location.start_cluster_async()
-            self._engine = self._make_engine(asyncio.get_running_loop())
-            self._holdings.engine = self._engine
-            await self._connect(self._engine, self._location.finder())
-        except BaseException:
-            self.status = "closed"
-            await self._location.close_async()
-            raise
-        self._opened()
-        return self
-
-    def _make_engine(self, loop: Any) -> Engine:
-        client, nbytes = weakref.ref(self), self._recovery_nbytes
-        engine = Engine(self.id, self.name, loop, self.asynchronous, client, nbytes)
-        engine.output = self._output
-        engine.shown = self._shown
-        return engine
-
-    async def _connect(self, engine: Engine, find: Finder) -> None:
-        try:
-            await engine.open(find, process_facts(), self._timeout_s, self._reconnect_timeout_s)
-            n_expected = self._location.take_n_expected()
-            if n_expected:
-                await cluster_info.expect_workers(engine, n_expected, self._timeout_s)
-            if in_notebook():
-                await self._glimpse.refresh(engine)
-            self._comparison = await compare_soon(engine, self.cluster)
-        except BaseException:
-            await engine.close()
-            raise
-
-    def _opened(self) -> None:
-        self.status = "running"
-        self._holdings.engine = self._engine
-        opened(self, self._holdings, self._timeout_s, as_default=self._set_as_default)
-        describing.show_lists_of_futures()
-
-    def close(self, timeout: Duration | None = None) -> Any:
-        """Leave the cluster. Pending futures are cancelled; a cluster that the client started ends.
-
-        Results that are in this process stay readable.
-
-        Args:
-            timeout: for a blocking client, time to take leave of the scheduler; None = that of the
-                client.
-        """
-        timeout_s = None if timeout is None else seconds_of(timeout, "timeout")
-        if self.asynchronous:
-            return self._close_async()
-        self._close(timeout_s)
-        return None
-
-    def _close(self, timeout_s: float | None) -> None:
-        if self.status == "closed":
-            return
-        self._closing()
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        self._holdings.give_back(min(timeout_s, threading.TIMEOUT_MAX))
-
-    async def _close_async(self) -> None:
-        if not self.asynchronous:  # in `async with`
-            self._close(None)
-        elif self.status != "closed":
-            self._closing()
-            await self._holdings.give_back_async()
-
-    def _closing(self) -> None:
-        self.status = "closed"
-        closed(self)
-        if self._comparison is not None:
-            self._comparison.end()
-
-    def shutdown(self) -> Any:
-        """Stop scheduler and workers, for all their users, and close.
-
-        Raises:
-            NotPermitted: the token of this client is not that of an admin; it stays open.
-        """
-        if self.asynchronous:
-            return self._shutdown_async()
-        self._run(cluster_info.shut_down(self._running()))
-        self._close(None)
-        return None
-
-    async def _shutdown_async(self) -> None:
-        await cluster_info.shut_down(self._running())
-        await self._close_async()
-
-    def __enter__(self) -> Client:
-        super().__enter__()
-        self._running()
-        return self
-
-    def _running(self) -> Engine:
-        engine = self._engine
-        if self.status != "running" or engine is None:
-            if self.status == "connecting":
-                raise ClientClosed("this asynchronous client is not open yet: await it first")
-            raise ClientClosed(*([] if engine is None else [engine.closed_text]))
-        if engine.output is not None:
-            engine.note_level()  # before the calls that are submitted now
-        return engine
-
-    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        if self.asynchronous:
-            return coroutine
-        assert self._loop_thread is not None
-        with short_tracebacks:
-            return self._loop_thread.run_coroutine(coroutine)
 
     # --- Which client -----------------------------------------------------------------------------
 

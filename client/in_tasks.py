@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,14 +26,10 @@ from ..protocol.settings.sources import read_settings
 from .client import Client
 from .core.events import Borrow, Confirm
 from .core.tasks import SubmitOptions, TaskColumns, TaskRecord
-from .display import describing
-from .encoding import Encoder
 from .locating import Location
 from .shell.current import find_current, made_current, named_current, opened
 from .shell.engine import Caller, Engine
 from .shell.in_task import context_here
-from .shell.leaving import Holdings
-from .shell.loop import LoopThread
 from .shell.watchers import ThreadWaiter
 
 if TYPE_CHECKING:
@@ -144,22 +139,14 @@ class TaskClient(Client):
     def __init__(self, host: Any) -> None:
         settings = read_settings()
         self._host = host
-        self._timeout_s = settings.choose(None, defaults.TIMEOUT)
-        self._reconnect_timeout_s = _RECONNECT_S
-        self._recovery_nbytes = settings.choose(None, defaults.RECOVERY_MEMORY)
-        self._output = None
-        self.id = uuid.uuid4().hex
-        self.name = f"tasks-of-{host.name}"
         self.asynchronous = False
-        self.status = "connecting"
-        self._set_as_default = False
-        self._encoder = Encoder(self.id[:12])
-        self._loop_thread: LoopThread | None = None
-        self._engine: Engine | None = None
-        self._glimpse = describing.Glimpse()
-        self._comparison = None
-        self._location = _WorkersLocation(host.find)
-        self._holdings = Holdings(self.name, self._location)
+        self._prepare(
+            _WorkersLocation(host.find),
+            f"tasks-of-{host.name}",
+            settings.choose(None, defaults.TIMEOUT),
+            _RECONNECT_S,
+            settings.choose(None, defaults.RECOVERY_MEMORY),
+        )
         self._open()
 
     def _make_engine(self, loop: asyncio.AbstractEventLoop) -> Engine:

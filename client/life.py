@@ -1,0 +1,215 @@
+"""How clients begin and end: they start or find their cluster, connect, and leave it.
+
+A base class of `Client` and so of the client in tasks, which connects in its own way (`in_tasks`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+import weakref
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ..protocol.durations import seconds_of
+from ..protocol.errors import ClientClosed
+from ..protocol.host.facts import process_facts
+from ..protocol.net.session import Finder
+from . import cluster_info
+from .comparing import Comparison, compare_soon
+from .display import describing
+from .display.notebook import in_notebook
+from .encoding import Encoder
+from .openable import Openable
+from .shell.current import closed, opened
+from .shell.engine import Engine
+from .shell.leaving import Holdings
+from .shell.loop import LoopThread
+from .shell.short_tracebacks import short_tracebacks
+
+if TYPE_CHECKING:
+    from ..protocol.durations import Duration
+    from .client import Client
+    from .display.output import TaskOutputs
+    from .locating import Location
+
+T = TypeVar("T", bound="ClientLife")
+
+
+class ClientLife(Openable):
+    """A base class of `Client`: opens and closes it, and runs the work of its methods."""
+
+    #: It becomes the one that `Client.current` returns.
+    _set_as_default = False
+    #: What shows the output of its own tasks, and what tasks show all clients; None = nothing does.
+    _output: TaskOutputs | None = None
+    _shown: TaskOutputs | None = None
+
+    if TYPE_CHECKING:
+
+        @property
+        def cluster(self) -> Any: ...
+
+    def _prepare(
+        self,
+        location: Location,
+        name: str | None,
+        timeout_s: float,
+        reconnect_timeout_s: float,
+        recovery_nbytes: int,
+    ) -> None:
+        """Set what a client has before it is open."""
+        self._location = location
+        self._timeout_s = timeout_s
+        self._reconnect_timeout_s = reconnect_timeout_s
+        self._recovery_nbytes = recovery_nbytes
+        self.id = uuid.uuid4().hex
+        self.name = name or f"client-{self.id[:8]}"
+        self.status = "connecting"
+        self._encoder = Encoder(self.id[:12])
+        self._loop_thread: LoopThread | None = None
+        self._engine: Engine | None = None
+        self._glimpse = describing.Glimpse()
+        self._comparison: Comparison | None = None
+        self._holdings = Holdings(self.name, location)
+
+    def _open(self) -> None:
+        try:
+            loop_thread, engine = self._start()
+            loop_thread.run_coroutine(self._connect(engine, self._location.finder()))
+        except BaseException:
+            self.status = "closed"
+            self._holdings.give_back(0.0)
+            raise
+        self._opened()
+
+    def _start(self) -> tuple[LoopThread, Engine]:
+        """Start what a blocking client needs: its cluster, and the thread of its loop."""
+        location = self._location
+        location.start_cluster()
+        # A cluster without processes runs on its own loop, and can only be joined there.
+        self._loop_thread = location.loop_thread()
+        if self._loop_thread is None:
+            self._loop_thread = LoopThread("weft-client")
+            self._holdings.owns_loop_thread = True
+            self._holdings.loop_thread = self._loop_thread
+            self._loop_thread.start()
+        self._holdings.loop_thread = self._loop_thread
+        self._engine = self._make_engine(self._loop_thread.loop)
+        return self._loop_thread, self._engine
+
+    async def _open_async(self: T) -> T:
+        if self.status != "connecting":
+            return self
+        try:
+            await self._location.start_cluster_async()
+            self._engine = self._make_engine(asyncio.get_running_loop())
+            self._holdings.engine = self._engine
+            await self._connect(self._engine, self._location.finder())
+        except BaseException:
+            self.status = "closed"
+            await self._location.close_async()
+            raise
+        self._opened()
+        return self
+
+    def _make_engine(self, loop: Any) -> Engine:
+        client, nbytes = weakref.ref(self), self._recovery_nbytes
+        engine = Engine(self.id, self.name, loop, self.asynchronous, client, nbytes)
+        engine.output = self._output
+        engine.shown = self._shown
+        return engine
+
+    async def _connect(self, engine: Engine, find: Finder) -> None:
+        try:
+            await engine.open(find, process_facts(), self._timeout_s, self._reconnect_timeout_s)
+            n_expected = self._location.take_n_expected()
+            if n_expected:
+                await cluster_info.expect_workers(engine, n_expected, self._timeout_s)
+            if in_notebook():
+                await self._glimpse.refresh(engine)
+            self._comparison = await compare_soon(engine, self.cluster)
+        except BaseException:
+            await engine.close()
+            raise
+
+    def _opened(self) -> None:
+        self.status = "running"
+        self._holdings.engine = self._engine
+        client = cast("Client", self)
+        opened(client, self._holdings, self._timeout_s, as_default=self._set_as_default)
+        describing.show_lists_of_futures()
+
+    def close(self, timeout: Duration | None = None) -> Any:
+        """Leave the cluster. Pending futures are cancelled; a cluster that the client started ends.
+
+        Results that are in this process stay readable.
+
+        Args:
+            timeout: for a blocking client, time to take leave of the scheduler; None = that of the
+                client.
+        """
+        timeout_s = None if timeout is None else seconds_of(timeout, "timeout")
+        if self.asynchronous:
+            return self._close_async()
+        self._close(timeout_s)
+        return None
+
+    def _close(self, timeout_s: float | None) -> None:
+        if self.status == "closed":
+            return
+        self._closing()
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        self._holdings.give_back(min(timeout_s, threading.TIMEOUT_MAX))
+
+    async def _close_async(self) -> None:
+        if not self.asynchronous:  # in `async with`
+            self._close(None)
+        elif self.status != "closed":
+            self._closing()
+            await self._holdings.give_back_async()
+
+    def _closing(self) -> None:
+        self.status = "closed"
+        closed(cast("Client", self))
+        if self._comparison is not None:
+            self._comparison.end()
+
+    def shutdown(self) -> Any:
+        """Stop scheduler and workers, for all their users, and close.
+
+        Raises:
+            NotPermitted: the token of this client is not that of an admin; it stays open.
+        """
+        if self.asynchronous:
+            return self._shutdown_async()
+        self._run(cluster_info.shut_down(self._running()))
+        self._close(None)
+        return None
+
+    async def _shutdown_async(self) -> None:
+        await cluster_info.shut_down(self._running())
+        await self._close_async()
+
+    def __enter__(self: T) -> T:
+        super().__enter__()
+        self._running()
+        return self
+
+    def _running(self) -> Engine:
+        engine = self._engine
+        if self.status != "running" or engine is None:
+            if self.status == "connecting":
+                raise ClientClosed("this asynchronous client is not open yet: await it first")
+            raise ClientClosed(*([] if engine is None else [engine.closed_text]))
+        if engine.output is not None:
+            engine.note_level()  # before the calls that are submitted now
+        return engine
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if self.asynchronous:
+            return coroutine
+        assert self._loop_thread is not None
+        with short_tracebacks:
+            return self._loop_thread.run_coroutine(coroutine)
