@@ -27,6 +27,7 @@ from ...protocol.wire.messages import (
     KeysUnrunnable,
     Operated,
     PluginGone,
+    PluginsHeld,
     PutWanted,
     Recovered,
     Recovering,
@@ -37,7 +38,7 @@ from ...protocol.wire.messages import (
 from .events import AnswersReceived, EndSession, Warn
 from .fetching import take, turn_from
 from .held import on_held_refused, on_operated
-from .plugins import on_plugin_gone, on_stated
+from .plugins import on_plugin_gone, on_plugins_held, on_stated
 from .puts import drop_value, on_put_wanted
 from .recipes import has_recipe
 from .reconciling import lose_actor, submit_held
@@ -318,6 +319,7 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     Unsupported: on_refused,
     Operated: on_operated,
     PluginGone: on_plugin_gone,
+    PluginsHeld: on_plugins_held,
     TaskOutput: on_task_output,
     Recovering: on_recovering,
     Recovered: on_recovered,

@@ -2,7 +2,9 @@
 
 A part of the core. The scheduler keeps plugins in its memory only, and a later one knows none. So a
 client states its own before all that it submits again; workers that have them only answer. A
-plugin that any client has unregistered or replaced is not stated any more (`PluginGone`).
+plugin that any client has unregistered or replaced is not stated any more (`PluginGone`, or
+`PluginsHeld` after a lost connection). One that was stated and not confirmed before the connection
+ended is stated again in the next session.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.wire.messages import Answer, Ask, AskFailed, PluginGone
+from ...protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld
 from ...protocol.wire.payload import Blob
 from .events import AskScheduler, Warn
 
@@ -25,6 +27,11 @@ class KeptPlugin:
     arguments: dict[str, Any]
     blobs: list[Blob | None]
 
+    @property
+    def id(self) -> str:
+        """Identifies the plugin, by its content."""
+        return str(self.arguments["plugin"])
+
 
 class KeptPlugins:
     """The plugins of a client."""
@@ -34,8 +41,8 @@ class KeptPlugins:
     def __init__(self) -> None:
         #: {id: plugin} that were registered, in order
         self.kept: dict[str, KeptPlugin] = {}
-        #: {request: name} of those that were stated in this session, and are not confirmed
-        self.restating: dict[int, str] = {}
+        #: {request: plugin} of those that were stated to this scheduler, and are not confirmed
+        self.restating: dict[int, KeptPlugin] = {}
 
 
 def keep_plugin(core: ClientState, question: AskScheduler) -> None:
@@ -49,13 +56,23 @@ def on_plugin_gone(core: ClientState, message: PluginGone) -> None:
     core.plugins.kept.pop(message.plugin, None)
 
 
-def state_plugins(core: ClientState) -> None:
-    """State the plugins to a new scheduler."""
+def on_plugins_held(core: ClientState, message: PluginsHeld) -> None:
+    """Forget the plugins that have ended while this client was away."""
     plugins = core.plugins
+    known = {*message.plugins, *(plugin.id for plugin in plugins.restating.values())}
+    plugins.kept = {i: plugin for i, plugin in plugins.kept.items() if i in known}
+
+
+def state_plugins(core: ClientState, *, is_new: bool) -> None:
+    """State the plugins to a new scheduler, or those that it may not have read to the same one."""
+    plugins = core.plugins
+    unconfirmed = {plugin.id for plugin in plugins.restating.values()}
     plugins.restating = {}
     for plugin in plugins.kept.values():
+        if not is_new and plugin.id not in unconfirmed:
+            continue
         request = core.next_request()
-        plugins.restating[request] = plugin.arguments["name"]
+        plugins.restating[request] = plugin
         core.to_scheduler.append(
             Ask(
                 request=request,
@@ -68,8 +85,8 @@ def state_plugins(core: ClientState) -> None:
 
 def on_stated(core: ClientState, message: Any) -> bool:
     """Take the answer about a stated plugin; False if it is about something else."""
-    name = core.plugins.restating.pop(message.request, None)
-    if name is None:
+    plugin = core.plugins.restating.pop(message.request, None)
+    if plugin is None:
         question = core.questions.get(message.request)
         if (
             question is not None
@@ -85,6 +102,7 @@ def on_stated(core: ClientState, message: Any) -> bool:
     elif message.info.get("n_failed"):
         problem = f"it failed on {message.info['n_failed']} of the workers"
     if problem:
+        name = plugin.arguments["name"]
         text = f"plugin {name!r} could not be set up again with the new scheduler: {problem}"
         core.after.append(Warn(f"{text}; register it again"))
     return True

@@ -58,10 +58,11 @@ def on_connected(core: ClientState, event: Connected, now: float) -> None:
     core.unreachable.clear()
     core.fetch_later.clear()
     n_submitted = -1
-    if event.epoch == core.epoch:
+    is_new = event.epoch != core.epoch
+    state_plugins(core, is_new=is_new)
+    if not is_new:
         ask(core, now)
     else:
-        state_plugins(core)
         n_submitted = submit_again(core, is_first=not core.epoch)
         core.epoch = event.epoch
     if event.reported_outage_s:

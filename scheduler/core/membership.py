@@ -219,7 +219,8 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
     state.send(peer, _cluster_size(state))
     phases.note_client(state, client)
     puts.on_client_back(state, client)
-    plugins.on_client_back(state, client)
+    if message.last_epoch == state.epoch:
+        plugins.on_client_back(state, client)
 
 
 def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker) -> None:
@@ -475,7 +476,6 @@ def _expire(state: SchedulerState, client: ClientHandle) -> None:
     held.on_client_expired(state, client)
     if client.worker is None:
         state.report("client-left", client=client.name)
-    plugins.on_client_expired(state, client)
     del state.clients[client.client_id]
     if client.worker is not None:
         client.worker.task_clients.pop(client, None)

@@ -89,7 +89,7 @@ class Plugin:
 class Plugins:
     """All plugins of a scheduler."""
 
-    __slots__ = ("ending", "held", "missed", "preparing")
+    __slots__ = ("ending", "has_ended", "held", "preparing")
 
     def __init__(self) -> None:
         #: {name: plugin}, in the order of their registration; none is ending
@@ -98,8 +98,8 @@ class Plugins:
         self.ending: dict[Plugin, None] = {}
         #: {worker: None}: away, because they have not set up all plugins yet
         self.preparing: dict[WorkerHandle, None] = {}
-        #: {client: {id: None}} of plugins that ended while it was not connected
-        self.missed: dict[ClientHandle, dict[str, None]] = {}
+        #: some plugin has ended, so that a client may have missed it
+        self.has_ended = False
 
     def all(self) -> list[Plugin]:
         """Return those that end, then the others."""
@@ -189,11 +189,9 @@ def _end(state: SchedulerState, plugin: Plugin) -> None:
     plugin.ready, had = {}, {**plugin.ready, **plugin.waiting}
     for ws in had:
         _ask(state, plugin, ws)
-    for client in state.clients.values():
-        if client.peer is None:
-            plugins.missed.setdefault(client, {})[plugin.plugin_id] = None
-        else:
-            state.send(client.peer, m.PluginGone(plugin=plugin.plugin_id))
+    plugins.has_ended = True
+    for client in state.clients_by_peer.values():
+        state.send_client(client, m.PluginGone(plugin=plugin.plugin_id))
     for ws in list(plugins.preparing):
         _admit_prepared(state, ws)
     _settle(state, plugin)
@@ -313,14 +311,10 @@ def _admit_prepared(state: SchedulerState, ws: WorkerHandle) -> None:
 
 
 def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
-    """Notify a client of the plugins that have ended meanwhile."""
-    for plugin_id in state.plugins.missed.pop(client, ()):
-        state.send_client(client, m.PluginGone(plugin=plugin_id))
-
-
-def on_client_expired(state: SchedulerState, client: ClientHandle) -> None:
-    """A client is gone for good; its plugins stay."""
-    state.plugins.missed.pop(client, None)
+    """Send a client that has been here before what it needs to forget the plugins that ended."""
+    if state.plugins.has_ended:
+        ids = [plugin.plugin_id for plugin in state.plugins.held.values()]
+        state.send_client(client, m.PluginsHeld(plugins=ids))
 
 
 def is_preparing(state: SchedulerState, ws: WorkerHandle) -> bool:
@@ -384,11 +378,6 @@ PLUGIN_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
             is_preparing(s, ws)
             and not any(ws in plugin.waiting for plugin in s.plugins.held.values())
         )
-    ],
-    "plugins that have ended are noted for clients that are not connected": lambda s: [
-        client
-        for client in s.plugins.missed
-        if client.peer is not None or s.clients.get(client.client_id) is not client
     ],
     "a client waits only for a plugin that some worker has not reported": lambda s: [
         plugin for plugin in s.plugins.all() if plugin.orders and not plugin.waiting

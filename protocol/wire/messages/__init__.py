@@ -81,6 +81,7 @@ from .output import (
 from .plugins import (
     PluginDone,
     PluginGone,
+    PluginsHeld,
     SetUpPlugin,
     TearDownPlugin,
 )
@@ -215,6 +216,7 @@ __all__ = [
     "Operated",
     "PluginDone",
     "PluginGone",
+    "PluginsHeld",
     "Put",
     "PutDone",
     "PutFailed",

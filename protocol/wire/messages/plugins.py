@@ -6,7 +6,7 @@ answer comes when all workers have reported.
 
 from __future__ import annotations
 
-from ..message import Blobs, Flag, Info, Message, Number, Text, message
+from ..message import Blobs, Flag, Info, Message, Number, Text, Texts, message
 
 
 @message(160)
@@ -47,3 +47,13 @@ class PluginGone(Message):
     """
 
     plugin: Text
+
+
+@message(203)
+class PluginsHeld(Message):
+    """Send the ids of all plugins to a client that is back: its others ended while it was away.
+
+    A `PluginGone` on a connection that ended may not have been read.
+    """
+
+    plugins: Texts

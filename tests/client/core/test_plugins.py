@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core.events import AskScheduler, Disconnected, Warn
-from weft.protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, Resubmitted
+from weft.protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld, Resubmitted
 
 from .test_state import Bench, Listener
 
@@ -55,6 +55,31 @@ def test_plugins_that_ended_are_forgotten(bench):
     register(bench, workers=[])
     bench.hear(PluginGone(plugin="p-1"))
     assert again(bench) == []
+
+
+def test_plugins_that_ended_while_the_connection_was_lost_are_forgotten(bench):
+    """A `PluginGone` was sent before the line broke, and not read."""
+    register(bench, "1", workers=[])
+    register(bench, "2", workers=[])
+    bench.handle(Disconnected())
+    bench.connect(1)
+    bench.hear(PluginsHeld(plugins=["p-2", "of another client"]))
+    assert [stated.arguments["plugin"] for stated in again(bench)] == ["p-2"]
+
+
+def test_what_was_stated_and_not_confirmed_is_stated_again_in_the_next_session(bench):
+    register(bench, "1", workers=[])
+    register(bench, "2", workers=[])
+    first, _second = again(bench)
+    bench.hear(Answer(request=first.request, info={"workers": []}))
+    bench.handle(Disconnected())
+    (stated,) = bench.connect(2)
+    assert stated.arguments["plugin"] == "p-2"
+    bench.hear(PluginsHeld(plugins=["p-1"]))
+    assert {*bench.core.plugins.kept} == {"p-1", "p-2"}
+    bench.hear(Answer(request=stated.request, info={"workers": []}))
+    bench.handle(Disconnected())
+    assert bench.connect(2) == []
 
 
 @pytest.mark.parametrize(

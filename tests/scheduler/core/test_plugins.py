@@ -253,6 +253,25 @@ def test_before_the_barrier_new_workers_wait_for_the_plugins_of_returning_client
     assert "x" in assigned(done(board, new, request), new)
 
 
+def test_a_client_that_comes_back_gets_what_is_held_if_something_has_ended():
+    """What it was sent before the connection ended, it may not have read."""
+    board = Board()
+    client = board.client()
+    register(board, client)
+
+    def come_back(epoch: int) -> list[Any]:
+        board.close(client)
+        back = board.client(last_epoch=epoch)
+        return [x for x in board.out[back] if isinstance(x, m.PluginsHeld)]
+
+    assert come_back(board.state.epoch) == []
+    bob = board.client("bob")
+    register(board, bob, "q")
+    unregister(board, bob)
+    assert come_back(board.state.epoch) == [m.PluginsHeld(plugins=["q-1"])]
+    assert come_back(3) == []
+
+
 def test_a_stale_report_is_ignored():
     board = Board()
     client = board.client()

@@ -464,9 +464,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "a worker that prepares is away and waits for a plugin": lambda b: (
         b.state.plugins.preparing.update({b.w: None})
     ),
-    "plugins that have ended are noted for clients that are not connected": lambda b: (
-        b.state.plugins.missed.update({b.alice: {}})
-    ),
     "a client waits only for a plugin that some worker has not reported": lambda b: plugin(
         b
     ).orders.append((1, 1)),
