@@ -29,8 +29,9 @@ def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlock
             task.estimate_ns = 0
         wait = BlockedWait(state.awake_s, message.keys[i] if message.keys else ())
         ws.blocked[attempt] = wait
-        if wait.keys and task is not None:
-            cycles.suspect(state, task, wait, partial(_fail, state, ws, attempt))
+        if wait.keys:
+            node = cycles.Attempt(ws, attempt)
+            cycles.suspect(state, node, wait, partial(_fail, state, ws, attempt))
     ws.last_progress = state.now
     state.touched[ws] = None
 

@@ -7,10 +7,11 @@ closes it is the last to begin. So each wait without a time limit is looked at o
 are younger do not count: a report of their end may be on its way. Nothing is looked at for each
 task, and a wait that ends sooner costs a place in a queue.
 
-A node is a task, or the owner of a lock: a thread of a client. It is *live* if it may go on by
-itself. One that waits for all of some others is live if all of these are; one that waits for any
-of them (a lease of a semaphore), if one is. What is not known, such as which client fills a queue,
-counts as live: only what cannot end is an error. So does a peer that is away, until it is back: a
+A node is a task, or the owner of a lock: a thread of a client, or an attempt that was dropped and
+still runs. It is *live* if it may go on by itself. One that waits for all of some others is live if
+all of these are; one that waits for any of them (a lease of a semaphore), if one is. What is not
+known, such as which client fills a queue, counts as live: only what cannot end is an error. So does
+a peer that is away, until it is back, and a task that its client has not submitted again yet; a
 wait that goes on because of one is looked at again.
 """
 
@@ -25,7 +26,7 @@ from .tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
 
 if TYPE_CHECKING:
     from .held.records import Call
-    from .peers import BlockedWait, ClientHandle
+    from .peers import BlockedWait, ClientHandle, WorkerHandle
     from .state import SchedulerState
 
 #: The age at which a wait is looked at, and at which it counts for others, seconds.
@@ -39,7 +40,16 @@ MAX_NAMED: Final = 8
 
 #: A thread of a client; the text is chosen by the client.
 Owner: TypeAlias = "tuple[ClientHandle, str]"
-Node: TypeAlias = "SchedulerTask | Owner"
+
+
+class Attempt(NamedTuple):
+    """An attempt that runs. It is a node if it was dropped: it may hold locks."""
+
+    ws: WorkerHandle
+    number: int
+
+
+Node: TypeAlias = "SchedulerTask | Owner | Attempt"
 
 
 class Waits(NamedTuple):
@@ -56,7 +66,8 @@ class Suspect(NamedTuple):
     """A wait that is to be looked at."""
 
     due: float
-    node: Node
+    #: that of an attempt is found by its worker and number, because it may be dropped meanwhile
+    node: Owner | Attempt
     wait: BlockedWait | Call
     #: fails the wait, with a text
     fail: Callable[[str], None]
@@ -77,6 +88,9 @@ def suspect(
     state: SchedulerState, node: Node, wait: BlockedWait | Call, fail: Callable[[str], None]
 ) -> None:
     """Have a wait looked at that has just begun."""
+    if isinstance(node, SchedulerTask):
+        assert node.worker is not None, "it runs"
+        node = Attempt(node.worker, node.attempt)
     suspects = state.suspects
     suspects.waits.append(Suspect(state.awake_s + SETTLE_S, node, wait, fail))
     if not suspects.is_awaited:
@@ -101,17 +115,18 @@ def _look(state: SchedulerState) -> None:
         left -= 1
         if not _goes_on(state, one):
             continue
+        node = _now(one.node)
         n_before = len(live)
-        members = find_cycle(state, one.node, live, unsure)
+        members = find_cycle(state, node, live, unsure)
         left -= len(live) - n_before
         if members is None:
-            if one.node in unsure:
+            if node in unsure:
                 again.append(one._replace(due=now + SETTLE_S))
             continue
         left -= len(members)
-        if members[0] == one.node:
+        if members[0] == node:
             one.fail(describe_cycle(state, members))
-            live.add(one.node)  # so are those that wait for it
+            live.add(node)  # so are those that wait for it
         else:  # it waits for a cycle, which is broken first
             again.append(one._replace(due=now + SETTLE_S))
     waits.extendleft(reversed(due))
@@ -123,15 +138,27 @@ def _look(state: SchedulerState) -> None:
 
 def _goes_on(state: SchedulerState, one: Suspect) -> bool:
     node, wait = one.node, one.wait
-    if isinstance(node, SchedulerTask) and node.worker is not None:
-        if node.worker.blocked.get(node.attempt) is wait:
-            return True
-        return state.held.waits.get(node.attempt) is wait
-    return not isinstance(node, SchedulerTask) and state.held.waits.get(node) is wait
+    if isinstance(node, Attempt):
+        ws, attempt = node
+        is_here = state.workers.get(ws.peer) is ws
+        return is_here and (
+            ws.blocked.get(attempt) is wait or state.held.waits.get(attempt) is wait
+        )
+    return state.held.waits.get(node) is wait
+
+
+def _now(node: Owner | Attempt) -> Node:
+    """Return the task of an attempt if it is the current one."""
+    if isinstance(node, Attempt):
+        return node.ws.processing.get(node.number, node)
+    return node
 
 
 def waits_of(state: SchedulerState, node: Node) -> Waits | None:
     """Return what a node waits for, without a time limit; None if it is live for all we know."""
+    if isinstance(node, Attempt):
+        is_known = not node.ws.is_away and node.number in node.ws.zombies
+        return _waits_of_attempt(state, node) if is_known else None
     if not isinstance(node, SchedulerTask):
         call = state.held.waits.get(node)
         return None if call is None else _waits_of_call(state, call)
@@ -143,26 +170,41 @@ def waits_of(state: SchedulerState, node: Node) -> Waits | None:
     missing: list[Node] = [one for one in node.dependencies if one.state != MEMORY]
     if missing:
         return Waits(missing, for_all=True)
-    wait = ws.blocked.get(node.attempt)
+    return _waits_of_attempt(state, Attempt(ws, node.attempt))
+
+
+def _waits_of_attempt(state: SchedulerState, attempt: Attempt) -> Waits | None:
+    wait = attempt.ws.blocked.get(attempt.number)
     if wait is None:
         return None
     if wait.keys:
         tasks = [state.tasks.get(key) for key in wait.keys]
         left: list[Node] = [t for t in tasks if t is not None and t.state not in (MEMORY, ERRED)]
         return Waits(left, for_all=True) if left else None
-    call = state.held.waits.get(node.attempt)
+    call = state.held.waits.get(attempt.number)
     return None if call is None else _waits_of_call(state, call)
+
+
+def _running(node: Node) -> Attempt | None:
+    """Return the attempt that a node is; None if it is none that runs."""
+    if not isinstance(node, SchedulerTask):
+        return node if isinstance(node, Attempt) else None
+    ws = node.worker if node.state == PROCESSING else None
+    return None if ws is None else Attempt(ws, node.attempt)
 
 
 def _is_away(state: SchedulerState, node: Node) -> bool:
     """Return whether a node is live only because a peer is away that may come back."""
-    if isinstance(node, SchedulerTask):
-        ws = node.worker
-        if node.state != PROCESSING or ws is None:
+    if isinstance(node, (SchedulerTask, Attempt)):
+        attempt = _running(node)
+        if attempt is None:
             return False
-        if ws.is_away:
+        ws, number = attempt
+        wait = ws.blocked.get(number)
+        # A client in its tasks may not have submitted again what it waits for.
+        if ws.is_away or (wait is not None and any(key not in state.tasks for key in wait.keys)):
             return True
-        call = state.held.waits.get(node.attempt)
+        call = state.held.waits.get(number)
     else:
         if node[0].peer is None:
             return True
@@ -186,32 +228,35 @@ def _waits_of_call(state: SchedulerState, call: Call) -> Waits | None:
 
 
 def node_of(state: SchedulerState, client: ClientHandle, owner: str) -> Node:
-    """Return the task that an owner is, if it is one that runs."""
-    task = task_of_owner(state, client, owner)
-    return (client, owner) if task is None else task
-
-
-def task_of_owner(state: SchedulerState, client: ClientHandle, owner: str) -> SchedulerTask | None:
-    """Return the task whose attempt an owner is, if it runs now."""
+    """Return the task that an owner is, or the attempt, if it is one that runs."""
     attempt = attempt_of(owner)
-    if not attempt:
-        return None
-    # The workers of a program (`processes=False`) use its client.
-    workers = state.workers.values() if client.worker is None else (client.worker,)
-    return next((ws.processing[attempt] for ws in workers if attempt in ws.processing), None)
+    if attempt:
+        # The workers of a program (`processes=False`) use its client.
+        for ws in state.workers.values() if client.worker is None else (client.worker,):
+            if attempt in ws.processing:
+                return ws.processing[attempt]
+            if attempt in ws.zombies:
+                return Attempt(ws, attempt)
+    return client, owner
+
+
+def waiter_of(node: Node) -> int | Owner:
+    """Return under which name a call that waits is filed: an attempt goes by its number."""
+    if isinstance(node, SchedulerTask):
+        return node.attempt
+    return node.number if isinstance(node, Attempt) else node
 
 
 def is_young(state: SchedulerState, node: Node, waits: Waits) -> bool:
     """Return whether the report of a wait's end may still be on its way."""
     if waits.call is not None:
         since = waits.call.since
-    elif isinstance(node, SchedulerTask) and node.worker is not None:
-        wait = node.worker.blocked.get(node.attempt)
+    else:
+        attempt = _running(node)
+        wait = None if attempt is None else attempt.ws.blocked.get(attempt.number)
         if wait is None:
             return False
         since = wait.since
-    else:
-        return False
     return state.awake_s - since < SETTLE_S - _TOLERANCE_S
 
 
@@ -332,6 +377,8 @@ def describe_node(node: Node) -> str:
     """Name a task, or a thread of a client."""
     if isinstance(node, SchedulerTask):
         return f"task {node.key!r}"
+    if isinstance(node, Attempt):
+        return f"attempt {node.number} on worker {node.ws.name}, which was dropped and still runs"
     client, owner = node
     attempt = attempt_of(owner)
     if attempt:

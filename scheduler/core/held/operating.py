@@ -43,7 +43,6 @@ from ....protocol.wire.messages.held import (
     WITHDRAW,
 )
 from .. import cycles
-from ..tasks import SchedulerTask
 from .arguments import bad, check_timeout
 from .background import BACKGROUNDS, BackgroundTasks
 from .datasets import DATASETS
@@ -253,7 +252,7 @@ def _note_wait(state: SchedulerState, call: Call) -> None:
     if not call.owner:
         return
     node = cycles.node_of(state, call.client, call.owner)
-    call.waiter = node.attempt if isinstance(node, SchedulerTask) else node
+    call.waiter = cycles.waiter_of(node)
     state.held.waits[call.waiter] = call
     if call.timeout is None and KINDS[call.kind].blockers is not None:
         cycles.suspect(state, node, call, lambda text: _fail_wait(state, call, text))

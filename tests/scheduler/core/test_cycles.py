@@ -247,6 +247,45 @@ def test_only_owners_of_this_form_are_tasks():
         assert h.attempt_of(owner) == 0
 
 
+def test_a_dropped_attempt_that_holds_a_lock_is_part_of_a_cycle(board, alice):
+    worker = start(board, alice.peer, "parent", "child")
+    number = board.attempt("parent")
+    child = h.owner_of_attempt(board.attempt("child"))
+    assert alice.acquire(owner=h.owner_of_attempt(number)) == GRANTED
+    block(board, worker, "parent", "child")
+    board.send(alice.peer, m.CancelKeys(keys=["parent"], force=False, reason=""))
+    assert number in board.state.workers[worker].zombies
+    assert alice.acquire("2", owner=child) is None
+    block(board, worker, "child")
+    ((_, text),) = refused(board, alice).items()
+    assert f"which attempt {number} on worker w, which was dropped and still runs holds" in text
+
+
+def test_the_wait_that_closes_a_cycle_may_be_that_of_an_attempt_that_is_dropped_then(board, alice):
+    worker = start(board, alice.peer, "parent", "child")
+    number = board.attempt("parent")
+    child = h.owner_of_attempt(board.attempt("child"))
+    assert alice.acquire(owner=h.owner_of_attempt(number)) == GRANTED
+    assert alice.acquire("2", owner=child) is None
+    block(board, worker, "child")
+    board.tick(SETTLE_S / 2)
+    block(board, worker, "parent", "child")
+    board.send(alice.peer, m.CancelKeys(keys=["parent"], force=False, reason=""))
+    assert list(failed(board, worker)) == [number]
+
+
+def test_a_wait_for_a_task_that_is_not_known_yet_is_looked_at_again(board):
+    client = board.client()
+    worker = start(board, client, "f")
+    block(board, worker, "f", "late")
+    assert failed(board, worker, 5.0) == {}
+    board.send(client, graph(":f -> late"))
+    assert list(failed(board, worker)) == [board.attempt("f")]
+    board.send(worker, m.AttemptsResumed(attempts=[board.attempt("f")]))
+    board.tick(1.5 * SETTLE_S)
+    assert not board.state.suspects.waits
+
+
 # --- The search -----------------------------------------------------------------------------------
 
 
