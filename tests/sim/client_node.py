@@ -1,58 +1,35 @@
-"""A client process: the real core and table, and a user who submits, shares, cancels and releases.
+"""The process of a user, who submits, shares, cancels and releases.
 
-The user's actions go through one queue, as in `client/shell/engine.py`: the table is changed at
-once, by the user's thread, and the core sees the operation a little later. What the user then sees
-of each future is compared with the serial interpreter's answer at the moment at which it appears.
+What the user sees of each future is compared with the serial interpreter's answer at the moment at
+which it appears.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weft.client.core.events import (
-    AnswersReceived,
     Cancel,
     ClientClosing,
-    ClientTick,
-    Connected,
-    Disconnected,
-    Event,
-    FetchFrom,
     Loaded,
-    Operations,
-    PutAt,
-    PutEnded,
-    ResultsFetched,
-    ResultsNotFetched,
     RetryFailed,
     Want,
     Watch,
     Withdraw,
 )
 from weft.client.core.retrying import can_retry
-from weft.client.core.state import ClientState
-from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
     NO_VALUE,
     SENT,
-    FunctionRecord,
     FutureState,
-    SubmitOptions,
-    TaskColumns,
-    TaskRecord,
     Watcher,
 )
-from weft.client.core.validate import validate
-from weft.protocol.wire.handshake import Role
-from weft.protocol.wire.message import Message
-from weft.protocol.wire.messages import Bye, GetData, Heartbeat, KeysData, Put, RegisterClient
-from weft.protocol.wire.session import MISSED_HEARTBEATS, Policy
+from weft.protocol.wire.messages import Bye
+from weft.protocol.wire.session import MISSED_HEARTBEATS
 
-from .graphs import ACTOR, PUT, Constants, Spec, function_id, unpacked
-from .puts import put
-from .session import SimulatedSession
+from .client_process import ClientProcess
+from .graphs import ACTOR, Spec, unpacked
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -108,28 +85,14 @@ class UserWatcher(Watcher):
                 assert state.has_data or state.failure is not None, f"{state!r} has no data"
 
 
-class ClientNode:
-    """One client process."""
+class ClientNode(ClientProcess):
+    """The process of one user."""
 
     def __init__(self, sim: Simulation, name: str) -> None:
-        self.sim = sim
-        self.world = sim.world
-        self.name = name
-        self.client_id = sim.new_id("client")
-        self.table = FutureTable(nullcontext())
-        self.core = ClientState(self.table, Constants())
         self.futures: list[Future] = []
-        self.is_alive = True
         self.has_retried = False
-        self._operations: list[Any] = []
-        self._is_woken = False
-        self._functions: dict[str, FunctionRecord] = {}
         self.watchers: list[UserWatcher] = []
-        self.session = SimulatedSession(sim, self, Role.CLIENT, Policy())
-        self.world.at(1.0, self._on_tick, is_work=False)
-
-    def __repr__(self) -> str:
-        return self.client_id
+        super().__init__(sim, name)
 
     # -- the user ---------------------------------------------------------------------------------
     def act(self) -> None:
@@ -186,75 +149,16 @@ class ClientNode:
             self.watch([future for future in new if future in self.futures], wants_data=False)
 
     def _post_tasks(self, specs: list[Spec]) -> None:
-        columns = self.world.chance(0.5)
-        is_graph = columns and len(specs) % 2 == 0  # rows of several functions, with their ranks
-        batches: list[list[Spec]] = []
-        for spec in specs:
-            last = batches[-1] if batches else None
-            if (
-                spec.function != PUT
-                and columns
-                and last is not None
-                and _alike(last[-1], spec, is_graph)
-            ):
-                last.append(spec)
-            else:
-                batches.append([spec])
-        for batch in batches:
-            keys = [spec.key for spec in batch]
-            hashes = [spec.spec_hash for spec in batch if spec.spec_hash is not None] or None
-            states, replaced = self.table.attach(keys, hashes)
-            for state, spec in zip(states, batch, strict=True):
-                # The failure of a future whose key was submitted again does not apply to that key.
-                borrowed = any(
-                    f.is_borrowed or f.state.status in FAILED
-                    for f in self.futures
-                    if f.spec in spec.dependencies
-                )
-                self.futures.append(Future(state, spec, borrowed))
-                if borrowed:
-                    self.sim.borrowing[spec.key] = None
-            spec = batch[0]
-            function = self._function(spec.function)
-            dependencies = [[d.key for d in spec.dependencies] for spec in batch]
-            if columns and spec.function != PUT:
-                has_any = any(dependencies)
-                args = [spec.args for spec in batch]
-                names = list(dict.fromkeys(spec.function for spec in batch))
-                self.post(
-                    TaskColumns(
-                        states,
-                        function,
-                        args,
-                        dependencies if has_any else [],
-                        _options(spec),
-                        hashes,
-                        replaced,
-                        [self._function(name) for name in names],
-                        [names.index(spec.function) for spec in batch] if is_graph else [],
-                        list(range(len(batch))) if is_graph else [],
-                    )
-                )
-            else:
-                self.post(
-                    TaskRecord(
-                        states[0],
-                        function,
-                        spec.args,
-                        dependencies[0],
-                        _options(spec),
-                        spec.spec_hash,
-                        replaced[0] if replaced else None,
-                    )
-                )
-
-    def _function(self, name: str) -> FunctionRecord:
-        record = self._functions.get(name)
-        if record is None:
-            blob = b"" if name == PUT else name.encode()
-            record = FunctionRecord(function_id(name), blob, name)
-            self._functions[name] = record
-        return record
+        for state, spec in zip(self.post_tasks(specs), specs, strict=True):
+            # The failure of a future whose key was submitted again does not apply to that key.
+            borrowed = any(
+                f.is_borrowed or f.state.status in FAILED
+                for f in self.futures
+                if f.spec in spec.dependencies
+            )
+            self.futures.append(Future(state, spec, borrowed))
+            if borrowed:
+                self.sim.borrowing[spec.key] = None
 
     def _share(self) -> bool:
         """Take over a future of another client."""
@@ -319,18 +223,6 @@ class ClientNode:
             self.watchers.append(watcher)
             self.post(Watch(watcher, states))
 
-    def post(self, operation: Any) -> None:
-        self._operations.append(operation)
-        if not self._is_woken:
-            self._is_woken = True
-            self.world.at(self.world.rng.random() * 0.0005, self._flush_operations)
-
-    def _flush_operations(self) -> None:
-        self._is_woken = False
-        operations, self._operations = self._operations, []
-        if operations and self.is_alive:
-            self._handle(Operations(operations))
-
     # -- the process ------------------------------------------------------------------------------
     def crash(self) -> None:
         """End the process at once: its lease has to run out."""
@@ -344,8 +236,8 @@ class ClientNode:
         if not self.is_alive:
             return
         self.world.note(f"{self!r} leaves")
-        self._flush_operations()
-        self._handle(ClientClosing())
+        self.flush_operations()
+        self.handle(ClientClosing())
         self._end()
         self.session.leave([Bye(reason="closed")])
 
@@ -359,94 +251,10 @@ class ClientNode:
         """Release every future."""
         self._release(list(self.futures))
 
-    # -- the session ------------------------------------------------------------------------------
-    def when_awake(self, what: Any, *args: Any) -> bool:
-        """See `SessionOwner`: a client is never stopped."""
-        return self.is_alive
-
-    def registration(self, number: int, last_epoch: int) -> Message:
-        """See `SessionOwner`."""
-        return RegisterClient(
-            client_id=self.client_id,
-            name=self.name,
-            session=number,
-            last_epoch=last_epoch,
-            facts={"python": "3.11"},
-        )
-
-    def heartbeat(self) -> list[Message]:
-        """See `SessionOwner`."""
-        return [Heartbeat()]
-
-    def on_welcome(self) -> None:
-        """See `SessionOwner`."""
-        if self.core.epoch not in (0, self.session.machine.epoch):
-            self.world.probes["client meets a new scheduler"] += 1
-        self._handle(Connected(self.session.machine.epoch))
-        self.world.probes["kept"] += len(self.core.kept)
-
-    def on_messages(self, messages: list[Message]) -> None:
-        """See `SessionOwner`."""
-        self.world.note(f"{self!r} <-", messages)
-        self._handle(AnswersReceived(messages))
-
-    def on_lost(self) -> None:
-        """See `SessionOwner`."""
-        self._handle(Disconnected())
-
-    def _on_tick(self) -> None:
-        if self.is_alive:
-            self._handle(ClientTick())
-            self.world.at(1.0, self._on_tick, is_work=False)
-
-    # -- the core ---------------------------------------------------------------------------------
-    def _handle(self, event: Event) -> None:
-        core = self.core
-        core.handle(event, self.world.now)
-        self.world.touched[self] = None
-        before, core.before = core.before, []
-        for notify in before:
-            notify.watcher.on_ready(notify.items)
-        if core.to_scheduler and self.session.is_open:
-            messages, core.to_scheduler = core.to_scheduler, []
-            self.session.send(messages)
-        after, core.after = core.after, []
-        for action in after:
-            if isinstance(action, FetchFrom):
-                self._fetch(action)
-            elif isinstance(action, PutAt):
-                self._put(action)
-
-    def _fetch(self, action: FetchFrom) -> None:
-        def on_answer(answer: KeysData | None) -> None:
-            if not self.is_alive:
-                return
-            if answer is None:
-                self._handle(ResultsNotFetched(action.request, "lost"))
-            else:
-                self._handle(ResultsFetched(action.request, answer.keys, answer.results))
-
-        request = GetData(request=action.request, keys=action.keys)
-        self.sim.ask(self, action.holder, request, on_answer)
-
-    def _put(self, action: PutAt) -> None:
-        def on_end(reason: str) -> None:
-            if self.is_alive:
-                self._handle(PutEnded(action.request, reason))
-
-        message = Put(
-            request=action.request,
-            keys=[action.key],
-            attempts=[action.attempt],
-            values=[action.value],
-        )
-        put(self.sim, self, action.holder, message, on_end)
-
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:
         """Validate the core, and the user's view of each future."""
-        validate(self.core)
-        self.sim.held.check(self)
+        super().check()
         for future in self.futures:
             state = future.state
             status = state.status
@@ -493,7 +301,8 @@ class ClientNode:
         self.world.probes[f"failure {kind}"] += 1
         why = f"{state!r} failed with {state.failure}: there was no reason for it"
         if kind == "exception":
-            assert culprit in spec.culprits, why
+            excused = culprit in sim.excused and culprit in spec.ancestors
+            assert culprit in spec.culprits or excused, why
         elif kind == "worker-died":
             assert culprit in spec.ancestors, why
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why
@@ -543,25 +352,3 @@ class ClientNode:
     def wants(self) -> list[str]:
         """Return the keys that the scheduler should know this client to want."""
         return [key for key, state in self.table.states.items() if state.phase == SENT]
-
-
-def _alike(one: Spec, other: Spec, is_graph: bool) -> bool:
-    """Return whether two tasks may be rows of one `map`, or of one graph."""
-    return (
-        (one.function == other.function or (is_graph and one.function != PUT))
-        and (one.spec_hash is None) == (other.spec_hash is None)
-        and (one not in other.dependencies or is_graph)
-        and _options(one) == _options(other)
-    )
-
-
-def _options(spec: Spec) -> SubmitOptions:
-    return SubmitOptions(
-        priority=spec.priority,
-        retries=spec.retries,
-        pauses=spec.pauses,
-        workers=spec.workers,
-        allow_other_workers=spec.allow_other_workers,
-        resources=spec.resources,
-        scattered=spec.scattered,
-    )

@@ -17,6 +17,11 @@ from weft.protocol.wire.payload import Blob, Payload, blob_nbytes
 from .plan import Plan
 
 ALWAYS = 1 << 30
+#: Tasks that tasks submit, at most, about; and how deep.
+MAX_CALLED = 60
+MAX_DEPTH = 12
+#: Locks that tasks take.
+TASK_LOCKS = ("t1", "t2")
 LARGE = 200_000
 
 
@@ -42,6 +47,14 @@ class Spec:
     resources: dict[str, float] = field(default_factory=dict)
     #: Its client keeps its value only until that is at a worker.
     scattered: bool = False
+    #: What it submits while it runs, in batches; it reads their values.
+    calls: list[list[Spec]] = field(default_factory=list)
+    #: Whether it waits for the values of each batch before the next one, or of all at the end.
+    waits_early: bool = False
+    #: What it submits as well, and cancels or releases without reading it.
+    given_up: list[Spec] = field(default_factory=list)
+    #: A lock that it holds while it does all this; "" = none.
+    lock: str = ""
     #: The serial interpreter's answer.
     value: bytes = b""
     can_finish: bool = True
@@ -56,6 +69,11 @@ class Spec:
 
     def __repr__(self) -> str:
         return f"<Spec {self.key}>"
+
+    @property
+    def called(self) -> list[Spec]:
+        """All that it submits."""
+        return [spec for batch in self.calls for spec in batch]
 
 
 def function_id(name: str) -> bytes:
@@ -115,13 +133,18 @@ def unpacked(blob: Any) -> bytes:
 
 
 class Graph:
-    """All tasks of a run."""
+    """All tasks of a run: those of users, and those that tasks submit."""
 
     def __init__(self, plan: Plan, rng: Random) -> None:
+        #: Those of users.
         self.specs: list[Spec] = []
         self.by_args: dict[bytes, Spec] = {}
+        self.by_key: dict[str, Spec] = {}
+        #: Those that tasks submit; several may submit the same one.
+        self._called: list[Spec] = []
         for index in range(plan.n_tasks):
-            self._add(plan, rng, index, _dependencies(plan.shape, index, plan.n_tasks, rng))
+            dependencies = _dependencies(plan.shape, index, plan.n_tasks, rng)
+            self.specs.append(self._make(plan, rng, [self.specs[i] for i in dependencies], 0))
 
     def spec_of(self, args: Any) -> Spec:
         """Find the task that has these arguments; of a constant, the task that has the value."""
@@ -129,12 +152,16 @@ class Graph:
         spec = self.by_args.get(tag)
         if spec is None:
             value = tag.removeprefix(_CONSTANT_ARGS)
-            spec = next(spec for spec in self.specs if spec.value == value)
-            spec = replace(spec, function=CONSTANT, dependencies=[], n_raises=0, kills=False)
+            spec = next(spec for spec in self.by_key.values() if spec.value == value)
+            spec = replace(
+                spec, function=CONSTANT, dependencies=[], calls=[], n_raises=0, kills=False
+            )
             self.by_args[tag] = spec
         return spec
 
-    def _add(self, plan: Plan, rng: Random, index: int, dependencies: list[int]) -> None:
+    def _make(self, plan: Plan, rng: Random, dependencies: list[Spec], depth: int) -> Spec:
+        """Make a task of a user, or at some depth one that a task submits."""
+        index = len(self.by_key)
         function = f"f{rng.randrange(plan.n_functions)}"
         tag = f"args-{index}".encode()
         args: Blob = tag
@@ -150,7 +177,7 @@ class Graph:
             index=index,
             key=f"n{index}" if named else f"{function}-{index}",
             function=function,
-            dependencies=[self.specs[i] for i in dependencies],
+            dependencies=dependencies,
             duration=rng.expovariate(1.0)
             * plan.duration
             * (20.0 if rng.random() < plan.p_long else 1.0),
@@ -169,18 +196,50 @@ class Graph:
             spec.allow_other_workers = rng.random() < 0.4
         if rng.random() < plan.p_resources:
             spec.resources = rng.choice([{"gpu": 1.0}, {"gpu": 2.0}, {"mem": 0.1}, {"mem": 0.3}])
-        if not dependencies and rng.random() < plan.p_put:
+        self.by_key[spec.key] = spec
+        self.by_args[tag] = spec
+        if not depth and not dependencies and rng.random() < plan.p_put:
             spec.function, spec.n_raises, spec.kills = PUT, 0, False
             spec.workers, spec.resources, spec.spec_hash = [], {}, None
             spec.scattered = rng.random() < plan.p_scattered
-        elif rng.random() < plan.p_actor:
+        elif not depth and rng.random() < plan.p_actor:
             spec.function, spec.nbytes = ACTOR, LARGE  # a handle stays with its worker
+        elif plan.p_calls and not spec.kills:
+            self._add_calls(plan, rng, spec, depth + 1)
         self._answer(spec)
-        self.specs.append(spec)
-        self.by_args[tag] = spec
+        return spec
+
+    def _add_calls(self, plan: Plan, rng: Random, spec: Spec, depth: int) -> None:
+        """Let a task submit others at some depth, or not."""
+        if depth > MAX_DEPTH or rng.random() >= (plan.p_calls if depth == 1 else plan.p_deep):
+            return
+        spec.resources = {}  # it has them while it waits, and what it submits may need them
+        spec.waits_early = rng.random() < 0.5
+        if rng.random() < plan.p_task_locks:
+            spec.lock = rng.choice(TASK_LOCKS)
+        for _ in range(rng.choice([1, 1, 2])):
+            batch: list[Spec] = []
+            for _ in range(rng.choice([1, 1, 2, 5])):
+                if len(self.by_key) > plan.n_tasks + MAX_CALLED:
+                    break
+                shared = [one for one in self._called if one not in batch]
+                if shared and rng.random() < plan.p_shared_calls:
+                    batch.append(rng.choice(shared))
+                else:
+                    inputs = rng.sample(batch, k=min(len(batch), rng.choice([0, 0, 1, 2])))
+                    batch.append(self._make(plan, rng, inputs, depth))
+            # One that reads others would have to be submitted with these.
+            new = [one for one in batch if not one.dependencies and one not in self._called]
+            self._called += new
+            if batch:
+                spec.calls.append(batch)
+        if rng.random() < 0.2:
+            spec.given_up = [self._make(plan, rng, [], MAX_DEPTH)]
 
     @staticmethod
     def _answer(spec: Spec) -> None:
+        for called in spec.called:
+            spec.can_finish = spec.can_finish and called.can_finish
         for dependency in spec.dependencies:
             spec.culprits.update(dependency.culprits)
             spec.actors.update(dependency.actors)
@@ -195,7 +254,8 @@ class Graph:
             # The task cannot decide which of its executions are reported, and so counted.
             spec.culprits[spec.key] = None
         spec.can_finish = spec.can_finish and spec.n_raises < ALWAYS
-        spec.value = value_of(spec.function, spec.args, [d.value for d in spec.dependencies])
+        inputs = [*spec.dependencies, *spec.called]
+        spec.value = value_of(spec.function, spec.args, [one.value for one in inputs])
 
 
 def _dependencies(shape: str, index: int, n: int, rng: Random) -> list[int]:

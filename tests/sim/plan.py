@@ -93,6 +93,13 @@ class Plan:
     #: Only the network and the scheduler fail: what was executed must not be executed again.
     executes_once: bool
 
+    # -- tasks that submit tasks
+    p_calls: float  #: share of the other tasks of users that do
+    p_deep: float  #: share of those that tasks submit
+    p_shared_calls: float  #: share of submissions that are of a task of another one, too
+    p_task_locks: float  #: share of those tasks that hold a lock meanwhile
+    p_interruptible: float  #: share of interrupts that find such a task where it can be hit
+
     # -- limits and boundaries
     allowed_deaths: int
     heartbeat: float
@@ -226,4 +233,9 @@ class Plan:
                 "scheduler.idle_functions": rng.choice([0, 1, 64]),
                 "scheduler.relayed": rng.choice([0, 100_000, 64 << 20]),
             },
+            p_calls=some(0.4, 0.02, 0.4),
+            p_deep=rng.choice([0.0, 0.3, 0.95]),
+            p_shared_calls=rng.choice([0.0, 0.2]),
+            p_task_locks=some(0.4, 0.05, 0.5),
+            p_interruptible=rng.choice([0.0, 0.5, 1.0]),
         )

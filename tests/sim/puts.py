@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from weft.protocol.wire.messages import Put
 
 if TYPE_CHECKING:
-    from .client_node import ClientNode
+    from .client_process import ClientProcess
     from .simulation import Simulation
     from .worker_node import WorkerNode
 
 
 def put(
     sim: Simulation,
-    client: ClientNode,
+    client: ClientProcess,
     address: str,
     message: Put,
     on_end: Callable[[str], None],

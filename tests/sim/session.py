@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weft.protocol.errors import CommClosed, CommError
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
-from weft.protocol.wire.messages import Heartbeat, Welcome
+from weft.protocol.wire.messages import Heartbeat, Refused, Welcome
 from weft.protocol.wire.session import (
     Abandon,
     Action,
@@ -124,6 +124,9 @@ class SimulatedSession:
         self._n_received += 1
         if not self.is_open:
             welcome, *messages = messages
+            if isinstance(welcome, Refused) and self.role is Role.TASK_CLIENT:
+                self.world.probes["a client in tasks is refused"] += 1
+                return  # its worker is not there yet; the end of the connection follows
             assert isinstance(welcome, Welcome), f"{self!r} got {welcome!r} before a welcome"
             assert welcome.epoch >= self.machine.epoch, "the highest epoch seen never decreases"
             link.set_numbers(0, welcome.epoch, welcome.session)

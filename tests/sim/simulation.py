@@ -20,11 +20,9 @@ import weft.worker.core.slots
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import GetData, KeysData
 from weft.protocol.wire.session import MISSED_HEARTBEATS
-from weft.scheduler.core.claims import HELD
-from weft.scheduler.core.validate import validate as validate_scheduler
 from weft.worker.core.tasks import WorkerTask
 
-from . import copies, plugins, retiring
+from . import checks, copies, plugins, retiring
 from .client_node import FAILED, ClientNode
 from .graphs import Graph, Spec
 from .held import HeldUsers
@@ -32,7 +30,8 @@ from .links import End, Link, copied
 from .plan import Plan
 from .scheduler_node import Record, SchedulerNode
 from .session import SimulatedSession
-from .worker_node import SupervisorNode, WorkerNode
+from .supervisor_node import SupervisorNode
+from .worker_node import WorkerNode
 from .world import World
 
 #: Virtual seconds within which everything wanted must come to its end once there are no faults.
@@ -54,7 +53,6 @@ class Simulation:
         draw = Plan.draw_sessions if sessions else Plan.draw
         self.plan = draw(self.world.rng)
         self.graph = Graph(self.plan, self.world.rng)
-        self._by_key = {spec.key: spec for spec in self.graph.specs}
         self.workers: dict[str, WorkerNode] = {}
         self.by_address: dict[str, WorkerNode] = {}
         self.supervisors: list[SupervisorNode] = []
@@ -73,6 +71,8 @@ class Simulation:
         self.n_raised: dict[str, int] = {}
         #: {key: deaths of workers that executed it}
         self.died: dict[str, int] = {}
+        #: {key of a task: why it raised} of those that have read a failure, or whose wait failed.
+        self.excused: dict[str, str] = {}
         #: Keys that some client ever cancelled, cancelled for all, released.
         self.cancelled: dict[str, None] = {}
         self.forced: dict[str, None] = {}
@@ -103,7 +103,7 @@ class Simulation:
 
     def nbytes(self, key: str) -> int:
         """Return the size of a key's value."""
-        return self._by_key[key].nbytes
+        return self.graph.by_key[key].nbytes
 
     def connect(self, node: SimulatedSession, role: Role) -> None:
         """Connect a session to the scheduler: `on_connected` or `on_refused` follows."""
@@ -433,8 +433,8 @@ class Simulation:
         for client in self.clients:
             client.watch(client.futures, wants_data=True)
         self._rest()
-        self._check_ends()
-        self._check_agreement()
+        checks.check_ends(self)
+        checks.check_agreement(self)
         self.held.check_values()
 
     def _end_zombies(self) -> None:
@@ -469,95 +469,6 @@ class Simulation:
             and all(client.lease is None for client in self.scheduler.core.clients.values())
         )
 
-    def _check_ends(self) -> None:
-        """Check that every wanted key has its value or the expected failure."""
-        retiring.check(self)
-        plugins.check(self)
-        copies.check(self)
-        for client in self.clients:
-            if not client.is_alive:
-                continue
-            assert client.core.is_linked, f"{client!r} is not connected"
-            for future in client.futures:
-                state = future.state
-                assert state.status != "pending", self._why_pending(future.spec.key, state)
-                if state.status == "finished":
-                    assert state.has_data, f"{state!r} was watched and its data never came"
-                    assert future.spec.can_finish, f"{state!r} cannot have finished"
-            for watcher in client.watchers:
-                left = [s for s in watcher.awaited if s.status != "pending" and s.has_data]
-                assert not left, f"{client!r}: {left} are ready and the watcher was not told"
-
-    def _why_pending(self, key: str, state: Any) -> str:
-        known = self.scheduler.known(key)
-        lines = [f"{state!r} never ends (phase {state.phase}); the scheduler has {known!r}"]
-        stack = [known] if known is not None else []
-        while stack and len(lines) < 10:
-            task = stack.pop()
-            lines.append(f"  {task!r} on {task.worker!r} attempt {task.attempt}")
-            stack.extend(d for d in task.waiting_on or ())
-        for worker in self.workers.values():
-            record = worker.core.by_key.get(key)
-            if record is not None:
-                lines.append(f"  {worker!r} has {record!r}")
-        return "\n".join(lines)
-
-    def _check_agreement(self) -> None:
-        """Check that, at rest, all processes agree about wanted keys and their holders."""
-        core = self.scheduler.core
-        validate_scheduler(core)
-        for client in self.clients:
-            if not client.is_alive:
-                continue
-            handle = core.clients[client.client_id]
-            for task in handle.wants:
-                if task.delivered:
-                    got = client.table.states[task.key]
-                    # One that failed before it was run again, for others, stays failed.
-                    has = got.has_data or got.failure is not None
-                    assert has, f"{client!r} never got what was delivered: {got!r}"
-            theirs = {task.key: None for task in handle.wants}
-            mine = client.wants()
-            odd = [key for key in theirs if key not in mine]
-            assert not odd, f"the scheduler thinks that {client!r} wants {odd}"
-            # A failed task is not needed. A finished one is not reported to a scheduler that is
-            # new, gave up waiting, or missed the last submission of a result of an earlier one.
-            forgot = (
-                self.n_restarts
-                or core.counters.clients_expired
-                or client.session.machine.number > 1
-            )
-            over = (*FAILED, "finished") if forgot else FAILED
-            odd = [key for key in mine if key not in theirs]
-            odd = [key for key in odd if client.table.states[key].status not in over]
-            # A forced cancel ends the wants of others too, but keeps results that they have.
-            odd = [key for key in odd if key not in self.cancelled]
-            assert not odd, f"the scheduler does not know that {client!r} wants {odd}"
-        assert len(core.workers) == len(self.workers), "all workers are registered"
-        for worker in self.workers.values():
-            ws = core.workers_by_id[worker.worker_id]
-            claimed = [
-                (key, attempt)
-                for attempt, key in ws.claims.items()
-                for row in core.claims[key]
-                if row.ws is ws and row.attempt == attempt and row.kind == HELD
-            ]
-            theirs_held = sorted([(task.key, task.attempt) for task in ws.has_what] + claimed)
-            held = sorted(
-                (record.key, record.attempt)
-                for record in worker.core.by_key.values()
-                if record.state == "memory"
-            )
-            assert theirs_held == held, f"{worker!r} has {held}, the scheduler thinks {theirs_held}"
-            nbytes = sum(self.nbytes(key) for key, _ in held) - sum(
-                self.nbytes(key) for key, _ in claimed
-            )
-            assert ws.nbytes == nbytes, f"{worker!r} has {nbytes} bytes, and not {ws.nbytes}"
-            for task in ws.processing.values():
-                record = worker.core.by_attempt.get(task.attempt)
-                assert record is not None, f"{worker!r} does not have {task!r}"
-            worker.check_at_rest()
-
     # -- leaving ----------------------------------------------------------------------------------
     def _leave(self) -> None:
         world = self.world
@@ -582,32 +493,7 @@ class Simulation:
         ):
             self._step()
         self._rest()
-        validate_scheduler(core)
-        assert not core.tasks, f"tasks are left: {list(core.tasks.values())}"
-        used = [f for f in core.functions.values() if f not in core.idle_functions]
-        assert not used, "functions are left"
-        waited_for = [ws for ws in core.workers.values() if ws.zombies]
-        assert not waited_for, f"attempts that never ended, it seems: {waited_for}"
-        assert list(core.classes.values()) == [core.default_class], "classes are left"
-        assert not core.relays, "relays are left"
-        assert not core.claims, "claims are left"
-        assert not core.unclaimed_functions, "functions of earlier schedulers are left"
-        assert not core.twins, "attempts that run twice are left"
-        assert not core.failed_at, "failures are left"
-        assert not core.away, "workers are expected back"
-        for client in self.clients:
-            if client.is_alive:
-                assert not client.table.states, f"{client!r} has futures left"
-                assert not client.core.held
-        for worker in self.workers.values():
-            worker.check_at_rest()
-            assert not worker.core.by_key, f"{worker!r} keeps {list(worker.core.by_key.values())}"
-            assert not worker.store, f"{worker!r} keeps values"
-            kept = list(worker.core.failures.by_attempt)
-            assert not kept, f"{worker!r} keeps the failures of {kept}"
-            ws = core.workers_by_id[worker.worker_id]
-            sent = [f.function_id for f in core.idle_functions if ws in f.workers]
-            assert sorted(worker.core.functions) == sorted(sent), f"{worker!r} keeps functions"
+        checks.check_empty(self)
         self._count_probes()
 
     def _count_probes(self) -> None:
@@ -629,7 +515,7 @@ class Simulation:
     # -- failures ---------------------------------------------------------------------------------
     def _report(self, error: Exception) -> str:
         text = f"{type(error).__name__}: {error}"
-        keys = [spec.key for spec in self.graph.specs if _names(text, spec.key)][:2]
+        keys = [key for key in self.graph.by_key if _names(text, key)][:2]
         lines = [
             f"at {self.world.now:.6f} s, event {self.world.n_events}: {text}",
             f"replay: {'WEFT_SIM_SESSIONS=1 ' * self.plan.executes_once}"

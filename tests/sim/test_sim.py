@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from weft.scheduler.core import completion, lost_workers
+from weft.scheduler.core import completion, cycles, lost_workers
 from weft.scheduler.core.held.semaphores import LOCKS
 
 from .simulation import Simulation, SimulationFailed
@@ -29,6 +29,7 @@ EXPECTED = {
     "blip",
     "break",
     "cancel",
+    "cancelled in a task",
     "clients_expired",
     "clock set back",
     "copies kept",
@@ -50,12 +51,17 @@ EXPECTED = {
     "held: next done",
     "held: publish done",
     "interrupt",
+    "interrupted in a task",
     "join",
     "kill",
     "leave",
+    "locked in a task",
+    "a lock of a task fails",
     "plugin: register_plugin done",
     "plugin: unregister_plugin done",
     "poison",
+    "read in a task: exception",
+    "read in a task: not-permitted",
     "released early",
     "retire",
     "retired: left",
@@ -71,6 +77,7 @@ EXPECTED = {
     "scheduler silent",
     "shared",
     "stall",
+    "submitted in a task",
     "tasks_assigned_ahead",
     "tasks_cancelled",
     "tasks_failed_worker_died",
@@ -170,6 +177,14 @@ def test_a_lock_that_is_given_away_before_its_holder_could_be_back_is_found():
     with patch.dict(LOCKS.operations, {"acquire": early}):
         report = run_until_failure(80, sessions=True)
     assert " was lost" in report
+
+
+@pytest.mark.slow
+def test_waits_in_tasks_that_have_no_end_are_found():
+    with patch.object(cycles, "suspect", lambda *_wait: None):
+        report = run_until_failure(80)
+    assert "tasks that submit tasks never end" in report or "never ends" in report
+    assert "waits for" in report
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A worker process and its supervisor: the real core, with a simulated executor.
+"""A worker process: the real core, with a simulated executor.
 
 Each slot takes tasks from its chunk, one after the other, and reports them at the end of the
 chunk or when the last report is long ago, as `worker/executor.py` does. Values are kept in a store
@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from weft.protocol.wire.failure import reschedule
+from weft.protocol.wire.failure import Failure, reschedule
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     Bye,
-    EndWorkers,
     FetchKeys,
     GetData,
     Heartbeat,
@@ -23,12 +22,9 @@ from weft.protocol.wire.messages import (
     LeaveCluster,
     Put,
     Reconciled,
-    RegisterSupervisor,
     RegisterWorker,
     SetUpPlugin,
     TearDownPlugin,
-    WorkerExited,
-    WorkersAlive,
     WorkerStatus,
 )
 from weft.worker.core.events import (
@@ -56,15 +52,16 @@ from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
 from weft.worker.executor import WATCH_S
-from weft.worker.family.supervisor_link import SupervisorPolicy
 from weft.worker.server import WorkerPolicy
 
 from .graphs import ACTOR, packed, unpacked, value_of
 from .plugins import WorkerPluginsNode
 from .session import SimulatedSession
+from .task_clients import Parent, TaskClientNode
 
 if TYPE_CHECKING:
     from .simulation import Simulation
+    from .supervisor_node import SupervisorNode
 
 
 class WorkerNode:
@@ -97,8 +94,11 @@ class WorkerNode:
         self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
         #: `Run` actions that a sleeping slot has not handled.
         self._woken = [False] * sim.plan.nthreads
-        #: {slot: what its task goes on with} of those that wait for a seat.
-        self._returning: dict[int, tuple[WorkerTask, list[bytes], float]] = {}
+        #: {slot: what its thread does then} of those that wait for a seat.
+        self._returning: dict[int, Callable[[], None]] = {}
+        #: {attempt: task} of tasks that submit others, and the client that they have asked for.
+        self.parents: dict[int, Parent] = {}
+        self.task_client: TaskClientNode | None = None
         self.plugins = WorkerPluginsNode(self)
         self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
 
@@ -142,6 +142,8 @@ class WorkerNode:
         if self.sim.by_address.get(self.address) is self:
             del self.sim.by_address[self.address]
         self.session.abort()
+        if self.task_client is not None:
+            self.task_client.end()
         self.thaw()  # callers that waited for an answer are notified that there is none
         if self.supervisor is not None:
             self.supervisor.on_exit(self, reason, running)
@@ -244,9 +246,11 @@ class WorkerNode:
                 self.running.append(None)
                 self._woken.append(False)
             elif isinstance(action, FailWait):
-                self.world.probes["wait failed"] += 1  # a user's task may catch the error
+                parent = self.parents.get(action.attempt)
+                if parent is not None:  # of others, a user's task may catch the error
+                    parent.fail_wait(action.text)
             elif isinstance(action, Run) and action.slot in self._returning:
-                self._go_on(action.slot, *self._returning.pop(action.slot))
+                self._returning.pop(action.slot)()
             elif isinstance(action, Run):
                 self._woken[action.slot] = True
                 self.world.at(self.world.rng.random() * 0.00005, self._wake, action.slot)
@@ -270,8 +274,12 @@ class WorkerNode:
             elif isinstance(action, EndWorker):
                 self.world.at(0.0, self.end)
             elif isinstance(action, InterruptRunning):
-                # Tasks of this world do not let themselves be interrupted; most end soon.
+                # Other tasks do not let themselves be interrupted; most end soon.
                 self.world.probes["interrupt"] += 1
+                for attempt in action.attempts:
+                    parent = self.parents.get(attempt)
+                    if parent is not None and self.world.chance(self.sim.plan.p_interruptible):
+                        self.world.at(self.world.rng.random() * 0.05, parent.interrupt)
             else:
                 self.world.probes["fetch given up"] += 1
                 self.world.at(0.0, self._asked[action.holder], None)
@@ -331,6 +339,10 @@ class WorkerNode:
             self.world.probes["poison"] += 1
             self.world.at(0.0, self.kill, f"by {spec.key}")
             return
+        if spec.calls:
+            self.parents[task.attempt] = parent = Parent(self, slot, task, inputs, report)
+            parent.go_on()
+            return
         if self.world.chance(self.sim.plan.p_block):
             seconds = spec.duration * self.world.rng.random()
             self.world.at(seconds, self._block, slot, task, inputs, report)
@@ -341,13 +353,11 @@ class WorkerNode:
         """Let a task wait for a while; some end without a seat."""
         if not self.when_awake(self._block, slot, task, inputs, report):
             return
-        report.finished = False
-        self._handle(report)
         rng = self.world.rng
         # It goes on in any case, so not all that it reports to wait for need to be done then.
         others = [key for key, record in self.core.by_key.items() if record is not task]
         keys = rng.sample(others, k=min(len(others), rng.randint(0, 2)))
-        self._handle(SlotBlocked(slot, task.attempt, keys))
+        self.give_seat_up(slot, task, keys, report)
         self.world.probes["blocked"] += 1
         seconds = rng.choice([0.0, 0.001, 0.1, 1.0, 3.0]) * rng.random()
         if self.world.chance(0.2):
@@ -360,10 +370,31 @@ class WorkerNode:
     def _resume(self, slot: int, task: WorkerTask, inputs: list[bytes]) -> None:
         if self.when_awake(self._resume, slot, task, inputs):
             seconds = self.sim.graph.spec_of(task.args).duration * self.world.rng.random()
-            self._returning[slot] = task, inputs, seconds
-            self._handle(SlotResumes(slot))
-            if slot in self._returning:
-                self.world.probes["waited for a seat"] += 1
+            self.take_seat(slot, lambda: self._go_on(slot, task, inputs, seconds))
+
+    def give_seat_up(self, slot: int, task: WorkerTask, keys: list[str], report: ChunkDone) -> None:
+        """Let another slot run tasks while the task of this one waits."""
+        report.finished = False
+        self._handle(report)
+        self._handle(SlotBlocked(slot, task.attempt, keys))
+
+    def take_seat(self, slot: int, then: Callable[[], None]) -> None:
+        """Call `then` when the slot has a seat again."""
+        self._returning[slot] = then
+        self._handle(SlotResumes(slot))
+        if slot in self._returning:
+            self.world.probes["waited for a seat"] += 1
+
+    def client_of_tasks(self) -> TaskClientNode:
+        """Return the client that the tasks of this process share."""
+        if self.task_client is None:
+            self.task_client = TaskClientNode(self)
+        return self.task_client
+
+    def end_parent(self, parent: Parent, inputs: list[bytes], failure: Failure | None) -> None:
+        """End a task that has submitted others."""
+        del self.parents[parent.task.attempt]
+        self._end_task(parent.slot, parent.task, inputs, parent.report, parent.told, failure)
 
     def _go_on(self, slot: int, task: WorkerTask, inputs: list[bytes], seconds: float) -> None:
         report = ChunkDone(slot, [], [], [], [])
@@ -372,8 +403,19 @@ class WorkerNode:
     def _finish(
         self, slot: int, task: WorkerTask, inputs: list[bytes], report: ChunkDone, told: float
     ) -> None:
-        if not self.when_awake(self._finish, slot, task, inputs, report, told):
-            return
+        if self.when_awake(self._finish, slot, task, inputs, report, told):
+            self._end_task(slot, task, inputs, report, told, None)
+
+    def _end_task(
+        self,
+        slot: int,
+        task: WorkerTask,
+        inputs: list[bytes],
+        report: ChunkDone,
+        told: float,
+        failure: Failure | None,
+    ) -> None:
+        """File how a task has ended; `failure` = it has raised."""
         plan = self.sim.plan
         spec = self.sim.graph.spec_of(task.args)
         for record in task.inputs:  # pinned until the end
@@ -381,15 +423,16 @@ class WorkerNode:
         self.running[slot] = None
         self.sim.on_stop(self, task)
         duration_us = int(spec.duration * 1e6)
-        if self.world.chance(plan.p_reschedule):
-            self.world.probes["reschedule"] += 1
+        if failure is None:
+            if self.world.chance(plan.p_reschedule):
+                self.world.probes["reschedule"] += 1
+                failure = reschedule(task.key, "why")
+            elif self.sim.raises(spec):
+                failure = ["exception", task.key, "type", "text"]
+        if failure is not None:
             report.failed_attempts.append(task.attempt)
             report.failed_durations_us.append(duration_us)
-            report.failures.append(reschedule(task.key, "why"))
-        elif self.sim.raises(spec):
-            report.failed_attempts.append(task.attempt)
-            report.failed_durations_us.append(duration_us)
-            report.failures.append(["exception", task.key, "type", "text"])
+            report.failures.append(failure)
         else:
             value = value_of(spec.function, task.args or b"", inputs)
             self.store[task.attempt] = value
@@ -467,6 +510,8 @@ class WorkerNode:
         """Validate the core, and the store beside it."""
         core = self.core
         validate(core)
+        n = sum(task is not None for task in self.running) - len(core.blocked) - len(core.returning)
+        assert n <= self.sim.plan.nthreads, f"{n} tasks compute on {self!r}"
         for records in (core.by_attempt, core.released):
             for attempt, record in records.items():
                 if record.state in {"memory", "released"}:
@@ -481,84 +526,3 @@ class WorkerNode:
         assert not core.cancelled, f"{self!r} runs cancelled tasks for ever"
         assert not core.released, f"{self!r} keeps released data"
         assert not core.fetching.requests, f"{self!r} waits for peers"
-
-
-class SupervisorNode:
-    """Watches workers: reports that they are alive and why they died, and starts others."""
-
-    def __init__(self, sim: Simulation, supervisor_id: str) -> None:
-        self.sim = sim
-        self.world = sim.world
-        self.supervisor_id = supervisor_id
-        self.workers: dict[str, WorkerNode] = {}
-        self._reports: list[Message] = []
-        self.session = SimulatedSession(sim, self, Role.SUPERVISOR, SupervisorPolicy())
-
-    def __repr__(self) -> str:
-        return self.supervisor_id
-
-    def watch(self, worker: WorkerNode) -> None:
-        """Watch a worker."""
-        self.workers[worker.worker_id] = worker
-        worker.supervisor = self
-
-    def on_exit(self, worker: WorkerNode, reason: str, running: list[int]) -> None:
-        """Handle the end of a worker's process."""
-        del self.workers[worker.worker_id]
-        self._reports.append(
-            WorkerExited(worker_id=worker.worker_id, reason=reason, running=running)
-        )
-        self.world.at(self.world.rng.random() * 0.1, self._report)
-        if not worker.is_leaving:
-            self.world.at(self.world.rng.random() * 0.5, self._restart, worker)
-
-    def _restart(self, dead: WorkerNode) -> None:
-        address = dead.address
-        if address in self.sim.by_address or not self.world.chance(self.sim.plan.p_same_address):
-            address = self.sim.new_address()
-        name = dead.name
-        if self.sim.is_healed and not dead.resources.get("mem", 0) > 1:
-            name = self.sim.new_id("spare")  # its name is now that of a worker that may run all
-        worker = self.sim.add_worker(name, address, dead.resources, dead.host, self)
-        self.world.note(f"{self!r} starts", worker)
-
-    def _report(self) -> None:
-        if self.session.is_open:
-            self.session.send(self._take_reports())
-
-    def _take_reports(self) -> list[Message]:
-        reports, self._reports = self._reports, []
-        return reports
-
-    # -- the session ------------------------------------------------------------------------------
-    def when_awake(self, what: Any, *args: Any) -> bool:
-        """See `SessionOwner`: a supervisor is never stopped."""
-        return True
-
-    def registration(self, number: int, last_epoch: int) -> Message:
-        """See `SessionOwner`."""
-        return RegisterSupervisor(
-            supervisor_id=self.supervisor_id, session=number, last_epoch=last_epoch, facts={}
-        )
-
-    def heartbeat(self) -> list[Message]:
-        """See `SessionOwner`."""
-        ids = list(self.workers)
-        alive = WorkersAlive(worker_ids=ids, rss=[1 << 20] * len(ids))
-        return [*self._take_reports(), alive]
-
-    def on_welcome(self) -> None:
-        """See `SessionOwner`."""
-
-    def on_messages(self, messages: list[Message]) -> None:
-        """See `SessionOwner`."""
-        for message in messages:
-            if isinstance(message, EndWorkers):
-                for worker_id in message.worker_ids:
-                    worker = self.workers.get(worker_id)
-                    if worker is not None:
-                        self.world.probes["ended for a task"] += 1
-                        worker.kill(message.reason, on_request=True)
-
-    def on_lost(self) -> None:
-        """See `SessionOwner`."""

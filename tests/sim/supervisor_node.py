@@ -1,0 +1,102 @@
+"""A supervisor process: it reports which of its workers are alive, and why others died."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import (
+    EndWorkers,
+    RegisterSupervisor,
+    WorkerExited,
+    WorkersAlive,
+)
+from weft.worker.family.supervisor_link import SupervisorPolicy
+
+from .session import SimulatedSession
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+    from .worker_node import WorkerNode
+
+
+class SupervisorNode:
+    """Watches workers: reports that they are alive and why they died, and starts others."""
+
+    def __init__(self, sim: Simulation, supervisor_id: str) -> None:
+        self.sim = sim
+        self.world = sim.world
+        self.supervisor_id = supervisor_id
+        self.workers: dict[str, WorkerNode] = {}
+        self._reports: list[Message] = []
+        self.session = SimulatedSession(sim, self, Role.SUPERVISOR, SupervisorPolicy())
+
+    def __repr__(self) -> str:
+        return self.supervisor_id
+
+    def watch(self, worker: WorkerNode) -> None:
+        """Watch a worker."""
+        self.workers[worker.worker_id] = worker
+        worker.supervisor = self
+
+    def on_exit(self, worker: WorkerNode, reason: str, running: list[int]) -> None:
+        """Handle the end of a worker's process."""
+        del self.workers[worker.worker_id]
+        self._reports.append(
+            WorkerExited(worker_id=worker.worker_id, reason=reason, running=running)
+        )
+        self.world.at(self.world.rng.random() * 0.1, self._report)
+        if not worker.is_leaving:
+            self.world.at(self.world.rng.random() * 0.5, self._restart, worker)
+
+    def _restart(self, dead: WorkerNode) -> None:
+        address = dead.address
+        if address in self.sim.by_address or not self.world.chance(self.sim.plan.p_same_address):
+            address = self.sim.new_address()
+        name = dead.name
+        if self.sim.is_healed and not dead.resources.get("mem", 0) > 1:
+            name = self.sim.new_id("spare")  # its name is now that of a worker that may run all
+        worker = self.sim.add_worker(name, address, dead.resources, dead.host, self)
+        self.world.note(f"{self!r} starts", worker)
+
+    def _report(self) -> None:
+        if self.session.is_open:
+            self.session.send(self._take_reports())
+
+    def _take_reports(self) -> list[Message]:
+        reports, self._reports = self._reports, []
+        return reports
+
+    # -- the session ------------------------------------------------------------------------------
+    def when_awake(self, what: Any, *args: Any) -> bool:
+        """See `SessionOwner`: a supervisor is never stopped."""
+        return True
+
+    def registration(self, number: int, last_epoch: int) -> Message:
+        """See `SessionOwner`."""
+        return RegisterSupervisor(
+            supervisor_id=self.supervisor_id, session=number, last_epoch=last_epoch, facts={}
+        )
+
+    def heartbeat(self) -> list[Message]:
+        """See `SessionOwner`."""
+        ids = list(self.workers)
+        alive = WorkersAlive(worker_ids=ids, rss=[1 << 20] * len(ids))
+        return [*self._take_reports(), alive]
+
+    def on_welcome(self) -> None:
+        """See `SessionOwner`."""
+
+    def on_messages(self, messages: list[Message]) -> None:
+        """See `SessionOwner`."""
+        for message in messages:
+            if isinstance(message, EndWorkers):
+                for worker_id in message.worker_ids:
+                    worker = self.workers.get(worker_id)
+                    if worker is not None:
+                        self.world.probes["ended for a task"] += 1
+                        worker.kill(message.reason, on_request=True)
+
+    def on_lost(self) -> None:
+        """See `SessionOwner`."""
