@@ -239,6 +239,11 @@ class DaskCollections:
         check_unsupported(direct=direct)
         return self._values_of(futures, asynchronous)
 
+    def _get_for_dask(self, dsk: Any, keys: Any, **options: Any) -> Any:
+        """Do what `get` does, for dask, which wants values at once wherever it computes."""
+        options.setdefault("asynchronous", False)
+        return self.get(dsk, keys, **options)
+
     def _run_graph(
         self, dsk: Any, read: Callable[[Mapping[Any, Any], type[GraphTask], FindOutside], Graph]
     ) -> Any:

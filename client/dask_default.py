@@ -5,8 +5,11 @@ dask is never imported here. If it is loaded already, its configuration is chang
 right after its module `dask.config` was imported. The configuration belongs to the whole process,
 clients belong to threads as well (`as_current`), and other code may change the configuration in
 between. So the value put there is no client but a `_ConfiguredClient`, which looks for the client
-each time when dask looks the scheduler up; where there is none, as in a worker's task outside of
-`with worker_client()`, it stands for what was configured before.
+each time when dask looks the scheduler up; where there is none, as in a thread that a task has
+started, it stands for what was configured before.
+
+In the process of a worker the value is put there when dask is imported (`serve_tasks`), unless a
+scheduler is configured; the client of its tasks is opened when a task computes a collection.
 
 Each client that opens configures an object of its own, which remembers what it found. A `with
 dask.config.set(scheduler=...)` block puts back what it found at its begin, whatever happened
@@ -16,21 +19,20 @@ open: it is replaced, by what it found, only if it belongs to a client that is c
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import ClientClosed
+from ..protocol.host.after_import import after_import, forget, loaded_module
+from ..protocol.host.process_role import is_worker_process
 from .future import join_dask
-from .shell.in_task import is_in_task
+from .shell.in_task import context_here, is_in_task
 
 if TYPE_CHECKING:
     from .client import Client
@@ -49,6 +51,15 @@ _ABSENT: Any = object()
 
 #: Reentrant: a destructor that runs meanwhile may close a client.
 _lock = threading.RLock()
+
+
+class _TasksOfWorker:
+    """Stands for the client of a worker's tasks, which is opened when one of them needs it."""
+
+    name = "of the tasks of this worker"
+
+
+_OF_TASKS: Final[Any] = _TasksOfWorker()
 #: The open clients, in the order in which they were registered; changed under the lock.
 _entries: list[_ConfiguredClient] = []
 
@@ -85,18 +96,20 @@ class _ConfiguredClient:
         self.is_configured = False
 
     def __bool__(self) -> bool:
-        return _find_client() is not None or bool(self._find_other())
+        return _find_client(opens=False) is not None or bool(self._find_other())
 
     @property
     def asynchronous(self) -> bool:
-        client = _find_client()
-        return client is not None and client.asynchronous
+        client = _find_client(opens=False)
+        # dask wants values at once. A task may block its own event loop; its seat is given up.
+        return client is not None and not is_in_task() and client.asynchronous
 
     @property
     def get(self) -> Callable[..., Any]:
         client = _find_client()
         if client is not None:
-            return client.get  # bound: dask looks for `persist` on its owner
+            bound: Callable[..., Any] = client._get_for_dask
+            return bound  # dask looks for `persist` on its owner
         other = self._find_other()
         if not other:
             raise ClientClosed()  # since dask asked whether there is one
@@ -111,7 +124,7 @@ class _ConfiguredClient:
         return None if found is _ABSENT else found
 
     def __repr__(self) -> str:
-        return f"<the current weft.Client: {_find_client()!r}>"
+        return f"<the current weft.Client: {_find_client(opens=False)!r}>"
 
     def __deepcopy__(self, _memo: object) -> _ConfiguredClient:
         return self
@@ -122,21 +135,34 @@ class _ConfiguredClient:
 
 def register(client: Client, *, is_default: bool) -> None:
     """Let dask use a client: in all threads, or only where `as_current` names it."""
-    module = _loaded_config()
-    join_dask()
+    module = loaded_module(_CONFIG)
     with _lock:
         entry = _ConfiguredClient(client, is_default)
         if module is not None:
             _put_back_what_is_lost(module)
             _configure(module, entry)
-        elif _hook not in sys.meta_path:
-            sys.meta_path.insert(0, _hook)
         _entries.append(entry)
+    if module is None:
+        after_import(_CONFIG, _configure_all)
+    after_import(_REFERENCES, _join)
+
+
+def serve_tasks(module: ModuleType) -> None:
+    """Let the tasks of this worker's process compute collections with their client.
+
+    Called right after the import of dask's configuration. A scheduler that is configured stays.
+    """
+    with _lock:
+        entry = _ConfiguredClient(_OF_TASKS)
+        if module.get(_SCHEDULER, None) is None:
+            _configure(module, entry)
+        _entries.insert(0, entry)
+    after_import(_REFERENCES, _join)
 
 
 def give_back(client: Client, *, is_default: bool) -> None:
     """Undo one `register`; does nothing if there was none."""
-    module = _loaded_config()
+    module = loaded_module(_CONFIG)
     with _lock:
         closed = [entry for entry in _entries if entry.client() is None]
         for entry in reversed(_entries):
@@ -153,8 +179,9 @@ def give_back(client: Client, *, is_default: bool) -> None:
             entry.found = _skip_closed(entry.found)
         if module is not None:
             _restore(module)
-        if not _entries and _hook in sys.meta_path:
-            sys.meta_path.remove(_hook)
+        if not _entries:
+            forget(_CONFIG, _configure_all)
+            forget(_REFERENCES, _join)
 
 
 def _skip_closed(found: Any) -> Any:
@@ -164,8 +191,11 @@ def _skip_closed(found: Any) -> Any:
     return found
 
 
-def _find_client() -> Client | None:
-    """Return the client that is to compute dask's collections in the calling thread."""
+def _find_client(*, opens: bool = True) -> Any:
+    """Return the client that is to compute dask's collections in the calling thread, or None.
+
+    That of a worker's tasks is opened by this; unless `opens`, what stands for it is returned.
+    """
     from .shell.current import named_current
 
     entries = _entries.copy()
@@ -173,8 +203,17 @@ def _find_client() -> Client | None:
     if not entries or entries[-1].pid != os.getpid():
         return None
     client = named_current()
-    if client is not None or is_in_task():
+    if client is not None:
         return client
+    context = context_here()
+    if context is not None and not context.attempt:
+        return None  # a function of `client.run`, which may submit nothing
+    if context is not None and is_worker_process():
+        if not opens:
+            return _OF_TASKS
+        from .in_tasks import task_client
+
+        return task_client(context.host)
     for entry in reversed(entries):
         client = entry.client()
         if entry.is_default and client is not None:
@@ -185,14 +224,16 @@ def _find_client() -> Client | None:
 # --- dask's configuration -------------------------------------------------------------------------
 
 
-def _loaded_config() -> ModuleType | None:
-    module = sys.modules.get(_CONFIG)
-    if module is None:
-        return None
-    if getattr(module.__spec__, "_initializing", False):
-        # Another thread is importing it: this waits for that. In the same thread it does not wait.
-        module = import_module(_CONFIG)
-    return module if hasattr(module, "refresh") else None
+def _configure_all(module: ModuleType) -> None:
+    """Configure the clients that were opened before dask was imported."""
+    with _lock:
+        for entry in _entries:
+            if not entry.is_configured and entry.client() is not _OF_TASKS:
+                _configure(module, entry)
+
+
+def _join(_module: ModuleType) -> None:
+    join_dask()
 
 
 def _configure(module: Any, entry: _ConfiguredClient) -> None:
@@ -250,61 +291,3 @@ def _put(module: Any, name: str, value: Any) -> None:
         config.pop(last, None)
     else:
         config[last] = value
-
-
-class _Hook:
-    """A finder on `sys.meta_path`, while there are clients, that waits for the import of dask.
-
-    Of two modules: `dask.config` comes first, and then that of the references.
-    """
-
-    def __init__(self) -> None:
-        self._is_asking = False
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name not in (_CONFIG, _REFERENCES) or self._is_asking:
-            return None
-        self._is_asking = True  # a finder may call all others, as this one does
-        try:
-            for finder in sys.meta_path.copy():
-                find = getattr(finder, "find_spec", None)
-                spec: ModuleSpec | None = None if find is None else find(name, path, target)
-                if spec is not None:
-                    _call_after(spec.loader, name, self._on_imported)
-                    return spec
-        finally:
-            self._is_asking = False
-        return None
-
-    def _on_imported(self, module: ModuleType) -> None:
-        with _lock:
-            if module.__name__ == _REFERENCES:
-                join_dask()
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                return
-            for entry in _entries:
-                _configure(module, entry)
-
-
-_hook = _Hook()
-
-
-def _call_after(loader: Any, name: str, call: Callable[[ModuleType], None]) -> None:
-    """Have `call(module)` made after this loader has executed the module of this name."""
-    execute = getattr(loader, "exec_module", None)
-    if execute is None:
-        return
-
-    def execute_and_call(module: ModuleType) -> None:
-        execute(module)
-        if module.__name__ == name:  # some loaders serve many modules
-            del loader.exec_module
-            call(module)
-
-    # On the object, because tools look at its class. A loader that takes no attributes is left
-    # alone; then the next client that opens is the first that dask uses.
-    with contextlib.suppress(AttributeError, TypeError):
-        loader.exec_module = execute_and_call

@@ -42,8 +42,8 @@ def where():
 
 
 @dask.delayed
-def where_within():
-    return where().compute()
+def where_within(scheduler=None):
+    return where().compute(scheduler=scheduler)
 
 
 def test_a_collection_is_computed_by_the_open_client(cluster):
@@ -184,9 +184,11 @@ def test_a_client_that_is_not_the_default_computes_where_it_is_current(cluster):
         assert where().compute() == ""
 
 
-def test_a_task_computes_by_itself(cluster):
+def test_a_task_computes_on_the_cluster_unless_it_names_a_scheduler(cluster):
     with weft.Client(cluster):
-        assert where_within().compute() == ""  # dask's threads, in the worker
+        assert where_within().compute() == "k-0"
+        assert where_within("threads").compute() == ""
+    assert where_within().compute() == ""
 
 
 @dask.delayed
@@ -198,7 +200,7 @@ def where_of_a_client():
 
 def test_a_task_computes_on_the_cluster_where_it_names_its_client(cluster):
     with weft.Client(cluster):
-        assert where_of_a_client().compute() == ("k-0", "", "")
+        assert where_of_a_client().compute() == ("k-0", "k-0", "k-0")
 
 
 async def test_an_asynchronous_client_is_not_used():

@@ -18,9 +18,11 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, NoReturn
 
 from ...protocol.errors import InternalError, WeftError
+from ...protocol.host.after_import import after_import
 from ...protocol.host.event_loop import new_event_loop
 from ...protocol.host.process_role import set_worker_process
 from ...protocol.values.serialize import set_future_binder
@@ -67,6 +69,7 @@ def main(config: WorkerConfig) -> None:
     """
     set_worker_process()
     set_future_binder(_bind_future)
+    after_import("dask.config", _serve_dask)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     hold_back()
     loop = new_event_loop()
@@ -81,8 +84,17 @@ def main(config: WorkerConfig) -> None:
 
 def _bind_future(key: str) -> Any:
     """Make a future of the tasks' client, which is opened by this if no task has asked for it."""
-    package = __name__.partition(".")[0]
-    return import_module(f"{package}.client.shell.current").bind_future(key)
+    return _part_of_client("shell.current").bind_future(key)
+
+
+def _serve_dask(config: ModuleType) -> None:
+    """Let tasks compute dask's collections on the cluster; called when one of them imports dask."""
+    _part_of_client("dask_default").serve_tasks(config)
+
+
+def _part_of_client(name: str) -> Any:
+    """Import a module of the client, which a worker has only where a task needs it."""
+    return import_module(f"{__name__.partition('.')[0]}.client.{name}")
 
 
 async def _main(config: WorkerConfig) -> None:
