@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...protocol.wire import messages as m
 from . import cycles
 from .peers import BlockedWait, WorkerHandle
+from .transitions import take_back_behind
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -21,6 +22,9 @@ def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlock
     """Let the worker have other work instead of these attempts."""
     for i, attempt in enumerate(message.attempts):
         task = ws.processing.get(attempt)
+        if task is not None and task.dependents:
+            # It may wait for a task that only this worker can run, and these would be in its way.
+            take_back_behind(state, ws, task)
         if task is None and attempt not in ws.zombies:
             state.counters.reports_stale += 1
             continue

@@ -96,8 +96,9 @@ def decide_worker(task: SchedulerTask, with_room: WorkerHandle, now: float) -> W
 def ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
     """Return the worker on which all missing inputs of a task run or queue, if it may run there.
 
-    None if most inputs are in memory elsewhere: the task would draw all that follows it to this
-    worker, though the other ones are free. Only very short tasks go there in any case.
+    None if one of these waits for other tasks, or if most inputs are in memory elsewhere: the task
+    would draw all that follows it to this worker, though the other ones are free. Only very short
+    tasks go there in any case.
     """
     missing = task.waiting_on
     if missing is None or len(missing) > AHEAD_MAX_MISSING:
@@ -107,6 +108,8 @@ def ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
         ws = dependency.worker
         if ws is None or (found is not None and ws is not found):
             return None
+        if ws.blocked and dependency.attempt in ws.blocked:
+            return None  # what that waits for needs the room, perhaps
         found = ws
     task_class = task.group.task_class
     if found is None or task_class.resources or found not in task_class.members:

@@ -35,6 +35,22 @@ def test_a_worker_gets_another_task_while_a_long_one_waits(board):
     assert (ws.n_busy, ws.occupancy_ns) == (1, board.task("child").estimate_ns)
 
 
+def test_tasks_that_read_one_that_waits_do_not_fill_its_worker(board):
+    client, worker = board.client(), board.worker()
+    ws = board.state.workers[worker]
+    readers = [f"reader{i}" for i in range(100)]
+    board.send(client, graph("parent", *(f"parent -> {key}" for key in readers)))
+    _, *ahead = ws.processing
+    assert ws.occupancy_ns >= ws.backlog_ns
+    assert sorted(dropped(block(board, worker, "parent"), worker)) == sorted(ahead)
+    assert list(assigned(board.send(client, graph("child")), worker)) == ["child"]
+    board.send(worker, m.AttemptsEnded(attempts=ahead))
+    board.send(client, graph(*(f"parent -> late{i}" for i in range(100))))
+    assert set(board.states("reader0", "reader99", "late0", "late99")) == {"waiting"}
+    board.finish(worker, "child")
+    assert "reader0" in assigned(board.finish(worker, "parent"), worker)
+
+
 def test_a_task_that_goes_on_counts_again(board):
     client, worker = board.client(), board.worker()
     learn(board, client, worker, us=10_000_000)
