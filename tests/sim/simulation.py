@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import weft.client.core.fetching
 import weft.client.core.submitting
+import weft.scheduler.core.cycles
 import weft.scheduler.core.relays
 import weft.worker.core.fetching
 import weft.worker.core.slots
@@ -253,6 +254,8 @@ class Simulation:
             (weft.worker.core.fetching, "IN_FLIGHT_BYTES", limits["worker.in_flight"]),
             (weft.worker.core.slots, "CHUNK_US", float(limits["worker.chunk_us"])),
             (weft.scheduler.core.relays, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
+            # All members of a cycle are named: see `task_clients.py`.
+            (weft.scheduler.core.cycles, "MAX_NAMED", 1000),
         ):
             stack.enter_context(patch.object(module, name, value))
         return stack

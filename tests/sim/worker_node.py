@@ -354,8 +354,10 @@ class WorkerNode:
         if not self.when_awake(self._block, slot, task, inputs, report):
             return
         rng = self.world.rng
-        # It goes on in any case, so not all that it reports to wait for need to be done then.
-        others = [key for key, record in self.core.by_key.items() if record is not task]
+        # It goes on in any case, so not all that it reports to wait for need to be done then. Where
+        # the waits of tasks that submit others are checked, it waits for something else.
+        is_alone = not self.sim.plan.p_calls
+        others = [key for key, one in self.core.by_key.items() if is_alone and one is not task]
         keys = rng.sample(others, k=min(len(others), rng.randint(0, 2)))
         self.give_seat_up(slot, task, keys, report)
         self.world.probes["blocked"] += 1
