@@ -1,8 +1,9 @@
 """Limits by name: so many holders at a time, and so many that begin per second.
 
 A limit is a semaphore with a rate. The latest grants are remembered, as many as the rate permits in
-its window: the next one comes when the oldest of them has left the window. So no window has more,
-wherever it begins, and a burst after a pause is no larger either.
+a second (in more than that, if it is below 1): the next one comes when the oldest of them is a
+second old. So no second has more, wherever it begins, and a burst after a pause is no larger
+either. A rate such as 2.5 is rounded down, since no other grants would fit each second.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 #: The rates that there may be, per second; as many grants are remembered.
 MIN_RATE: Final = 1e-6
 MAX_RATE: Final = 10_000.0
-#: Of times, seconds: a turn that is due so soon has come.
-_TOLERANCE_S: Final = 1e-6
+#: A turn is due so much later, seconds: deadlines come early by rounding errors.
+_MARGIN_S: Final = 2e-6
 
 
 def _make(call: Call) -> HeldRecord:
@@ -54,9 +55,9 @@ def _check(record: LimitRecord, call: Call) -> None:
 def _acquire(state: SchedulerState, record: LimitRecord, call: Call) -> Reply | None:
     now = state.awake_s
     left_s = record.pause_s(now)
-    if left_s > _TOLERANCE_S:
+    if left_s > 0.0:
         if record.due is None and len(record.holders) < record.limit:
-            record.due = state.held.serve_later(state, record, left_s)
+            record.due = state.held.serve_later(state, record, left_s + _MARGIN_S)
         return None
     reply = acquire(state, record, call)
     if reply is not None and record.per_s:

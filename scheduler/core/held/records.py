@@ -177,7 +177,8 @@ class LimitRecord(SemaphoreRecord):
         assert n is not None, "it is bounded"
         if not self.per_s or len(self.grants) < n:
             return 0.0
-        return max(self.grants[0] + n / self.per_s - now, 0.0)
+        # A rate below 1 has a longer window. A shorter one would let two of them into one second.
+        return max(self.grants[0] + max(1.0, 1.0 / self.per_s) - now, 0.0)
 
 
 class MultiLockRecord(HeldRecord):
