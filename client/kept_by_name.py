@@ -88,7 +88,8 @@ class KeptByName:
         """Set metadata: small plain data in a tree that all clients read and write.
 
         Args:
-            key: a name, or a path of names in the tree; what is missing of it is made.
+            key: a name, or a path of names in the tree. What is missing of it is made, and a value
+                that is no dict and stands in its way is replaced.
             value: None, a bool, number, text, bytes, or lists and dicts of these with texts as
                 keys. A tuple becomes a list.
 
@@ -113,6 +114,19 @@ class KeptByName:
         from .coordination.metadata import get_metadata
 
         return get_metadata(self, keys, () if default is _NONE else (default,))
+
+    def delete_metadata(self, keys: str | Iterable[str]) -> Any:
+        """Delete metadata with all that is below it.
+
+        Args:
+            keys: a name, or a path of names; an empty path stands for the whole tree.
+
+        Raises:
+            KeyError: there is none.
+        """
+        from .coordination.metadata import delete_metadata
+
+        return delete_metadata(self, keys)
 
     # --- Events -----------------------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ T = TypeVar("T")
 #: How often it is looked whether the new processes are there: first and at most, seconds.
 _FIRST_LOOK_S: Final = 0.02
 _LAST_LOOK_S: Final = 0.5
+#: Workers that one question names.
+_MAX_ASKED: Final = 1000
 _REASON: Final = "client.restart() was called"
 
 
@@ -60,9 +62,10 @@ async def _order(engine: Engine, workers: dict[str, dict[str, Any]]) -> dict[str
     """Ask the scheduler to have processes replaced; return what it says, by id."""
     ends: dict[str, str] = {}
     ids = [worker["id"] for worker in workers.values()]
-    async for page in ask(engine, "restart", {"workers": ids}):
-        with reading("the scheduler"):
-            ends |= part_of(page, "workers", dict)
+    for i in range(0, len(ids), _MAX_ASKED):
+        async for page in ask(engine, "restart", {"workers": ids[i : i + _MAX_ASKED]}):
+            with reading("the scheduler"):
+                ends |= part_of(page, "workers", dict)
     return ends
 
 

@@ -42,7 +42,8 @@ from ..protocol.net.unfinished import UnfinishedFrames
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.levels import hkdf_sha256
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import Answer, AskFailed, Bye, GetMetrics, Welcome
+from ..protocol.wire.messages import Answer, AskFailed, Bye, GetMetrics, Operated, Welcome
+from ..protocol.wire.messages.held import TOO_LARGE
 from ..protocol.wire.messages.questions import NO_ANSWER
 from .answering import answer_of_process
 from .config import SchedulerConfig
@@ -491,17 +492,21 @@ def _send(connection: Connection, messages: list[Message]) -> None:
     try:
         connection.send(messages)
     except LocalProtocolError:  # none was sent
-        if not any(type(message) is Answer for message in messages):
+        if not any(type(message) in (Answer, Operated) for message in messages):
             raise
         for message in messages:
             try:
                 connection.send([message])
             except LocalProtocolError as error:
-                if type(message) is not Answer:
+                text = f"the answer cannot be sent: {error.text}"[:1000]
+                if type(message) is Answer:
+                    failed = AskFailed(request=message.request, kind=NO_ANSWER, text=text)
+                    connection.send([failed])
+                elif type(message) is Operated:
+                    refused = Operated(request=message.request, problem=TOO_LARGE, text=text)
+                    connection.send([refused])
+                else:
                     raise
-                text = f"the answer cannot be sent: {error.text}"
-                failed = AskFailed(request=message.request, kind=NO_ANSWER, text=text[:1000])
-                connection.send([failed])
 
 
 def _describe(event: Event) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import DatasetNotFound
 from ...protocol.wire.messages.held import DATASET
-from .held_object import HeldObject, check_name
+from ...protocol.wire.plain import unpack
+from .held_object import HeldObject, check_name, names_in
 from .held_values import packed, unpacked
 
 if TYPE_CHECKING:
@@ -69,9 +70,7 @@ async def _publish_async(held: _AllDatasets, calls: list[Any]) -> None:
 
 def unpublish(client: Any, name: str | Iterable[str]) -> Any:
     """See `Client.unpublish_dataset`."""
-    names = [name] if isinstance(name, str) else [*dict.fromkeys(name)]
-    for each in names:
-        check_name(each, "dataset")
+    names = [*dict.fromkeys(names_in(name, "dataset"))]
     if not names:
         raise ValueError("unpublish_dataset needs a name")
     return _all(client)._call("delete", _nothing, {"names": names})
@@ -110,7 +109,9 @@ def _nothing(_engine: Engine, _answer: Operated) -> None:
 
 
 def _names(_engine: Engine, answer: Operated) -> tuple[str, ...]:
-    return tuple(answer.info["names"])
+    (blob,) = answer.values
+    assert blob is not None, "the names are a blob"
+    return tuple(unpack(blob))
 
 
 def _only(engine: Engine, answer: Operated) -> Any:

@@ -8,7 +8,7 @@ meanwhile, and an asynchronous one returns a coroutine.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ...protocol.durations import seconds_or_none
@@ -254,6 +254,26 @@ def check_name(name: object, of: str) -> None:
         raise TypeError(f"the name of a {of} is a str, not {type(name).__name__}")
     if not 1 <= len(name) <= _MAX_NAME:
         raise ValueError(f"the name of a {of} has 1 to {_MAX_NAME} characters, not {len(name)}")
+
+
+def names_in(names: object, of: str) -> list[str]:
+    """Return the names of objects that a caller has given: one, or several.
+
+    Raises:
+        TypeError, ValueError: one is no text, empty, or too long.
+    """
+    if isinstance(names, str):
+        found = [names]
+    elif isinstance(names, Iterable) and not isinstance(names, (bytes, bytearray)):
+        found = list(names)
+    else:
+        raise TypeError(
+            f"the name of a {of} is a str, and several are a list of str, not "
+            f"{type(names).__name__}"
+        )
+    for name in found:
+        check_name(name, of)
+    return found
 
 
 def _client_here() -> Client | None:

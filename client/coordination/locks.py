@@ -14,7 +14,7 @@ from ...protocol.errors import NotHeld
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.held import LOCK, MULTILOCK, SEMAPHORE
 from ..shell.in_task import owner_here
-from .held_object import LATER, HeldObject, check_name
+from .held_object import LATER, HeldObject, names_in
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
@@ -257,13 +257,11 @@ class MultiLock(Acquirable):
     _KIND = MULTILOCK
 
     def __init__(self, names: Iterable[str] = (), client: Client | None = None) -> None:
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            raise TypeError(f"names= is a list of names, not {type(names).__name__}")
-        self.names = list(dict.fromkeys(names))
+        if isinstance(names, str):
+            raise TypeError("names= is a list of names, not str")
+        self.names = list(dict.fromkeys(names_in(names, "MultiLock's lock")))
         if not self.names:
             raise ValueError("names= of a MultiLock has at least one name")
-        for name in self.names:
-            check_name(name, "MultiLock's lock")
         super().__init__("all", client)
 
     def __reduce__(self) -> tuple[Any, ...]:

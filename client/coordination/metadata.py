@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import TooLarge
 from ...protocol.wire.messages.held import METADATA
-from ...protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, size_of
-from .held_object import HeldObject, check_name
+from ...protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, size_of, unpack
+from .held_object import HeldObject, check_name, names_in
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
@@ -45,7 +45,9 @@ def get_metadata(client: Any, keys: str | Iterable[str], default: tuple[Any, ...
 
     def found(_engine: Engine, answer: Operated) -> Any:
         if answer.info.get("found"):
-            return answer.info["value"]
+            (blob,) = answer.values
+            assert blob is not None, "what was found is a blob"
+            return unpack(blob)
         if not path:
             return {}
         if not default:
@@ -55,10 +57,19 @@ def get_metadata(client: Any, keys: str | Iterable[str], default: tuple[Any, ...
     return _AllMetadata("metadata", client)._call("get", found, {"path": path})
 
 
+def delete_metadata(client: Any, keys: str | Iterable[str]) -> Any:
+    """See `Client.delete_metadata`."""
+    path = _path(keys)
+
+    def deleted(_engine: Engine, answer: Operated) -> None:
+        if not answer.info.get("found"):
+            raise KeyError(keys)
+
+    return _AllMetadata("metadata", client)._call("delete", deleted, {"path": path})
+
+
 def _path(key: str | Iterable[str]) -> list[str]:
-    path = [key] if isinstance(key, str) else [*key]
-    for step in path:
-        check_name(step, "key of metadata")
+    path = names_in(key, "key of metadata")
     if len(path) >= MAX_DEPTH:
         raise ValueError(f"a path of metadata has less than {MAX_DEPTH} names, not {len(path)}")
     return path

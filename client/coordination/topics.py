@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.values.serialize import loads
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.held import TOPIC
+from ...protocol.wire.plain import unpack
 from ..core.events import HeldAbandoned, HeldCall
 from ..core.tasks import Watcher
-from .held_object import HeldObject, check_name
+from .held_object import HeldObject, check_name, names_in
 from .held_values import packed
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ def _topic(client: Any, name: str) -> _Topic:
 
 def log_event(client: Any, topic: str | Iterable[str], msg: Any) -> Any:
     """See `Client.log_event`."""
-    names = [topic] if isinstance(topic, str) else [*dict.fromkeys(topic)]
-    topics = [_topic(client, name) for name in names]
+    topics = [_topic(client, name) for name in dict.fromkeys(names_in(topic, "topic"))]
     client._running()
     blob, keys = packed(msg)
     if keys:
@@ -191,9 +191,10 @@ class _Subscription(Watcher):
 
 def _event(answer: Operated, i: int) -> tuple[float, Any]:
     blob = answer.values[i]
-    if blob is None:  # of the scheduler, which pickles nothing
-        return answer.info["times"][i], answer.info["plain"][i]
-    return answer.info["times"][i], loads(blob)
+    assert blob is not None, "each event has a value"
+    # The scheduler, which pickles nothing, packs its own events.
+    msg = unpack(blob) if answer.info.get("are_plain") else loads(blob)
+    return answer.info["times"][i], msg
 
 
 def _events(_engine: Engine, answer: Operated) -> tuple[tuple[float, Any], ...]:

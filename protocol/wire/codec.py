@@ -42,6 +42,8 @@ _LONG_BYTES: Final = 1 << 20
 _INLINE_BYTES: Final = 4 << 10
 #: A message that would be too long, and cannot be cut, has its blobs from this size on as buffers.
 _SHORT_BYTES: Final = 256
+#: A message that is no longer has no map beyond the limit.
+_FEW_FACTS_BYTES: Final = 2 * MAX_FACTS
 #: Up to this many messages that are short are packed at once.
 _FEW: Final = 8
 _ARRAY32: Final = struct.Struct(">BI")
@@ -161,6 +163,8 @@ def _long_frames(
             n_before = len(buffers)
             least = _INLINE_BYTES
             packed = encoder.pack(message)
+            if message._maps and len(packed) > _FEW_FACTS_BYTES:
+                _check_maps(message)
             refers = len(buffers) > n_before
             total = sum(map(_nbytes, buffers[n_before:])) if refers else 0
             if _is_too_long(message, len(packed), len(buffers) - n_before, total, limits):
@@ -223,6 +227,8 @@ def _short_frame(
     nbytes = len(packed)
     if nbytes > TARGET_BYTES or nbytes > limits.payload or not wires:
         return None
+    if nbytes > _FEW_FACTS_BYTES and any(message._maps for message in messages):
+        return None  # a map in it may be too large
     return frame_header(nbytes) + packed
 
 
@@ -246,6 +252,16 @@ def _check_row(message: Message) -> None:
         raise LocalProtocolError(
             f"a {type(message).__name__} lists {n_listed} keys in one row, more than the limit of "
             f"{MAX_ITEMS}"
+        )
+
+
+def _check_maps(message: Message) -> None:
+    """Refuse a map that the receiver would refuse."""
+    n = message.largest_map()
+    if n > MAX_FACTS:
+        raise LocalProtocolError(
+            f"a {type(message).__name__} has a map of {n} entries, more than the limit of "
+            f"{MAX_FACTS}"
         )
 
 

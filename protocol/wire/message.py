@@ -113,6 +113,8 @@ class Message:
     #: (column, the table that its numbers point into)
     _indexes: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     _key_lists: ClassVar[tuple[str, ...]] = ()
+    #: fields that are maps, which may have maps in them
+    _maps: ClassVar[tuple[str, ...]] = ()
     _first: ClassVar[str] = ""
     _names: ClassVar[tuple[str, ...]] = ()
     #: The number of fields up to the last one without a default; the later ones may be missing.
@@ -158,6 +160,18 @@ class Message:
             column = getattr(self, name)
             if column:
                 most = max(most, sum(map(len, column)))
+        return most
+
+    def largest_map(self) -> int:
+        """Return the number of entries of the largest map in its fields."""
+        most = 0
+        layer = [getattr(self, name) for name in self._maps]
+        while layer:
+            most = max(most, *(len(one) for one in layer if type(one) is dict), 0)
+            items: list[Any] = []
+            for one in layer:
+                items += one.values() if type(one) is dict else one
+            layer = [item for item in items if type(item) in (dict, list)]
         return most
 
     def to_wire(self) -> list[Any]:
@@ -236,6 +250,7 @@ def message(
         made._names = names
         made._first = columns[0] if columns else "keys" if "keys" in names else ""
         made._key_lists = tuple(n for n in names if made.__annotations__[n] == "KeyLists")
+        made._maps = tuple(n for n in names if made.__annotations__[n] in ("Info", "Facts"))
         made._defaults = {name: make for name, make in defaults.items() if make is not None}
         made._n_required = max([0, *(i for i, n in enumerate(names, 1) if defaults[n] is None)])
         if code in RESERVED:

@@ -1,8 +1,16 @@
-"""Plain data of users in messages: texts, bytes, numbers, and lists and maps of these."""
+"""Plain data of users in messages: texts, bytes, numbers, and lists and maps of these.
+
+What may be larger than a map or a payload of a message travels packed, as a blob. A blob has no
+limit of its own but that of buffers, and the processes on its way do not look into it.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
+
+import msgpack
+
+from .payload import Blob, Payload
 
 #: The most maps and lists within each other.
 MAX_DEPTH: Final = 32
@@ -41,3 +49,23 @@ def size_of(value: Any, depth: int = 0) -> int:
         layer = inner
         depth += 1
     return nbytes
+
+
+def pack(value: Any) -> bytes:
+    """Return plain data as a blob. Texts need not be valid Unicode: file names may be not."""
+    packed: bytes = msgpack.packb(value, unicode_errors="surrogatepass")
+    return packed
+
+
+def unpack(blob: Blob) -> Any:
+    """Return the plain data in a blob.
+
+    Raises:
+        ValueError: there is none in it.
+    """
+    data = blob.data if isinstance(blob, Payload) else blob
+    try:
+        return msgpack.unpackb(data, unicode_errors="surrogatepass", strict_map_key=True)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        text = str(error)[:200] or type(error).__name__
+        raise ValueError(f"the packed data cannot be read: {text}") from None

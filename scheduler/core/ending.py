@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
+from ...protocol.wire.message import MAX_FACTS
 from ...protocol.wording import counted
 from .asked import BadArgument
 
@@ -56,11 +57,13 @@ def on_restart(state: SchedulerState, peer: int, message: m.Ask) -> None:
     Workers are named by their ids, which no later process has, so the question may be repeated.
 
     Raises:
-        BadArgument: the ids are no texts.
+        BadArgument: the ids are no texts, or too many for one answer.
     """
     ids = message.arguments.get("workers")
     if type(ids) is not list or not all(type(worker_id) is str for worker_id in ids):
         raise BadArgument("workers= are the ids of workers")
+    if len(ids) > MAX_FACTS:
+        raise BadArgument(f"{len(ids)} workers are more than the limit of {MAX_FACTS} at once")
     ends: dict[str, str] = {}
     for worker_id in dict.fromkeys(ids):
         ws = state.workers_by_id.get(worker_id)

@@ -7,13 +7,17 @@ kept; those that wait for events are answered once for all of one moment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.wire.plain import pack
 from .held import operating
 from .held.records import HeldValue, TopicEvent
 
 if TYPE_CHECKING:
     from .state import SchedulerState
+
+#: Of a longer text only the beginning is kept. No key is longer.
+MAX_TEXT_CHARS: Final = 2000
 
 
 def note(state: SchedulerState, event: str, facts: dict[str, Any]) -> None:
@@ -25,8 +29,10 @@ def note(state: SchedulerState, event: str, facts: dict[str, Any]) -> None:
     record.last += 1
     # The epoch is the time of the start, nanoseconds since 1970.
     time = state.epoch / 1e9 + (state.now - (state.now if state.started is None else state.started))
-    plain = {"event": event, **facts}
-    record.events.append(TopicEvent(record.last, 0, time, HeldValue(None, []), plain))
+    # Names and texts come from peers, and may be long.
+    short = {k: v[:MAX_TEXT_CHARS] if type(v) is str else v for k, v in facts.items()}
+    value = HeldValue(pack({"event": event, **short}), [])
+    record.events.append(TopicEvent(record.last, 0, time, value))
     if record.lanes and not topics.is_own_due:
         topics.is_own_due = True
         state.call_after(0.0, _send)

@@ -24,6 +24,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
+from ...protocol.wire.message import MAX_FACTS
 from .actors import is_actor
 from .asked import BadArgument, Info
 from .membership import let_leave
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 #: Orders that are kept; the oldest finished one is dropped for the next.
 MAX_ORDERS: Final = 100
 MAX_ID_CHARS: Final = 64
-#: Workers that one order may name.
-MAX_WORKERS: Final = 100_000
+#: Workers of one order: its answer is a map of them.
+MAX_WORKERS: Final = MAX_FACTS
 #: Held results that are looked at, of all candidates together, and of each at least.
 MAX_SEEN: Final = 20_000
 LEAST_SEEN: Final = 16
@@ -104,6 +105,8 @@ def on_retire(state: SchedulerState, peer: int, message: m.Ask) -> None:
     if order is None:
         named = _named(state, arguments)
         n = _number(arguments, len(state.staying), named)
+        if n is not None and min(n, len(state.staying)) > MAX_WORKERS:
+            raise BadArgument(f"one order is for at most {MAX_WORKERS} workers, not for {n}")
         if state.recovery is not None:
             raise BadArgument(
                 "the scheduler has just started and waits for its workers; ask again in some "
@@ -125,7 +128,7 @@ def _named(state: SchedulerState, arguments: Info) -> list[WorkerHandle] | None:
     if ids is None:
         return None
     if type(ids) is not list or not set(map(type, ids)) <= {str} or len(ids) > MAX_WORKERS:
-        raise BadArgument("workers= is a list of the ids of workers")
+        raise BadArgument(f"workers= is a list of the ids of at most {MAX_WORKERS} workers")
     found = map(state.workers_by_id.get, dict.fromkeys(ids))
     return [ws for ws in found if ws is not None]
 
@@ -155,13 +158,13 @@ def _choose(
     """Let those leave whose end costs least; n = None lets all go that are named."""
     candidates = list(state.staying.values()) if named is None else named
     for ws in candidates if n is None else ():
-        if ws.is_leaving:
+        if ws.is_leaving and len(order.leaving) < MAX_WORKERS:
             order.leaving[ws.worker_id] = ws  # it goes in any case: the answer tells how
     candidates = [ws for ws in candidates if not ws.is_leaving]
     n_left = len(candidates) if n is None else n
     retired: dict[str, list[str]] = {}
     for ws in ranked(state, candidates):
-        if not n_left:
+        if not n_left or len(order.leaving) + len(order.ends) >= MAX_WORKERS:
             break
         reason = why_kept(state, ws)
         if reason:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import weft
 from weft import Client, DatasetExists, DatasetNotFound
 from weft.protocol.errors import ClientClosed, SerializationError, TooLarge
+from weft.protocol.wire.message import MAX_FACTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -94,6 +97,7 @@ def test_wrong_datasets_are_named(cluster, client):
         lambda: other.unpublish_dataset("x"),
         lambda: other.set_metadata("x", 1),
         lambda: other.get_metadata("x"),
+        lambda: other.delete_metadata("x"),
     ):
         with pytest.raises(ClientClosed):
             call()
@@ -112,6 +116,31 @@ def test_metadata_is_a_tree(client):
     assert client.get_metadata(["a", "x"], default=7) == 7
     with pytest.raises(KeyError):
         client.get_metadata("b")
+
+
+def test_metadata_is_deleted(client):
+    client.set_metadata(["gone", "x"], {"y": 1, "z": 2})
+    client.delete_metadata(["gone", "x", "y"])
+    assert client.get_metadata("gone") == {"x": {"z": 2}}
+    for keys in (["gone", "x", "y"], ["gone", "x", "z", "deeper"], "unknown"):
+        with pytest.raises(KeyError):
+            client.delete_metadata(keys)
+    client.delete_metadata("gone")
+    assert client.get_metadata("gone", default=None) is None
+    with pytest.raises(TypeError, match="key of metadata is a str, and several are a list of str"):
+        client.delete_metadata(5)
+    client.delete_metadata([])
+    assert client.get_metadata([]) == {}
+
+
+async def test_metadata_of_more_entries_than_a_message_has_is_read(cluster):
+    async with Client(cluster, asynchronous=True, set_as_default=False) as client:
+        n = MAX_FACTS + 10
+        calls = (client.set_metadata(["many", str(i)], i) for i in range(n))
+        await asyncio.gather(*calls)
+        assert await client.get_metadata(["many", "7"]) == 7
+        assert len(await client.get_metadata("many")) == n
+        await client.delete_metadata("many")
 
 
 def test_wrong_metadata_is_named(client):

@@ -144,6 +144,7 @@ WAITS = [
     (weft.Client, "unpublish_dataset", lambda on: on.client.unpublish_dataset("t")),
     (weft.Client, "set_metadata", lambda on: on.client.set_metadata("t", 1)),
     (weft.Client, "get_metadata", lambda on: on.client.get_metadata("t")),
+    (weft.Client, "delete_metadata", lambda on: on.client.delete_metadata("t")),
     (weft.Client, "restart", lambda on: on.client.restart()),
     (weft.Client, "restart_workers", lambda on: on.client.restart_workers()),
     (weft.Client, "log_event", lambda on: on.client.log_event("twins", 1)),

@@ -28,11 +28,13 @@ from weft.protocol.wire.messages import (
     Heartbeat,
     KeysData,
     KeysUnknown,
+    Operated,
     RegisterClient,
     ReleaseKeys,
     WantKeys,
     Welcome,
 )
+from weft.protocol.wire.messages.held import TOO_LARGE
 from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
 from weft.scheduler.config import SchedulerConfig
@@ -126,11 +128,16 @@ async def test_an_answer_that_cannot_be_encoded_fails_its_question_only(tmp_path
         end, connection = await a_client(server)
         state = server.state
         (peer,) = state.clients_by_peer
-        for message in (Heartbeat(), Answer(request=5, info={"n": 1 << 70}), Heartbeat(next_ms=1)):
+        wrong = {"n": 1 << 70}
+        messages = Answer(request=5, info=wrong), Operated(request=6, info=wrong)
+        for message in (Heartbeat(), *messages, Heartbeat(next_ms=1)):
             state.send(peer, message)
         server.schedule_flush()
-        before, failed, after = await end.got(3)
+        before, failed, refused, after = await end.got(4)
         assert [before, after] == [Heartbeat(), Heartbeat(next_ms=1)]
+        assert isinstance(refused, Operated)
+        assert (refused.request, refused.problem) == (6, TOO_LARGE)
+        assert "the answer cannot be sent" in refused.text
         assert isinstance(failed, AskFailed)
         assert failed.request == 5
         assert "the answer cannot be sent" in failed.text

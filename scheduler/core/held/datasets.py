@@ -8,8 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages.held import EXISTS, TOO_LARGE, UNKNOWN_NAME
+from ....protocol.wire.plain import pack
 from .arguments import bad, names_in, text_in
-from .records import Call, DatasetsRecord, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
+from .records import (
+    Call,
+    DatasetsRecord,
+    HeldKind,
+    HeldOperation,
+    HeldRecord,
+    HeldRefusal,
+    HeldValue,
+    Reply,
+)
 from .values import drop, use
 
 if TYPE_CHECKING:
@@ -77,7 +87,8 @@ def _withdraw(state: SchedulerState, record: DatasetsRecord, call: Call) -> Repl
 
 
 def _list(_state: SchedulerState, record: DatasetsRecord, _call: Call) -> Reply:
-    return Reply({"names": [*record.values]})
+    # As a blob: so many names may be longer than a message.
+    return Reply(values=(HeldValue(pack([*record.values]), []),))
 
 
 def _drop(_record: DatasetsRecord, _client: ClientHandle) -> None:
@@ -90,7 +101,7 @@ DATASETS: Final = HeldKind(
         "publish": HeldOperation(_publish, has_value=True),
         "get": HeldOperation(_get),
         "delete": HeldOperation(_withdraw),
-        "list": HeldOperation(_list),
+        "list": HeldOperation(_list, is_read=True),
     },
     _drop,
     lambda record: not record.values,

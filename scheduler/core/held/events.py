@@ -46,7 +46,7 @@ EVENTS: Final = HeldKind(
         "wait": HeldOperation(_wait, "wait", _CLEAR),
         "set": HeldOperation(_set),
         "clear": HeldOperation(_clear),
-        "is_set": HeldOperation(_is_set),
+        "is_set": HeldOperation(_is_set, is_read=True),
     },
     _drop,
     lambda record: not record.is_set,

@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 _LATE: Final = Reply(problem=LATE)
 #: One answer carries values up to this; what is beyond stays in the queue.
 MAX_ANSWER_NBYTES: Final = 32 << 20
-#: ... and so many of them.
+#: ... and so many of them, with so many futures, whose keys take so many bytes. The first value is
+#: in the answer whatever it has: it came in one message, too.
 MAX_ANSWER_VALUES: Final = 10_000
+MAX_ANSWER_KEYS: Final = 100_000
+MAX_ANSWER_KEYS_NBYTES: Final = 8 << 20
 
 
 def _make(call: Call) -> HeldRecord:
@@ -95,11 +98,18 @@ def _take_all(_state: SchedulerState, record: QueueRecord, _call: Call) -> Reply
 def _taken(record: QueueRecord, number: int) -> list[HeldValue]:
     """Take values out; their uses go over to the answer."""
     values: list[HeldValue] = []
-    nbytes = 0
+    nbytes = n_keys = keys_nbytes = 0
     for _ in range(number):
-        blob = record.items[0].blob
-        nbytes += 0 if blob is None else blob_nbytes(blob)
-        if values and nbytes > MAX_ANSWER_NBYTES:
+        value = record.items[0]
+        nbytes += 0 if value.blob is None else blob_nbytes(value.blob)
+        n_keys += len(value.keys)
+        keys_nbytes += value.keys_nbytes
+        is_beyond = (
+            nbytes > MAX_ANSWER_NBYTES
+            or n_keys > MAX_ANSWER_KEYS
+            or keys_nbytes > MAX_ANSWER_KEYS_NBYTES
+        )
+        if values and is_beyond:
             break
         values.append(record.items.popleft())
     return values
@@ -135,7 +145,7 @@ QUEUES: Final = HeldKind(
         "put": HeldOperation(_put, "put", _LATE, check=_check_size, has_value=True),
         "get": HeldOperation(_get, "get", _LATE, undo=_undo_get, check=_check_get),
         "drain": HeldOperation(_take_all, undo=_undo_get, check=_check_size),
-        "count": HeldOperation(_count),
+        "count": HeldOperation(_count, is_read=True),
         "close": HeldOperation(_close),
     },
     _drop,

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.columns import MAX_KEY_CHARS
 from ....protocol.wire.messages.held import TOO_LARGE
-from ....protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, size_of
+from ....protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, pack, size_of
 from .arguments import bad
-from .records import Call, HeldKind, HeldOperation, HeldRecord, HeldRefusal, MetadataRecord, Reply
+from .records import (
+    Call,
+    HeldKind,
+    HeldOperation,
+    HeldRecord,
+    HeldRefusal,
+    HeldValue,
+    MetadataRecord,
+    Reply,
+)
 
 if TYPE_CHECKING:
     from ..peers import ClientHandle
@@ -61,7 +70,7 @@ def _set(_state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
         raise HeldRefusal(
             TOO_LARGE,
             f"the metadata of the cluster would take {record.nbytes + added} bytes, and the limit "
-            f"is {MAX_NBYTES}; replace what is not needed by None",
+            f"is {MAX_NBYTES}; delete what is not needed with client.delete_metadata",
         )
     record.nbytes += added
     parent[key] = value
@@ -74,14 +83,25 @@ def _get(_state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
         if type(found) is not dict or key not in found:
             return Reply({"found": False})
         found = found[key]
-    return Reply({"found": True, "value": _copy(found)})
+    # As a blob: a map of the tree may have more entries than one of a message.
+    return Reply({"found": True}, (HeldValue(pack(found), []),))
 
 
-def _copy(value: Any) -> Any:
-    """Return a copy: the answer is encoded later."""
-    if type(value) is dict:
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if type(value) is list else value
+def _delete(_state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
+    path = _path_in(call)
+    if not path:
+        record.tree.clear()
+        record.nbytes = 0
+        return Reply({"found": True})
+    parent: Any = record.tree
+    for key in path[:-1]:
+        parent = parent.get(key)
+        if type(parent) is not dict:
+            return Reply({"found": False})
+    if path[-1] not in parent:
+        return Reply({"found": False})
+    record.nbytes -= size_of(parent.pop(path[-1])) + len(path[-1])
+    return Reply({"found": True})
 
 
 def _drop(_record: MetadataRecord, _client: ClientHandle) -> None:
@@ -90,7 +110,11 @@ def _drop(_record: MetadataRecord, _client: ClientHandle) -> None:
 
 METADATA_KIND: Final = HeldKind(
     _make,
-    {"set": HeldOperation(_set), "get": HeldOperation(_get)},
+    {
+        "set": HeldOperation(_set),
+        "get": HeldOperation(_get, is_read=True),
+        "delete": HeldOperation(_delete),
+    },
     _drop,
     lambda record: not record.tree,
 )

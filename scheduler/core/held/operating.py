@@ -8,7 +8,9 @@ calls whose turn has come with it.
 
 **Once.** A client sends a call again in each session until it has the answer. The answer is kept
 until the client acknowledges it, so a call that is read twice is done once. A later scheduler knows
-nothing of it, and does it: what only the old one held is gone, too.
+nothing of it, and does it: what only the old one held is gone, too. The answer of an operation that
+only reads is not kept, since it may be large, and reading again does no harm. A client that does
+not acknowledge is refused further calls.
 
 **Recovery.** Until the barrier, calls whose outcome depends on what others hold are put off: a
 holder may not have come back yet. Holders state anew what they hold.
@@ -85,9 +87,11 @@ KINDS: Final[dict[str, HeldKind]] = {
     METADATA: METADATA_KIND,
     TOPIC: TOPICS,
 }
-#: The most objects of one scheduler, and calls of one client that wait.
+#: The most objects of one scheduler, calls of one client that wait, and answers kept for it. All
+#: calls that wait may be answered at once, and are acknowledged by the next one.
 MAX_OBJECTS: Final = 100_000
 MAX_WAITING: Final = 100_000
+MAX_ANSWERED: Final = MAX_WAITING
 
 
 class HeldObjects:
@@ -154,7 +158,11 @@ def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) 
         withdrawn = message.arguments.get("request")
         if type(withdrawn) is int and withdrawn != request:
             _withdraw(state, calls, withdrawn)
-        _answer(state, call, Reply())
+        _send(state, call, Reply())  # not kept: to withdraw it twice does no harm
+        return
+    if len(calls.answered) >= MAX_ANSWERED:
+        text = f"{MAX_ANSWERED} answers to this client are not acknowledged, which is the limit"
+        _send(state, call, _refused(bad(text)))
         return
     try:
         operation = _operation_of(call)
@@ -347,7 +355,13 @@ def _answer(state: SchedulerState, call: Call, reply: Reply) -> None:
     if call.value is not None:
         drop(state, call.value)
         call.value = None
-    if call.request:
+    kind = KINDS.get(call.kind)
+    operation = None if kind is None else kind.operations.get(call.operation)
+    if operation is not None and operation.is_read:
+        _send(state, call, reply)
+    elif call.request:
+        if operation is None or operation.undo is None:
+            call.arguments = {}  # they may be large, and nobody reads them any more
         calls.answered[call.request] = (call, reply)
         _send(state, call, reply)
     else:

@@ -34,12 +34,13 @@ class HeldRefusal(Exception):
 class HeldValue:
     """A value of a queue or variable, or on its way to or from one."""
 
-    __slots__ = ("blob", "keys", "n_uses", "nbytes")
+    __slots__ = ("blob", "keys", "keys_nbytes", "n_uses", "nbytes")
 
     def __init__(self, blob: Blob | None, keys: list[str]) -> None:
         self.blob = blob
         #: of the futures in it, each once; their tasks are wanted while the value is used
         self.keys = keys
+        self.keys_nbytes = sum(len(key.encode("utf-8", "surrogatepass")) for key in keys)
         self.nbytes = VALUE_OVERHEAD * (1 + len(keys)) + (0 if blob is None else blob_nbytes(blob))
         #: the places that it has: in objects, in waiting calls, in kept answers
         self.n_uses = 0
@@ -255,9 +256,8 @@ class TopicEvent(NamedTuple):
     place: int
     #: seconds since 1970, by the clock of the machine that has logged it
     time: float
+    #: a pickle; packed plain data for the scheduler's own
     value: HeldValue
-    #: of the scheduler, in the place of a pickle
-    plain: dict[str, Any] | None = None
 
 
 class TopicRecord(HeldRecord):
@@ -283,7 +283,7 @@ class ClientCalls:
     def __init__(self) -> None:
         #: {request: call} that are not answered
         self.waiting: dict[int, Call] = {}
-        #: {request: (call, its answer)} that are not acknowledged
+        #: {request: (call, its answer)} that are not acknowledged, of operations that are no reads
         self.answered: dict[int, tuple[Call, Reply]] = {}
         #: {record: None} that it has called
         self.records: dict[HeldRecord, None] = {}
@@ -316,6 +316,9 @@ class HeldOperation(NamedTuple):
     is_deferred: bool = False
     #: also on a closed object
     may_be_closed: bool = False
+    #: it changes nothing, so its answer is not kept until it is acknowledged: a call that is sent
+    #: again reads again. The values of its replies are not used by the answer
+    is_read: bool = False
 
 
 class HeldKind(NamedTuple):

@@ -157,7 +157,7 @@ LEASES: Final = {
     ),
     "release": HeldOperation(_release),
     "restate": HeldOperation(_restate),
-    "count": HeldOperation(_count, is_deferred=True),
+    "count": HeldOperation(_count, is_deferred=True, is_read=True),
 }
 LOCKS: Final = HeldKind(
     _make, LEASES, drop_leases, lambda record: not record.holders, blockers=blockers

@@ -133,25 +133,19 @@ def _log(state: SchedulerState, record: TopicRecord, call: Call) -> Reply:
     return Reply()
 
 
-def _reply(events: list[TopicEvent], **more: Any) -> Reply:
+def _reply(record: TopicRecord, events: list[TopicEvent], **more: Any) -> Reply:
     info: dict[str, Any] = {
         "numbers": [event.number for event in events],
         "times": [event.time for event in events],
         **more,
     }
-    if events and events[0].plain is not None:
-        info["plain"] = [dict(event.plain or {}) for event in events]
+    if record.name == OWN_TOPIC:
+        info["are_plain"] = True
     return Reply(info, tuple(event.value for event in events))
 
 
-def _used(state: SchedulerState, reply: Reply) -> Reply:
-    for value in reply.values:
-        use(state, value)  # by the answer
-    return reply
-
-
-def _all(state: SchedulerState, record: TopicRecord, _call: Call) -> Reply:
-    return _used(state, _reply([*record.events]))
+def _all(_state: SchedulerState, record: TopicRecord, _call: Call) -> Reply:
+    return _reply(record, [*record.events])
 
 
 def _last(state: SchedulerState, record: TopicRecord, _call: Call) -> Reply:
@@ -169,14 +163,14 @@ def _check_next(_record: TopicRecord, call: Call) -> None:
         raise bad("after= is the number of an event")
 
 
-def _next(state: SchedulerState, record: TopicRecord, call: Call) -> Reply | None:
+def _next(_state: SchedulerState, record: TopicRecord, call: Call) -> Reply | None:
     after: int = min(call.arguments["after"], record.last)
     if not record.events or after >= record.last:
         return None
     n = min(record.last - after, len(record.events))
     n_missed = record.last - max(after, record.before_first) - n
     events = [record.events[i] for i in range(len(record.events) - n, len(record.events))]
-    return _used(state, _reply(events, n_missed=max(n_missed, 0)))
+    return _reply(record, events, n_missed=max(n_missed, 0))
 
 
 def _serve(state: SchedulerState, record: TopicRecord) -> list[tuple[Call, Reply]]:
@@ -197,10 +191,10 @@ TOPICS: Final = HeldKind(
     _make,
     {
         "log": HeldOperation(_log, check=_check_event, has_value=True),
-        "all": HeldOperation(_all),
-        "last": HeldOperation(_last),
-        "names": HeldOperation(_names),
-        "next": HeldOperation(_next, "next", check=_check_next),
+        "all": HeldOperation(_all, is_read=True),
+        "last": HeldOperation(_last, is_read=True),
+        "names": HeldOperation(_names, is_read=True),
+        "next": HeldOperation(_next, "next", check=_check_next, is_read=True),
     },
     _drop,
     lambda record: not record.events or record.name == OWN_TOPIC,

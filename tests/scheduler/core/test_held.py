@@ -16,7 +16,7 @@ from weft.protocol.wire.levels import Level
 from weft.protocol.wire.messages import held as h
 from weft.scheduler.core.deadlines import Deadline
 from weft.scheduler.core.epochs import Members
-from weft.scheduler.core.held import operating, values
+from weft.scheduler.core.held import fifo, operating, values
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
 from weft.scheduler.core.held.records import Call, Holder, MetadataRecord
 from weft.scheduler.core.peers import ClientHandle
@@ -396,6 +396,37 @@ def test_answers_that_the_client_had_are_forgotten_when_it_is_back(board, alice)
     (calls,) = board.state.held.calls.values()
     assert calls.answered == {}
     assert board.state.held.values.nbytes == 0
+
+
+def test_a_client_that_acknowledges_nothing_is_refused_in_the_end(board, alice, bob, monkeypatch):
+    monkeypatch.setattr(operating, "MAX_ANSWERED", 10)
+    for _ in range(10):
+        assert alice.put(b"1") == {}
+    for _ in range(5):
+        assert alice.put(b"1") == h.BAD_CALL
+    calls = board.state.held.calls[board.state.clients["alice"]]
+    assert len(calls.answered) == 10
+    assert alice.withdraw(1) == {}  # which is not kept either
+    assert bob.put(b"1") == {}
+    # An honest client acknowledges with its next call.
+    assert alice.put(b"1", acknowledged=[*calls.answered]) == {}
+    assert len(calls.answered) == 1
+    (record,) = board.state.held.records.values()
+    assert len(record.items) == 12
+
+
+def test_an_answer_has_no_more_futures_than_a_message_may_have(board, alice, monkeypatch):
+    monkeypatch.setattr(fifo, "MAX_ANSWER_KEYS", 3)
+    monkeypatch.setattr(fifo, "MAX_ANSWER_KEYS_NBYTES", 10)
+    board.send(alice.peer, graph("a b c d long-key and-a-longer-one"))
+    alice.put(b"1", "a", "b", "c", "d")  # alone it came in a message, too
+    alice.put(b"2", "a", "b")
+    alice.put(b"3", "c")
+    alice.put(b"4", "d")
+    alice.put(b"5", "long-key")
+    alice.put(b"6", "and-a-longer-one")
+    assert [alice.drain() for _ in range(4)] == [[b"1"], [b"2", b"3"], [b"4", b"5"], [b"6"]]
+    assert alice.drain() == {}
 
 
 def test_a_withdrawn_wait_is_dropped_and_those_behind_it_go_on(board, alice, bob):

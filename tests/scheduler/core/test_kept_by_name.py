@@ -8,6 +8,7 @@ from tests.scheduler.builders import graph
 from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.held import datasets, metadata
 
 
@@ -15,12 +16,18 @@ def publish(caller: Caller, dataset: str, *keys: str, **more):
     return caller.call(h.DATASET, "publish", dataset=dataset, values=[b"v"], keys=[*keys], **more)
 
 
+def names(caller: Caller) -> list[str]:
+    (blob,) = caller.call(h.DATASET, "list")
+    found: list[str] = unpack(blob)
+    return found
+
+
 def test_a_dataset_keeps_its_futures_until_it_is_withdrawn(board, alice, bob):
     board.send(alice.peer, graph("a"))
     assert publish(alice, "d", "a") == {}
     board.send(alice.peer, m.ReleaseKeys(keys=["a"]), m.Bye(reason=""))
     board.close(alice.peer)
-    assert bob.call(h.DATASET, "list") == {"names": ["d"]}
+    assert names(bob) == ["d"]
     assert bob.call(h.DATASET, "get", dataset="d") == [b"v"]
     assert bob.call(h.DATASET, "delete", names=["d"]) == {}
     assert board.states("a") == ["no_worker"]  # kept for the answer to `get`
@@ -37,7 +44,7 @@ def test_a_dataset_is_replaced_only_on_request(board, alice):
     assert alice.call(h.DATASET, "delete", names=["d", "e"]) == h.UNKNOWN_NAME
     assert alice.call(h.DATASET, "get", dataset="e") == h.UNKNOWN_NAME
     assert alice.call(h.DATASET, "get", dataset=5) == h.BAD_CALL
-    assert alice.call(h.DATASET, "list") == {"names": ["d"]}
+    assert names(alice) == ["d"]
 
 
 def test_the_number_of_datasets_is_limited(board, alice, monkeypatch):
@@ -51,16 +58,23 @@ def put(caller: Caller, path: object, value: object):
     return caller.call(h.METADATA, "set", path=path, value=value)
 
 
-def test_metadata_is_a_tree_and_its_answers_are_copies(board, alice, bob):
+def look(caller: Caller, *path: str):
+    (blob,) = caller.call(h.METADATA, "get", path=[*path])
+    return unpack(blob)
+
+
+def delete(caller: Caller, *path: str):
+    return caller.call(h.METADATA, "delete", path=[*path])
+
+
+def test_metadata_is_a_tree(board, alice, bob):
     assert put(alice, ["a", "b"], [1]) == {}
-    found = bob.call(h.METADATA, "get", path=["a"])
-    assert found == {"found": True, "value": {"b": [1]}}
-    found["value"]["b"].append(2)
+    assert look(bob, "a") == {"b": [1]}
     put(bob, ["a", "c"], {"d": "text"})
-    assert alice.call(h.METADATA, "get", path=[])["value"] == {"a": {"b": [1], "c": {"d": "text"}}}
+    assert look(alice) == {"a": {"b": [1], "c": {"d": "text"}}}
     put(bob, ["a", "b", "x"], 1)  # a list is replaced by what is below it
     put(bob, ["a", "c"], None)
-    assert alice.call(h.METADATA, "get", path=["a"])["value"] == {"b": {"x": 1}, "c": None}
+    assert look(alice, "a") == {"b": {"x": 1}, "c": None}
     assert alice.call(h.METADATA, "get", path=["a", "b", "y"]) == {"found": False}
     assert alice.call(h.METADATA, "get", path=["a", "b", "x", "y"]) == {"found": False}
 
@@ -88,3 +102,38 @@ def test_the_size_of_metadata_is_limited(board, alice, monkeypatch):
     assert put(alice, ["a"], "x" * 800) == {}
     assert put(alice, ["b"], "x" * 800) == h.TOO_LARGE
     assert put(alice, ["a"], "y" * 800) == {}
+
+
+def test_deleted_metadata_makes_room(board, alice, monkeypatch):
+    monkeypatch.setattr(metadata, "MAX_NBYTES", 1000)
+    put(alice, ["a", "b"], "x" * 400)
+    put(alice, ["a", "c"], "x" * 300)
+    assert put(alice, ["d"], "x" * 200) == h.TOO_LARGE
+    assert delete(alice, "a", "b") == {"found": True}
+    assert put(alice, ["d"], "x" * 200) == {}
+    assert look(alice) == {"a": {"c": "x" * 300}, "d": "x" * 200}
+    for path in (["a", "b"], ["x"], ["d", "y"], ["a", "c", "z"]):
+        assert delete(alice, *path) == {"found": False}
+    assert delete(alice, "a") == {"found": True}
+    assert delete(alice, *["a"] * 40) == h.BAD_CALL
+    assert look(alice) == {"d": "x" * 200}
+    assert delete(alice) == {"found": True}
+    assert not board.state.held.records
+    assert delete(alice) == {"found": True}
+
+
+def test_answers_that_only_read_are_not_kept(board, alice):
+    publish(alice, "d")
+    put(alice, ["a"], 1)
+    (calls,) = board.state.held.calls.values()
+    kept = dict(calls.answered)
+    for _ in range(3):
+        names(alice)
+        look(alice)
+        alice.call(h.TOPIC, "all", "scheduler")
+        alice.call(h.TOPIC, "names", "all")
+        alice.call(h.QUEUE, "count", "q")
+        alice.call(h.EVENT, "is_set", "e")
+        alice.call(h.LOCK, "count", "l")
+    assert calls.answered == kept
+    assert not calls.answered[2][0].arguments  # the metadata itself is not kept twice

@@ -11,6 +11,7 @@ from tests.scheduler.callers import Caller
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.held import topics
 from weft.scheduler.core.held.records import TopicRecord
 from weft.scheduler.core.validate import validate
@@ -135,7 +136,8 @@ def test_each_broken_invariant_of_topics_is_named(board, alice, name):
 
 
 def plain(answer: m.Operated) -> list[Any]:
-    return [event["event"] for event in answer.info["plain"]]
+    assert answer.info["are_plain"] is True
+    return [unpack(blob)["event"] for blob in answer.values]
 
 
 def test_the_scheduler_s_own_events_are_a_topic(board, alice, bob):
@@ -146,7 +148,7 @@ def test_the_scheduler_s_own_events_are_a_topic(board, alice, bob):
     bob.call(h.TOPIC, "all", "scheduler")
     (answer,) = [x for x in board.out[bob.peer] if isinstance(x, m.Operated)]
     assert plain(answer)[-3:] == ["worker-joined", "task-failed", "worker-lost"]
-    assert answer.info["plain"][-2] == {
+    assert unpack(answer.values[-2]) == {
         "event": "task-failed",
         "key": "a",
         "function": "inc",
