@@ -74,10 +74,6 @@ CLIENT: Final = _table(
         _LOOKING,
     ),
     (
-        "forward_logging unforward_logging",
-        "use `Client(forward_output=True)`: it follows the level of the root logger",
-    ),
-    (
         "write_scheduler_file",
         "`weft scheduler --connection-file cluster.json` writes one",
         _BY_DESIGN,

@@ -29,7 +29,7 @@ from .core.events import Cancel
 from .core.tasks import FutureState
 from .dask_collections import DaskCollections
 from .display import describing
-from .display.output import TaskOutputs, wants_output
+from .display.output import TaskOutputs
 from .encoding import check_unsupported, rows_of
 from .ending import TaskEnding
 from .executor import ExecutorMaker
@@ -39,6 +39,7 @@ from .inspection import ClusterInspection
 from .kept_by_name import KeptByName
 from .life import ClientLife
 from .locating import ClusterLike, Location, check_options
+from .log_forwarding import LogForwarding
 from .scattering import DataMover
 from .shell.current import find_current, made_current
 from .shell.engine import Engine
@@ -58,6 +59,7 @@ class Client(
     DataMover,
     ExecutorMaker,
     KeptByName,
+    LogForwarding,
     TaskEnding,
 ):
     """A connection to a weft cluster, and the way to run functions on it.
@@ -114,9 +116,7 @@ class Client(
             reconnect_timeout_s = found.choose(reconnect_timeout, defaults.RECONNECT_TIMEOUT)
             recovery_nbytes = found.choose(recovery_memory, defaults.RECOVERY_MEMORY)
             location = Location(address, connection_file, security, cluster_options, found)
-        self._output = TaskOutputs() if wants_output(forward_output) else None
-        # Also without the output of its own tasks: what tasks show all clients.
-        self._shown = None if forward_output is False else self._output or TaskOutputs()
+        self._shown = TaskOutputs(forward_output)
         self._set_as_default = set_as_default
         self.asynchronous = asynchronous
         self._prepare(location, name, timeout_s, reconnect_timeout_s, recovery_nbytes)

@@ -42,8 +42,7 @@ class ClientLife(Openable):
 
     #: It becomes the one that `Client.current` returns.
     _set_as_default = False
-    #: What shows the output of its own tasks, and what tasks show all clients; None = nothing does.
-    _output: TaskOutputs | None = None
+    #: Shows what workers send; None in a task, where nobody looks.
     _shown: TaskOutputs | None = None
 
     if TYPE_CHECKING:
@@ -117,8 +116,8 @@ class ClientLife(Openable):
     def _make_engine(self, loop: Any) -> Engine:
         client, nbytes = weakref.ref(self), self._recovery_nbytes
         engine = Engine(self.id, self.name, loop, self.asynchronous, client, nbytes)
-        engine.output = self._output
-        engine.shown = self._shown
+        engine.shown = shown = self._shown
+        engine.output = shown if shown is not None and shown.wants_lines else None
         return engine
 
     async def _connect(self, engine: Engine, find: Finder) -> None:

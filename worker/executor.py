@@ -31,7 +31,7 @@ from ..protocol.values.serialize import loads, loads_arguments
 from ..protocol.values.sizeof import sizeof
 from ..protocol.wire.failure import Failure
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts, TaskOutput
+from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts
 from ..protocol.wire.payload import Blob
 from .activity import SlotClock
 from .context import WorkerContext, set_worker
@@ -559,15 +559,14 @@ class TaskExecutor:
         self.store.put(report.attempts, values, report.nbytes)
         output = self._output
         if output is not None and output.is_filled:
-            message = output.take(threading.get_ident())
-            if message is not None:
-                self.send_output(message)
+            self.send_output(output.take(threading.get_ident()))
         return self.handle(report, report.slot)
 
-    def send_output(self, message: TaskOutput) -> None:
+    def send_output(self, events: list[OutputCame]) -> None:
         """Send what tasks have printed and logged, before what is reported later."""
-        with closed_here():
-            self.handle(OutputCame(message))
+        for event in events:
+            with closed_here():
+                self.handle(event)
 
     def forget_calls(self) -> None:
         """Have functions unpickled again: a module that they are named in may be another one."""

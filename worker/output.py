@@ -1,9 +1,9 @@
 """Catches what tasks print and log, for the clients that want it.
 
-A part of the shell. It takes the places of `sys.stdout` and `sys.stderr` and adds a handler to the
-root logger. What is written on the thread of a task goes to its client, if that wants it, and
-everything else goes where it would go. So do threads and processes that a task starts, and what
-is written by other languages.
+A part of the shell. It takes the places of `sys.stdout` and `sys.stderr`, and catches records of
+logging (`log_catching`), also those of loggers that clients follow, whoever logs them. What is
+written on the thread of a task goes to its client, if that wants it, and everything else goes where
+it would go. So do threads and processes that a task starts, and what is written by other languages.
 
 The workers of a `LocalCluster` share the terminal of the program, which shows what it is sent; so
 what was caught is not written there as well. Those of `weft worker` have a log of their own, which
@@ -24,9 +24,19 @@ import traceback
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.wire.messages import EVERYONE, LEAST_LEVEL, STDERR, STDOUT, TaskOutput
+from ..protocol.values.log_records import packed, text_of
+from ..protocol.wire.message import MAX_NUMBER
+from ..protocol.wire.messages import (
+    EVERYONE,
+    LEAST_LEVEL,
+    MAX_LOGGER_CHARS,
+    STDERR,
+    STDOUT,
+)
 from .context import task_here
-from .core.output import MAX_LINE_CHARS, OutputBuffer
+from .core.events import OutputCame
+from .core.output import MAX_LINE_CHARS, OutputBuffer, RecordBuffer
+from .log_catching import RecordCatcher
 
 if TYPE_CHECKING:
     from .config import WorkerConfig
@@ -59,14 +69,15 @@ class OutputCatcher:
         #: Reentrant: a finalizer may print.
         self._lock = threading.RLock()
         self._buffer = OutputBuffer()
+        self._record_buffer = RecordBuffer()
         #: {(thread, level): (client, key, text)} of lines that have not ended.
         self._begun: dict[tuple[int, int], tuple[int, str, str]] = {}
         #: `send` will be called.
         self._is_due = False
         self._streams: tuple[Any, Any] | None = None
-        self._handler = _Records(self)
-        self._filter = _NotCaught(self)
-        self._own_level = logging.WARNING
+        self._records = RecordCatcher(
+            self._log, self._follow, lambda: self.client_here() is not None, keeps
+        )
 
     def begin(self, executor: TaskExecutor) -> None:
         """Catch the output of this executor's tasks, when some client wants it."""
@@ -78,35 +89,22 @@ class OutputCatcher:
         self._clients = frozenset(action.clients) if action.level else frozenset()
         if self._clients and self._streams is None:
             self._take_places()
-        if self._streams is not None:
-            level = action.level if self._clients else self._own_level
-            self._handler.setLevel(level)
-            logging.getLogger().setLevel(min(level, self._own_level))
+        self._records.want(action.level if self._clients else 0, action.loggers)
+        _catchers.add(self)
 
     def _take_places(self) -> None:
         self._streams = sys.stdout, sys.stderr
         sys.stdout = _Stream(self, sys.stdout, STDOUT)
         sys.stderr = _Stream(self, sys.stderr, STDERR)
-        root = logging.getLogger()
-        self._own_level = root.level
-        for handler in root.handlers:  # which have written the records from this level on
-            handler.addFilter(self._filter)
-        root.addHandler(self._handler)
-        _catchers.add(self)
 
     def give_back(self) -> None:
         """Put the streams and the logging back: in a forked process, and when the worker ends."""
         self._clients = frozenset()
-        if self._streams is None:
-            return
-        sys.stdout, sys.stderr = self._streams
-        self._streams = None
-        root = logging.getLogger()
-        root.removeHandler(self._handler)
-        for handler in root.handlers:
-            handler.removeFilter(self._filter)
-        root.setLevel(self._own_level)
+        self._records.want(0, {})
         _catchers.discard(self)
+        if self._streams is not None:
+            sys.stdout, sys.stderr = self._streams
+            self._streams = None
 
     # --- On the threads of tasks ------------------------------------------------------------------
 
@@ -150,22 +148,33 @@ class OutputCatcher:
             if own is not None:
                 own.write(f"{name}: {text}" if name else text)
 
-    def log(self, client: int, key: str, record: logging.LogRecord) -> None:
-        """Take what a task has logged."""
-        try:
-            text = record.getMessage()
-        except Exception as error:  # of user code: a wrong number of arguments, a failing __str__
-            text = f"{record.msg!r} (its arguments cannot be formatted: {type(error).__name__})"
+    def _log(self, record: logging.LogRecord) -> None:
+        """Take what a task has logged, if its client wants that."""
+        found = self.client_here()
+        if found is None:
+            return
+        text = text_of(record)
         if record.exc_info:
             text += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
         with self._lock:
-            self._add(client, key, max(record.levelno, LEAST_LEVEL), record.name, text)
+            self._add(*found, max(record.levelno, LEAST_LEVEL), record.name, text)
+
+    def _follow(self, record: logging.LogRecord) -> None:
+        """Take a record of a logger that clients follow."""
+        name = _sendable(record.name[:MAX_LOGGER_CHARS])
+        level = min(max(record.levelno, 0), MAX_NUMBER)
+        with self._lock:
+            if self._record_buffer.has_room(time.monotonic(), name, level):
+                self._record_buffer.add(name, level, packed(record, task_here() or ""))
+            self._send_soon()
 
     def _add(self, client: int, key: str, level: int, name: str, text: str) -> None:
         # A bar that draws itself again and again: what it shows at the end.
         text = text.rstrip("\r").rpartition("\r")[2]
-        text = text.encode("utf-8", "replace").decode()
-        self._buffer.add(time.monotonic(), client, key, level, name, text)
+        self._buffer.add(time.monotonic(), client, key, level, name, _sendable(text))
+        self._send_soon()
+
+    def _send_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
             with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
@@ -173,22 +182,22 @@ class OutputCatcher:
 
     def _send(self) -> None:
         self._is_due = False
-        message = self.take(None)
-        if message is not None and self._executor is not None:
-            self._executor.send_output(message)
+        if self._executor is not None:
+            self._executor.send_output(self.take(None))
 
     @property
     def is_filled(self) -> bool:
         """True if there is something to send."""
-        return self._buffer.is_filled or bool(self._begun)
+        return self._buffer.is_filled or self._record_buffer.is_filled or bool(self._begun)
 
-    def take(self, thread: int | None) -> TaskOutput | None:
+    def take(self, thread: int | None) -> list[OutputCame]:
         """Return what is to be sent, with the lines that the tasks of `thread` have not ended."""
         with self._lock:
             for place in [place for place in self._begun if place[0] == thread]:
                 client, key, text = self._begun.pop(place)
                 self._add(client, key, place[1], "", text)
-            return self._buffer.take()
+            taken = self._buffer.take(), self._record_buffer.take()
+        return [OutputCame(message) for message in taken if message is not None]
 
 
 def catcher_for(loop: asyncio.AbstractEventLoop, config: WorkerConfig) -> OutputCatcher | None:
@@ -253,35 +262,8 @@ class _Stream(io.TextIOBase):
         """Do nothing: the stream belongs to the process."""
 
 
-class _Records(logging.Handler):
-    """Takes the records of tasks whose clients want them."""
-
-    def __init__(self, catcher: OutputCatcher) -> None:
-        super().__init__()
-        self._catcher = catcher
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler`."""
-        if not _is_ours(record) and (found := self._catcher.client_here()) is not None:
-            self._catcher.log(*found, record)
-
-
-class _NotCaught(logging.Filter):
-    """Passes what this process logs without a client, on its own handlers."""
-
-    def __init__(self, catcher: OutputCatcher) -> None:
-        super().__init__()
-        self._catcher = catcher
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """See `logging.Filter`."""
-        if record.levelno < self._catcher._own_level:
-            return False
-        return self._catcher.keeps or _is_ours(record) or self._catcher.client_here() is None
-
-
-def _is_ours(record: logging.LogRecord) -> bool:
-    return record.name == "weft" or record.name.startswith("weft.")
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _give_back_in_fork() -> None:

@@ -25,6 +25,7 @@ from ...protocol.wire.messages import (
     KeysStarted,
     KeysUnknown,
     KeysUnrunnable,
+    LogRecords,
     Operated,
     PluginGone,
     PluginsHeld,
@@ -288,7 +289,7 @@ def on_answered(core: ClientState, message: Answer | AskFailed | Denied | Unsupp
         take_answer(core, message)
 
 
-def on_task_output(core: ClientState, message: TaskOutput) -> None:
+def on_task_output(core: ClientState, message: TaskOutput | LogRecords) -> None:
     """Show it, before results that come later are seen."""
     if core.output is not None:
         touch(core, core.output, message)
@@ -321,6 +322,7 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     PluginGone: on_plugin_gone,
     PluginsHeld: on_plugins_held,
     TaskOutput: on_task_output,
+    LogRecords: on_task_output,
     Recovering: on_recovering,
     Recovered: on_recovered,
 }

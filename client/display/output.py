@@ -3,67 +3,91 @@
 Printed lines go to `sys.stdout` and `sys.stderr`, behind the name of the worker. Records go through
 the program's own `logging`, so its levels, handlers and formats apply. Workers send records from
 the level of the program's root logger on, and changes of that level are noticed.
+
+What comes for all clients, and records of followed loggers, are shown once in a program that has
+several clients of a scheduler: by the first of those that would show it.
 """
 
 from __future__ import annotations
 
 import builtins
+import itertools
 import logging
 import os
 import sys
 import threading
 import time
 import warnings
+import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import (
     DROPPED_LINES,
+    EVERYONE,
     LEAST_LEVEL,
     STDERR,
     STDOUT,
     WARNED,
+    LogRecords,
     TaskOutput,
     WantOutput,
 )
 from ..core.tasks import Watcher
 from . import ticking
+from .following import Following
 from .notebook import is_interactive
 from .painting import undisturbed
 
-__all__ = ["TaskOutputs", "wants_output"]
+__all__ = ["TaskOutputs"]
 
 #: Lines that are shown in each second, of all workers. Of more the number is shown.
 MAX_LINES: Final = 200
 
-
-def wants_output(forward_output: bool | None) -> bool:
-    """Decide what `forward_output=` of a client means; None = if a user looks at the program."""
-    return is_interactive() if forward_output is None else forward_output
+_numbers: Final = itertools.count()
+#: Those of all clients of this process, in the order in which they were made.
+_all: Final[weakref.WeakValueDictionary[int, TaskOutputs]] = weakref.WeakValueDictionary()
 
 
 class TaskOutputs(Watcher):
-    """The lines that workers have sent and that are not shown yet.
+    """The lines that workers have sent to one client and that are not shown yet.
 
     Those that tasks send to all clients come without being wanted.
+
+    Args:
+        forward_output: show what tasks of this client print and log; None = if a user looks at the
+            program. With False, what tasks send to all clients is not shown either.
     """
 
     __slots__ = (
+        "__weakref__",
         "_is_drawn",
-        "_level",
         "_lock",
         "_missed",
         "_n_left",
         "_pid",
         "_second_ends",
+        "_sent",
         "_waiting",
+        "following",
+        "place",
+        "shows_lines",
+        "wants_lines",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, forward_output: bool | None = None) -> None:
         super().__init__(wants_data=False)
-        self._level = _level()
-        self._waiting: deque[TaskOutput] = deque()
+        self.wants_lines = is_interactive() if forward_output is None else forward_output
+        self.shows_lines = forward_output is not False
+        self.following = Following()
+        #: Returns which scheduler the client is connected to; 0 = none.
+        self.place: Callable[[], int] = int
+        #: What the scheduler was sent last: a level, and those of followed loggers.
+        self._sent: tuple[int, dict[str, int]] = (0, {})
+        #: Messages, and the rows of them that are to be shown.
+        self._waiting: deque[tuple[Message, list[int]]] = deque()
         #: Held while lines are written.
         self._lock = threading.RLock()
         #: `draw` will be called.
@@ -73,15 +97,26 @@ class TaskOutputs(Watcher):
         self._second_ends = 0.0
         self._n_left = 0
         self._pid = os.getpid()
+        _all[next(_numbers)] = self
 
-    def wanted(self) -> list[Message]:
+    def wanted(self) -> Message:
         """Return the message to the scheduler about what is wanted now."""
-        self._level = _level()
-        return [WantOutput(clients=[], level=self._level)]
+        self._sent = level, followed = self._wish()
+        return WantOutput(clients=[], level=level, loggers=[*followed], least=[*followed.values()])
+
+    def first_messages(self) -> list[Message]:
+        """Return the first messages of a session: what is wanted, if something is."""
+        return [self.wanted()] if self._wish() != (0, {}) else []
 
     def has_changed(self) -> bool:
         """Return whether something else is wanted than was sent."""
-        return self._level != _level()
+        level, followed = self._sent
+        if self.wants_lines and level != _level():
+            return True
+        return bool(followed or self.following.levels) and followed != self.following.wanted()
+
+    def _wish(self) -> tuple[int, dict[str, int]]:
+        return _level() if self.wants_lines else 0, self.following.wanted()
 
     @property
     def is_waiting(self) -> bool:
@@ -90,7 +125,8 @@ class TaskOutputs(Watcher):
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`: the loop's thread calls it, and shows nothing itself."""
-        self._waiting.extend(items)
+        # Now, since another client, which shows the rest, may be closed before it is shown.
+        self._waiting.extend((message, self._rows_of(message)) for message in items)
         if not self._is_drawn:
             self._is_drawn = True
             ticking.begin(self)
@@ -114,21 +150,47 @@ class TaskOutputs(Watcher):
         try:
             with undisturbed():
                 while self._waiting:
-                    self._show(self._waiting.popleft())
+                    message, rows = self._waiting.popleft()
+                    if isinstance(message, LogRecords):
+                        self.following.show(message, rows)
+                    elif isinstance(message, TaskOutput):
+                        self._show(message, rows)
                 self._show_missed()
         except (OSError, ValueError, IndexError) as error:  # a stream that was closed
             ticking.logger.debug("cannot show the output of tasks: %r", error)
         finally:
             self._lock.release()
 
-    def _show(self, message: TaskOutput) -> None:
+    def _rows_of(self, message: TaskOutput | LogRecords) -> list[int]:
+        """Return the rows that this client shows, and no other one of this process."""
+        place = self.place()
+        others = []
+        for each in list(_all.values()) if place else ():
+            if each is self:
+                break
+            if each.place() == place:
+                others.append(each)
+        if isinstance(message, LogRecords):
+            names = zip(message.names, message.levels, strict=True)
+            return [
+                i
+                for i, (name, level) in enumerate(names)
+                if not any(each.following.covers(name, level) for each in others)
+            ]
+        if not self.shows_lines:
+            return []
+        is_shown = any(each.shows_lines for each in others)
+        return [i for i, n in enumerate(message.clients) if n != EVERYONE or not is_shown]
+
+    def _show(self, message: TaskOutput, rows: list[int]) -> None:
         now = time.monotonic()
         if now >= self._second_ends:
             self._second_ends, self._n_left = now + 1.0, MAX_LINES
         worker = message.worker
         written: list[str] = []
         stream = STDOUT
-        for level, name, text in zip(message.levels, message.names, message.texts, strict=True):
+        for i in rows:
+            level, name, text = message.levels[i], message.names[i], message.texts[i]
             if level == DROPPED_LINES:
                 self._miss(worker, int(text) if text.isdecimal() else 1)
                 continue
@@ -138,7 +200,8 @@ class TaskOutputs(Watcher):
             self._n_left -= 1
             if level >= LEAST_LEVEL:
                 _write(stream, written)
-                _log(worker, level, name, text)
+                if not self.following.covers(name, level):  # else the record itself comes
+                    _log(worker, level, name, text)
                 continue
             if level == WARNED:
                 _write(stream, written)
@@ -162,6 +225,7 @@ class TaskOutputs(Watcher):
         if len(missed) > 20:
             lines.append(f"... and more of {len(missed) - 20} other workers\n")
         _write(STDOUT, lines)
+        self.following.show_missed()
 
 
 def _level() -> int:

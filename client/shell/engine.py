@@ -352,11 +352,17 @@ class Engine(EngineWaiting):
         link = self.link
         link.worker_of_tasks = self.worker_of_tasks
         self.core.output = self.shown
-        if self.output is not None:
-            link.first_messages = self.output.wanted
+        if self.shown is not None:
+            self.shown.place = self._place
+            link.first_messages = self.shown.first_messages
         self.data = DataLinks(lambda: link.security, self._on_event)
         await self.link.open(timeout_s)
         self._ticker = self.loop.call_later(_TICK_S, self._on_tick)
+
+    def _place(self) -> int:
+        """Return which scheduler this client is connected to, 0 = none."""
+        core = self.core
+        return core.epoch if core.is_linked and not self.loop.is_closed() else 0
 
     def _set_when_unused(self, callback: Callable[[], None]) -> None:
         self._when_unused = callback

@@ -27,10 +27,10 @@ MAX_KEYS: Final = 32
 class EngineWaiting:
     """The methods of `Engine` that wait."""
 
-    #: Shows what tasks print and log; None = the user does not want it.
-    output: TaskOutputs | None = None
-    #: The same, or only what tasks show all clients; None = not that either.
+    #: Shows what workers send; None in a task, where nobody looks.
     shown: TaskOutputs | None = None
+    #: The same if something was asked for; then waits look at it when they end.
+    output: TaskOutputs | None = None
     #: The last Ctrl-C during a wait.
     interruption: Interruption | None = None
     _past_loop: PastLoop
@@ -148,10 +148,9 @@ class EngineWaiting:
                 self.show_output()
 
     def note_level(self) -> None:
-        """Report to the scheduler if the level of the program's logging has changed."""
+        """Report to the scheduler if what is wanted, such as a level of logging, has changed."""
         if self.output is not None and self.output.has_changed():
-            for message in self.output.wanted():
-                self.post(SendInOrder(message))
+            self.post(SendInOrder(self.output.wanted()))
 
     def show_output(self) -> None:
         """Show what tasks have printed before their results came."""

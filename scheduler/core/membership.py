@@ -23,7 +23,8 @@ from .idling import stop_cluster
 from .liveness import note_alive
 from .losses import note_exit, note_loss
 from .lost_workers import count_death, lose_worker, notify_workers_of_loss
-from .output import greet_worker, on_output_of_client_ended
+from .output import on_output_of_client_ended
+from .output_wishes import greet_worker, on_client_away
 from .passing import end_questions_of, end_questions_to
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .refusals import forget_refusal, remember_refusal
@@ -345,6 +346,7 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         client = state.clients_by_peer.pop(peer, None)
         if client is not None:
             client.peer = None
+            on_client_away(state, client)
             on_output_of_client_ended(state, client)
             client.lease = state.call_after(state.client_lease_s, _end_lease, client)
             state.log("info", f"client {client.name} disconnected")

@@ -1,10 +1,13 @@
 """Passes what tasks print and log on to the clients that have submitted them.
 
+And records of loggers to the clients that follow these (`output_wishes`).
+
 Workers report only what some client wants, and no more lines per second than their limit. Of all
 workers together no more is passed on in one second than `MAX_LINES` and `MAX_CHARS`, whatever their
 number: these for standard output, and the same again for all else, so that warnings are not lost
-between prints. A client gets an equal part of that, by the number of clients that had output in the
-second before. Of what is left out it is sent the number, once per second.
+between prints, and twice again for records of followed loggers, below warnings and from these on. A
+client gets an equal part of that, by the number of clients that had output in the second before. Of
+what is left out it is sent the number, once per second.
 
 What comes for a client that is not connected is dropped. Lines for everyone (`weft.print`) are
 passed on to each connected client, whatever it wants.
@@ -16,9 +19,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
-from .checking import differences, unless
+from ...protocol.wire.payload import blob_nbytes
+from .checking import unless
+from .output_wishes import followers_of
 
 if TYPE_CHECKING:
+    from ...protocol.wire.message import Message
     from .deadlines import Deadline
     from .peers import ClientHandle, WorkerHandle
     from .state import SchedulerState
@@ -27,8 +33,16 @@ if TYPE_CHECKING:
 MAX_LINES: Final = 1000
 MAX_CHARS: Final = 1 << 20
 PERIOD_S: Final = 1.0
+#: Parts of a period's output that do not take each other's place.
+_PRINTED: Final = 0
+_OTHER_LINES: Final = 1
+_RECORDS: Final = 2
+_GRAVE_RECORDS: Final = 3
+#: From this level on a record is one of the last part.
+GRAVE_LEVEL: Final = 30
 #: Digits of a number of lines that a worker left out; a longer one is wrong.
 _MAX_DIGITS: Final = 15
+_MAX_NUMBER: Final = 10**_MAX_DIGITS
 
 
 class Allowance:
@@ -42,24 +56,24 @@ class Allowance:
         self.chars = MAX_CHARS // part
 
 
-class OutputFlow:
-    """The wishes of clients, and how much each was sent in this period."""
+def _allowances(n_sharing: int) -> tuple[Allowance, ...]:
+    """Return what is left for one of so many clients at the beginning of a period, by part."""
+    return tuple(Allowance(n_sharing) for _ in range(4))
 
-    __slots__ = ("announced", "left", "n_dropped", "n_sharing", "notice", "period_ends", "wanting")
+
+class OutputFlow:
+    """How much clients were sent in this period."""
+
+    __slots__ = ("left", "n_dropped", "n_sharing", "notice", "period_ends")
 
     def __init__(self) -> None:
-        #: as workers were sent it last
-        self.announced = m.WantOutput(clients=[], level=0)
-        #: {number: client} of all connected clients that want output
-        self.wanting: dict[int, ClientHandle] = {}
         self.period_ends = float("-inf")
         #: clients that had output in the period just before this one, at least 1
         self.n_sharing = 1
-        #: {number, or 0 for all together: what it may still get, apart from standard output, and of
-        #: that}
-        self.left: dict[int, tuple[Allowance, Allowance]] = {}
-        #: {number: lines that were left out} since the last notice; none is 0
-        self.n_dropped: dict[int, int] = {}
+        #: {number, or 0 for all together: what it may still get, by part}
+        self.left: dict[int, tuple[Allowance, ...]] = {}
+        #: {(number, they are records): lines that were left out} since the last notice; none is 0
+        self.n_dropped: dict[tuple[int, bool], int] = {}
         #: when the clients are sent these numbers; pending iff there are some
         self.notice: Deadline | None = None
 
@@ -68,50 +82,46 @@ class OutputFlow:
         is_next = now < self.period_ends + PERIOD_S
         self.n_sharing = max(len(self.left) - 1, 1) if is_next else 1
         self.period_ends = now + PERIOD_S
-        self.left = {0: (Allowance(), Allowance())}
+        self.left = {0: _allowances(1)}
 
+    def left_of(self, number: int) -> tuple[Allowance, ...]:
+        """Return what a client may still get in this period."""
+        left = self.left.get(number)
+        if left is None:
+            left = self.left[number] = _allowances(self.n_sharing)
+        return left
 
-def on_want_output(state: SchedulerState, client: ClientHandle, message: m.WantOutput) -> None:
-    """A client wants the output of its tasks, from another level on, or not any more."""
-    client.output_level = message.level
-    announce_output(state)
-
-
-def announce_output(state: SchedulerState) -> None:
-    """Send workers what is wanted now, if that has changed."""
-    flow = state.output
-    wanting = [c for c in state.clients_by_peer.values() if c.output_level]
-    flow.wanting = {client.number: client for client in wanting}
-    level = min((client.output_level for client in wanting), default=0)
-    wanted = m.WantOutput(clients=sorted(flow.wanting), level=level)
-    if wanted != flow.announced:
-        flow.announced = wanted
-        for ws in state.workers.values():
-            if ws.peer in state.roles:  # else it is greeted when it is back
-                state.send(ws.peer, wanted)
+    def take(self, number: int, part: int, n_chars: int) -> bool:
+        """Return whether a client may get one line more, and count it then."""
+        mine, all_together = self.left_of(number)[part], self.left[0][part]
+        if not (
+            mine.lines
+            and all_together.lines
+            and mine.chars >= n_chars
+            and all_together.chars >= n_chars
+        ):
+            return False
+        mine.lines -= 1
+        mine.chars -= n_chars
+        all_together.lines -= 1
+        all_together.chars -= n_chars
+        return True
 
 
 def on_output_of_client_ended(state: SchedulerState, client: ClientHandle) -> None:
-    """The connection of a client has ended: its next one begins with what it wants."""
+    """The connection of a client has ended: it is sent no numbers of what was left out."""
     flow = state.output
-    if flow.n_dropped.pop(client.number, 0) and not flow.n_dropped:
+    for is_record in (False, True):
+        flow.n_dropped.pop((client.number, is_record), None)
+    if not flow.n_dropped:
         state.deadlines.cancel(flow.notice)
         flow.notice = None
-    if client.output_level:
-        client.output_level = 0
-        announce_output(state)
-
-
-def greet_worker(state: SchedulerState, ws: WorkerHandle) -> None:
-    """Send a worker whose session begins what is wanted."""
-    if state.output.announced.level:
-        state.send(ws.peer, state.output.announced)
 
 
 def on_task_output(state: SchedulerState, ws: WorkerHandle, message: m.TaskOutput) -> None:
     """A worker reports lines: pass each on to the client for which its task ran."""
-    flow, numbers = state.output, message.clients
-    if not numbers or not (flow.wanting or m.EVERYONE in numbers):
+    flow, numbers, wanting = state.output, message.clients, state.output_wishes.wanting
+    if not numbers or not (wanting or m.EVERYONE in numbers):
         return
     if state.now >= flow.period_ends:
         flow.begin_period(state.now)
@@ -119,7 +129,7 @@ def on_task_output(state: SchedulerState, ws: WorkerHandle, message: m.TaskOutpu
         places_of: dict[int, Sequence[int]] = {numbers[0]: range(len(numbers))}
     else:
         found: dict[int, list[int]] = {
-            number: [] for number in numbers if number in flow.wanting or number == m.EVERYONE
+            number: [] for number in numbers if number in wanting or number == m.EVERYONE
         }
         for i, number in enumerate(numbers):
             if number in found:
@@ -130,7 +140,7 @@ def on_task_output(state: SchedulerState, ws: WorkerHandle, message: m.TaskOutpu
             for each in _connected(state).values():
                 _pass_on(state, each, ws, message, places)
             continue
-        client = flow.wanting.get(number)
+        client = wanting.get(number)
         if client is not None:
             _pass_on(state, client, ws, message, places)
 
@@ -150,29 +160,16 @@ def _pass_on(
     """Send a client its lines as far as it may get more in this period, and count the others."""
     flow = state.output
     levels, texts = message.levels, message.texts
-    left = flow.left.get(client.number)
-    if left is None:
-        part = flow.n_sharing
-        left = flow.left[client.number] = (Allowance(part), Allowance(part))
-    total = flow.left[0]
+    left, total = flow.left_of(client.number), flow.left[0]
     kept: list[int] = []
     n_dropped = 0
-    if not any(left[i].lines and total[i].lines for i in (0, 1)) and m.DROPPED_LINES not in levels:
+    parts = _PRINTED, _OTHER_LINES
+    if not any(left[i].lines and total[i].lines for i in parts) and m.DROPPED_LINES not in levels:
         n_dropped, places = len(places), ()
     for i in places:
         is_printed = levels[i] == m.STDOUT or levels[i] == m.DROPPED_LINES
-        mine, all_together = left[is_printed], total[is_printed]
         n_chars = len(texts[i]) + len(message.names[i]) + len(message.keys[i])
-        if (
-            mine.lines
-            and all_together.lines
-            and mine.chars >= n_chars
-            and all_together.chars >= n_chars
-        ):
-            mine.lines -= 1
-            mine.chars -= n_chars
-            all_together.lines -= 1
-            all_together.chars -= n_chars
+        if flow.take(client.number, _PRINTED if is_printed else _OTHER_LINES, n_chars):
             kept.append(i)
         elif levels[i] == m.DROPPED_LINES:
             n_dropped += _number(texts[i])
@@ -180,7 +177,8 @@ def _pass_on(
             n_dropped += 1
     if kept:
         part_of_it = m.TaskOutput(
-            clients=[client.number] * len(kept),
+            # Those for EVERYONE stay so: a program with several clients shows them once.
+            clients=[message.clients[i] for i in kept],
             keys=[message.keys[i] for i in kept],
             levels=[levels[i] for i in kept],
             names=[message.names[i] for i in kept],
@@ -188,10 +186,63 @@ def _pass_on(
             worker=ws.name,
         )
         state.send_client(client, part_of_it)
-    if n_dropped:
-        flow.n_dropped[client.number] = flow.n_dropped.get(client.number, 0) + n_dropped
-        if flow.notice is None:
-            flow.notice = state.call_after(flow.period_ends - state.now, _send_notices)
+    _count_dropped(state, client, n_dropped, is_record=False)
+
+
+def _count_dropped(
+    state: SchedulerState, client: ClientHandle, n_dropped: int, *, is_record: bool
+) -> None:
+    """Count what a client does not get, for the next notice."""
+    flow = state.output
+    if not n_dropped:
+        return
+    place = client.number, is_record
+    flow.n_dropped[place] = flow.n_dropped.get(place, 0) + n_dropped
+    if flow.notice is None:
+        flow.notice = state.call_after(flow.period_ends - state.now, _send_notices)
+
+
+def on_log_records(state: SchedulerState, ws: WorkerHandle, message: m.LogRecords) -> None:
+    """A worker reports records of followed loggers: pass each on to the clients that follow it."""
+    flow = state.output
+    if state.now >= flow.period_ends:
+        flow.begin_period(state.now)
+    places_of: dict[ClientHandle, list[int]] = {}
+    for i, (name, level) in enumerate(zip(message.names, message.levels, strict=True)):
+        for client in followers_of(state, name, level):
+            places_of.setdefault(client, []).append(i)
+    for client, places in places_of.items():
+        _pass_records_on(state, client, ws, message, places)
+
+
+def _pass_records_on(
+    state: SchedulerState,
+    client: ClientHandle,
+    ws: WorkerHandle,
+    message: m.LogRecords,
+    places: Sequence[int],
+) -> None:
+    flow, dropped, records = state.output, message.dropped, message.records
+    kept: list[int] = []
+    n_dropped = 0
+    for i in places:
+        record = records[i]
+        n_chars = len(message.names[i]) + (0 if record is None else blob_nbytes(record))
+        part = _GRAVE_RECORDS if message.levels[i] >= GRAVE_LEVEL else _RECORDS
+        if flow.take(client.number, part, n_chars):
+            kept.append(i)
+        else:
+            n_dropped += min(max(dropped[i], 1), _MAX_NUMBER)
+    if kept:
+        part_of_it = m.LogRecords(
+            names=[message.names[i] for i in kept],
+            levels=[message.levels[i] for i in kept],
+            dropped=[dropped[i] for i in kept],
+            records=[records[i] for i in kept],
+            worker=ws.name,
+        )
+        state.send_client(client, part_of_it)
+    _count_dropped(state, client, n_dropped, is_record=True)
 
 
 def _number(text: str) -> int:
@@ -205,22 +256,22 @@ def _send_notices(state: SchedulerState) -> None:
     flow.notice = None
     n_dropped, flow.n_dropped = flow.n_dropped, {}
     connected = _connected(state)
-    for number, n in n_dropped.items():
+    for (number, is_record), n in n_dropped.items():
         client = connected.get(number)
-        if client is not None:
-            notice = m.TaskOutput(
-                clients=[number], keys=[""], levels=[m.DROPPED_LINES], names=[""], texts=[str(n)]
-            )
-            state.send_client(client, notice)
+        if client is None:
+            continue
+        notice: Message = m.TaskOutput(
+            clients=[number], keys=[""], levels=[m.DROPPED_LINES], names=[""], texts=[str(n)]
+        )
+        if is_record:
+            n = min(n, _MAX_NUMBER)
+            notice = m.LogRecords(names=[""], levels=[0], dropped=[n], records=[None])
+        state.send_client(client, notice)
 
 
 # -- invariants ------------------------------------------------------------------------------------
 #: {what holds: what breaks it}
 OUTPUT_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
-    "wanting files the connected clients that want output by number": lambda s: differences(
-        s.output.wanting.items(),
-        [(c.number, c) for c in s.clients_by_peer.values() if c.output_level],
-    ),
     "a notice is due iff lines were left out": lambda s: unless(
         (s.output.notice is not None and s.output.notice.is_pending) == bool(s.output.n_dropped),
         s.output.n_dropped,

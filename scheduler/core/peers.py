@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus
@@ -242,6 +243,18 @@ class Inventory:
         self.n_dropped = 0
 
 
+class OutputWish(NamedTuple):
+    """What a client wants of the output of workers."""
+
+    #: it wants the output of its tasks from this level on; 0 = not
+    level: int = 0
+    #: {name of a logger that it follows: the least level, > 0}
+    loggers: Mapping[str, int] = MappingProxyType({})
+
+
+NO_WISH: Final = OutputWish()
+
+
 class ClientHandle:
     """One client; it survives its connections until its lease ends."""
 
@@ -253,7 +266,7 @@ class ClientHandle:
         "lease",
         "name",
         "number",
-        "output_level",
+        "output_wish",
         "peer",
         "wants",
         "worker",
@@ -276,8 +289,8 @@ class ClientHandle:
         #: {function: None} of rows whose task has another function: the client does not send these
         #: again while it wants the task. Each counts as one task more, until it wants no task
         self.functions: dict[Function, None] = {}
-        #: it wants the output of its tasks from this level on; 0 = not, also while it is away
-        self.output_level = 0
+        #: what it wants of the output of workers; nothing while it is away
+        self.output_wish: OutputWish = NO_WISH
         #: (self,), shared by all tasks that only this client wants
         self.alone: tuple[ClientHandle, ...] = (self,)
         #: the end of its lease, since its connection closed without a Bye; None while connected

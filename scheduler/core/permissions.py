@@ -52,6 +52,7 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.WorkerLeaving: Level.WORKER,
     m.WorkerStatus: Level.WORKER,
     m.TaskOutput: Level.WORKER,
+    m.LogRecords: Level.WORKER,
     m.PluginDone: Level.WORKER,
     m.WorkersAlive: Level.WORKER,
     m.WorkerExited: Level.WORKER,

@@ -48,6 +48,7 @@ from . import (
     liveness,
     membership,
     output,
+    output_wishes,
     passing,
     phases,
     plugins,
@@ -273,6 +274,7 @@ class SchedulerState:
         self.clients: dict[str, ClientHandle] = {}
         self.clients_by_peer: dict[int, ClientHandle] = {}
         self.output: output.OutputFlow = output.OutputFlow()  #: lines of tasks, to clients
+        self.output_wishes: output_wishes.OutputWishes = output_wishes.OutputWishes()
         self.supervisors: dict[int, SupervisorHandle] = {}
         #: {supervisor_id: {peer: supervisor}}: several while one has connected anew; none is empty
         self.supervisors_by_id: dict[str, dict[int, SupervisorHandle]] = {}

@@ -24,6 +24,7 @@ from .function_invariants import FUNCTION_INVARIANTS
 from .held.background import BACKGROUND_INVARIANTS
 from .held.invariants import HELD_INVARIANTS
 from .output import OUTPUT_INVARIANTS
+from .output_wishes import OUTPUT_WISH_INVARIANTS
 from .passing import MAX_UNANSWERED
 from .peers import ClientHandle, WorkerHandle
 from .plugins import PLUGIN_INVARIANTS, is_preparing
@@ -569,6 +570,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ),
     "counters count the tasks in memory, erred and released": _miscounted_states,
     **OUTPUT_INVARIANTS,
+    **OUTPUT_WISH_INVARIANTS,
     **CENSUS_INVARIANTS,
     **RETIRING_INVARIANTS,
     **SCATTERED_INVARIANTS,

@@ -145,6 +145,8 @@ WAITS = [
     (weft.Client, "set_metadata", lambda on: on.client.set_metadata("t", 1)),
     (weft.Client, "get_metadata", lambda on: on.client.get_metadata("t")),
     (weft.Client, "delete_metadata", lambda on: on.client.delete_metadata("t")),
+    (weft.Client, "forward_logging", lambda on: on.client.forward_logging("twins")),
+    (weft.Client, "unforward_logging", lambda on: on.client.unforward_logging("twins")),
     (weft.Client, "restart", lambda on: on.client.restart()),
     (weft.Client, "restart_workers", lambda on: on.client.restart_workers()),
     (weft.Client, "log_event", lambda on: on.client.log_event("twins", 1)),

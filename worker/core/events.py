@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
-from ...protocol.wire.messages import TaskOutput
+from ...protocol.wire.messages import LogRecords, TaskOutput
 from ...protocol.wire.payload import Blob
 from .tasks import WorkerFunction
 
@@ -137,7 +137,7 @@ class SlotResumes:
 class OutputCame:
     """Tasks have printed or logged."""
 
-    message: TaskOutput
+    message: TaskOutput | LogRecords
 
 
 Event: TypeAlias = (
@@ -224,10 +224,14 @@ class ForgetFunctions:
 
 @dataclass(slots=True)
 class CatchOutput:
-    """Report what tasks of these clients print, and log from `level` on; 0 = nothing any more."""
+    """Report what tasks of these clients print, and log from `level` on; 0 = nothing any more.
+
+    And the records of loggers, whoever writes them: {name: the least level}, "" is the root.
+    """
 
     level: int
     clients: list[int]
+    loggers: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -1,13 +1,19 @@
 """The lines that tasks print and log, until they are sent: within a limit of lines per second.
 
-A part of the core. `worker/output.py` catches it.
+And the records of loggers that clients follow. A part of the core. `worker/output.py` catches both.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.messages import DROPPED_LINES, STDOUT, TaskOutput, WantOutput
+from ...protocol.wire.messages import (
+    DROPPED_LINES,
+    STDOUT,
+    LogRecords,
+    TaskOutput,
+    WantOutput,
+)
 from .events import CatchOutput, OutputCame
 
 if TYPE_CHECKING:
@@ -18,6 +24,12 @@ if TYPE_CHECKING:
 MAX_LINES: Final = 50
 #: A longer line is cut.
 MAX_LINE_CHARS: Final = 4000
+#: Records of followed loggers that a worker sends in each second, and as many from this level on:
+#: warnings are not lost between records for debugging.
+MAX_RECORDS: Final = MAX_LINES
+GRAVE_LEVEL: Final = 30
+#: Loggers whose left out records are counted apart.
+MAX_COUNTED: Final = 50
 
 
 class OutputBuffer:
@@ -78,9 +90,70 @@ class OutputBuffer:
         message.texts.append(text)
 
 
+class RecordBuffer:
+    """The records that were not sent yet. The caller makes the calls one after the other."""
+
+    def __init__(self) -> None:
+        self._message: LogRecords | None = None
+        #: {(logger, it is grave): how many records were left out, the highest of their levels}.
+        self._dropped: dict[tuple[str, bool], tuple[int, int]] = {}
+        self._second_ends = float("-inf")
+        #: {it is grave: how many records may be sent in this second}.
+        self._n_left = {True: 0, False: 0}
+
+    def has_room(self, now: float, name: str, level: int) -> bool:
+        """Return whether a record may be added; if not, count it.
+
+        Args:
+            now: seconds, from any fixed point.
+            name: of its logger.
+            level: of logging.
+        """
+        if now >= self._second_ends:
+            self._second_ends = now + 1.0
+            self._n_left = {True: MAX_RECORDS, False: MAX_RECORDS}
+        is_grave = level >= GRAVE_LEVEL
+        if self._n_left[is_grave]:
+            self._n_left[is_grave] -= 1
+            return True
+        place = name, is_grave
+        if place not in self._dropped and len(self._dropped) >= MAX_COUNTED:
+            place = "", is_grave
+        n, highest = self._dropped.get(place, (0, 0))
+        self._dropped[place] = n + 1, max(highest, level)
+        return False
+
+    def add(self, name: str, level: int, record: bytes) -> None:
+        """Keep a record for which there is room."""
+        self._append(name, level, 0, record)
+
+    def take(self) -> LogRecords | None:
+        """Return what is to be sent, if there is anything."""
+        for (name, _), (n, level) in self._dropped.items():
+            self._append(name, level, n, None)
+        self._dropped.clear()
+        message, self._message = self._message, None
+        return message
+
+    @property
+    def is_filled(self) -> bool:
+        """True if there is something to send."""
+        return self._message is not None or bool(self._dropped)
+
+    def _append(self, name: str, level: int, dropped: int, record: bytes | None) -> None:
+        message = self._message
+        if message is None:
+            message = self._message = LogRecords(names=[], levels=[], dropped=[], records=[])
+        message.names.append(name)
+        message.levels.append(level)
+        message.dropped.append(dropped)
+        message.records.append(record)
+
+
 def on_want_output(state: WorkerState, message: WantOutput) -> None:
-    """The scheduler reports which clients want the output of their tasks."""
-    state.before.append(CatchOutput(message.level, message.clients))
+    """The scheduler reports which clients want the output of their tasks, and follow loggers."""
+    loggers = dict(zip(message.loggers, message.least, strict=True))
+    state.before.append(CatchOutput(message.level, message.clients, loggers))
 
 
 def on_output_came(state: WorkerState, event: OutputCame) -> None:

@@ -1,10 +1,14 @@
-"""The lines that tasks print and log, from workers to the clients that have submitted them."""
+"""The lines that tasks print and log, from workers to the clients that have submitted them.
+
+And the records of loggers that clients follow, whatever writes them on the workers.
+"""
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Final
 
-from ..message import Ints, Message, Number, Text, Texts, message
+from ..message import Blobs, Ints, Message, Number, Text, Texts, message
 
 #: Values of `TaskOutput.levels` that are no level of logging.
 DROPPED: Final = 0  #: the text is the number of lines that were left out
@@ -18,16 +22,27 @@ LEAST_LEVEL: Final = 5
 EVERYONE: Final = 0
 
 
-@message(27)
+#: Loggers that one client follows, and characters of their names, and of those of records.
+MAX_LOGGERS: Final = 100
+MAX_LOGGER_CHARS: Final = 200
+
+
+@message(27, columns=("loggers", "least"))
 class WantOutput(Message):
     """Want the lines that tasks print, and their records of logging from `level` on.
 
     A client sends it for its own tasks; 0 = it wants nothing. The scheduler sends workers the
     lowest level that any client wants, and the numbers of these clients, as in `AssignTasks`.
+
+    `loggers` are followed: a client wants their records, and those of the loggers below them,
+    from all workers, from the level in `least` on. The scheduler sends workers those of all
+    clients, each with the lowest level.
     """
 
     clients: Ints
     level: Number
+    loggers: Texts = field(default_factory=list)  #: each once; "" = the root
+    least: Ints = field(default_factory=list)  #: > 0
 
 
 @message(79, columns=("clients", "keys", "levels", "names", "texts"))
@@ -46,3 +61,17 @@ class TaskOutput(Message):
     names: Texts
     texts: Texts
     worker: Text = ""  #: its name, for display; set by the scheduler; "" = lines of any worker
+
+
+@message(205, columns=("names", "levels", "dropped", "records"))
+class LogRecords(Message):
+    """Report records of loggers that clients follow: to the scheduler, and by that to the clients.
+
+    A row with a number in `dropped` is no record: so many of this logger were left out.
+    """
+
+    names: Texts  #: of loggers; "" = the root, or for a notice several
+    levels: Ints  #: of the records; of a notice the highest
+    dropped: Ints
+    records: Blobs  #: the attributes of each, as packed plain data; None for a notice
+    worker: Text = ""  #: its name; set by the scheduler; "" = the scheduler has left them out

@@ -13,13 +13,12 @@ def lines(n, worker, level=m.STDOUT, text="x"):
 
 def test_lines_that_are_left_out_are_counted_by_worker_or_for_all_together(capsys):
     outputs = TaskOutputs()
-    outputs._waiting.extend(
-        [
-            lines(MAX_LINES + 2, "w1"),
-            lines(1, "w1", m.DROPPED_LINES, "30"),
-            lines(1, "", m.DROPPED_LINES, "98000"),
-        ]
-    )
+    messages = [
+        lines(MAX_LINES + 2, "w1"),
+        lines(1, "w1", m.DROPPED_LINES, "30"),
+        lines(1, "", m.DROPPED_LINES, "98000"),
+    ]
+    outputs._waiting.extend((message, outputs._rows_of(message)) for message in messages)
     outputs.show()
     shown = capsys.readouterr().out.splitlines()
     assert shown[:MAX_LINES] == ["(w1) x"] * MAX_LINES

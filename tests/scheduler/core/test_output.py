@@ -80,7 +80,7 @@ def test_wanting_output_takes_the_token_of_a_client():
     assert board.state.levels[peer] == Level.CLIENT
     worker = board.worker("w")
     board.send(worker, m.WantOutput(clients=[], level=10))
-    assert board.state.output.announced.level == 0
+    assert board.state.output_wishes.announced.level == 0
 
 
 # --- The limit of all workers together ------------------------------------------------------------

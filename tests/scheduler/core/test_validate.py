@@ -18,6 +18,7 @@ from weft.scheduler.core.deadlines import Deadline
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
+from weft.scheduler.core.output_wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.peers import ClientHandle
 from weft.scheduler.core.plugins import Plugin
@@ -430,9 +431,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         b.state.counters, "n_memory", 99
     ),
     # Output, sums over workers, and orders.
-    "wanting files the connected clients that want output by number": lambda b: (
-        b.state.output.wanting.update({b.alice.number: b.alice})
-    ),
     "a notice is due iff lines were left out": lambda b: b.state.output.n_dropped.update({1: 1}),
     "the census has the threads of all workers": lambda b: setattr(b.state.census, "nthreads", 9),
     "the census has the memory limits of all workers": lambda b: setattr(
@@ -495,8 +493,9 @@ def test_the_board_has_a_task_in_each_state():
 
 
 def test_each_invariant_is_broken_once():
-    # Those of held objects are broken in test_held.py and test_background.py.
-    elsewhere = {**HELD_INVARIANTS, **BACKGROUND_INVARIANTS}
+    # Those of held objects are broken in test_held.py and test_background.py; those of wishes in
+    # test_output_wishes.py.
+    elsewhere = {**HELD_INVARIANTS, **BACKGROUND_INVARIANTS, **OUTPUT_WISH_INVARIANTS}
     assert list(BREAKAGES) == [name for name in INVARIANTS if name not in elsewhere]
 
 

@@ -1,0 +1,176 @@
+"""What clients want of the output of workers: lines of their own tasks, and records of loggers.
+
+Workers are sent what all clients together want, whenever that changes. A client that changes its
+wish again and again is heeded at most MAX_CHANGES times in a period; then its last wish counts when
+the period is over. So no client makes the scheduler send to all workers all the time.
+
+A client that is not connected wants nothing; its next session begins with its wish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.wire import messages as m
+from .checking import differences
+from .peers import NO_WISH, OutputWish
+
+if TYPE_CHECKING:
+    from .deadlines import Deadline
+    from .peers import ClientHandle, WorkerHandle
+    from .state import SchedulerState
+
+#: Changes of one client that are announced in one period, and its length in seconds.
+MAX_CHANGES: Final = 20
+PERIOD_S: Final = 10.0
+#: Loggers that workers are asked for. Further ones are followed by way of the root.
+MAX_FOLLOWED: Final = 1000
+
+
+class OutputWishes:
+    """What all clients want."""
+
+    __slots__ = ("announced", "changes", "followers", "postponed", "wanting")
+
+    def __init__(self) -> None:
+        #: as workers were sent it last
+        self.announced = m.WantOutput(clients=[], level=0)
+        #: {number: client} of all connected clients that want the output of their tasks
+        self.wanting: dict[int, ClientHandle] = {}
+        #: {name of a logger: {client: the least level}} of the connected clients that follow it;
+        #: none is empty
+        self.followers: dict[str, dict[ClientHandle, int]] = {}
+        #: {client: (when its period ends, in waking time; changes in it)} of connected clients
+        self.changes: dict[ClientHandle, tuple[float, int]] = {}
+        #: {client: (its last wish, when it counts)}, of connected clients
+        self.postponed: dict[ClientHandle, tuple[OutputWish, Deadline]] = {}
+
+
+def on_want_output(state: SchedulerState, client: ClientHandle, message: m.WantOutput) -> None:
+    """A client wants other output than before, or none any more."""
+    wishes = state.output_wishes
+    wish = _wish_in(message)
+    if client in wishes.postponed:
+        wishes.postponed[client] = wish, wishes.postponed[client][1]
+        return
+    if wish == client.output_wish:
+        return
+    ends, n = wishes.changes.get(client, (0.0, 0))
+    if state.awake_s >= ends:
+        ends, n = state.awake_s + PERIOD_S, 0
+    if n >= MAX_CHANGES:
+        due = state.call_after(ends - state.awake_s, _on_due, client)
+        wishes.postponed[client] = wish, due
+        return
+    wishes.changes[client] = ends, n + 1
+    client.output_wish = wish
+    _announce(state)
+
+
+def _wish_in(message: m.WantOutput) -> OutputWish:
+    loggers = {
+        name[: m.MAX_LOGGER_CHARS]: max(level, 1)
+        for name, level in zip(message.loggers, message.least, strict=True)
+    }
+    if len(loggers) > m.MAX_LOGGERS:  # which an honest client refuses
+        loggers = dict(list(loggers.items())[: m.MAX_LOGGERS])
+    return OutputWish(message.level, loggers)
+
+
+def _on_due(state: SchedulerState, client: ClientHandle) -> None:
+    client.output_wish, _ = state.output_wishes.postponed.pop(client)
+    _announce(state)
+
+
+def _announce(state: SchedulerState) -> None:
+    """Send workers what is wanted now, if that has changed."""
+    wishes = state.output_wishes
+    clients = [c for c in state.clients_by_peer.values() if c.output_wish != NO_WISH]
+    wishes.wanting = {c.number: c for c in clients if c.output_wish.level}
+    wishes.followers = {}
+    for client in clients:
+        for name, level in client.output_wish.loggers.items():
+            wishes.followers.setdefault(name, {})[client] = level
+    least = _least(wishes.followers)
+    level = min((c.output_wish.level for c in wishes.wanting.values()), default=0)
+    wanted = m.WantOutput(
+        clients=sorted(wishes.wanting), level=level, loggers=[*least], least=[*least.values()]
+    )
+    if wanted != wishes.announced:
+        wishes.announced = wanted
+        for ws in state.workers.values():
+            if ws.peer in state.roles:  # else it is greeted when it is back
+                state.send(ws.peer, wanted)
+
+
+def _least(followers: dict[str, dict[ClientHandle, int]]) -> dict[str, int]:
+    """Return the least level of each logger that workers are to send; the root is the first."""
+    least = {name: min(followers[name].values()) for name in sorted(followers)}
+    if len(least) > MAX_FOLLOWED:
+        names = list(least)
+        lowest = min(least[name] for name in ("", *names[MAX_FOLLOWED:]) if name in least)
+        least = {"": lowest, **{name: least[name] for name in names[1:MAX_FOLLOWED]}}
+    return least
+
+
+def followers_of(state: SchedulerState, name: str, level: int) -> Iterator[ClientHandle]:
+    """Return the clients that follow a logger, or one above it, from this level on; each once."""
+    followers = state.output_wishes.followers
+    seen: dict[ClientHandle, None] = {}
+    left = "" if name == "root" else name[: m.MAX_LOGGER_CHARS]
+    while True:
+        for client, least in followers.get(left, {}).items():
+            if level >= least and client not in seen:
+                seen[client] = None
+                yield client
+        if not left:
+            return
+        left = left.rpartition(".")[0]
+
+
+def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
+    """The connection of a client has ended."""
+    wishes = state.output_wishes
+    wishes.changes.pop(client, None)
+    _, due = wishes.postponed.pop(client, (None, None))
+    state.deadlines.cancel(due)
+    if client.output_wish != NO_WISH:
+        client.output_wish = NO_WISH
+        _announce(state)
+
+
+def greet_worker(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Send a worker whose session begins what is wanted."""
+    announced = state.output_wishes.announced
+    if announced.level or announced.loggers:
+        state.send(ws.peer, announced)
+
+
+# -- invariants ------------------------------------------------------------------------------------
+#: {what holds: what breaks it}
+OUTPUT_WISH_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    "wanting files the connected clients that want output by number": lambda s: differences(
+        s.output_wishes.wanting.items(),
+        [(c.number, c) for c in s.clients_by_peer.values() if c.output_wish.level],
+    ),
+    "followers are the connected clients that follow a logger": lambda s: differences(
+        [(n, c, level) for n, f in s.output_wishes.followers.items() for c, level in f.items()],
+        [
+            (name, c, level)
+            for c in s.clients_by_peer.values()
+            for name, level in c.output_wish.loggers.items()
+        ],
+    ),
+    "a client that is away wants no output": lambda s: [
+        c for c in s.clients.values() if c.peer is None and c.output_wish != NO_WISH
+    ],
+    "changes of wishes are those of connected clients": lambda s: [
+        c for c in s.output_wishes.changes if c.peer is None
+    ],
+    "a wish that is postponed is due": lambda s: [
+        c
+        for c, (_, due) in s.output_wishes.postponed.items()
+        if c.peer is None or not due.is_pending
+    ],
+}
