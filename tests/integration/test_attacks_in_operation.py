@@ -24,6 +24,7 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level, lowered
 from weft.protocol.wire.message import Message
 from weft.scheduler.core.output import MAX_LINES
+from weft.scheduler.core.output_wishes import MAX_CHANGES
 from weft.scheduler.core.retiring import MAX_WORKERS
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -45,6 +46,18 @@ def want(level: int = 10) -> m.WantOutput:
     return m.WantOutput(clients=[], level=level)
 
 
+def follow(*loggers: str, level: int = 10) -> m.WantOutput:
+    n = len(loggers)
+    return m.WantOutput(clients=[], level=0, loggers=[*loggers], least=[level] * n)
+
+
+def records(n: int = 1, name: str = "lib", record: bytes | None = b"x") -> m.LogRecords:
+    dropped = 0 if record else 2**62
+    return m.LogRecords(
+        names=[name] * n, levels=[20] * n, dropped=[dropped] * n, records=[record] * n
+    )
+
+
 LEAVE, RETIRED = m.LeaveCluster(reason="mine"), m.WorkersRetired(worker_ids=["x"])
 
 
@@ -60,6 +73,7 @@ REGISTRATIONS: dict[Role, Registration] = {
 }
 WRONG_ROLES = [
     (Role.CLIENT, lines()),
+    (Role.CLIENT, records()),
     (Role.CLIENT, LEAVE),
     (Role.CLIENT, RETIRED),
     (Role.CLIENT, hold()),
@@ -69,6 +83,7 @@ WRONG_ROLES = [
     (Role.WORKER, hold()),
     (Role.WORKER, retire(order="o", n=1)),
     (Role.SUPERVISOR, lines()),
+    (Role.SUPERVISOR, records()),
     (Role.SUPERVISOR, want()),
     (Role.SUPERVISOR, LEAVE),
     (Role.SUPERVISOR, RETIRED),
@@ -92,8 +107,13 @@ def test_message_of_another_role_closes_its_connection(
 
 @pytest.mark.parametrize(
     ("role", "message"),
-    [(Role.WORKER, lines()), (Role.CLIENT, want()), (Role.SUPERVISOR, RETIRED)],
-    ids=["lines", "want", "retired"],
+    [
+        (Role.WORKER, lines()),
+        (Role.WORKER, records()),
+        (Role.CLIENT, want()),
+        (Role.SUPERVISOR, RETIRED),
+    ],
+    ids=["lines", "records", "want", "retired"],
 )
 def test_message_before_registration_closes_its_connection(
     cluster: Cluster, role: Role, message: Message
@@ -110,6 +130,10 @@ GARBAGE: dict[str, tuple[Role, bytes, str]] = {
     "text is bytes": (Role.WORKER, altered(lines(), texts=[b"x"]), "TaskOutput.texts"),
     "level below zero": (Role.CLIENT, altered(want(), level=-1), "WantOutput.level"),
     "level is text": (Role.CLIENT, altered(want(), level="all"), "WantOutput.level"),
+    "loggers without levels": (Role.CLIENT, altered(follow("a"), least=[]), "WantOutput.least"),
+    "a logger is no text": (Role.CLIENT, altered(follow("a"), loggers=[1]), "WantOutput.loggers"),
+    "records are unequal": (Role.WORKER, altered(records(2), records=[]), "LogRecords.records"),
+    "a record is text": (Role.WORKER, altered(records(), records=["x"]), "LogRecords.records"),
     "copies are unequal columns": (Role.CLIENT, altered(hold(), nbytes=[]), "HoldCopies.nbytes"),
     "order is no map": (Role.CLIENT, altered(retire(), arguments=[1]), "Ask.arguments"),
 }
@@ -179,6 +203,43 @@ def test_lines_of_a_worker_for_clients_that_want_none_or_never_were_go_nowhere(
         assert not [x for x in reader.heard if isinstance(x, m.TaskOutput)]
         attacker.leave()
         reader.leave()
+    cluster.check()
+
+
+def test_floods_of_records_and_of_wishes_reach_the_others_as_a_few(cluster: Cluster) -> None:
+    with (
+        Attacker(cluster, Role.CLIENT) as reader,
+        Attacker(cluster, Role.CLIENT) as other,
+        Attacker(cluster, Role.WORKER) as attacker,
+    ):
+        reader.register(client(name="reader"))
+        other.register(client(name="other"))
+        attacker.register(worker())
+        names = [f"{i}.{'x' * 60_000}" for i in range(200)]
+        for n in range(500):
+            other.say(follow("lib" if n % 2 else "other", level=2**62))
+        other.say(follow(*names))
+        reader.say(follow("lib", ""))
+        wanted = attacker.hear(m.WantOutput)
+        while "" not in wanted.loggers:
+            wanted = attacker.hear(m.WantOutput)
+        assert max(map(len, wanted.loggers)) <= m.MAX_LOGGER_CHARS
+        assert sum(isinstance(x, m.WantOutput) for x in attacker.heard) <= 2 * MAX_CHANGES
+        for message in (
+            records(50_000),
+            records(10, "." * 60_000),
+            records(10, "lib", b"y" * (1 << 20)),
+            records(10, "lib", None),
+        ):
+            attacker.say(message)
+        n_shown = n_dropped = 0
+        while n_dropped < 10**15:  # the last ones say so
+            message = reader.hear(m.LogRecords)
+            n_shown += message.dropped.count(0)
+            n_dropped += sum(message.dropped)
+        assert n_shown <= MAX_LINES
+        for attacking in (attacker, other, reader):
+            attacking.leave()
     cluster.check()
 
 
