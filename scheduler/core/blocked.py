@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ...protocol.wire import messages as m
 from . import cycles
 from .peers import BlockedWait, WorkerHandle
-from .transitions import take_back_behind
+from .tasks import SchedulerTask
+from .transitions import assigned_behind
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -23,8 +24,7 @@ def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlock
     for i, attempt in enumerate(message.attempts):
         task = ws.processing.get(attempt)
         if task is not None and task.dependents:
-            # It may wait for a task that only this worker can run, and these would be in its way.
-            take_back_behind(state, ws, task)
+            _ask_back_behind(state, ws, task)
         if task is None and attempt not in ws.zombies:
             state.counters.reports_stale += 1
             continue
@@ -38,6 +38,17 @@ def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlock
             cycles.suspect(state, node, wait, partial(_fail, state, ws, attempt))
     ws.last_progress = state.now
     state.touched[ws] = None
+
+
+def _ask_back_behind(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
+    """Ask for what was assigned ahead behind a task that waits, as far as it has not started.
+
+    The task may wait for others that only this worker can run, and these would find no room.
+    """
+    attempts = [one.attempt for one in assigned_behind([task], ws)]
+    if attempts:
+        # The worker gives back what no other task there reads, so the last ones come first.
+        state.send(ws.peer, m.WithdrawAttempts(attempts=sorted(attempts, reverse=True)))
 
 
 def _fail(state: SchedulerState, ws: WorkerHandle, attempt: int, text: str) -> None:

@@ -362,14 +362,6 @@ def take_back_from(
     take_back(state, [*tasks, *behind])
 
 
-def take_back_behind(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
-    """Place the tasks again that were assigned to a worker because this one runs there."""
-    behind = list(assigned_behind([task], ws))
-    for one in behind:
-        abandon(state, one)
-    take_back(state, behind)
-
-
 def err(
     state: SchedulerState,
     task: SchedulerTask,

@@ -7,6 +7,7 @@ to its end. *Leaving*: all clients leave; no task or value may remain anywhere.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -72,8 +73,10 @@ class Simulation:
         self.n_raised: dict[str, int] = {}
         #: {key: deaths of workers that executed it}
         self.died: dict[str, int] = {}
-        #: {key of a task: why it raised} of those that have read a failure, or whose wait failed.
+        #: {key of a task: why it raised} of those that have read a failure, or whose wait failed,
+        #: and how often each has
         self.excused: dict[str, str] = {}
+        self.n_excused: Counter[str] = Counter()
         #: Keys that some client ever cancelled, cancelled for all, released.
         self.cancelled: dict[str, None] = {}
         self.forced: dict[str, None] = {}
@@ -163,7 +166,7 @@ class Simulation:
         self.n_executed[spec.key] = n_before + 1
         if not self.plan.executes_once or spec.key in self.released or spec.key in self.cancelled:
             return
-        n_raised = self.n_raised.get(spec.key, 0)
+        n_raised = self.n_raised.get(spec.key, 0) + self.n_excused[spec.key]
         assert n_before <= n_raised, (
             f"{task!r} is executed again: {n_before} times before, of which {n_raised} raised"
         )

@@ -212,6 +212,7 @@ class Parent:
             yield from self._body()
         except ReadFailure as error:
             self.sim.excused[self.task.key] = str(error)
+            self.sim.n_excused[self.task.key] += 1
             self._failure = ["exception", self.task.key, "ReadFailure", str(error)]
         except Interrupted:
             self._failure = ["exception", self.task.key, "TaskInterrupted", ""]
