@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from ..protocol.errors import NotSupported
 from ..protocol.wire.answers import part_of, reading
 from .asking import ask
-from .cluster_info import describe_workers
+from .cluster_info import describe_workers, expect_workers
 from .core.events import Cancel
 from .inspecting import find_workers
 from .shell.engine import Engine
@@ -82,7 +82,8 @@ async def _wait(
     asked = [w for w in workers.values() if ends.get(w["id"]) == "asked"]
     look_s = _FIRST_LOOK_S
     while True:
-        there = {w["name"]: w["id"] for w in (await describe_workers(engine)).values()}
+        running = await describe_workers(engine)
+        there = {worker["name"]: worker["id"] for worker in running.values()}
         missing = [w for w in asked if there.get(w["name"], w["id"]) == w["id"]]
         left_s = deadline - time.monotonic()
         if not missing or left_s <= 0:
@@ -95,6 +96,8 @@ async def _wait(
             f"{len(missing)} of {len(asked)} workers had not joined again after {timeout_s:g} s "
             f"({names}); they may still come: see client.wait_for_workers and the supervisors' logs"
         )
+    if not missing:  # the scheduler tells clients the size of the cluster a moment later
+        await expect_workers(engine, len(running), left_s)
     late = {worker["id"] for worker in missing}
     return {
         address: "timed out"

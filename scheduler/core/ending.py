@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .peers import WorkerHandle
     from .state import SchedulerState
 
+#: Why a worker ends that a client has restarted; its supervisor reports the same text.
+RESTARTED: Final = "restarted, because a client asked for it"
 #: A running task has this long to end after it was asked to, seconds.
 END_PROCESS_AFTER_S: Final = 5.0
 
@@ -69,7 +71,7 @@ def on_restart(state: SchedulerState, peer: int, message: m.Ask) -> None:
         ws = state.workers_by_id.get(worker_id)
         if ws is None:
             ends[worker_id] = "gone"
-        elif end_process(state, ws, "restarted, because a client asked for it"):
+        elif end_process(state, ws, RESTARTED):
             ends[worker_id] = "asked"
         else:
             ends[worker_id] = "no supervisor"

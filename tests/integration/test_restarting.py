@@ -9,6 +9,7 @@ import time
 import pytest
 
 import weft
+from weft.scheduler.core.ending import RESTARTED
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -44,6 +45,12 @@ def test_a_named_worker_is_replaced_and_the_others_go_on(client):
     after = processes(client)
     assert after[first] != before[first]
     assert after[second] == before[second]
+
+
+def test_the_client_shows_all_workers_when_they_are_back_and_no_warning_is_logged(client):
+    assert set(client.restart_workers(timeout=60).values()) == {"OK"}
+    assert repr(client).endswith(" workers=2 threads=2>")
+    assert [line for _, line in client.get_scheduler_logs() if RESTARTED in line] == []
 
 
 def test_running_tasks_are_placed_again_at_no_cost_of_retries(client, tmp_path):

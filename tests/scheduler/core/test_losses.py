@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.ending import RESTARTED
 from weft.scheduler.core.losses import REASON_WAIT_S
 from weft.scheduler.core.state import LogLine
 
@@ -74,6 +75,19 @@ def test_a_loss_that_no_supervisor_explains_is_logged_soon(log):
     log.tick(REASON_WAIT_S / 2)
     text = "worker w is lost (connection closed): 1 task is placed again, 0 results were there"
     assert log.warnings() == [text]
+
+
+@pytest.mark.parametrize("first", ["connection", "report"])
+def test_a_worker_that_a_client_has_restarted_is_no_warning(log, first):
+    worker = log.start()
+    log.send(log.user, graph("a"))
+    ends = [lambda: log.close(worker), lambda: log.report("w1", RESTARTED)]
+    for end in ends if first == "connection" else reversed(ends):
+        end()
+    log.tick(REASON_WAIT_S)
+    assert log.warnings() == []
+    text = f"worker w is lost ({RESTARTED}): 1 task is placed again, 0 results were there"
+    assert ("info", text) in log.lines
 
 
 def test_a_worker_without_a_supervisor_is_logged_as_lost_at_once(log):
