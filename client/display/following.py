@@ -13,13 +13,13 @@ from ...protocol.values.log_records import unpacked
 from ...protocol.wire.messages import MAX_LOGGERS, LogRecords
 from . import ticking
 
-__all__ = ["Following"]
+__all__ = ["FollowedLoggers"]
 
 #: Workers of which it is said how many records were left out.
 _MAX_NAMED: Final = 5
 
 
-class Following:
+class FollowedLoggers:
     """The loggers that one client follows."""
 
     __slots__ = ("_missed", "levels")

@@ -37,7 +37,7 @@ from ...protocol.wire.messages import (
 )
 from ..core.tasks import Watcher
 from . import ticking
-from .following import Following
+from .following import FollowedLoggers
 from .notebook import is_interactive
 from .painting import undisturbed
 
@@ -81,7 +81,7 @@ class TaskOutputs(Watcher):
         super().__init__(wants_data=False)
         self.wants_lines = is_interactive() if forward_output is None else forward_output
         self.shows_lines = forward_output is not False
-        self.following = Following()
+        self.following = FollowedLoggers()
         #: Returns which scheduler the client is connected to; 0 = none.
         self.place: Callable[[], int] = int
         #: What the scheduler was sent last: a level, and those of followed loggers.

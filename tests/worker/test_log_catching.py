@@ -116,7 +116,7 @@ def test_levels_that_the_program_sets_meanwhile_stay(caught, own):
     assert logger.level == logging.CRITICAL
 
 
-def test_what_a_logger_of_the_program_lets_pass_goes_to_its_handlers(caught, own):
+def test_handlers_of_the_program_get_what_its_own_levels_let_pass(caught, own):
     """A logger with a lower level than the root: its records pass the root's handlers."""
     logging.getLogger("a").setLevel(logging.DEBUG)
     caught.is_wanted = True

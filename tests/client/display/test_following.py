@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from weft.client.display.following import Following
+from weft.client.display.following import FollowedLoggers
 from weft.client.display.output import TaskOutputs
 from weft.protocol.values.log_records import packed
 from weft.protocol.wire import messages as m
@@ -111,7 +111,7 @@ def test_a_record_that_cannot_be_read_and_a_filter_that_raises_are_logged(output
 
 
 def test_levels_follow_those_of_the_program_unless_one_is_given():
-    following = Following()
+    following = FollowedLoggers()
     following.follow("lib", logging.NOTSET)
     following.follow("other", logging.DEBUG)
     logger = logging.getLogger("lib")
@@ -124,7 +124,7 @@ def test_levels_follow_those_of_the_program_unless_one_is_given():
 
 
 def test_loggers_have_a_limit_and_an_unknown_one_is_not_ended():
-    following = Following()
+    following = FollowedLoggers()
     for i in range(m.MAX_LOGGERS):
         following.follow(f"l{i}", 10)
     following.follow("l0", 20)
@@ -136,7 +136,7 @@ def test_loggers_have_a_limit_and_an_unknown_one_is_not_ended():
         following.end("")
 
 
-def test_what_is_wanted_is_stated_once_and_again_in_each_session(outputs):
+def test_followed_loggers_are_stated_once_and_again_in_each_session(outputs):
     mine = outputs(forward_output=False)
     assert mine.first_messages() == []
     mine.following.follow("lib", 20)

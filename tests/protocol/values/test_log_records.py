@@ -84,7 +84,7 @@ def test_long_texts_are_cut():
     assert text == "x" * MAX_TEXT_CHARS + " [...]"
 
 
-def test_what_is_no_record_is_refused_and_strange_attributes_are_left_out():
+def test_blobs_of_no_record_are_refused_and_strange_attributes_left_out():
     for blob in (b"", b"\xc1", pack([1]), pack("x" * (1 << 20)), b"\x81\x01\x02"):
         with pytest.raises(ValueError, match=r"record|read"):
             unpacked("a", 20, blob, "w")
