@@ -91,7 +91,7 @@ class Executor(futures.Executor):
                     "that has its own: leave one of the two out"
                 )
         if isinstance(client, Client):
-            if client.asynchronous:
+            if client.is_in_callers_loop:
                 raise NotSupported(
                     "an executor needs a blocking client, and this one is asynchronous: use "
                     "weft.Executor(client=client.scheduler_address), or await client.submit(...)"

@@ -105,7 +105,8 @@ class Future(_Reference):
             TimeoutError: the task was not done in time; it continues.
         """
         timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
-        if self._engine.is_asynchronous:
+        engine = self._engine
+        if engine.may_be_asynchronous and engine.is_asynchronous:
             return self._result_async(timeout_s)
         state = self._state
         if state.blob is None and state.value is NO_VALUE and state.failure is None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.durations import seconds_of
-from ..protocol.errors import ClientClosed, NotSupported
+from ..protocol.errors import ClientClosed, NotSupported, WeftError
 from ..protocol.host.facts import process_facts
 from ..protocol.host.process_role import is_worker_process
 from ..protocol.net.session import Finder
@@ -157,22 +157,24 @@ class TaskClient(Client):
     def _worker(self) -> tuple[str, str]:
         return self._host.worker_id, self._host.task_pass
 
-    async def _connect(self, engine: Engine, find: Finder) -> None:
-        try:
-            await engine.open(find, process_facts(), self._timeout_s, self._reconnect_timeout_s)
-        except BaseException:
-            await engine.close()
-            raise
-
-    def _opened(self) -> None:
+    def _open(self) -> None:
+        """Begin to connect, which may take long and blocks nobody: calls wait in the engine."""
+        loop_thread, engine = self._start()
+        asyncio.run_coroutine_threadsafe(
+            _connect(engine, self._location.finder()), loop_thread.loop
+        )
         self.status = "running"
-        self._holdings.engine = self._engine
+        self._holdings.engine = engine
         opened(self, self._holdings, self._timeout_s, as_default=False)
 
-    def close(self, timeout: Duration | None = None) -> None:
+    def close(self, timeout: Duration | None = None) -> Any:
         """Do nothing: other tasks use this client, too."""
         if timeout is not None:
             seconds_of(timeout, "timeout")
+        return self._close_async() if self.asynchronous else None
+
+    async def _close_async(self) -> None:
+        """See `close`."""
 
     @property
     def is_over(self) -> bool:
@@ -181,13 +183,24 @@ class TaskClient(Client):
         return engine is None or engine.is_gone or engine.core.end is not None
 
 
+async def _connect(engine: Engine, find: Finder) -> None:
+    """Connect, for as long as the worker looks for the scheduler; else end all that waits."""
+    try:
+        await engine.open(find, process_facts(), _RECONNECT_S, _RECONNECT_S)
+    except WeftError as error:
+        engine.give_up(f"the client of this worker's tasks found no scheduler: {error}")
+        await engine.close()
+
+
 def get_client(
     address: None = None, timeout: Duration | None = None, resolve_address: bool = True
 ) -> Client:
     """Return the client of the calling task, or outside of tasks that of `Client.current`.
 
     All tasks of a worker's process share one, which is never closed. A task may submit with it
-    while it runs, and wait for what it has submitted; its thread runs other tasks meanwhile.
+    while it runs, and wait for what it has submitted; its thread runs other tasks meanwhile. In a
+    coroutine function its methods are awaited, as those of an asynchronous client, else they block.
+    This returns at once: what is submitted before there is a connection waits for it.
 
     Args:
         address: accepted for compatibility with dask; only None is allowed.

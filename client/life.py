@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..protocol.durations import seconds_of
 from ..protocol.errors import ClientClosed
+from ..protocol.host.blocking import blocked
 from ..protocol.host.facts import process_facts
 from ..protocol.net.session import Finder
 from . import cluster_info
@@ -24,6 +25,7 @@ from .encoding import Encoder
 from .openable import Openable
 from .shell.current import closed, opened
 from .shell.engine import Engine
+from .shell.in_task import awaits_here
 from .shell.leaving import Holdings
 from .shell.loop import LoopThread
 from .shell.short_tracebacks import short_tracebacks
@@ -49,6 +51,16 @@ class ClientLife(Openable):
 
         @property
         def cluster(self) -> Any: ...
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether the methods are awaited; in a task, whether that is a coroutine function."""
+        return awaits_here(self.is_in_callers_loop)
+
+    @asynchronous.setter
+    def asynchronous(self, is_asynchronous: bool) -> None:
+        #: It was made with `asynchronous=True`: it uses the loop of the program.
+        self.is_in_callers_loop = is_asynchronous
 
     def _prepare(
         self,
@@ -115,7 +127,7 @@ class ClientLife(Openable):
 
     def _make_engine(self, loop: Any) -> Engine:
         client, nbytes = weakref.ref(self), self._recovery_nbytes
-        engine = Engine(self.id, self.name, loop, self.asynchronous, client, nbytes)
+        engine = Engine(self.id, self.name, loop, self.is_in_callers_loop, client, nbytes)
         engine.shown = shown = self._shown
         engine.output = shown if shown is not None and shown.wants_lines else None
         return engine
@@ -163,7 +175,7 @@ class ClientLife(Openable):
         self._holdings.give_back(min(timeout_s, threading.TIMEOUT_MAX))
 
     async def _close_async(self) -> None:
-        if not self.asynchronous:  # in `async with`
+        if not self.is_in_callers_loop:  # in `async with`
             self._close(None)
         elif self.status != "closed":
             self._closing()
@@ -209,6 +221,9 @@ class ClientLife(Openable):
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         if self.asynchronous:
             return coroutine
-        assert self._loop_thread is not None
         with short_tracebacks:
-            return self._loop_thread.run_coroutine(coroutine)
+            if self._loop_thread is not None:
+                return self._loop_thread.run_coroutine(coroutine)
+            # A task that blocks, in a thread of the program whose client is asynchronous.
+            with blocked():
+                return asyncio.run_coroutine_threadsafe(coroutine, self._running().loop).result()

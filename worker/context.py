@@ -153,6 +153,12 @@ def is_in_task() -> bool:
     return _local.context is not None
 
 
+def is_in_coroutine() -> bool:
+    """Return whether the task of the calling thread is a coroutine function."""
+    context = _local.context
+    return context is not None and context.wake is not None
+
+
 def task_here() -> str:
     """Return the key of the task that the calling thread runs, "" if it runs none."""
     context = _local.context

@@ -78,7 +78,7 @@ def subscribe(client: Any, topic: str, handler: Handler) -> Any:
     held = _topic(client, topic)
     if not callable(handler):
         raise TypeError(f"a handler of events is a function, not {type(handler).__name__}")
-    if inspect.iscoroutinefunction(handler) and not client.asynchronous:
+    if inspect.iscoroutinefunction(handler) and not client.is_in_callers_loop:
         raise TypeError(
             "a handler that is a coroutine function needs a client with asynchronous=True"
         )

@@ -56,7 +56,7 @@ def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bo
         _earlier[:] = [*still_open, *map(weakref.ref, _default)]
         _default[:] = [client]
         # `x.compute()` would block the loop of an asynchronous one.
-        if not client.asynchronous:
+        if not client.is_in_callers_loop:
             dask_default.register(client, is_default=True)
 
 
@@ -120,7 +120,7 @@ def made_current(client: Client) -> Iterator[Client]:
     """Make a client the current one, in this thread or task."""
     token = _current.set(client)
     try:
-        if not client.asynchronous:
+        if not client.is_in_callers_loop:
             dask_default.register(client, is_default=False)
         yield client
     finally:
@@ -151,7 +151,7 @@ def _all_open() -> list[Client]:
 def close_all() -> None:
     """Close the open clients, because the program ends. Clusters end after them."""
     for client in _all_open():
-        if not client.asynchronous:
+        if not client.is_in_callers_loop:
             with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):
                 client._close(_EXIT_TIMEOUT_S)
     with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):

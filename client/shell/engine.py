@@ -38,6 +38,7 @@ from ..core.events import (
     EndSession,
     Event,
     FetchFrom,
+    GaveUp,
     Operations,
     PutAt,
     SpillRecipes,
@@ -57,6 +58,7 @@ from .data_links import DataLinks
 from .engine_waiting import EngineWaiting
 from .forking import close_in_fork
 from .gap import Gap
+from .in_task import awaits_here, has_tasks
 from .link import SchedulerLink
 from .past_loop import PastLoop
 from .spilling import spill
@@ -108,8 +110,10 @@ class Engine(EngineWaiting):
         recovery_nbytes: int = LIMIT_NBYTES,
     ) -> None:
         self.client_id = client_id
-        #: The client uses the caller's own loop, so nothing may block.
-        self.is_asynchronous = is_asynchronous
+        #: The client uses the loop of a program, so nothing may block there.
+        self.is_in_callers_loop = is_asynchronous
+        #: `is_asynchronous` may be true somewhere; for the hot lane of `Future.result`.
+        self.may_be_asynchronous = is_asynchronous or has_tasks()
         #: Returns the client, or None if it was collected.
         self.client = client
         self.name = name
@@ -176,7 +180,7 @@ class Engine(EngineWaiting):
         if not self._is_woken:
             if not (self._past_loop.note_submission() and self._past_loop.flush()):
                 self.wake()
-        elif self.is_asynchronous and len(self._operations) >= _BURST and self._may_flush:
+        elif self.is_in_callers_loop and len(self._operations) >= _BURST and self._may_flush:
             self._flush()
 
     def post_later(self, operation: Any) -> None:
@@ -189,6 +193,11 @@ class Engine(EngineWaiting):
         self._operations.append(operation)
         if not (self._is_woken or self._is_sweeping):
             self.wake()
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """True if the calling thread is to await what takes time."""
+        return awaits_here(self.is_in_callers_loop)
 
     def caller_here(self) -> Caller | None:
         """Return the task on whose behalf the calling thread submits."""
@@ -272,7 +281,7 @@ class Engine(EngineWaiting):
 
     def confirm(self, state: FutureState) -> None:
         """Wait until the scheduler has the task of `state`, if this thread may wait."""
-        if self.is_asynchronous or self.is_gone or threading.get_ident() == self._thread_id:
+        if self.is_in_callers_loop or self.is_gone or threading.get_ident() == self._thread_id:
             return
         if self.is_confirmed and state.phase != KEPT:
             return
@@ -328,7 +337,7 @@ class Engine(EngineWaiting):
 
     def call_back(self, callback: Callable[[Any], object], argument: Any) -> None:
         """Call a user's function: in the user's loop, or in a thread beside this one."""
-        if self.is_asynchronous:
+        if self.is_in_callers_loop:
             self.loop.call_soon(call_logged, callback, argument)
         else:
             self._callbacks.call(callback, argument)
@@ -363,6 +372,11 @@ class Engine(EngineWaiting):
         """Return which scheduler this client is connected to, 0 = none."""
         core = self.core
         return core.epoch if core.is_linked and not self.loop.is_closed() else 0
+
+    def give_up(self, reason: str) -> None:
+        """End what waits, and refuse what comes: there will be no session."""
+        self.closed_text = reason
+        self._on_event(GaveUp(reason))
 
     def _set_when_unused(self, callback: Callable[[], None]) -> None:
         self._when_unused = callback

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 _MODULE: Final = f"{__name__.partition('.')[0]}.worker.context"
 
 
+def has_tasks() -> bool:
+    """Return whether threads of this process may run tasks."""
+    return _MODULE in sys.modules
+
+
 def is_in_task() -> bool:
     """Return whether the calling thread is one that runs tasks of a worker."""
     context = sys.modules.get(_MODULE)
@@ -24,6 +30,23 @@ def context_here() -> Any:
     """Return the `WorkerContext` of the calling thread; None if it runs no tasks."""
     context = sys.modules.get(_MODULE)
     return context.get_worker() if context is not None and context.is_in_task() else None
+
+
+def awaits_here(is_asynchronous: bool) -> bool:
+    """Return whether the calls of a client are awaited by the calling thread.
+
+    In a task that follows from the task, because it has not chosen its client: they are awaited by
+    coroutine functions, and block wherever no event loop runs.
+
+    Args:
+        is_asynchronous: whether they are awaited outside of tasks.
+    """
+    context = sys.modules.get(_MODULE)
+    if context is None or not context.is_in_task():
+        return is_asynchronous
+    if asyncio._get_running_loop() is None:
+        return False
+    return is_asynchronous or context.is_in_coroutine()
 
 
 def owner_here() -> str:

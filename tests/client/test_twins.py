@@ -352,6 +352,34 @@ async def results_of_awaited_calls():
         return found
 
 
+#: What the task of `results_in_a_coroutine_task` finds, in this process.
+here = SimpleNamespace()
+
+
+def is_for_tasks(owner, name):
+    """Return whether a task can make a call without ending its own cluster, and with any result."""
+    return owner is not weft.LocalCluster and name not in ("close", "shutdown", "call_stack")
+
+
+async def await_all():
+    """Make the calls of clients, as a task that is a coroutine function."""
+    assert weft.get_client() is here.client
+    things = things_for(here.cluster, here.client, here.second_client)
+    things.actor = await here.client.submit(Counter, actor=True)
+    found = []
+    for owner, name, call in WAITS:
+        if not is_for_tasks(owner, name):
+            continue
+        awaitable = call(things)
+        assert inspect.isawaitable(awaitable), name
+        try:
+            value = await awaitable
+        except weft.NotSupported as error:
+            value = type(error).__name__
+        found.append((name, kind_of(value)))
+    return found
+
+
 @pytest.fixture(scope="module")
 def results_of_blocking():
     return [*results_of_blocking_calls()]
@@ -359,3 +387,18 @@ def results_of_blocking():
 
 async def test_awaited_calls_have_the_results_of_blocking_ones(results_of_blocking):
     assert await results_of_awaited_calls() == results_of_blocking
+
+
+def test_in_tasks_that_are_coroutines_the_calls_of_any_client_are_awaited(results_of_blocking):
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False) as here.cluster,
+        weft.Client(here.cluster) as here.client,
+        weft.Client(here.cluster, set_as_default=False) as here.second_client,
+    ):
+        found = here.client.submit(await_all).result(60)
+    assert len(found) > 50
+    assert found == [
+        result
+        for (owner, name, _), result in zip(WAITS, results_of_blocking, strict=True)
+        if is_for_tasks(owner, name)
+    ]

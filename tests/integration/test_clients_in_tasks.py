@@ -162,3 +162,31 @@ def run_in_a_client_of_its_own():
 def test_a_task_can_wait_in_a_client_that_it_has_made():
     with weft.Client(processes=False, n_workers=1, threads_per_worker=1) as client:
         assert client.submit(run_in_a_client_of_its_own).result(60) == 6
+
+
+def call_much(n):
+    client = weft.get_client()
+    futures = client.map(abs, range(n), pure=False)
+    (scattered,) = client.scatter([n])
+    with weft.Lock("much"):
+        total = sum(client.gather(futures))
+    weft.wait(futures)
+    return total, scattered.result(), client.submit(count_down, 5).result(), len(client.who_has())
+
+
+async def test_functions_block_in_tasks_of_an_asynchronous_client_and_coroutines_await():
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 1}
+    async with weft.Client(asynchronous=True, **options) as client:
+        assert (await client.submit(call_much, 10))[:3] == (45, 10, 5)
+        assert await client.submit(await_much, 10) == (45, 10)
+
+
+async def await_much(n):
+    client = weft.get_client()
+    (scattered,) = await client.scatter([n])
+    return sum(await client.gather(client.map(abs, range(n)))), await scattered.result()
+
+
+def test_coroutines_await_in_tasks_of_a_blocking_client(in_threads):
+    assert in_threads.submit(await_much, 10).result(60) == (45, 10)
+    assert in_threads.asynchronous is False

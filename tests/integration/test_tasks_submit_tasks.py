@@ -49,6 +49,89 @@ def test_coroutines_that_wait_for_each_other_end(client, how):
     assert client.submit(count_down_by, 10, how).result(60) == 10
 
 
+async def await_everything():
+    client = await weft.get_client()
+    (future,) = client.map(abs, [-1])
+    async with weft.Lock("awaited"):
+        (scattered,) = await client.scatter([2])
+    values = await client.gather([future, scattered]), await future.result()
+    await client.close()  # does nothing: it is the client of all tasks
+    async with client:
+        done = await weft.wait([future])
+    return values, len(done.done), await client.submit(abs, -3)
+
+
+def test_in_a_coroutine_the_client_is_asynchronous(client):
+    assert client.submit(await_everything).result(60) == (([1, 2], 1), 1, 3)
+
+
+def submit_in_blocks():
+    with weft.get_client() as client:
+        first = client.submit(abs, -1).result()
+    return first, weft.get_client().submit(abs, -2).result()
+
+
+def test_a_block_of_the_client_of_a_task_does_not_close_it(client):
+    assert client.submit(submit_in_blocks).result(60) == (1, 2)
+
+
+def hold_back():
+    """Let the worker find its scheduler only when the returned event is set."""
+    host, may_look = weft.get_worker().host, threading.Event()
+    find = host.find
+
+    def find_later():
+        assert may_look.wait(20)
+        return find()
+
+    host.find = find_later
+    return may_look
+
+
+def submit_before_there_is_a_connection():
+    may_look = hold_back()
+    future = weft.get_client().submit(abs, -3)
+    status = future.status
+    may_look.set()
+    return status, future.result()
+
+
+async def await_before_there_is_a_connection():
+    may_look = hold_back()
+    future = weft.get_client().submit(abs, -4)
+    status = future.status
+    may_look.set()
+    return status, await future
+
+
+def test_a_task_does_not_wait_until_its_client_is_connected():
+    with weft.Client(n_workers=2, threads_per_worker=1, set_as_default=False) as client:
+        first, second = client.nthreads()
+        task = client.submit(submit_before_there_is_a_connection, workers=first)
+        assert task.result(60) == ("pending", 3)
+        task = client.submit(await_before_there_is_a_connection, workers=second)
+        assert task.result(60) == ("pending", 4)
+
+
+def find_nothing():
+    def find():
+        raise weft.ConfigError("there is none, on purpose")
+
+    weft.get_worker().host.find = find
+    client = weft.get_client()
+    try:
+        client.submit(abs, -3).result(60)
+    except weft.WeftError as error:
+        return str(error)
+
+
+def test_what_is_submitted_fails_if_the_client_of_tasks_finds_no_scheduler():
+    with weft.Client(n_workers=1, set_as_default=False) as client:
+        text = client.submit(find_nothing).result(60)
+        assert "found no scheduler" in text
+        assert "on purpose" in text
+
+
 async def wait_for_oneself():
     return await weft.get_client().submit(wait_for_oneself)
 
