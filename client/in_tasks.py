@@ -16,7 +16,6 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.durations import seconds_of
 from ..protocol.errors import ClientClosed, NotSupported, WeftError
 from ..protocol.host.facts import process_facts
 from ..protocol.host.process_role import is_worker_process
@@ -147,6 +146,7 @@ class TaskClient(Client):
             _RECONNECT_S,
             settings.choose(None, defaults.RECOVERY_MEMORY),
         )
+        self._is_made_in_task = False  # but for all of them
         self._open()
 
     def _make_engine(self, loop: asyncio.AbstractEventLoop) -> Engine:
@@ -166,15 +166,6 @@ class TaskClient(Client):
         self.status = "running"
         self._holdings.engine = engine
         opened(self, self._holdings, self._timeout_s, as_default=False)
-
-    def close(self, timeout: Duration | None = None) -> Any:
-        """Do nothing: other tasks use this client, too."""
-        if timeout is not None:
-            seconds_of(timeout, "timeout")
-        return self._close_async() if self.asynchronous else None
-
-    async def _close_async(self) -> None:
-        """See `close`."""
 
     @property
     def is_over(self) -> bool:

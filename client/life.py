@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..protocol.durations import seconds_of
-from ..protocol.errors import ClientClosed
+from ..protocol.errors import ClientClosed, NotSupported
 from ..protocol.host.blocking import blocked
 from ..protocol.host.facts import process_facts
 from ..protocol.net.session import Finder
@@ -25,7 +25,7 @@ from .encoding import Encoder
 from .openable import Openable
 from .shell.current import closed, opened
 from .shell.engine import Engine
-from .shell.in_task import awaits_here
+from .shell.in_task import awaits_here, is_in_task
 from .shell.leaving import Holdings
 from .shell.loop import LoopThread
 from .shell.short_tracebacks import short_tracebacks
@@ -71,6 +71,7 @@ class ClientLife(Openable):
         recovery_nbytes: int,
     ) -> None:
         """Set what a client has before it is open."""
+        self._is_made_in_task = is_in_task()
         self._location = location
         self._timeout_s = timeout_s
         self._reconnect_timeout_s = reconnect_timeout_s
@@ -155,7 +156,8 @@ class ClientLife(Openable):
     def close(self, timeout: Duration | None = None) -> Any:
         """Leave the cluster. Pending futures are cancelled; a cluster that the client started ends.
 
-        Results that are in this process stay readable.
+        Results that are in this process stay readable. In a task this does nothing, unless a task
+        has made the client: others use it, too.
 
         Args:
             timeout: for a blocking client, time to take leave of the scheduler; None = that of the
@@ -164,8 +166,14 @@ class ClientLife(Openable):
         timeout_s = None if timeout is None else seconds_of(timeout, "timeout")
         if self.asynchronous:
             return self._close_async()
-        self._close(timeout_s)
+        if not self._is_lent_to_task:
+            self._close(timeout_s)
         return None
+
+    @property
+    def _is_lent_to_task(self) -> bool:
+        """True in a task of another one's client, as `get_client` returns it."""
+        return not self._is_made_in_task and is_in_task()
 
     def _close(self, timeout_s: float | None) -> None:
         if self.status == "closed":
@@ -175,6 +183,8 @@ class ClientLife(Openable):
         self._holdings.give_back(min(timeout_s, threading.TIMEOUT_MAX))
 
     async def _close_async(self) -> None:
+        if self._is_lent_to_task:
+            return
         if not self.is_in_callers_loop:  # in `async with`
             self._close(None)
         elif self.status != "closed":
@@ -192,7 +202,13 @@ class ClientLife(Openable):
 
         Raises:
             NotPermitted: the token of this client is not that of an admin; it stays open.
+            NotSupported: a task called it, which would wait for its own end.
         """
+        if self._is_lent_to_task:
+            raise NotSupported(
+                "a task cannot stop the cluster that it runs in, which would wait for the end of "
+                "the task: let it return, and call shutdown() where the client was made"
+            )
         if self.asynchronous:
             return self._shutdown_async()
         self._run(cluster_info.shut_down(self._running()))

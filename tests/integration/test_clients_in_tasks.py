@@ -190,3 +190,27 @@ async def await_much(n):
 def test_coroutines_await_in_tasks_of_a_blocking_client(in_threads):
     assert in_threads.submit(await_much, 10).result(60) == (45, 10)
     assert in_threads.asynchronous is False
+
+
+def end_the_client_of_the_program():
+    with weft.get_client() as client:
+        client.close()
+    try:
+        client.shutdown()
+    except weft.NotSupported as error:
+        return client.submit(abs, -7).result(), str(error)
+
+
+async def await_the_end_of_the_client():
+    client = weft.get_client()
+    async with client:
+        await client.close()
+    return await client.submit(abs, -8)
+
+
+def test_a_task_ends_neither_the_client_of_its_program_nor_its_own_cluster(in_threads):
+    value, text = in_threads.submit(end_the_client_of_the_program).result(60)
+    assert value == 7
+    assert "a task cannot stop the cluster that it runs in" in text
+    assert in_threads.submit(await_the_end_of_the_client).result(60) == 8
+    assert in_threads.status == "running"
