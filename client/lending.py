@@ -134,18 +134,33 @@ def borrow(engine: Engine, met: list[Future]) -> Borrowing | None:
     held = []
     for state, future in foreign.items():
         lender = future._engine
-        if not _is_same_cluster(engine, lender):
-            raise ForeignFuture(
-                f"the future of {state.key!r} is an argument of a call for the cluster at "
-                f"{_address(engine)}, and belongs to the cluster at {_address(lender)}; give its "
-                "result, or submit both calls to one cluster"
-            )
+        check_cluster(engine, future, "an argument of a call")
         if not lender.is_closed:
             # A future of this client's own, because the other one may be released at any moment.
             if not lender.table.share(state):
                 raise ValueError(f"the future of {state.key!r} was released; submit its call again")
             held.append(Future(lender, state))
     return Borrowing(engine, held)
+
+
+def check_cluster(engine: Engine, future: Future, place: str) -> None:
+    """Refuse a future of another cluster than that of `engine`.
+
+    Args:
+        engine: of the client whose call the future is in.
+        future: of that client, or another one.
+        place: of the future, for the error.
+
+    Raises:
+        ForeignFuture: it is of another one.
+    """
+    lender = future._engine
+    if lender is not engine and not _is_same_cluster(engine, lender):
+        raise ForeignFuture(
+            f"the future of {future._state.key!r} is {place} for the cluster at "
+            f"{_address(engine)}, and belongs to the cluster at {_address(lender)}; give its "
+            "result, or submit both calls to one cluster"
+        )
 
 
 def _is_same_cluster(engine: Engine, other: Engine) -> bool:

@@ -93,6 +93,10 @@ def checked_name(name: str | None) -> str:
         return ""
     if not isinstance(name, str):
         raise TypeError(f"logger_name= is the name of a logger, not {type(name).__name__}")
+    if not name.isprintable():  # a surrogate, for instance, could not be sent
+        raise ValueError(
+            f"the name of a logger has printable characters, and not those of {name!r}"
+        )
     if len(name) > MAX_LOGGER_CHARS:
         raise ValueError(
             f"the name of a logger has at most {MAX_LOGGER_CHARS} characters, not {len(name)}"

@@ -51,9 +51,9 @@ def publish(client: Any, datasets: dict[str, Any], override: bool) -> Any:
     if type(override) is not bool:
         raise TypeError(f"override= is True or False, not {type(override).__name__}")
     held = _all(client)
-    held._engine()  # a closed client, before anything is pickled
+    engine = held._engine()  # a closed client, before anything is pickled
     calls = [
-        ({"dataset": name, "override": override}, *packed(value))
+        ({"dataset": name, "override": override}, *packed(engine, value))
         for name, value in datasets.items()
     ]
     if client.asynchronous:

@@ -254,6 +254,22 @@ def check_name(name: object, of: str) -> None:
         raise TypeError(f"the name of a {of} is a str, not {type(name).__name__}")
     if not 1 <= len(name) <= _MAX_NAME:
         raise ValueError(f"the name of a {of} has 1 to {_MAX_NAME} characters, not {len(name)}")
+    check_text(name, f"the name of a {of}")
+
+
+def check_text(text: str, what: str) -> None:
+    """Check that a text can be sent.
+
+    Raises:
+        ValueError: it has a surrogate without its other half, which is no character.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{what} is no valid Unicode: {text[error.start]!r} at position {error.start} is a "
+            "surrogate, as in names of files that cannot be decoded; leave it out, or replace it"
+        ) from None
 
 
 def names_in(names: object, of: str) -> list[str]:

@@ -12,6 +12,7 @@ from ...protocol.values.serialize import (
 from ..core.events import Want
 from ..core.tasks import KEPT, NEW
 from ..future import Future
+from ..lending import check_cluster
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
@@ -19,16 +20,24 @@ if TYPE_CHECKING:
     from ..shell.engine import Engine
 
 
-def packed(value: Any) -> tuple[Blob, list[str]]:
+def packed(engine: Engine, value: Any) -> tuple[Blob, list[str]]:
     """Return the pickle of a value, and the keys of the futures in it.
+
+    Args:
+        engine: of the client that sends it.
+        value: of a user.
 
     Raises:
         SerializationError: it cannot be pickled, or a future in it was released.
+        ForeignFuture: a future in it belongs to another cluster.
     """
     with futures_met() as met:
         blob, keys = dumps_with_dependencies(value, "the value")
     for future in met:
-        if future._state.phase == KEPT:  # only this client has the result
+        if future._engine is not engine:
+            check_cluster(engine, future, "in a value")
+            future.before_leaving()  # the scheduler may not have its task yet
+        elif future._state.phase == KEPT:  # only this client has the result
             future.before_leaving()
     return blob, keys
 

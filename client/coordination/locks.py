@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _numbers: Final = itertools.count(1)
 _MAX_LEASES: Final = 1 << 40
+_MAX_NAMES: Final = 10_000
 
 
 class _ThreadOwner(threading.local):
@@ -262,6 +263,10 @@ class MultiLock(Acquirable):
         self.names = list(dict.fromkeys(names_in(names, "MultiLock's lock")))
         if not self.names:
             raise ValueError("names= of a MultiLock has at least one name")
+        if len(self.names) > _MAX_NAMES:
+            raise ValueError(
+                f"names= of a MultiLock has at most {_MAX_NAMES} names, not {len(self.names)}"
+            )
         super().__init__("all", client)
 
     def __reduce__(self) -> tuple[Any, ...]:

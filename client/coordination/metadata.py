@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.errors import TooLarge
 from ...protocol.wire.messages.held import METADATA
 from ...protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, size_of, unpack
-from .held_object import HeldObject, check_name, names_in
+from .held_object import HeldObject, check_name, check_text, names_in
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
@@ -87,7 +87,10 @@ def _plain(value: Any, depth: int) -> Any:
     """
     if depth > MAX_DEPTH:
         raise ValueError(f"metadata is nested in at most {MAX_DEPTH} dicts and lists")
-    if value is None or isinstance(value, (bool, float, str, bytes)):
+    if isinstance(value, str):
+        check_text(value, "a text in metadata")
+        return value
+    if value is None or isinstance(value, (bool, float, bytes)):
         return value
     if isinstance(value, int):
         if not _LEAST_INT <= value <= _LARGEST_INT:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..shell.engine import Engine
 
 _MAX_SIZE: Final = 1 << 40
+_MAX_BATCH: Final = 10_000
 
 
 class Queue(HeldObject):
@@ -64,9 +65,10 @@ class Queue(HeldObject):
         Raises:
             TimeoutError: there was no room in time.
             TooLarge: the value is too large.
+            ForeignFuture: a future in it belongs to another cluster.
             HeldClosed: the queue was closed.
         """
-        blob, keys = packed(value)
+        blob, keys = packed(self._engine(), value)
         return self._call(
             "put", lambda _engine, _answer: None, timeout=timeout, values=[blob], keys=keys
         )
@@ -76,8 +78,9 @@ class Queue(HeldObject):
 
         Args:
             timeout: time to wait for it; None = no limit.
-            batch: True = all values that there are now, in a list, without waiting (at most 10 000,
-                or 32 MiB of them); a number = so many, waiting for them.
+            batch: True = all values that there are now, in a list, without waiting; a number = so
+                many, waiting for them. At most 10 000, and 32 MiB of them: if so many take more,
+                the list has fewer, and the next call the rest.
 
         Raises:
             TimeoutError: there was none in time.
@@ -85,6 +88,8 @@ class Queue(HeldObject):
         """
         if type(batch) is not bool and (type(batch) is not int or batch < 1):
             raise ValueError(f"batch= is True, False or a number from 1 on, not {batch!r}")
+        if type(batch) is int and batch > _MAX_BATCH:
+            raise ValueError(f"batch= is at most {_MAX_BATCH} values at once, not {batch}")
         if batch is False:
             return self._call("get", _first, {"number": 1}, timeout=timeout)
         if batch is True:

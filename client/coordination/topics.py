@@ -38,8 +38,9 @@ def _topic(client: Any, name: str) -> _Topic:
 def log_event(client: Any, topic: str | Iterable[str], msg: Any) -> Any:
     """See `Client.log_event`."""
     topics = [_topic(client, name) for name in dict.fromkeys(names_in(topic, "topic"))]
-    client._running()
-    blob, keys = packed(msg)
+    if not topics:
+        raise ValueError("log_event needs the name of a topic")
+    blob, keys = packed(client._running(), msg)
     if keys:
         raise TypeError(
             "an event has no futures in it: put them into a weft.Queue or weft.Variable, or use "

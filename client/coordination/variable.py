@@ -39,8 +39,9 @@ class Variable(HeldObject):
         Raises:
             TimeoutError: the scheduler was away for longer.
             TooLarge: the value is too large.
+            ForeignFuture: a future in it belongs to another cluster.
         """
-        blob, keys = packed(value)
+        blob, keys = packed(self._engine(), value)
         return self._call(
             "set", lambda _engine, _answer: None, timeout=timeout, values=[blob], keys=keys
         )

@@ -14,6 +14,7 @@ from weft import Client, Event, Lock, MultiLock, Queue, Semaphore, Variable
 from weft.protocol.errors import (
     AlreadyHeld,
     ClientClosed,
+    ForeignFuture,
     HeldClosed,
     InvalidDuration,
     NotHeld,
@@ -424,3 +425,71 @@ async def test_a_blocking_client_may_be_used_in_async_with(cluster):
     with Client(cluster, set_as_default=False) as client:
         async with Lock("either", client=client):
             assert await asyncio.to_thread(Lock("either", client=client).locked)
+
+
+# --- Wrong values and names -----------------------------------------------------------------------
+
+
+def test_futures_of_another_cluster_are_refused(client):
+    """Also if this cluster has a task of the same key, which is another one."""
+    options = {"n_workers": 1, "processes": False, "set_as_default": False}
+    with Client(**options) as elsewhere:
+        theirs = elsewhere.submit(abs, -3)
+        assert theirs.result(timeout=60) == 3
+        mine = client.submit(abs, -3)
+        assert mine.key == theirs.key
+        for call in (
+            lambda: Queue("foreign").put([theirs]),
+            lambda: Variable("foreign").set(theirs),
+            lambda: client.publish_dataset(theirs, name="foreign"),
+        ):
+            with pytest.raises(ForeignFuture, match="is in a value for the cluster at"):
+                call()
+    assert Queue("foreign").qsize() == 0
+
+
+def test_futures_of_another_client_of_the_cluster_are_taken(client, other):
+    queue = Queue("lent")
+    for n in range(20):
+        queue.put(other.submit(add_slowly, n, pure=False))
+    assert [queue.get().result(timeout=60) for _ in range(20)] == list(range(1, 21))
+
+
+def add_slowly(n):
+    Event("never").wait(0.001)
+    return n + 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Lock,
+        Event,
+        Queue,
+        Variable,
+        lambda name: Semaphore(1, name),
+        lambda name: MultiLock(["ok", name]),
+        lambda name: weft.limit(name, 1),
+        lambda name: weft.default_client().set_metadata(["ok", name], 1),
+        lambda name: weft.default_client().publish_dataset(1, name=name),
+        lambda name: weft.default_client().log_event(["ok", name], 1),
+    ],
+)
+def test_names_that_cannot_be_sent_are_refused(client, make):
+    with pytest.raises(ValueError, match=r"is no valid Unicode: .* at position 1 is a surrogate"):
+        make("a\udc80")
+    with pytest.raises(ValueError, match="1 to 1024 characters, not 1025"):
+        make("a" * 1025)
+    with pytest.raises(TypeError, match=r"name of a .* is a str"):
+        make(5)
+
+
+def test_wrong_arguments_are_refused_before_they_are_sent(client):
+    with pytest.raises(ValueError, match="at most 10000 names, not 20000"):
+        MultiLock(map(str, range(20_000)))
+    with pytest.raises(ValueError, match="at most 10000 values at once"):
+        Queue().get(batch=20_000)
+    with pytest.raises(ValueError, match="needs the name of a topic"):
+        client.log_event([], 1)
+    with pytest.raises(ValueError, match="a text in metadata is no valid Unicode"):
+        client.set_metadata("a", ["\ud800"])

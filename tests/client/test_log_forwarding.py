@@ -142,6 +142,7 @@ def test_wrong_arguments_are_refused(cluster, client):
         (5, TypeError, "is the name of a logger, not int"),
         (logging.getLogger("x"), TypeError, "not Logger"),
         ("x" * 201, ValueError, "at most 200 characters"),
+        ("\ud800", ValueError, "printable"),
         ("weft.worker", ValueError, r"get_worker_logs\(\) returns them"),
     ]:
         with pytest.raises(error, match=text):
