@@ -161,7 +161,6 @@ MODULE: Final = _table(
     ("local_client", "it is called `worker_client`", _BY_DESIGN),
     ("performance_report get_task_stream", "the metrics page counts calls and seconds"),
     ("get_task_metadata", "return the information from the task"),
-    ("span", "metrics are counted by the name of the function"),
     (
         "CancelledError",
         "it is called `weft.TaskCancelled`, a `concurrent.futures.CancelledError`",

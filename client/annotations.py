@@ -16,6 +16,7 @@ annotated layers is optimized here, and only tasks with the same annotations bec
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -24,14 +25,19 @@ from typing import Any, Final
 from ..graphs.dask_graphs import as_mapping
 from ..protocol.errors import NotSupported, UnknownOption
 from ..protocol.values.exceptions import add_note
-from .core.tasks import SubmitOptions
+from ..protocol.wire.columns import MAX_SPAN_TAGS
+from .core.tasks import DEFAULT_OPTIONS, SubmitOptions
 from .encoding import make_options
 from .retries import Retries
+from .spans import check_tags, current_span
 
 #: The module that has the annotations of the context.
 _DASK: Final = "dask.base"
 #: The options of a task that can be annotated.
 NAMES: Final = ("allow_other_workers", "priority", "resources", "retries", "workers")
+#: What can be annotated beside them: tags, which are put behind those of `weft.span`.
+_SPAN: Final = "span"
+_ANNOTATED: Final = (*NAMES, _SPAN)
 #: {annotation that dask.distributed acts upon: the values that ask for weft's own behaviour}.
 _REFUSED: Final[dict[str, tuple[object, ...]]] = {"executor": (None, "default")}
 _SIMILAR: Final = 0.75
@@ -75,13 +81,14 @@ class TaskOptions:
             TypeError, ValueError: a value has the wrong type or is out of range.
         """
         _check(active.items())
-        self._said = {name: active[name] for name in NAMES if name in active}
+        self._tags = current_span()
+        self._said = {name: active[name] for name in _ANNOTATED if name in active}
         for name, value in given.items():
             if value is not None and (value or name not in _OFF_BY_DEFAULT):
                 self._said[name] = value
         self._of_tasks = of_tasks
         is_uniform = not any(map(callable, self._said.values()))
-        self.common = _make(self._said, None) if is_uniform else None
+        self.common = _make(self._said, None, self._tags) if is_uniform else None
 
     @property
     def of_all(self) -> SubmitOptions | None:
@@ -92,8 +99,8 @@ class TaskOptions:
         """Return the options of one task."""
         annotations = self._of_tasks.get(key)
         if annotations:
-            return _make({**self._said, **annotations}, key)
-        return self.common or _make(self._said, key)
+            return _make({**self._said, **annotations}, key, self._tags)
+        return self.common or _make(self._said, key, self._tags)
 
 
 def options_of_call(
@@ -111,7 +118,11 @@ def options_of_call(
     """
     active = active_annotations() if _DASK in sys.modules else None
     if not active:
-        return make_options(priority, retries, workers, allow_other_workers, resources)
+        options = make_options(priority, retries, workers, allow_other_workers, resources)
+        tags = current_span()
+        if not tags:
+            return options
+        return _default_in(tags) if options is DEFAULT_OPTIONS else options.in_span([*tags])
     given = {
         "priority": priority,
         "retries": retries,
@@ -120,6 +131,12 @@ def options_of_call(
         "resources": resources,
     }
     return TaskOptions(given, active, {})
+
+
+@functools.lru_cache(maxsize=64)
+def _default_in(tags: tuple[str, ...]) -> SubmitOptions:
+    """Return one object for all calls without options in a span, which is not compared then."""
+    return DEFAULT_OPTIONS.in_span([*tags])
 
 
 def check_options(options: Iterable[str]) -> None:
@@ -217,7 +234,7 @@ def _add(found: dict[Any, dict[str, Any]], name: str, values: Mapping[Any, Any])
         # dask's mark of a layer that lost its annotations when it was fused.
         if type(value).__name__ == "_AnnotationsTombstone":
             continue
-        if name in NAMES:
+        if name in _ANNOTATED:
             found.setdefault(key, {})[name] = value
         else:
             _check([(name, value)])
@@ -226,7 +243,7 @@ def _add(found: dict[Any, dict[str, Any]], name: str, values: Mapping[Any, Any])
 def _check(annotations: Iterable[tuple[str, Any]]) -> None:
     """Refuse annotations that would have no effect. Other names belong to the user's own code."""
     for name, value in annotations:
-        if name in NAMES:
+        if name in _ANNOTATED:
             continue
         if name in _REFUSED:
             if value not in _REFUSED[name]:
@@ -241,14 +258,28 @@ def _check(annotations: Iterable[tuple[str, Any]]) -> None:
             )
 
 
-def _make(values: Mapping[str, Any], key: Any) -> SubmitOptions:
+def _tags_of(annotation: Any) -> tuple[str, ...]:
+    """Return the tags in the annotation `span`: a text, several, or what `span` of dask makes.
+
+    Raises:
+        TypeError, ValueError: it is something else.
+    """
+    if isinstance(annotation, Mapping):
+        annotation = annotation.get("name")
+    if annotation is None:
+        return ()
+    is_several = isinstance(annotation, Iterable) and not isinstance(annotation, str)
+    return check_tags(tuple(annotation) if is_several else (annotation,))
+
+
+def _make(values: Mapping[str, Any], key: Any, tags: tuple[str, ...]) -> SubmitOptions:
     made = {name: value(key) if callable(value) else value for name, value in values.items()}
     priority = made.get("priority") or 0
     if isinstance(priority, float) and priority.is_integer():
         priority = int(priority)
     workers = made.get("workers")
     try:
-        return make_options(
+        options = make_options(
             priority,
             made.get("retries"),
             workers,
@@ -256,6 +287,8 @@ def _make(values: Mapping[str, Any], key: Any) -> SubmitOptions:
             bool(made.get("allow_other_workers")) and workers is not None,
             made.get("resources"),
         )
+        tags = (*tags, *_tags_of(made.get(_SPAN)))
+        return options.in_span([*tags[:MAX_SPAN_TAGS]]) if tags else options
     except (TypeError, ValueError) as error:
         if key is not None:
             add_note(error, f"weft: in the annotations of task {key!r}")

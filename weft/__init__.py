@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .client.coordination.variable import Variable
     from .client.printing import print, warn
     from .client.retries import Retries
+    from .client.spans import span
     from .deploy.local.cluster import LocalCluster
     from .graphs.drivers.executors import SynchronousExecutor
     from .graphs.get import get
@@ -90,6 +91,7 @@ __all__ = [
     "progress",
     "rejoin",
     "secede",
+    "span",
     "threaded",
     "wait",
     "warn",
@@ -133,6 +135,7 @@ _HOMES = {
     "progress": "client",
     "rejoin": "worker.seats",
     "secede": "worker.seats",
+    "span": "client.spans",
     "wait": "client",
     "warn": "client.printing",
     "worker_client": "client",

@@ -75,6 +75,7 @@ class SubmitOptions:
         "resources",
         "retries",
         "scattered",
+        "span",
         "workers",
     )
 
@@ -89,6 +90,7 @@ class SubmitOptions:
         scattered: bool = False,
         pauses: list[float] | None = None,
         actor: str = "",
+        span: list[str] | None = None,
     ) -> None:
         #: That on whose behalf a task submits; 0 = the submission is not one of a task.
         self.attempt = attempt
@@ -105,6 +107,8 @@ class SubmitOptions:
         self.scattered = scattered
         #: The client does not wait for the result: it runs only when another task needs it.
         self.delivered = False
+        #: The tags of the spans in which the tasks were submitted, outermost first.
+        self.span = span or []
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SubmitOptions) and all(
@@ -131,7 +135,14 @@ class SubmitOptions:
             self.scattered,
             self.pauses,
             actor,
+            self.span,
         )
+
+    def in_span(self, tags: list[str]) -> SubmitOptions:
+        """Return the same options of tasks that are submitted in a span."""
+        options = self.for_attempt(self.attempt, self.actor)
+        options.span = tags
+        return options
 
     def as_record(self) -> dict[str, Any]:
         """Return what is sent: the options that are not the default ones."""
@@ -146,7 +157,8 @@ class SubmitOptions:
         flags = self.allow_other_workers, self.delivered, self.scattered
         pauses = tuple(self.pauses)
         caller = self.attempt, self.actor
-        return self.priority, self.retries, names, flags, amounts, caller, pauses
+        span = tuple(self.span)
+        return self.priority, self.retries, names, flags, amounts, caller, pauses, span
 
 
 DEFAULT_OPTIONS: Final = SubmitOptions()

@@ -91,6 +91,7 @@ def describe_task(task: dict[str, Any]) -> str:
             ("read by", _named(task["dependents"], task["n_dependents"])),
             ("wanted by", ", ".join(task["wanted_by"])),
             ("may run on", task["restrictions"]),
+            ("in span", ", ".join(task.get("span", ()))),
         ]
         rows += [
             ("attempt", f"on {worker}: {end}" if worker else end)

@@ -42,6 +42,9 @@ MAX_NUMBER = (1 << 63) - 1
 #: The longest pause between two attempts of a task, seconds: ten years.
 MAX_PAUSE_S = 10 * 366 * 86400
 MAX_TEXT_CHARS = 1 << 16
+#: Tags of the spans that a task was submitted in, and characters of each.
+MAX_SPAN_TAGS = 16
+MAX_TAG_CHARS = 100
 MAX_FACTS = 4096
 #: Facts of one peer are passed on in answers to others, whose decoders have limits of their own.
 MAX_FACTS_DEPTH = 8
@@ -215,6 +218,15 @@ def _check_pauses(value: Any, buffers: list[Any]) -> list[float]:
     return value
 
 
+def _check_span(value: Any, buffers: list[Any]) -> list[str]:
+    tags = _check_texts(value, buffers)
+    if len(tags) > MAX_SPAN_TAGS or not all(0 < len(tag) <= MAX_TAG_CHARS for tag in tags):
+        raise ValueError(
+            f"at most {MAX_SPAN_TAGS} tags of 1 to {MAX_TAG_CHARS} characters are expected"
+        )
+    return tags
+
+
 #: The options of a call that this release knows; all others are left out on arrival.
 OPTION_CHECKS: Final[dict[str, Callable[[Any, list[Any]], Any]]] = {
     "priority": _check_priority,  #: -512..511, higher runs earlier
@@ -226,6 +238,7 @@ OPTION_CHECKS: Final[dict[str, Callable[[Any, list[Any]], Any]]] = {
     "attempt": _check_number,  #: that on whose behalf a task submits it
     "actor": _check_text,  #: the key of the actor that submits it, which that attempt has made
     "scattered": _check_flag,  #: data that its client puts at a worker, and keeps no longer then
+    "span": _check_span,  #: tags of the spans in which it was submitted, outermost first
     "delivered": _check_flag,  #: the client has the result: run it only if others need it
 }
 

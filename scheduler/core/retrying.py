@@ -128,7 +128,14 @@ def avoid(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> float
         )
         fill_class(state, found)
     group = TaskGroup(
-        old.function, found, old.generation, old.retries, old.client, old.submitted, old.pauses
+        old.function,
+        found,
+        old.generation,
+        old.retries,
+        old.client,
+        old.submitted,
+        old.pauses,
+        old.span,
     )
     group.n_rescheduled = old.n_rescheduled + 1
     change_group(state, task, group)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.rotation import level_of
 from ...protocol.wire import messages as m
+from ...protocol.wire.columns import MAX_SPAN_TAGS
 from ...protocol.wire.failure import cancelled as cancelled_failure
 from ...protocol.wire.failure import data_lost, key_conflict
 from ...protocol.wire.keys import names_content
@@ -78,6 +79,7 @@ class _Batch:
         task_class = state.default_class
         retries = user_priority = 0
         pauses: tuple[float, ...] = ()
+        span: tuple[str, ...] = ()
         #: the client in whose turns the tasks run, and the generation in which they stand
         self.number, generation = client.number, state.generation
         #: the client has the results, or waits for others that were made of them
@@ -88,25 +90,35 @@ class _Batch:
             if retries and "pauses" in options:
                 pauses = tuple(options["pauses"])
             self.is_delivered = options.get("delivered", False)
+            span = tuple(options.get("span", ()))
             ws = client.worker
             parent = None if ws is None else ws.processing.get(options.get("attempt", 0))
             if parent is not None:  # see `delegation`
                 self.number, generation = parent.group.client, parent.group.generation
                 user_priority += 511 - level_of(parent.priority)
                 user_priority = max(-512, min(user_priority, 511))
+                span = (parent.group.span + span)[:MAX_SPAN_TAGS]
             elif ws is not None and (maker := state.tasks.get(options.get("actor", ""))):
                 self.number = maker.group.client
+                span = (maker.group.span + span)[:MAX_SPAN_TAGS]
         #: by the place of the function
         self.groups: list[TaskGroup] | _LateGroups
         if len(functions) == 1:
             self.groups = [
                 TaskGroup(
-                    functions[0], task_class, generation, retries, self.number, state.now, pauses
+                    functions[0],
+                    task_class,
+                    generation,
+                    retries,
+                    self.number,
+                    state.now,
+                    pauses,
+                    span,
                 )
             ]
         else:
             self.groups = _LateGroups(
-                functions, task_class, generation, retries, self.number, state.now, pauses
+                functions, task_class, generation, retries, self.number, state.now, pauses, span
             )
         self.task_class = task_class
         task_class.n_tasks += 1  # while rows are worked off it must not be dropped

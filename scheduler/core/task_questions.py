@@ -157,6 +157,7 @@ def _describe(state: SchedulerState, task: SchedulerTask) -> Info:
         "dependents": _keys(task.dependents or ()),
         "n_dependents": len(task.dependents or ()),
         "wanted_by": [client.name for client in task.wanted_by[:N_NAMED]],
+        "span": list(group.span),
         "attempts": [list(end) for end in attempt_ends(state, task.key)],
         "restrictions": group.task_class.restrictions,
         "args_nbytes": number_of(task.args),

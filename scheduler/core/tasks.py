@@ -138,6 +138,7 @@ class TaskGroup:
         "pauses",
         "prefix",
         "retries",
+        "span",
         "submitted",
         "task_class",
     )
@@ -151,6 +152,7 @@ class TaskGroup:
         client: int,
         submitted: float = 0.0,
         pauses: tuple[float, ...] = (),
+        span: tuple[str, ...] = (),
     ) -> None:
         #: number of the client that submitted it first: clients take turns by this number, not by
         #: which of them want it now
@@ -169,6 +171,8 @@ class TaskGroup:
         self.n_rescheduled = 0
         #: when
         self.submitted = submitted
+        #: tags of the spans in which it was submitted, outermost first
+        self.span = span
 
 
 class SchedulerTask:

@@ -208,6 +208,28 @@ def test_annotations_that_cannot_be_honoured_are_refused(client, annotations, er
         value.compute()
 
 
+def test_tags_of_spans_are_those_of_the_call_and_of_the_annotations(client, monkeypatch):
+    spans = []
+    for cls in (TaskRecord, TaskColumns):
+
+        def init(self, *args, _original=cls.__init__, **kwargs):
+            _original(self, *args, **kwargs)
+            spans.append(self.options.span)
+
+        monkeypatch.setattr(cls, "__init__", init)
+    with weft.span("outer"), dask.annotate(span="inner"):
+        client.submit(where, "span 1").result()
+        client.gather(client.map(where, ["span 2"]))
+    with dask.annotate(span={"name": ("of", "dask"), "ids": ("1", "2")}):
+        value = dask.delayed(where)()
+    with weft.span("outer"):
+        client.submit(where, "span 3").result()
+        value.compute()
+    assert spans == [["outer", "inner"], ["outer", "inner"], ["outer"], ["outer", "of", "dask"]]
+    with dask.annotate(span=7), pytest.raises(TypeError, match="tags of a span are texts, not 7"):
+        client.submit(where)
+
+
 def test_annotations_that_are_only_information_are_ignored(client):
     with dask.annotate(span=["a"], origin="test", executor="default", priority=1.0):
         assert client.submit(where).result() in (FIRST, SECOND)

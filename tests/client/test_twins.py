@@ -120,6 +120,7 @@ AT_ONCE_OF_MODULE = {
     "print",
     "rejoin",  # of a thread
     "secede",
+    "span",  # a context manager of a thread or an asynchronous task
     "threaded",
     "warn",
     "worker_client",

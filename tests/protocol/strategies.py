@@ -52,6 +52,7 @@ _rows: dict[str, st.SearchStrategy[Any]] = {
             "allow_other_workers": st.booleans(),
             "resources": st.dictionaries(_texts, st.floats(0, 1e300), max_size=2),
             "delivered": st.booleans(),
+            "span": st.lists(st.text(min_size=1, max_size=100), max_size=3),
         },
     ),
 }

@@ -174,6 +174,7 @@ def test_a_description_leaves_out_what_a_task_does_not_have():
         "n_dependents": 0,
         "wanted_by": [],
         "restrictions": "any worker",
+        "span": ["nightly", "load"],
         "attempts": [["w-1", "the worker died: signal SIGKILL"]],
         "story": [[1.5, "submitted by me"]],
     }
@@ -183,6 +184,7 @@ def test_a_description_leaves_out_what_a_task_does_not_have():
         "  function       f",
         "  inputs         a and 2 more",
         "  may run on     any worker",
+        "  in span        nightly, load",
         "  attempt        on w-1: the worker died: signal SIGKILL",
         "      1.500 s ago  submitted by me",
     ]
