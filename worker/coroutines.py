@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import selectors
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from ..protocol.host.blocking import Awaits, blocked, on_awaits_here
 from .context import wake_here
 
-__all__ = ["run_coroutine"]
+__all__ = ["as_call", "run_coroutine"]
 
 
 class _SeatSelector(selectors.DefaultSelector):
@@ -35,6 +36,15 @@ class _SeatSelector(selectors.DefaultSelector):
             return ready
         with blocked():
             return super().select(timeout)
+
+
+def as_call(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what a slot calls for a function: a coroutine function is run to its end."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - of an object, not of a function
+    ):
+        return functools.partial(run_coroutine, function)
+    return function
 
 
 def run_coroutine(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -16,8 +16,6 @@ the destructors of values that are dropped.
 from __future__ import annotations
 
 import copy
-import functools
-import inspect
 import logging
 import queue
 import threading
@@ -55,7 +53,7 @@ from .core.events import (
 from .core.seats import MAX_BLOCKED
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
-from .coroutines import run_coroutine
+from .coroutines import as_call
 from .failing import failure_of, unsendable
 from .interrupting import IN_PLACE_OF, Interrupts, SlotGate, TaskInterrupted, closed_here, mend
 from .output import OutputCatcher
@@ -580,12 +578,7 @@ class TaskExecutor:
             if function.call is None:
                 if function.blob is None:
                     raise InternalError(f"the function {function.id.hex()} was never sent here")
-                call = loads(function.blob)
-                if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
-                    getattr(call, "__call__", None)  # noqa: B004 - of an object, not of a function
-                ):
-                    call = functools.partial(run_coroutine, call)
-                function.call = call
+                function.call = as_call(loads(function.blob))
             return function.call  # type: ignore[no-any-return]
 
     def _failure(self, error: BaseException, task: WorkerTask) -> Failure:
