@@ -553,6 +553,8 @@ class TaskExecutor:
     def _report(self, report: ChunkDone, values: list[Any]) -> bool:
         """Report the slot's finished tasks; return whether there is something in its chunk."""
         self.interrupts.gates[report.slot].close()
+        if self.state.records_times:
+            report.types = [type(value).__name__ for value in values]
         # First the store: as soon as the core has a record of a value, other threads may read it.
         self.store.put(report.attempts, values, report.nbytes)
         output = self._output

@@ -29,6 +29,7 @@ from . import (
     relays,
     retrying,
     submission,
+    task_stream,
     wants,
     withdrawing,
 )
@@ -82,6 +83,7 @@ def handlers_by_role() -> dict[Role, dict[type[Message], Callable[..., None]]]:
             m.WorkerStatus: liveness.on_worker_status,
             m.TaskOutput: output.on_task_output,
             m.LogRecords: output.on_log_records,
+            m.AttemptTimes: task_stream.on_attempt_times,
             m.PluginDone: plugins.on_done,
             m.Heartbeat: liveness.on_heartbeat,
             m.Bye: membership.on_worker_bye,

@@ -15,7 +15,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from ...protocol.wording import counted, placed_again
-from . import barrier, claims, copies, held, phases, plugins, puts
+from . import barrier, claims, copies, held, phases, plugins, puts, task_stream
 from .away import answer_awaited, expect_inventory, set_away
 from .eligibility import join_classes, leave_classes
 from .epochs import is_proved, note_members, proof_of
@@ -109,6 +109,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         _refuse_other_clients(state, message.facts)
         _register_worker(state, peer, message)
         greet_worker(state, state.workers[peer])
+        task_stream.greet_worker(state, state.workers[peer])
         plugins.greet(state, state.workers[peer])
         note_alive(state, peer)
     elif isinstance(message, m.RegisterClient):

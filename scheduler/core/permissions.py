@@ -53,6 +53,7 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.WorkerStatus: Level.WORKER,
     m.TaskOutput: Level.WORKER,
     m.LogRecords: Level.WORKER,
+    m.AttemptTimes: Level.WORKER,
     m.PluginDone: Level.WORKER,
     m.WorkersAlive: Level.WORKER,
     m.WorkerExited: Level.WORKER,

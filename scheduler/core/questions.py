@@ -40,6 +40,7 @@ from .task_questions import (
     ask_story,
     ask_tasks,
 )
+from .task_stream import ask_task_stream
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -220,6 +221,8 @@ QUESTIONS: Final[dict[str, Question]] = {
     "holders": Question(ask_holders),
     "sizes": Question(ask_sizes),
     "processing": Question(ask_processing),
+    # It has workers report more than they do otherwise.
+    "task_stream": Question(ask_task_stream, Level.CLIENT),
 }
 
 #: {question: order}. A client may retire workers: it may run any code on them, so it could end

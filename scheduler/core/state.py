@@ -76,6 +76,7 @@ from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
 from .story import Story
 from .summing import Sums
+from .task_stream import TaskStream
 from .tasks import Function, SchedulerTask, TaskClass
 from .timings import Timings
 
@@ -378,6 +379,7 @@ class SchedulerState:
         self.recent = Recent()
         self.story = Story()
         self.timings: Timings = Timings()
+        self.task_stream: TaskStream = TaskStream()  #: times of attempts, while somebody reads them
         self.suspects: cycles.Suspects = cycles.Suspects()  #: waits that may be parts of cycles
         #: {code: None} of messages that a peer did not know, each of which was logged
         self.not_known: dict[int, None] = {}

@@ -32,6 +32,7 @@ from .prefixes import MIN_DURATION_NS
 from .refusals import MAX_REFUSED
 from .retiring import RETIRING_INVARIANTS
 from .scattered import SCATTERED_INVARIANTS
+from .task_stream import STREAM_INVARIANTS
 from .tasks import (
     ERRED,
     FORGOTTEN,
@@ -571,6 +572,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "counters count the tasks in memory, erred and released": _miscounted_states,
     **OUTPUT_INVARIANTS,
     **OUTPUT_WISH_INVARIANTS,
+    **STREAM_INVARIANTS,
     **CENSUS_INVARIANTS,
     **RETIRING_INVARIANTS,
     **SCATTERED_INVARIANTS,

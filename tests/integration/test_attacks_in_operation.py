@@ -42,6 +42,11 @@ def retire(**arguments: Any) -> m.Ask:
     return m.Ask(request=1, name="retire", arguments=arguments)
 
 
+def times(**columns: Any) -> m.AttemptTimes:
+    row = {"attempts": [1], "ended_us": [1], "durations_us": [1], "threads": [0], "nbytes": [1]}
+    return m.AttemptTimes(**{**row, "types": ["int"], **columns})
+
+
 def want(level: int = 10) -> m.WantOutput:
     return m.WantOutput(clients=[], level=level)
 
@@ -74,6 +79,9 @@ REGISTRATIONS: dict[Role, Registration] = {
 WRONG_ROLES = [
     (Role.CLIENT, lines()),
     (Role.CLIENT, records()),
+    (Role.CLIENT, times()),
+    (Role.CLIENT, m.RecordTimes(on=True)),
+    (Role.WORKER, m.RecordTimes(on=True)),
     (Role.CLIENT, LEAVE),
     (Role.CLIENT, RETIRED),
     (Role.CLIENT, hold()),
@@ -84,6 +92,7 @@ WRONG_ROLES = [
     (Role.WORKER, retire(order="o", n=1)),
     (Role.SUPERVISOR, lines()),
     (Role.SUPERVISOR, records()),
+    (Role.SUPERVISOR, times()),
     (Role.SUPERVISOR, want()),
     (Role.SUPERVISOR, LEAVE),
     (Role.SUPERVISOR, RETIRED),
@@ -135,6 +144,8 @@ GARBAGE: dict[str, tuple[Role, bytes, str]] = {
     "records are unequal": (Role.WORKER, altered(records(2), records=[]), "LogRecords.records"),
     "a record is text": (Role.WORKER, altered(records(), records=["x"]), "LogRecords.records"),
     "copies are unequal columns": (Role.CLIENT, altered(hold(), nbytes=[]), "HoldCopies.nbytes"),
+    "times are unequal columns": (Role.WORKER, altered(times(), failed=[1, 0]), "AttemptTimes.f"),
+    "time below zero": (Role.WORKER, altered(times(), ended_us=[-1]), "AttemptTimes.ended_us"),
     "order is no map": (Role.CLIENT, altered(retire(), arguments=[1]), "Ask.arguments"),
 }
 

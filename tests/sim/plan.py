@@ -60,6 +60,7 @@ class Plan:
     held_rate: float  #: calls of locks, queues and others
     plugin_rate: float  #: plugins that users register and unregister
     p_plugin_fails: float
+    read_rate: float  #: questions for the task stream
     copy_rate: float  #: orders of several copies
 
     # -- the network
@@ -211,6 +212,7 @@ class Plan:
             plugin_rate=some(0.4, 2.0, 10.0) / time,
             p_plugin_fails=some(0.3 * faults, 0.02, 0.3),
             copy_rate=some(0.4, 2.0, 15.0) / time,
+            read_rate=some(0.3, 3.0, 20.0) / time,
             p_put=rng.choice([0.0, 0.3, 1.0]),
             p_scattered=rng.choice([0.0, 0.0, 0.5, 1.0]),
             p_actor=rng.choice([0.0, 0.0, 0.1, 0.5]),

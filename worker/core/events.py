@@ -45,6 +45,10 @@ class ChunkDone:
     failed_durations_us: list[int] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     finished: bool = True
+    #: The types of the values, if the core `records_times`.
+    types: list[str] | None = None
+    #: {attempt: how long it waited without a seat}, of those that did.
+    waited_us: dict[int, int] | None = None
 
 
 @dataclass(slots=True)

@@ -91,6 +91,7 @@ def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
 
 def _clear_reports(state: WorkerState) -> None:
     state.to_scheduler.clear()
+    state.records_times = False  # until this scheduler, or the next one, asks for them
     state.reporting.is_urgent = True
 
 

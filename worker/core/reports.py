@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.message import Message
-from ...protocol.wire.messages import AttemptsFinished, ReplicasAdded
+from ...protocol.wire.messages import AttemptsFinished, AttemptTimes, ReplicasAdded
 from .events import ChunkDone, Event
 from .tasks import Slot, WorkerTask
 
@@ -32,7 +32,7 @@ SHORTEST_S: Final = 0.0005
 #: A report of so many tasks costs little for each, and does not wait.
 MANY: Final = 16
 #: Messages of these types may wait.
-_PATIENT: Final = frozenset((AttemptsFinished, ReplicasAdded))
+_PATIENT: Final = frozenset((AttemptsFinished, AttemptTimes, ReplicasAdded))
 
 
 class Reporting:

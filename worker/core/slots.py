@@ -12,6 +12,7 @@ from .events import ChunkDone, Run
 from .inputs import move_waiters, placeholder, unpin, wake
 from .reports import report_finished
 from .tasks import EXECUTING, FORGOTTEN, MEMORY, SEATED, Slot, WorkerTask
+from .times import report_times
 from .transitions import move
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def feed(state: WorkerState, asking: Slot) -> None:
 def on_chunk_done(state: WorkerState, event: ChunkDone) -> Slot | None:
     """File the attempts that a slot has finished; return the slot if it asks for more."""
     slot = state.slots[event.slot]
+    if state.records_times:
+        report_times(state, event, slot)
     if state.cancelled:
         _end_cancelled(state, event)
     if event.attempts:

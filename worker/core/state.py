@@ -26,7 +26,7 @@ from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
-from . import assignment, copies, drops, inventory, output, puts, reports, seats, slots
+from . import assignment, copies, drops, inventory, output, puts, reports, seats, slots, times
 from .events import (
     After,
     Before,
@@ -126,6 +126,8 @@ class WorkerState:
         self.ended: list[int] = []
         #: {attempt: None}: those of `cancelled` whose end this session's scheduler waits for.
         self.owed: dict[int, None] = {}
+        #: The scheduler wants the times of attempts.
+        self.records_times = False
         #: No task is started any more: the scheduler asks the unstarted ones back.
         self.is_leaving = False
         #: It leaves, and `EndWorker` was put out: no slot executes, or the scheduler is lost.
@@ -211,6 +213,7 @@ _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     m.DropFunctions: drops.on_drop_functions,
     m.FailWaits: seats.on_fail_waits,
     m.WantOutput: output.on_want_output,
+    m.RecordTimes: times.on_record_times,
 }
 
 #: The types of the scheduler's messages that the core handles.

@@ -116,6 +116,10 @@ from .sessions import (
     Welcome,
     unsupported,
 )
+from .times import (
+    AttemptTimes,
+    RecordTimes,
+)
 from .to_clients import (
     ClusterChanged,
     ClusterStopped,
@@ -176,6 +180,7 @@ __all__ = [
     "Ask",
     "AskFailed",
     "AssignTasks",
+    "AttemptTimes",
     "AttemptsBlocked",
     "AttemptsEnded",
     "AttemptsErred",
@@ -228,6 +233,7 @@ __all__ = [
     "PutFailed",
     "PutWanted",
     "Reconciled",
+    "RecordTimes",
     "Recovered",
     "Recovering",
     "Refused",

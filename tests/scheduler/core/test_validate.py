@@ -25,6 +25,7 @@ from weft.scheduler.core.plugins import Plugin
 from weft.scheduler.core.prefixes import Prefix
 from weft.scheduler.core.refusals import MAX_REFUSED
 from weft.scheduler.core.retiring import MAX_ORDERS, Order
+from weft.scheduler.core.task_stream import StreamReport
 from weft.scheduler.core.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
 from weft.scheduler.core.validate import INVARIANTS, validate
 
@@ -114,6 +115,14 @@ def plugin(b: Broken, name: str = "p") -> Plugin:
     found = b.state.plugins.held["p"] = Plugin(name, "id", b"")
     found.ready[b.w] = None
     return found
+
+
+def stream_report(first: int) -> StreamReport:
+    """A report of one attempt."""
+    times = m.AttemptTimes(
+        attempts=[1], ended_us=[1], durations_us=[1], threads=[0], nbytes=[1], types=["int"]
+    )
+    return StreamReport(first, "w", "tcp://w", 0.0, times, ["k"], [["inc", []]], [0], 1)
 
 
 def wish(b: Broken) -> None:
@@ -432,6 +441,16 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     # Output, sums over workers, and orders.
     "a notice is due iff lines were left out": lambda b: b.state.output.n_dropped.update({1: 1}),
+    "the task stream ends iff it is on": lambda b: setattr(
+        b.state.task_stream, "due", Deadline(0.0, None, ())
+    ),
+    "nothing is kept that nobody wants": lambda b: b.state.task_stream.reports.append(
+        stream_report(0)
+    ),
+    "the task stream counts its rows": lambda b: setattr(b.state.task_stream, "n_rows", 1),
+    "the rows of the task stream have positions in a row": lambda b: (
+        b.state.task_stream.reports.extend([stream_report(0), stream_report(2)])
+    ),
     "the census has the threads of all workers": lambda b: setattr(b.state.census, "nthreads", 9),
     "the census has the memory limits of all workers": lambda b: setattr(
         b.w, "memory_limit", b.w.memory_limit + 1

@@ -1,0 +1,39 @@
+"""The times of attempts, which workers report while somebody reads the task stream."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from ..message import Flag, Ints, Message, Sizes, Texts, message
+
+
+@message(210)
+class RecordTimes(Message):
+    """Ask a worker to report the times of its attempts from now on; with `on` false, no more."""
+
+    on: Flag
+
+
+@message(
+    211,
+    columns=("attempts", "ended_us", "durations_us", "threads", "nbytes", "types"),
+    optional_columns=("failed", "waited_us", "arrived_us", "fetched_us"),
+)
+class AttemptTimes(Message):
+    """Report the times of attempts that have ended; it comes before the report of their ends.
+
+    Times are microseconds of the worker's own clock, from any fixed point. An attempt began
+    `durations_us` and `waited_us` before its end: the latter is the time in which it waited and had
+    given its thread up. `arrived_us` and `fetched_us` are 0 where no input was fetched.
+    """
+
+    attempts: Ints
+    ended_us: Ints
+    durations_us: Sizes
+    threads: Ints  #: numbers of threads; a task that waits has one of its own
+    nbytes: Sizes
+    types: Texts  #: of the results, or of the exceptions
+    failed: Ints = field(default_factory=list)  #: 1 = it raised
+    waited_us: Sizes = field(default_factory=list)
+    arrived_us: Ints = field(default_factory=list)  #: when it was assigned to the worker
+    fetched_us: Ints = field(default_factory=list)  #: when its last fetched input came

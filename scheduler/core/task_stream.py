@@ -1,0 +1,281 @@
+"""The task stream: when attempts ran and on which threads, recorded while somebody reads it.
+
+Nothing is recorded by itself. The question `task_stream` has workers report the times of their
+attempts for the next `keep_s` seconds; each further question prolongs that. The latest attempts
+are kept, so a reader that asks often enough gets all of them, in any number.
+
+A reader goes on at its *cursor*, the epoch and a position. Positions count attempts that have
+ended, also those that were not recorded because nobody was reading, and those that are forgotten.
+So a reader that is slow, or was away, is told how many attempts it has missed.
+
+Workers state times by their own clocks. An attempt cannot have ended after its report came, so the
+least difference between the two is what a clock is behind, and the time that the fastest report
+took. With it times become those of the scheduler's clock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...protocol.wire import messages as m
+from .asked import BadArgument, Info, Page, position_of
+from .checking import unless
+
+if TYPE_CHECKING:
+    from .deadlines import Deadline
+    from .peers import WorkerHandle
+    from .state import SchedulerState
+
+#: Attempts that are kept, and characters of their keys; the oldest reports are forgotten first.
+MAX_ROWS: Final = 100_000
+MAX_CHARS: Final = 16 << 20
+#: The longest time for which one question has times recorded, seconds.
+MAX_KEEP_S: Final = 3600.0
+#: Workers whose clocks are known.
+MAX_OFFSETS: Final = 10_000
+#: Attempts, and reports, of one page of an answer.
+N_ROWS: Final = 2000
+N_REPORTS: Final = 200
+
+
+class StreamReport(NamedTuple):
+    """One report of a worker, and what it does not know about its attempts."""
+
+    #: position of the first row
+    first: int
+    worker: str
+    address: str
+    #: seconds that are added to its times to make them times of the scheduler's clock
+    offset_s: float
+    times: m.AttemptTimes
+    #: "" = the attempt was not current any more
+    keys: list[str]
+    #: [name of the function, tags of the span], and the one of each row
+    kinds: list[list[Any]]
+    kind_of: list[int]
+    n_chars: int
+
+
+class TaskStream:
+    """The latest reports, and for how long others are wanted."""
+
+    __slots__ = ("due", "n_chars", "n_completed", "n_rows", "next", "offsets", "reports")
+
+    def __init__(self) -> None:
+        self.reports: deque[StreamReport] = deque()
+        #: sums over all reports
+        self.n_rows = 0
+        self.n_chars = 0
+        #: position of the next row
+        self.next = 0
+        #: {worker id: seconds that make its times those of the scheduler's clock}, while it is on
+        self.offsets: dict[str, float] = {}
+        #: tasks that had completed when recording ended
+        self.n_completed = 0
+        #: when it ends; pending iff times are recorded
+        self.due: Deadline | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """True while workers are asked for times."""
+        return self.due is not None
+
+    @property
+    def first(self) -> int:
+        """Position of the first row that is kept."""
+        return self.next - self.n_rows
+
+    def note(self, report: StreamReport) -> None:
+        """Keep a report, whose first position is `next`; forget the oldest ones."""
+        self.reports.append(report)
+        self.n_rows += len(report.keys)
+        self.n_chars += report.n_chars
+        self.next += len(report.keys)
+        while (self.n_rows > MAX_ROWS or self.n_chars > MAX_CHARS) and len(self.reports) > 1:
+            gone = self.reports.popleft()
+            self.n_rows -= len(gone.keys)
+            self.n_chars -= gone.n_chars
+
+    def offset(self, worker_id: str, now: float, ended_us: int) -> float:
+        """Return what to add to a worker's times, of which `ended_us` is the latest."""
+        if len(self.offsets) > MAX_OFFSETS:
+            self.offsets.clear()  # most are of workers that have left
+        known = self.offsets.get(worker_id)
+        seen = now - ended_us / 1e6
+        if known is None or seen < known:
+            self.offsets[worker_id] = known = seen
+        return known
+
+    def forget(self) -> None:
+        """Forget all reports."""
+        self.reports.clear()
+        self.offsets.clear()
+        self.n_rows = self.n_chars = 0
+
+
+# -- recording -------------------------------------------------------------------------------------
+def _want(state: SchedulerState, keep_s: float) -> None:
+    """Have times recorded for at least this long from now on."""
+    stream = state.task_stream
+    if stream.due is None:
+        stream.next += state.counters.tasks_completed - stream.n_completed
+        for ws in state.workers.values():
+            _send(state, ws, on=True)
+    elif stream.due.when >= state.awake_s + keep_s:
+        return
+    state.deadlines.cancel(stream.due)
+    stream.due = state.call_after(keep_s, _end)
+
+
+def _end(state: SchedulerState) -> None:
+    """Nobody has asked for long enough: record no more, and forget."""
+    stream = state.task_stream
+    stream.due = None
+    stream.forget()
+    stream.n_completed = state.counters.tasks_completed
+    for ws in state.workers.values():
+        _send(state, ws, on=False)
+
+
+def _send(state: SchedulerState, ws: WorkerHandle, *, on: bool) -> None:
+    if ws.peer in state.roles:  # else it is greeted when it is back
+        state.send(ws.peer, m.RecordTimes(on=on))
+
+
+def greet_worker(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Ask a worker whose session begins for times, if they are wanted."""
+    if state.task_stream.is_on:
+        _send(state, ws, on=True)
+
+
+def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.AttemptTimes) -> None:
+    """A worker reports the times of attempts; the report that they have ended follows."""
+    stream = state.task_stream
+    if not (stream.is_on and message.attempts):
+        return
+    offset_s = stream.offset(ws.worker_id, state.now, max(message.ended_us))
+    keys: list[str] = []
+    kind_of: list[int] = []
+    places: dict[tuple[str, tuple[str, ...]], int] = {}
+    processing = ws.processing
+    for attempt in message.attempts:
+        task = processing.get(attempt)
+        if task is None:
+            keys.append("")
+            kind_of.append(0)
+            continue
+        keys.append(task.key)
+        group = task.group
+        kind_of.append(places.setdefault((group.prefix.name, group.span), len(places)))
+    stream.note(
+        StreamReport(
+            stream.next,
+            ws.name,
+            ws.address,
+            offset_s,
+            message,
+            keys,
+            [[name, list(span)] for name, span in places],
+            kind_of,
+            sum(map(len, keys)),
+        )
+    )
+
+
+# -- reading ---------------------------------------------------------------------------------------
+def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return the attempts that have ended since a cursor, and have others recorded.
+
+    `keep_s` is for how long from now on (0 = ask only), `after` the `cursor` of the answer before;
+    "" = from the first attempt that is there. Of several pages each has the `cursor` of its end.
+    `to_unix_s` is added to times of the scheduler's clock to make them seconds since 1970.
+    """
+    keep_s = arguments.get("keep_s", 0)
+    if type(keep_s) not in (int, float) or not 0 <= keep_s <= MAX_KEEP_S:
+        raise BadArgument(f"keep_s= is a number of seconds up to {MAX_KEEP_S:g}")
+    after = arguments.get("after", "")
+    if type(after) is not str:
+        raise BadArgument("after= is the cursor of an answer")
+    stream = state.task_stream
+    # A page begins at a cursor, and ends where the stream did when the first one was asked for.
+    text, _, end_text = page.rpartition(".") if page else (after, "", "")
+    epoch_text, _, position_text = text.partition(".")
+    is_known = epoch_text == str(state.epoch)
+    position, limit = (position_of(one) if is_known else 0 for one in (position_text, end_text))
+    if keep_s:
+        _want(state, keep_s)
+    start = min(position, stream.next) if is_known else stream.first
+    end = min(limit, stream.next) if is_known and page else stream.next
+    first = max(start, stream.first)
+    reports, stop = _reports(stream, first, end)
+    started = state.now if state.started is None else state.started
+    cursor = f"{state.epoch}.{stop}"
+    info = {
+        "reports": reports,
+        "n_missed": first - start,
+        "cursor": cursor,
+        "to_unix_s": state.epoch / 1e9 - started,
+    }
+    return info, f"{cursor}.{end}" if stop < end else ""
+
+
+def _reports(stream: TaskStream, first: int, end: int) -> tuple[list[Info], int]:
+    """Return reports from the one with position `first` on, and the position after the last."""
+    found: list[Info] = []
+    stop = max(first, end)
+    n_left = N_ROWS
+    reports = stream.reports
+    place = bisect_right(reports, first, key=lambda report: report.first) - 1
+    for i in range(max(place, 0), len(reports)):
+        report = reports[i]
+        if report.first >= end:
+            break
+        if n_left <= 0 or len(found) >= N_REPORTS:
+            return found, report.first
+        skip = max(first - report.first, 0)
+        if skip < len(report.keys):
+            found.append(_described(report, skip))
+            n_left -= len(report.keys) - skip
+    return found, stop
+
+
+def _described(report: StreamReport, skip: int) -> Info:
+    """Return a report without its first rows."""
+    times = report.times
+    columns = {
+        name: getattr(times, name)[skip:] for name in (*times.columns, *times.optional_columns)
+    }
+    return {
+        "worker": report.worker,
+        "address": report.address,
+        "offset_s": report.offset_s,
+        "keys": report.keys[skip:],
+        "kinds": report.kinds,
+        "kind_of": report.kind_of[skip:],
+        **columns,
+    }
+
+
+# -- invariants ------------------------------------------------------------------------------------
+#: {what holds: what breaks it}
+STREAM_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    "the task stream ends iff it is on": lambda s: unless(
+        s.task_stream.due is None or s.task_stream.due.is_pending, s.task_stream.due
+    ),
+    "nothing is kept that nobody wants": lambda s: unless(
+        s.task_stream.is_on or not s.task_stream.reports, s.task_stream.n_rows
+    ),
+    "the task stream counts its rows": lambda s: unless(
+        s.task_stream.n_rows == sum(len(one.keys) for one in s.task_stream.reports)
+        and s.task_stream.n_chars == sum(one.n_chars for one in s.task_stream.reports),
+        (s.task_stream.n_rows, s.task_stream.n_chars),
+    ),
+    "the rows of the task stream have positions in a row": lambda s: [
+        (one.first, after.first)
+        for one, after in zip(s.task_stream.reports, [*s.task_stream.reports][1:], strict=False)
+        if one.first + len(one.keys) != after.first
+    ],
+}

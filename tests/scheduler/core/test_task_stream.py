@@ -1,0 +1,242 @@
+"""The task stream: recorded while somebody reads it, by positions that count what was missed."""
+
+from __future__ import annotations
+
+from tests.scheduler.builders import Board, graph
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.levels import Level
+from weft.scheduler.core import task_stream
+from weft.scheduler.core.task_stream import MAX_KEEP_S
+
+
+def times(*attempts, ended_us=None, **columns):
+    n = len(attempts)
+    return m.AttemptTimes(
+        attempts=list(attempts),
+        ended_us=ended_us or [1_000_000 * (i + 1) for i in range(n)],
+        durations_us=[1000] * n,
+        threads=[0] * n,
+        nbytes=[8] * n,
+        types=["int"] * n,
+        **columns,
+    )
+
+
+class Stream(Board):
+    """A board with a client that reads, and a worker that reports."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.alice = self.client("alice")
+        self.w = self.worker("w", nthreads=100)
+        self.cursor = ""
+        self._n = 0
+
+    def read(self, keep_s=30.0, peer=None, page="", **more):
+        """Ask for one page; return what is not a question of the scheduler's own."""
+        self._n += 1
+        arguments = {"keep_s": keep_s, "after": self.cursor, **more}
+        peer = peer or self.alice
+        out = self.send(
+            peer, m.Ask(request=self._n, name="task_stream", arguments=arguments, page=page)
+        )
+        return out[peer][-1]
+
+    def rows(self, **arguments):
+        """Read all pages; return (key, seconds since 1970) of each row."""
+        found, page, self.n_missed = [], "", 0
+        while True:
+            answer = self.read(page=page, **arguments)
+            info = answer.info
+            self.n_missed += info["n_missed"]
+            for report in info["reports"]:
+                offset = info["to_unix_s"] + report["offset_s"]
+                ends = [offset + us / 1e6 for us in report["ended_us"]]
+                found += zip(report["keys"], ends, strict=True)
+            page = answer.next_page
+            if not page:
+                self.cursor = info["cursor"]
+                return found
+
+    def run(self, *keys, timed=True):
+        """Let tasks be submitted, run and finish."""
+        self.send(self.alice, graph(" ".join(keys)))
+        attempts = [self.attempt(key) for key in keys]
+        if timed:
+            self.send(self.w, times(*attempts))
+        self.finish(self.w, *keys)
+
+
+def test_workers_report_times_from_the_first_question_until_nobody_has_asked_for_long_enough():
+    board = Stream()
+    other = board.worker("other")
+    board.read(keep_s=10.0)
+    on, off = m.RecordTimes(on=True), m.RecordTimes(on=False)
+    assert [board.out[peer] for peer in (board.w, other)] == [[on], [on]]
+    assert isinstance(board.read(keep_s=10.0), m.Answer)
+    assert board.w not in board.out
+    late = board.worker("late")
+    assert on in board.out[late]
+    board.tick(6.0)
+    board.read(keep_s=10.0)
+    assert board.tick(9.0) == {}
+    assert {peer: out for peer, out in board.tick(2.0).items() if off in out}.keys() == {
+        board.w,
+        other,
+        late,
+    }
+    assert m.RecordTimes(on=True) not in board.out.get(board.worker("last"), [])
+
+
+def test_a_question_that_keeps_nothing_records_nothing():
+    board = Stream()
+    assert board.rows(keep_s=0) == []
+    assert board.w not in board.out
+    board.run("a")
+    assert board.rows(keep_s=0) == []
+
+
+def test_a_reader_gets_each_attempt_once_with_what_the_worker_does_not_know():
+    board = Stream()
+    board.rows()
+    board.send(board.alice, graph("a b", function="load", span=["nightly", "step 1"]))
+    board.send(board.w, times(board.attempt("a"), board.attempt("b")))
+    board.finish(board.w, "a", "b")
+    (report,) = board.read().info["reports"]
+    assert report["keys"] == ["a", "b"]
+    assert report["kinds"] == [["load", ["nightly", "step 1"]]]
+    assert report["kind_of"] == [0, 0]
+    assert (report["worker"], report["address"]) == ("w", "tcp://w")
+    assert [key for key, _ in board.rows()] == ["a", "b"]
+    assert board.rows() == []
+    board.run("c")
+    assert [key for key, _ in board.rows()] == ["c"]
+
+
+def test_times_are_those_of_the_scheduler_s_clock_whatever_the_worker_s_clock_is():
+    board = Stream()
+    board.rows()
+    board.send(board.alice, graph("a b c"))
+    first, second, third = (board.attempt(key) for key in "abc")
+    # The clock of the worker is 5 000 s ahead. The second report is the fastest one.
+    board.now = 200.0
+    board.send(board.w, times(first, ended_us=[5_199_400_000]))
+    board.now = 201.0
+    board.send(board.w, times(second, ended_us=[5_200_900_000]))
+    board.now = 202.0
+    board.send(board.w, times(third, ended_us=[5_201_500_000]))
+    started = board.state.epoch / 1e9 - board.state.started
+    ends = {key: round(when - started, 3) for key, when in board.rows()}
+    assert ends == {"a": 200.0, "b": 201.0, "c": 201.6}
+
+
+def test_a_slow_reader_is_told_how_many_attempts_it_has_missed(monkeypatch):
+    monkeypatch.setattr(task_stream, "MAX_ROWS", 5)
+    board = Stream()
+    board.rows()
+    for i in range(4):
+        board.run(f"a{i}", f"b{i}")
+    assert [key for key, _ in board.rows()] == ["a2", "b2", "a3", "b3"]
+    assert board.n_missed == 4
+    assert board.rows() == []
+    assert board.n_missed == 0
+
+
+def test_keys_are_bounded_in_their_length_too(monkeypatch):
+    monkeypatch.setattr(task_stream, "MAX_CHARS", 300)
+    board = Stream()
+    board.rows()
+    for i in range(4):
+        board.run(f"{i}" * 100)
+    assert len(board.rows()) == 3
+    assert board.n_missed == 1
+
+
+def test_what_ended_while_nobody_read_counts_as_missed():
+    board = Stream()
+    board.rows(keep_s=5.0)
+    board.run("a")
+    board.tick(6.0)
+    board.run("b", "c", timed=False)
+    assert board.rows() == []
+    assert board.n_missed == 3
+    board.run("d")
+    assert [key for key, _ in board.rows()] == ["d"]
+    assert board.n_missed == 0
+
+
+def test_a_new_reader_begins_with_what_is_there_and_misses_nothing():
+    board = Stream()
+    board.run("before", timed=False)
+    board.rows()
+    board.run("a")
+    board.cursor = ""
+    assert [key for key, _ in board.rows()] == ["a"]
+    assert board.n_missed == 0
+    # That of another scheduler.
+    board.cursor = "1.99"
+    assert [key for key, _ in board.rows()] == ["a"]
+    board.cursor = f"{board.state.epoch}.999999"
+    assert board.rows() == []
+
+
+def test_long_answers_come_in_pages_that_end_where_the_stream_did(monkeypatch):
+    monkeypatch.setattr(task_stream, "N_ROWS", 3)
+    monkeypatch.setattr(task_stream, "N_REPORTS", 2)
+    board = Stream()
+    board.rows()
+    for i in range(7):
+        board.run(f"a{i}", f"b{i}")
+    answer = board.read()
+    assert [report["keys"] for report in answer.info["reports"]] == [["a0", "b0"], ["a1", "b1"]]
+    board.run("later")
+    assert [key for key, _ in board.rows()][-1] == "later"
+    board.cursor = ""
+    n_pages, page = 0, answer.next_page
+    keys = []
+    while page:
+        answer = board.read(page=page)
+        keys += [key for report in answer.info["reports"] for key in report["keys"]]
+        page = answer.next_page
+        n_pages += 1
+    assert keys == [f"{x}{i}" for i in range(2, 7) for x in "ab"]
+    assert n_pages == 3
+
+
+def test_attempts_that_are_not_current_have_no_key():
+    board = Stream()
+    board.rows()
+    board.send(board.alice, graph("a"))
+    board.send(board.w, times(board.attempt("a"), 999_999))
+    assert [key for key, _ in board.rows()] == ["a", ""]
+
+
+def test_reports_of_times_that_nobody_wants_are_not_kept():
+    board = Stream()
+    board.run("a")
+    assert board.state.task_stream.n_rows == 0
+
+
+def test_reading_takes_the_token_of_a_client_and_valid_arguments():
+    board = Stream()
+    viewer = board.connect(Role.VIEWER, Level.VIEW)
+    assert isinstance(board.read(peer=viewer), m.Denied)
+    for wrong in (-1, MAX_KEEP_S * 2, "10", None, float("nan"), True):
+        answer = board.read(keep_s=wrong)
+        assert isinstance(answer, m.AskFailed), wrong
+        assert "keep_s=" in answer.text
+    for arguments in ({"after": 7}, {"after": f"{board.state.epoch}.x"}):
+        assert isinstance(board.read(**arguments), m.AskFailed)
+    assert isinstance(board.read(page="nonsense"), m.Answer)
+    assert isinstance(board.read(page=f"{board.state.epoch}.-4.5"), m.AskFailed)
+    assert not board.state.task_stream.is_on or board.state.task_stream.due.is_pending
+
+
+def test_a_worker_that_is_back_is_asked_for_times_again():
+    board = Stream(away_s=60.0)
+    board.read()
+    board.close(board.w)
+    assert board.tick(1.0) == {}
+    back = board.worker("w", last_epoch=board.state.epoch)
+    assert m.RecordTimes(on=True) in board.out[back]

@@ -1,0 +1,91 @@
+"""The times of attempts, for the task stream: reported only while the scheduler asks for them.
+
+The executor measures durations, and not when each task began: on the thread of a slot tasks follow
+each other without a gap, and a report is made when its last task ends. So their ends are counted
+back from the time of the report. One that takes more than a millisecond is the last of its report,
+so that its end is exact; that of shorter ones is exact to about a millisecond.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.wire.failure import Failure
+from ...protocol.wire.messages import AttemptsFinished, AttemptTimes, RecordTimes
+from .events import ChunkDone
+from .tasks import Slot
+
+if TYPE_CHECKING:
+    from .state import WorkerState
+
+
+def on_record_times(state: WorkerState, message: RecordTimes) -> None:
+    """The scheduler wants the times of attempts, or does not want them any more."""
+    state.records_times = message.on
+
+
+def report_times(state: WorkerState, event: ChunkDone, slot: Slot) -> None:
+    """Report the times of attempts, before their ends are reported."""
+    new = _times_of(state, event, slot)
+    if not new.attempts:
+        return
+    sent = state.to_scheduler
+    last = sent[-1] if sent else None
+    if last.__class__ is AttemptsFinished and len(sent) > 1:
+        last = sent[-2]  # both go on growing while they wait, see `reports`
+    if isinstance(last, AttemptTimes):
+        _extend(last, new)
+    else:
+        sent.append(new)
+
+
+def _times_of(state: WorkerState, event: ChunkDone, slot: Slot) -> AttemptTimes:
+    n, n_failed = len(event.attempts), len(event.failed_attempts)
+    attempts = event.attempts + event.failed_attempts
+    durations_us = event.durations_us + event.failed_durations_us
+    waited_us = [event.waited_us.get(one, 0) for one in attempts] if event.waited_us else []
+    ended_us: list[int] = []
+    end_us = int(state.now * 1e6)
+    for i in reversed(range(n + n_failed)):
+        ended_us.append(max(end_us, 0))
+        end_us -= durations_us[i] + (waited_us[i] if waited_us else 0)
+    ended_us.reverse()
+    tasks = [state.by_attempt.get(attempt) for attempt in attempts]
+    with_inputs = [task if task is not None and task.fetched else None for task in tasks]
+    return AttemptTimes(
+        attempts=attempts,
+        ended_us=ended_us,
+        durations_us=durations_us,
+        threads=[slot.index] * (n + n_failed),
+        nbytes=event.nbytes + [0] * n_failed,
+        types=(event.types or [""] * n) + [_type_of(failure) for failure in event.failures],
+        failed=[0] * n + [1] * n_failed if n_failed else [],
+        waited_us=waited_us,
+        arrived_us=_column([0 if one is None else int(one.arrived * 1e6) for one in with_inputs]),
+        fetched_us=_column([0 if one is None else int(one.fetched * 1e6) for one in with_inputs]),
+    )
+
+
+def _column(numbers: list[int]) -> list[int]:
+    """Return a column of numbers, which is empty if all are 0."""
+    return numbers if any(numbers) else []
+
+
+def _extend(message: AttemptTimes, more: AttemptTimes) -> None:
+    """Append rows to a message that was not sent yet."""
+    n, n_more = len(message.attempts), len(more.attempts)
+    for name in AttemptTimes.optional_columns:
+        column, rows = getattr(message, name), getattr(more, name)
+        if column or rows:
+            # The column is empty, or has a row for each attempt.
+            column += [0] * (n - len(column))
+            column += rows or [0] * n_more
+    for name in AttemptTimes.columns:
+        column = getattr(message, name)
+        column += getattr(more, name)
+
+
+def _type_of(failure: Failure) -> str:
+    """Return the name of the exception of a failure, or else its kind."""
+    is_exception = failure[0] == "exception" and len(failure) > 3
+    return str(failure[3] if is_exception else failure[0])
