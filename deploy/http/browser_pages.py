@@ -13,11 +13,12 @@ from urllib.parse import urlencode, urlsplit
 import tornado.web
 
 from ...protocol.errors import CommError, ProtocolError
+from ...protocol.page_style import SHEET
 from ...protocol.trust.page_access import PARAMETER
 from . import status_page as html
 from .base import Page, problem_with
 from .documents import login_page, missing_page, onward_page, problem_page
-from .style import ICON, SCRIPT, SHEET
+from .style import ICON, SCRIPT
 
 #: The status page is fetched again so often, and that of all workers, at least.
 REFRESH_S: Final = 2.0
