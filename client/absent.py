@@ -43,7 +43,6 @@ def _table(*groups: tuple[str, str] | tuple[str, str, str]) -> Table:
 
 
 _BY_DESIGN: Final = "by design"
-_LOOKING = "see `client.scheduler_info()`, `weft info` and the metrics page"
 
 CLIENT: Final = _table(
     ("start", "`Client(...)` connects; `await` an asynchronous client", _BY_DESIGN),
@@ -70,15 +69,21 @@ CLIENT: Final = _table(
     ),
     ("list_workers", 'use `client.scheduler_info()["workers"]`', _BY_DESIGN),
     (
-        "dump_cluster_state benchmark_hardware",
-        _LOOKING,
+        "benchmark_hardware",
+        "measure disks, memory and network by tools for that, such as fio and iperf3",
+        _BY_DESIGN,
     ),
     (
         "write_scheduler_file",
         "`weft scheduler --connection-file cluster.json` writes one",
         _BY_DESIGN,
     ),
-    ("profile get_task_stream", "the metrics page counts calls and seconds of each function"),
+    (
+        "profile",
+        'use py-spy with the `pid` of `client.scheduler_info()["workers"]`, or '
+        "`weft.performance_report`: a sampler in the workers would take time from their tasks",
+        _BY_DESIGN,
+    ),
     ("sync", "leave it out; the methods of a blocking client block", _BY_DESIGN),
     ("futures_of", "it is called `weft.futures_of`", _BY_DESIGN),
 )
@@ -98,8 +103,16 @@ CLIENT_OPTIONS: Final = _table(
 
 #: Of `submit`, `map`, `get` and `gather`.
 CALL_OPTIONS: Final = _table(
-    ("actors", "for a graph: make each actor with `submit(cls, actor=True)`"),
-    ("fifo_timeout", "use `priority=`: without it, tasks that were submitted first run first"),
+    (
+        "actors",
+        "for a graph: make each actor with `submit(cls, actor=True)`, and pass its future",
+        _BY_DESIGN,
+    ),
+    (
+        "fifo_timeout",
+        "use `priority=`: without it, tasks that were submitted first run first",
+        _BY_DESIGN,
+    ),
     ("direct", "large results always come from the workers", _BY_DESIGN),
 )
 
@@ -159,8 +172,12 @@ CLUSTER_OPTIONS: Final = _table(
 MODULE: Final = _table(
     ("BaseActorFuture", "it is called `ActorFuture`", _BY_DESIGN),
     ("local_client", "it is called `worker_client`", _BY_DESIGN),
-    ("performance_report get_task_stream", "the metrics page counts calls and seconds"),
-    ("get_task_metadata", "return the information from the task"),
+    (
+        "get_task_metadata",
+        "use `weft.get_task_stream` for states and times; return other facts from the task, or "
+        "`weft.get_client().log_event` them",
+        _BY_DESIGN,
+    ),
     (
         "CancelledError",
         "it is called `weft.TaskCancelled`, a `concurrent.futures.CancelledError`",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..protocol.durations import seconds_or_none
+from ..protocol.errors import NotSupported
 from . import cluster_info
 from .plugins import PluginRegistration
 from .shell.engine import Engine
@@ -196,6 +198,48 @@ class ClusterInspection(PluginRegistration):
 
     #: dask's name for tasks that have not failed.
     recreate_task_locally = recreate_error_locally
+
+    # --- Where the time went ----------------------------------------------------------------------
+
+    def get_task_stream(
+        self,
+        start: Duration | None = None,
+        stop: Duration | None = None,
+        count: int | None = None,
+        plot: bool | str = False,
+        filename: str | os.PathLike[str] = "task-stream.html",
+        bokeh_resources: None = None,
+    ) -> Any:
+        """Return the times of attempts that ended since the first call, the latest 100 000.
+
+        The first call has times recorded for an hour, and returns what is there: mostly nothing.
+        Each further one renews that. `weft.get_task_stream` is a context manager.
+
+        Args:
+            start: leave out what ended before: seconds since 1970, or a time before now as "60s".
+            stop: leave out what began later, likewise.
+            count: how many, the latest; None = all.
+            plot: True = return a picture as well, which notebooks show; "save" = also write it.
+            filename: of that file, an HTML page that needs no other file.
+            bokeh_resources: accepted for compatibility with dask; only None is allowed.
+
+        Returns:
+            A list of dicts in order of their ends: `key`, `function`, `span`, `worker` (address),
+            `name` (of the worker), `thread`, `attempt`, `status` ("OK" or "error"), `type`,
+            `nbytes`, `waited` (seconds) and `startstops`: `[{"action", "start", "stop"}, ...]`,
+            seconds since 1970, where the action is "compute" or "transfer". With `plot` the list
+            and the picture.
+
+        Raises:
+            ValueError: an argument is out of range.
+            NotPermitted: the client's token is of a lower role than client.
+        """
+        from .task_stream import read_task_stream
+
+        if bokeh_resources is not None:
+            raise NotSupported("bokeh_resources=: leave it out, the page needs no other file")
+        engine = self._running()
+        return self._run(read_task_stream(engine, start, stop, count, plot, filename))
 
     # --- Logs -------------------------------------------------------------------------------------
 

@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from .client.coordination.locks import Lock, MultiLock, Semaphore
     from .client.coordination.queue import Queue
     from .client.coordination.variable import Variable
+    from .client.performance_report import performance_report
     from .client.printing import print, warn
     from .client.retries import Retries
     from .client.spans import span
+    from .client.task_stream import get_task_stream
     from .deploy.local.cluster import LocalCluster
     from .graphs.drivers.executors import SynchronousExecutor
     from .graphs.get import get
@@ -84,9 +86,11 @@ __all__ = [
     "get",
     "get_client",
     "get_current_task",
+    "get_task_stream",
     "get_worker",
     "limit",
     "multiprocessing",
+    "performance_report",
     "print",
     "progress",
     "rejoin",
@@ -129,8 +133,10 @@ _HOMES = {
     "get": "graphs.get",
     "get_client": "client",
     "get_current_task": "worker.seats",
+    "get_task_stream": "client.task_stream",
     "get_worker": "worker.context",
     "limit": "client.coordination.limits",
+    "performance_report": "client.performance_report",
     "print": "client.printing",
     "progress": "client",
     "rejoin": "worker.seats",

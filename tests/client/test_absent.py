@@ -57,15 +57,15 @@ def test_the_error_of_a_missing_method_gives_advice(client):
     )
     with pytest.raises(AttributeError, match=r"no Future\.running, by design: .*`status`"):
         client.submit(abs, -1).running()
-    with pytest.raises(AttributeError, match=r"weft has no performance_report yet: .*metrics page"):
-        weft.performance_report
+    with pytest.raises(AttributeError, match=r"no get_task_metadata, by design: .*get_task_stream"):
+        weft.get_task_metadata
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         client.nonsense
     with pytest.raises(AttributeError, match="module 'weft' has no attribute 'nonsense'"):
         weft.nonsense
 
 
-@pytest.mark.parametrize("name", ["performance_report", "local_client"])
+@pytest.mark.parametrize("name", ["get_task_metadata", "local_client"])
 def test_the_import_of_an_absent_name_gives_the_advice_of_its_attribute(name):
     with pytest.raises(AttributeError) as of_attribute:
         getattr(weft, name)

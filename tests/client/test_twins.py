@@ -120,6 +120,8 @@ AT_ONCE_OF_MODULE = {
     "print",
     "rejoin",  # of a thread
     "secede",
+    "get_task_stream",  # `with` or `async with`
+    "performance_report",  # the same
     "span",  # a context manager of a thread or an asynchronous task
     "threaded",
     "warn",
@@ -191,6 +193,7 @@ WAITS = [
     (weft.Client, "retire_workers", lambda on: on.client.retire_workers(n=0)),
     (weft.Client, "scale", lambda on: on.client.scale(1)),
     (weft.Client, "retry", lambda on: on.client.retry([on.future])),
+    (weft.Client, "get_task_stream", lambda on: on.client.get_task_stream(count=0)),
     (weft.Client, "explain", lambda on: on.client.explain(on.future)),
     (weft.Future, "explain", lambda on: on.future.explain()),
     (weft.Client, "reproduce", lambda on: on.client.reproduce(on.future)),
@@ -285,13 +288,14 @@ class Counter:
         return self.n
 
 
-def things_for(cluster, client, second_client):
+def things_for(cluster, client, second_client, file):
     dask = pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
     return SimpleNamespace(
         cluster=cluster,
         client=client,
         second_client=second_client,
         future=client.submit(abs, -7),
+        file=file,
         delayed=dask.delayed(abs)(-5),
         lock=weft.Lock("twins", client=client),
         limit=weft.limit("twins", 2, client=client),
@@ -314,12 +318,12 @@ def kind_of(value):
     return value if isinstance(value, (int, str)) else type(value)
 
 
-def results_of_blocking_calls():
+def results_of_blocking_calls(file):
     with (
         weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False) as cluster,
         weft.Client(cluster) as client,
     ):
-        things = things_for(cluster, client, weft.Client(cluster, set_as_default=False))
+        things = things_for(cluster, client, weft.Client(cluster, set_as_default=False), file)
         things.actor = client.submit(Counter, actor=True).result()
         for _, name, call in WAITS:
             try:
@@ -331,14 +335,14 @@ def results_of_blocking_calls():
             yield name, kind_of(value)
 
 
-async def results_of_awaited_calls():
+async def results_of_awaited_calls(file):
     options = {"asynchronous": True}
     async with (
         weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **options) as cluster,
         weft.Client(cluster, **options) as client,
     ):
         second = await weft.Client(cluster, set_as_default=False, **options)
-        things = things_for(cluster, client, second)
+        things = things_for(cluster, client, second, file)
         things.actor = await client.submit(Counter, actor=True)
         found = []
         for _, name, call in WAITS:
@@ -382,8 +386,8 @@ async def await_all():
 
 
 @pytest.fixture(scope="module")
-def results_of_blocking():
-    return [*results_of_blocking_calls()]
+def results_of_blocking(tmp_path_factory):
+    return [*results_of_blocking_calls(tmp_path_factory.getbasetemp() / "dump")]
 
 
 async def test_awaited_calls_have_the_results_of_blocking_ones(results_of_blocking):
@@ -403,3 +407,8 @@ def test_in_tasks_that_are_coroutines_the_calls_of_any_client_are_awaited(result
         for (owner, name, _), result in zip(WAITS, results_of_blocking, strict=True)
         if is_for_tasks(owner, name)
     ]
+async def test_awaited_calls_have_the_results_of_blocking_ones(
+    results_of_blocking, tmp_path_factory
+):
+    file = tmp_path_factory.getbasetemp() / "dump"
+    assert await results_of_awaited_calls(file) == results_of_blocking

@@ -24,11 +24,15 @@ _NAMES = (
     "client.md",
     "collections.md",
     "coordination.md",
+    "data.md",
     "embedded.md",
     "executor.md",
+    "explain.md",
+    "from_dask.md",
     "notebooks.md",
     "quickstart.md",
     "scaling.md",
+    "task_stream.md",
 )
 PAGES = [Page("README.md"), *[Page(f"docs/{name}") for name in _NAMES]]
 

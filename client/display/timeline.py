@@ -1,0 +1,403 @@
+"""The task stream as a picture: one lane per thread, in HTML and SVG. Pure.
+
+The number of bars is bounded, whatever the number of attempts: attempts that are narrower than a
+*step* become one bar with what is beside them. Such a bar has the colour of the function that took
+most of its time, and is the paler the less of its width is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...protocol.markup import Content, Markup, element, join
+from ...protocol.wording import counted, grouped, lasting, sized
+from ..attempt_timing import AttemptTiming
+
+#: Lanes that are drawn; the bars of all together, about; and the steps of one lane at most.
+MAX_LANES: Final = 128
+MAX_BARS: Final = 6000
+MAX_STEPS: Final = 1500
+#: Functions with a colour of their own, those that took most time.
+N_COLOURS: Final = 9
+#: Points of the curve of busy threads.
+_N_POINTS: Final = 240
+#: Functions that the text of a bar names.
+_N_NAMED: Final = 4
+#: Width of the drawing in its own units, and heights of a lane, a bar, a transfer and the curve.
+_WIDTH: Final = 10_000
+LANE: Final = 16
+_BAR: Final = 11
+_TRANSFER: Final = 2
+_CURVE: Final = 48
+
+
+@dataclass(slots=True)
+class Bar:
+    """One or several attempts of a lane; or transfers, which have no functions."""
+
+    start: float
+    stop: float
+    n: int = 0
+    n_failed: int = 0
+    busy_s: float = 0.0
+    #: {function: seconds}
+    functions: dict[str, float] = field(default_factory=dict)
+    #: the only attempt, if there is one
+    only: AttemptTiming | None = None
+
+    @property
+    def function(self) -> str:
+        """The function that took most of the time."""
+        return max(self.functions, key=self.functions.__getitem__, default="")
+
+
+def merged(timings: Iterable[AttemptTiming], step_s: float) -> list[Bar]:
+    """Return the bars of one lane, in order of time."""
+    bars: list[Bar] = []
+    last: Bar | None = None
+    for one in sorted(timings, key=lambda timing: timing.start):
+        seconds = one.stop - one.start
+        if last is None or not _is_beside(last, one, step_s):
+            last = Bar(one.start, one.stop, only=one)
+            bars.append(last)
+        else:
+            last.stop = max(last.stop, one.stop)
+            last.only = None
+        last.n += 1
+        last.n_failed += one.is_failed
+        last.busy_s += seconds
+        last.functions[one.function] = last.functions.get(one.function, 0.0) + seconds
+    return bars
+
+
+def _is_beside(bar: Bar, one: AttemptTiming, step_s: float) -> bool:
+    """Return whether an attempt becomes a part of the bar before it."""
+    if one.start - bar.stop >= step_s or one.stop - one.start >= step_s:
+        return False
+    if bar.only is not None and bar.stop - bar.start >= step_s:
+        return False  # a long attempt is a bar of its own
+    return bar.stop - bar.start < step_s or [*bar.functions] == [one.function]
+
+
+def merged_transfers(timings: Iterable[AttemptTiming], step_s: float) -> list[Bar]:
+    """Return the times in which inputs were fetched for the attempts of one lane."""
+    bars: list[Bar] = []
+    spans = [one.transfer for one in timings if one.transfer is not None]
+    for start, stop in sorted(spans):
+        if bars and start - bars[-1].stop < step_s:
+            bars[-1].stop = max(bars[-1].stop, stop)
+        else:
+            bars.append(Bar(start, stop))
+        bars[-1].n += 1
+        bars[-1].busy_s += stop - start
+    return bars
+
+
+def colours_of(timings: Iterable[AttemptTiming]) -> dict[str, int]:
+    """Return `{function: number of its colour}` of those that took most time."""
+    seconds: dict[str, float] = {}
+    for one in timings:
+        seconds[one.function] = seconds.get(one.function, 0.0) + one.stop - one.start
+    most = sorted(seconds, key=lambda name: (-seconds[name], name))
+    return {name: i for i, name in enumerate(most[:N_COLOURS])}
+
+
+def busy_threads(timings: Iterable[AttemptTiming], begin: float, end: float) -> list[float]:
+    """Return how many threads computed, on average, in each of `_N_POINTS` equal times."""
+    step_s = (end - begin) / _N_POINTS
+    busy = [0.0] * _N_POINTS
+    # Sums of seconds at the edges, and differences of whole points between them: O(1) an attempt.
+    change = [0.0] * (_N_POINTS + 1)
+    for one in timings:
+        start, stop = max(one.start, begin), min(one.stop, end)
+        if stop <= start:
+            continue
+        share = 1.0 - one.waited / max(one.stop - one.start, 1e-9)
+        first = min(int((start - begin) / step_s), _N_POINTS - 1)
+        last = min(int((stop - begin) / step_s), _N_POINTS - 1)
+        if first == last:
+            busy[first] += (stop - start) / step_s * share
+            continue
+        busy[first] += ((first + 1) - (start - begin) / step_s) * share
+        busy[last] += ((stop - begin) / step_s - last) * share
+        change[first + 1] += share
+        change[last] -= share
+    level = 0.0
+    for i in range(_N_POINTS):
+        level += change[i]
+        busy[i] += level
+    return busy
+
+
+# -- HTML ------------------------------------------------------------------------------------------
+def timeline(
+    timings: Sequence[AttemptTiming], begin: float, end: float, n_threads: int = 0
+) -> Markup:
+    """Return the picture of the attempts between two times, seconds since 1970.
+
+    Args:
+        timings: the attempts, in any order.
+        begin: the left edge.
+        end: the right edge.
+        n_threads: of the whole cluster; 0 = not known.
+    """
+    if not timings:
+        return element("p", "No task ended in this time.", class_="soft")
+    begin = min(begin, *(one.start for one in timings))
+    end = max(end, begin + 1e-6, *(one.stop for one in timings))
+    lanes: dict[tuple[str, int], list[AttemptTiming]] = {}
+    for one in timings:
+        lanes.setdefault((one.worker, one.thread), []).append(one)
+    names = sorted(lanes, key=lambda lane: (_natural(lane[0]), lane[1]))
+    shown = names[:MAX_LANES]
+    colours = colours_of(timings)
+    step_s = (end - begin) / min(MAX_STEPS, max(MAX_BARS // (2 * len(shown)), 20))
+    scale = _WIDTH / (end - begin)
+    drawing = [
+        _lane_of(lanes[lane], y * LANE, step_s, begin, scale, colours)
+        for y, lane in enumerate(shown)
+    ]
+    has_several = {worker for worker, thread in shown if thread}
+    labels = [_label(worker, thread, worker in has_several) for worker, thread in shown]
+    curve = _curve(busy_threads(timings, begin, end), n_threads or len(names))
+    return element(
+        "div",
+        _legend(colours, timings),
+        element(
+            "div",
+            element("div", element("div", "threads", class_="of-curve"), labels, class_="labels"),
+            element(
+                "div",
+                curve,
+                element(
+                    "svg",
+                    drawing,
+                    viewBox=f"0 0 {_WIDTH} {len(shown) * LANE}",
+                    height=len(shown) * LANE,
+                    preserveAspectRatio="none",
+                    role="img",
+                    aria_label=f"{len(timings)} attempts on {counted(len(names), 'thread')}",
+                ),
+                element("div", class_="axis"),
+                class_="plot",
+            ),
+            class_="lanes",
+        ),
+        _more_lanes(len(names) - len(shown)),
+        class_="timeline",
+        data_seconds=f"{end - begin:.6f}",
+    )
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return what sorts "w-2" before "w-10"."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _label(worker: str, thread: int, has_several: bool) -> Markup:
+    text = f"{worker} · {thread}" if has_several else worker
+    return element("div", text, title=f"worker {worker}, thread {thread}")
+
+
+def _lane_of(
+    timings: list[AttemptTiming],
+    y: int,
+    step_s: float,
+    begin: float,
+    scale: float,
+    colours: dict[str, int],
+) -> Markup:
+    bars = [
+        _rect(bar, y + 1, _BAR, begin, scale, _class_of(bar, colours), _text_of(bar))
+        for bar in merged(timings, step_s)
+    ]
+    transfers = [
+        _rect(bar, y + _BAR + 2, _TRANSFER, begin, scale, "ct", _text_of_transfers(bar))
+        for bar in merged_transfers(timings, step_s)
+    ]
+    return join(bars, transfers)
+
+
+def _rect(
+    bar: Bar, y: int, height: int, begin: float, scale: float, name: str, text: str
+) -> Markup:
+    width = max((bar.stop - bar.start) * scale, 4.0)
+    share = bar.busy_s / max(bar.stop - bar.start, 1e-9)
+    return element(
+        "rect",
+        element("title", text),
+        class_=name,
+        x=f"{(bar.start - begin) * scale:.1f}",
+        y=y,
+        width=f"{width:.1f}",
+        height=height,
+        fill_opacity=f"{max(share, 0.3):.2f}" if share < 0.95 and bar.n > 1 else None,
+    )
+
+
+def _class_of(bar: Bar, colours: dict[str, int]) -> str:
+    name = colours.get(bar.function)
+    colour = "cx" if name is None else f"c{name}"
+    return f"{colour} cf" if bar.n_failed else colour
+
+
+def _text_of(bar: Bar) -> str:
+    one = bar.only
+    if one is not None:
+        lines = [str(one.key), f"{lasting(one.stop - one.start)} on {one.worker}"]
+        if one.waited:
+            lines.append(f"of that it waited {lasting(one.waited)}")
+        lines.append(f"raised {one.type}" if one.is_failed else f"{one.type}, {sized(one.nbytes)}")
+        if one.span:
+            lines.append("span " + ", ".join(one.span))
+        return "\n".join(lines)
+    most = sorted(bar.functions, key=bar.functions.__getitem__, reverse=True)
+    lines = [f"{grouped(bar.n)} attempts, {lasting(bar.busy_s)} in {lasting(bar.stop - bar.start)}"]
+    lines += [f"{name}: {lasting(bar.functions[name])}" for name in most[:_N_NAMED]]
+    if len(most) > _N_NAMED:
+        lines.append(f"and {counted(len(most) - _N_NAMED, 'more function')}")
+    if bar.n_failed:
+        lines.append(f"{grouped(bar.n_failed)} raised")
+    return "\n".join(lines)
+
+
+def _text_of_transfers(bar: Bar) -> str:
+    of = "an attempt" if bar.n == 1 else f"{grouped(bar.n)} attempts"
+    return f"inputs of {of} were fetched in {lasting(bar.stop - bar.start)}"
+
+
+def _curve(busy: list[float], n_threads: int) -> Markup:
+    """Draw how many threads computed, over time."""
+    most = max(n_threads, *busy)
+    width = _WIDTH / len(busy)
+    points = [f"0,{_CURVE}"]
+    for i, level in enumerate(busy):
+        y = f"{_CURVE - level / most * (_CURVE - 2):.1f}"
+        points += [f"{i * width:.0f},{y}", f"{(i + 1) * width:.0f},{y}"]
+    points.append(f"{_WIDTH},{_CURVE}")
+    mean = sum(busy) / len(busy)
+    text = f"{mean:.1f} of {n_threads} threads computed on average"
+    return element(
+        "svg",
+        element("polygon", element("title", text), class_="curve", points=" ".join(points)),
+        viewBox=f"0 0 {_WIDTH} {_CURVE}",
+        height=_CURVE,
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=text,
+    )
+
+
+def _legend(colours: dict[str, int], timings: Sequence[AttemptTiming]) -> Markup:
+    entries: list[tuple[str, Content]] = [(f"c{i}", name) for name, i in colours.items()]
+    n_others = len({one.function for one in timings}) - len(colours)
+    if n_others:
+        entries.append(("cx", counted(n_others, "other function")))
+    if any(one.is_failed for one in timings):
+        entries.append(("cf", "raised"))
+    if any(one.transfer is not None for one in timings):
+        entries.append(("ct", "inputs fetched"))
+    return element(
+        "ul",
+        (
+            element("li", element("i", class_=f"{name}"), element("span", text))
+            for name, text in entries
+        ),
+        class_="legend",
+    )
+
+
+def _more_lanes(n: int) -> Markup | None:
+    if not n:
+        return None
+    return element("p", f"{counted(n, 'more thread')} are not drawn.", class_="soft more")
+
+
+STYLE: Final = (
+    """\
+.timeline { --c0: #3b82c4; --c1: #2f9e6e; --c2: #d08a1d; --c3: #8b62c9; --c4: #c2577f;
+  --c5: #1f9bab; --c6: #9a7b4f; --c7: #6d8f2f; --c8: #5d6fd1; --cx: #8a94a2; --bad: #d83b30; }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; margin: 0 0 .7rem;
+  padding: 0; font-size: .85rem; }
+.legend li { display: inline-flex; gap: .4rem; align-items: center; overflow-wrap: anywhere; }
+.legend i { flex: none; width: .8rem; height: .8rem; border-radius: .15rem; }
+.lanes { display: flex; gap: .6rem; }
+.labels { flex: none; max-width: 30%; color: var(--soft); font-size: .7rem; line-height: 16px; }
+.labels div { height: 16px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.labels .of-curve { height: 56px; }
+.plot { flex: 1; min-width: 0; }
+.plot svg { display: block; width: 100%; background: var(--page); cursor: grab;
+  touch-action: pan-y; }
+.plot svg:first-child { margin-bottom: 8px; }
+.plot rect { transition: none; }
+.curve { fill: var(--c0); fill-opacity: .55; }
+.axis { position: relative; height: 1.3rem; font-size: .7rem; color: var(--soft);
+  font-variant-numeric: tabular-nums; overflow: hidden; }
+.axis span { position: absolute; border-left: 1px solid var(--line); padding: .15rem .25rem 0; }
+"""
+    + "".join(
+        f".timeline .{name} {{ fill: var(--{name}); background: var(--{name}); }}\n"
+        for name in [*(f"c{i}" for i in range(N_COLOURS)), "cx"]
+    )
+    + """\
+.timeline .ct { fill: var(--full); background: var(--full); }
+.timeline rect.cf { stroke: var(--bad); stroke-width: 2; vector-effect: non-scaling-stroke; }
+.timeline i.cf { border: 2px solid var(--bad); }
+"""
+)
+
+#: Ticks of the axis; the wheel zooms, dragging moves, a double click shows everything again.
+SCRIPT: Final = """\
+"use strict";
+for (const box of document.querySelectorAll(".timeline")) {
+  const whole = Number(box.dataset.seconds), plot = box.querySelector(".plot");
+  if (!plot) continue;
+  const pictures = [...plot.querySelectorAll("svg")], axis = plot.querySelector(".axis");
+  let left = 0, shown = whole, held = null;
+  const text = (s, step) => step < 1e-3 ? (s * 1e6).toFixed(0) + " µs" : step < 1 ?
+    (s * 1e3).toFixed(step < 1e-2 ? 1 : 0) + " ms" : s < 120 ? s.toFixed(0) + " s" :
+    Math.floor(s / 60) + " min " + Math.round(s % 60) + " s";
+  function draw() {
+    shown = Math.min(Math.max(shown, whole / 1e4), whole);
+    left = Math.min(Math.max(left, 0), whole - shown);
+    for (const picture of pictures) {
+      const height = picture.viewBox.baseVal.height;
+      picture.setAttribute("viewBox",
+        `${left / whole * 10000} 0 ${shown / whole * 10000} ${height}`);
+    }
+    const rough = shown / Math.max(plot.clientWidth / 110, 2);
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * [1, 2, 5, 10].find((n) => n * power >= rough);
+    axis.replaceChildren();
+    for (let s = Math.ceil(left / step) * step; s < left + shown; s += step) {
+      const tick = document.createElement("span");
+      tick.style.left = (s - left) / shown * 100 + "%";
+      tick.textContent = text(s, step);
+      axis.append(tick);
+    }
+  }
+  const at = (event) => (event.clientX - plot.getBoundingClientRect().left) / plot.clientWidth;
+  plot.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.shiftKey && shown === whole && event.deltaY > 0) return;
+    event.preventDefault();
+    const x = at(event), fixed = left + x * shown;
+    shown = Math.min(shown * Math.exp(event.deltaY / 400), whole);
+    left = fixed - x * shown;
+    draw();
+  }, {passive: false});
+  plot.addEventListener("pointerdown", (event) => { held = left + at(event) * shown; });
+  addEventListener("pointerup", () => { held = null; });
+  plot.addEventListener("pointermove", (event) => {
+    if (held === null || !event.buttons) return;
+    left = held - at(event) * shown;
+    draw();
+  });
+  plot.addEventListener("dblclick", () => { left = 0; shown = whole; draw(); });
+  addEventListener("resize", draw);
+  draw();
+}
+"""

@@ -1,0 +1,261 @@
+"""`get_task_stream`: the records of the attempts that end, as they do, or lately.
+
+A context manager follows the stream: it reads in the client's event loop twice per second, so that
+no attempt is forgotten before it was read, whatever their number.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from ..protocol.durations import seconds_of
+from ..protocol.errors import WeftError
+from .attempt_timing import AttemptTiming, record_of
+from .display.drawing import TaskStreamPicture
+from .shell.current import find_current
+from .shell.engine import Engine
+from .stream_reading import StreamPages
+
+if TYPE_CHECKING:
+    from ..protocol.durations import Duration
+    from .client import Client
+
+__all__ = ["StreamContext", "get_task_stream", "read_task_stream"]
+
+logger: Final = logging.getLogger("weft.client")
+
+#: How often the stream is followed, and for how long times are recorded without that, seconds.
+_PAUSE_S: Final = 0.5
+_KEEP_S: Final = 30.0
+#: For how long `Client.get_task_stream` has times recorded.
+_KEEP_LATER_S: Final = 3600.0
+
+C = TypeVar("C", bound="StreamContext")
+
+
+async def read_task_stream(
+    engine: Engine,
+    start: Duration | None,
+    stop: Duration | None,
+    count: int | None,
+    plot: bool | str,
+    filename: str | os.PathLike[str],
+) -> Any:
+    """See `Client.get_task_stream`."""
+    now = time.time()
+    earliest, latest = _when(start, now, "start"), _when(stop, now, "stop")
+    if count is not None and (type(count) is not int or count < 0):
+        raise ValueError(f"count= is a whole number >= 0, or None for all, not {count!r}")
+    check_plot(plot)
+    pages = StreamPages()
+    await pages.read(engine, _KEEP_LATER_S)
+    timings = [
+        one
+        for one in pages.timings()
+        if (earliest is None or one.stop >= earliest) and (latest is None or one.start <= latest)
+    ]
+    timings.sort(key=lambda one: one.stop)
+    if count is not None:
+        timings = timings[len(timings) - min(count, len(timings)) :]
+    records = [record_of(one) for one in timings]
+    if not plot:
+        return records
+    return records, draw(timings, earliest, latest, plot, filename)
+
+
+def _when(value: Any, now: float, name: str) -> float | None:
+    """Return a time since 1970; a text or timedelta is a time before now."""
+    if value is None:
+        return None
+    if type(value) in (int, float):
+        return float(value)
+    return now - seconds_of(value, name)
+
+
+def check_plot(plot: object) -> None:
+    """Refuse other values of `plot=` than those that mean something.
+
+    Raises:
+        ValueError: it is one of them.
+    """
+    if not (isinstance(plot, bool) or plot == "save"):
+        raise ValueError(f'plot= is False, True or "save" (also write the file), not {plot!r}')
+
+
+def draw(
+    timings: list[AttemptTiming],
+    begin: float | None,
+    end: float | None,
+    plot: bool | str,
+    filename: str | os.PathLike[str],
+) -> TaskStreamPicture:
+    """Return the picture of a task stream; with "save" write it to the file as well."""
+    picture = TaskStreamPicture(timings, begin, end)
+    if plot == "save":
+        Path(filename).write_text(picture.page(), encoding="utf-8")
+    return picture
+
+
+class StreamContext(abc.ABC):
+    """A context manager, also asynchronous, in which the task stream is followed.
+
+    Args:
+        client: whose cluster it is; None = the current client on entry.
+    """
+
+    def __init__(self, client: Client | None) -> None:
+        self._given = client
+        self._client: Client | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._pages = StreamPages()
+        self._begin = self._end = 0.0
+        #: Why the end of the stream is missing; None if it is not.
+        self._failure: WeftError | None = None
+
+    @abc.abstractmethod
+    async def _on_begin(self, engine: Engine) -> None:
+        """Do what is due on entry."""
+
+    @abc.abstractmethod
+    async def _on_end(self, engine: Engine) -> None:
+        """Ask the cluster what is due on exit."""
+
+    @abc.abstractmethod
+    def _finish(self) -> None:
+        """Make the results; also if the cluster could not be asked any more."""
+
+    def _open(self, *, is_asynchronous: bool) -> Client:
+        client = find_current() if self._given is None else self._given
+        if client.asynchronous != is_asynchronous:
+            name, word = type(self).__name__, "with" if is_asynchronous else "async with"
+            kind = "a blocking" if is_asynchronous else "an asynchronous"
+            raise TypeError(f"{name} of {kind} client needs `{word}`")
+        if self._client is not None:
+            raise RuntimeError(f"this {type(self).__name__} was entered before: make another one")
+        self._client = client
+        return client
+
+    def __enter__(self: C) -> C:
+        client = self._open(is_asynchronous=False)
+        client._run(self._start(client._running()))
+        return self
+
+    async def __aenter__(self: C) -> C:
+        client = self._open(is_asynchronous=True)
+        await self._start(client._running())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        client = self._client
+        assert client is not None, "it was entered"
+        try:
+            client._run(self._stop(client))
+        except WeftError as failure:
+            self._note_failure(failure)
+        self._finish()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        client = self._client
+        assert client is not None, "it was entered"
+        try:
+            await self._stop(client)
+        except WeftError as failure:
+            self._note_failure(failure)
+        self._finish()
+
+    def _note_failure(self, failure: WeftError) -> None:
+        self._end = self._end or time.time()
+        self._failure = failure
+        logger.warning("the end of the task stream is missing: %s", failure)
+
+    async def _start(self, engine: Engine) -> None:
+        await self._pages.read(engine, _KEEP_S)
+        self._pages.skip()
+        await self._on_begin(engine)
+        self._begin = time.time()
+        self._task = asyncio.get_running_loop().create_task(self._follow(engine))
+
+    async def _follow(self, engine: Engine) -> None:
+        while not engine.is_gone:
+            await asyncio.sleep(_PAUSE_S)
+            # What goes wrong now is told at the end, if it still does.
+            with contextlib.suppress(WeftError):
+                await self._pages.read(engine, _KEEP_S)
+
+    async def _stop(self, client: Client) -> None:
+        self._end = time.time()
+        assert self._task is not None, "it was entered"
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        engine = client._running()
+        await self._pages.read(engine, 0)
+        await self._on_end(engine)
+
+
+class get_task_stream(StreamContext):
+    """Collect the times of the attempts that end within a `with` block; or `async with`.
+
+        with weft.get_task_stream() as stream:
+            client.gather(client.map(f, range(100)))
+        stream.data                         # a list of dicts, as `Client.get_task_stream` returns
+
+    Attempts of all clients are listed. At most a million are kept.
+
+    Args:
+        client: whose cluster it is; None = the current client.
+        plot: True = draw a picture, which notebooks show, as `figure`; "save" = also write it to
+            `filename`.
+        filename: of an HTML file that needs no other file.
+
+    Attributes:
+        data: the records, once the block has ended, in order of their ends.
+        figure: the picture, None without `plot`.
+        n_missed: attempts that ended and are not listed: there were more than a million, or this
+            program was suspended for long.
+    """
+
+    def __init__(
+        self,
+        client: Client | None = None,
+        plot: bool | str = False,
+        filename: str | os.PathLike[str] = "task-stream.html",
+    ) -> None:
+        check_plot(plot)
+        super().__init__(client)
+        self._plot = plot
+        self._filename = filename
+        self.data: list[dict[str, Any]] = []
+        self.figure: TaskStreamPicture | None = None
+        self.n_missed = 0
+
+    async def _on_begin(self, engine: Engine) -> None:
+        pass
+
+    async def _on_end(self, engine: Engine) -> None:
+        pass
+
+    def _finish(self) -> None:
+        timings = sorted(self._pages.timings(), key=lambda one: one.stop)
+        self.n_missed = self._pages.n_missed
+        self.data = [record_of(one) for one in timings]
+        if self._plot:
+            self.figure = draw(timings, self._begin, self._end, self._plot, self._filename)
