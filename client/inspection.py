@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..protocol.durations import seconds_or_none
@@ -240,6 +240,42 @@ class ClusterInspection(PluginRegistration):
             raise NotSupported("bokeh_resources=: leave it out, the page needs no other file")
         engine = self._running()
         return self._run(read_task_stream(engine, start, stop, count, plot, filename))
+
+    def dump_cluster_state(
+        self,
+        filename: str | os.PathLike[str] = "weft-cluster-dump",
+        write_from_scheduler: bool | None = None,
+        exclude: Collection[str] = (),
+        format: str = "msgpack",
+        **storage_options: Any,
+    ) -> Any:
+        """Write what the cluster tells about itself to a file of this machine, for later.
+
+        It has the scheduler, its workers and clients, the versions of packages, the scheduler's
+        events, up to 100 000 tasks with their stories (those at workers, of this client, and
+        results), and the logs. Secrets, arguments and results are not in it.
+
+        Args:
+            filename: `.msgpack.gz` or `.yaml` is added.
+            write_from_scheduler: accepted for compatibility with dask; not True.
+            exclude: names of sections, or of fields, that are left out.
+            format: "msgpack": a gzip file of rows `[section, value]`, which `msgpack.Unpacker`
+                reads one by one; or "yaml": each section is a list.
+            storage_options: there are none.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            NotSupported: the scheduler, or a storage elsewhere, is to be written to.
+            OSError: the file cannot be written.
+            NotPermitted: the client's token is of a lower role than client.
+        """
+        from .dumping import dump_cluster_state
+
+        return dump_cluster_state(
+            self, filename, write_from_scheduler, exclude, format, storage_options
+        )
 
     # --- Logs -------------------------------------------------------------------------------------
 

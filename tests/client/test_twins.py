@@ -194,6 +194,7 @@ WAITS = [
     (weft.Client, "scale", lambda on: on.client.scale(1)),
     (weft.Client, "retry", lambda on: on.client.retry([on.future])),
     (weft.Client, "get_task_stream", lambda on: on.client.get_task_stream(count=0)),
+    (weft.Client, "dump_cluster_state", lambda on: on.client.dump_cluster_state(on.file)),
     (weft.Client, "explain", lambda on: on.client.explain(on.future)),
     (weft.Future, "explain", lambda on: on.future.explain()),
     (weft.Client, "reproduce", lambda on: on.client.reproduce(on.future)),
@@ -369,7 +370,7 @@ def is_for_tasks(owner, name):
 async def await_all():
     """Make the calls of clients, as a task that is a coroutine function."""
     assert weft.get_client() is here.client
-    things = things_for(here.cluster, here.client, here.second_client)
+    things = things_for(here.cluster, here.client, here.second_client, here.file)
     things.actor = await here.client.submit(Counter, actor=True)
     found = []
     for owner, name, call in WAITS:
@@ -390,11 +391,17 @@ def results_of_blocking(tmp_path_factory):
     return [*results_of_blocking_calls(tmp_path_factory.getbasetemp() / "dump")]
 
 
-async def test_awaited_calls_have_the_results_of_blocking_ones(results_of_blocking):
-    assert await results_of_awaited_calls() == results_of_blocking
+async def test_awaited_calls_have_the_results_of_blocking_ones(
+    results_of_blocking, tmp_path_factory
+):
+    file = tmp_path_factory.getbasetemp() / "dump"
+    assert await results_of_awaited_calls(file) == results_of_blocking
 
 
-def test_in_tasks_that_are_coroutines_the_calls_of_any_client_are_awaited(results_of_blocking):
+def test_in_tasks_that_are_coroutines_the_calls_of_any_client_are_awaited(
+    results_of_blocking, tmp_path_factory
+):
+    here.file = tmp_path_factory.getbasetemp() / "dump"
     with (
         weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False) as here.cluster,
         weft.Client(here.cluster) as here.client,
@@ -407,8 +414,3 @@ def test_in_tasks_that_are_coroutines_the_calls_of_any_client_are_awaited(result
         for (owner, name, _), result in zip(WAITS, results_of_blocking, strict=True)
         if is_for_tasks(owner, name)
     ]
-async def test_awaited_calls_have_the_results_of_blocking_ones(
-    results_of_blocking, tmp_path_factory
-):
-    file = tmp_path_factory.getbasetemp() / "dump"
-    assert await results_of_awaited_calls(file) == results_of_blocking

@@ -1,0 +1,196 @@
+"""`dump_cluster_state`: all that a cluster tells about itself, written to a file for later.
+
+The answers are written as they come, so the memory that it takes is bounded. A file is a sequence
+of rows, each of a section; a section has one row or many, one behind the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from itertools import islice
+from typing import Any, Final
+
+import msgpack
+
+from ..protocol.errors import NotSupported, WeftError
+from ..protocol.host.versions import process_versions
+from ..protocol.wire.keys import text_of
+from .asking import N_KEYS, ask, ask_about
+from .cluster_info import describe_workers
+from .inspecting import has_what, processing, scheduler_logs, versions, worker_logs
+from .shell.engine import Engine
+
+#: Tasks that are described: first those at workers, then those of this client, then results.
+MAX_TASKS: Final = 100_000
+#: What YAML does not allow as it is.
+_UNPRINTABLE: Final = re.compile("[\x7f-\x9f\ud800-\udfff\u2028\u2029\ufeff\ufffe\uffff]")
+_SUFFIXES: Final = {"msgpack": ".msgpack.gz", "yaml": ".yaml"}
+
+Write = Callable[[str, Any], None]
+
+
+def dump_cluster_state(
+    client: Any,
+    filename: str | os.PathLike[str],
+    write_from_scheduler: bool | None,
+    exclude: Collection[str],
+    format: str,
+    storage_options: dict[str, Any],
+) -> Any:
+    """See `Client.dump_cluster_state`."""
+    if write_from_scheduler or storage_options or "://" in os.fspath(filename):
+        raise NotSupported(
+            "a dump is written by this program to a file of its machine: leave out "
+            "write_from_scheduler= and the options of storage, and pass a path"
+        )
+    if format not in _SUFFIXES:
+        raise ValueError(f'format= is "msgpack" or "yaml", not {format!r}')
+    if isinstance(exclude, str) or not all(isinstance(name, str) for name in exclude):
+        raise TypeError(f"exclude= has names of sections and of fields, not {exclude!r}")
+    engine = client._running()
+    path = os.fspath(filename)
+    if not path.endswith(_SUFFIXES[format]):
+        path += _SUFFIXES[format]
+    dump = _Dump(path, format, frozenset(exclude))
+    if client.asynchronous:
+        return _dump_async(client, engine, dump)
+    return client._run(dump.run(engine, client.get_events("scheduler")))
+
+
+async def _dump_async(client: Any, engine: Engine, dump: _Dump) -> str:
+    return await dump.run(engine, await client.get_events("scheduler"))
+
+
+class _Dump:
+    """One file, and what is written to it."""
+
+    def __init__(self, path: str, format: str, exclude: frozenset[str]) -> None:
+        self._path = path
+        self._format = format
+        self._exclude = exclude
+        self._file: Any = None
+        self._section = ""
+
+    async def run(self, engine: Engine, events: Any) -> str:
+        """Write everything; return the path. A part of a file is not left."""
+        part = f"{self._path}.part"
+        try:
+            self._file = self._open(part)
+            with self._file:
+                async for section, rows in _sections(engine, events):
+                    if section not in self._exclude:
+                        self._write(section, rows)
+            os.replace(part, self._path)
+        except BaseException:
+            if self._file is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(part)
+            raise
+        return self._path
+
+    def _open(self, path: str) -> Any:
+        if self._format == "msgpack":
+            return gzip.open(path, "wb", compresslevel=3)
+        return open(path, "w", encoding="utf-8")
+
+    def _write(self, section: str, rows: list[Any]) -> None:
+        for row in rows:
+            value = _without(row, self._exclude) if self._exclude else row
+            if self._format == "msgpack":
+                self._file.write(msgpack.packb([section, value], default=str))
+                continue
+            if section != self._section:
+                self._file.write(f"{section}:\n")
+                self._section = section
+            self._file.write(f"- {_flow(value)}\n")
+
+
+def _flow(value: Any) -> str:
+    """Return a value as JSON that is YAML too."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _without(value: Any, exclude: frozenset[str]) -> Any:
+    """Return a value without the fields of some names, at any depth."""
+    if isinstance(value, dict):
+        return {k: _without(v, exclude) for k, v in value.items() if k not in exclude}
+    if isinstance(value, (list, tuple)):
+        return [_without(one, exclude) for one in value]
+    return value
+
+
+async def _sections(engine: Engine, events: Any) -> AsyncIterator[tuple[str, list[Any]]]:
+    """Yield sections, some of them several times in a row, with rows of plain data."""
+    mine = process_versions([])
+    yield "dump", [{"when": time.time(), "weft": mine["packages"].get("weft"), "format": 1}]
+    for name in ("cluster", "overview"):
+        async for page in ask(engine, name):
+            yield name, [page]
+    workers = await describe_workers(engine)
+    yield "workers", [{"address": address, **worker} for address, worker in workers.items()]
+    async for page in ask(engine, "clients"):
+        yield "clients", page["clients"]
+    found = await versions(engine, False, None)
+    yield (
+        "versions",
+        [
+            {"process": "client", **found["client"]},
+            {"process": "scheduler", **found["scheduler"]},
+            *(
+                {"process": address, **_answer(answer)}
+                for address, answer in found["workers"].items()
+            ),
+        ],
+    )
+    yield "events", [{"when": when, **event} for when, event in events]
+    keys = await _keys(engine, workers)
+    yield "task_counts", [{"n_listed": min(len(keys), MAX_TASKS), "n_found": len(keys)}]
+    listed = [*islice(keys, MAX_TASKS)]
+    async for page in ask_about(engine, "tasks", listed):
+        yield "tasks", page["tasks"]
+    for i in range(0, len(listed), N_KEYS):
+        async for page in ask(engine, "story", {"keys": listed[i : i + N_KEYS]}):
+            yield (
+                "story",
+                [{"age_s": age_s, "key": key, "what": what} for age_s, key, what in page["story"]],
+            )
+    lines = await _logs(engine)
+    for i in range(0, len(lines), N_KEYS):
+        yield "logs", lines[i : i + N_KEYS]
+        await asyncio.sleep(0)  # other coroutines have their turn
+
+
+async def _keys(engine: Engine, workers: dict[str, Any]) -> dict[str, None]:
+    """Return the keys of tasks at workers, of this client, and of results."""
+    keys: dict[str, None] = {}
+    for at_worker in (await processing(engine, None)).values():
+        keys |= dict.fromkeys(map(text_of, at_worker))
+    keys |= dict.fromkeys(list(engine.table.states))
+    for held in (await has_what(engine, None)).values():
+        if not isinstance(held, WeftError):
+            keys |= dict.fromkeys(map(text_of, held))
+    return keys
+
+
+async def _logs(engine: Engine) -> list[dict[str, Any]]:
+    found: dict[str, Any] = {"scheduler": await scheduler_logs(engine, None)}
+    found |= await worker_logs(engine, None, None, False)
+    rows = []
+    for process, lines in found.items():
+        if isinstance(lines, WeftError):
+            rows.append({"process": process, "error": str(lines)})
+        else:
+            rows += [{"process": process, "level": level, "line": line} for level, line in lines]
+    return rows
+
+
+def _answer(answer: Any) -> dict[str, Any]:
+    return {"error": str(answer)} if isinstance(answer, WeftError) else answer
