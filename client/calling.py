@@ -30,6 +30,9 @@ from .lending import encode, encode_each
 
 if TYPE_CHECKING:
     from ..protocol.wire.keys import Key
+    from .core.tasks import FunctionRecord
+    from .encoding import MapChunk
+    from .lending import Borrowing
     from .shell.engine import Engine
 
 
@@ -112,38 +115,53 @@ def submit_rows(
         check_keywords(func, kwargs)
     func, constants = bind_constants(func, kwargs)
     function = encoder.function(func)
-    table = engine.table
     is_unique = not pure and not isinstance(keys, list)
     if isinstance(options, TaskOptions) and options.common is not None:
         options = options.common
     futures: list[Future] = []
     more = {} if batch_size is None else {"max_tasks": check_batch_size(batch_size)}
     chunks = encoder.rows(function, rows, constants, keys, pure, **more)
-    for chunk, borrowing in encode_each(engine, chunks):  # `rows` may make a client of its own
-        of_rows = None if isinstance(options, SubmitOptions) else list(map(options.of, chunk.keys))
-        replaced: list[FutureState] | None = None
-        if not engine.core.is_linked:
-            admit(engine, sum(map(blob_nbytes, chunk.args)))
-        with paused_collector():
-            if is_unique:
-                states = [FutureState(key) for key in chunk.keys]
-                table.add(states)
-            else:
-                states, replaced = engine.attach(chunk.keys, chunk.spec_hashes)
-            futures += [Future(engine, state) for state in states]
-        first = options if of_rows is None else max(of_rows, key=attrgetter("priority"))
-        assert isinstance(first, SubmitOptions)
-        if chunk.shared is not None:
-            chunk.shared.submit(engine, first.priority, states, chunk.dependencies)
-        hashes = chunk.spec_hashes
-        columns = TaskColumns(
-            states, function, chunk.args, chunk.dependencies, first, hashes, replaced
-        )
-        parts = [columns] if of_rows is None else _parted(columns, of_rows)
-        for part in parts:
-            engine.post(part) if borrowing is None else borrowing.post(part)
+    try:
+        for chunk, borrowing in encode_each(engine, chunks):  # `rows` may make a client of its own
+            _submit_chunk(engine, function, chunk, borrowing, options, is_unique, futures)
+    except BaseException:
+        # Nobody gets these futures, and the traceback, which a program may keep, holds the list.
+        futures.clear()
+        raise
     engine.check_open()
     return futures
+
+
+def _submit_chunk(
+    engine: Engine,
+    function: FunctionRecord,
+    chunk: MapChunk,
+    borrowing: Borrowing | None,
+    options: SubmitOptions | TaskOptions,
+    is_unique: bool,
+    futures: list[Future],
+) -> None:
+    """Submit some rows of `submit_rows`, and append their futures."""
+    of_rows = None if isinstance(options, SubmitOptions) else list(map(options.of, chunk.keys))
+    replaced: list[FutureState] | None = None
+    if not engine.core.is_linked:
+        admit(engine, sum(map(blob_nbytes, chunk.args)))
+    with paused_collector():
+        if is_unique:
+            states = [FutureState(key) for key in chunk.keys]
+            engine.table.add(states)
+        else:
+            states, replaced = engine.attach(chunk.keys, chunk.spec_hashes)
+        futures += [Future(engine, state) for state in states]
+    first = options if of_rows is None else max(of_rows, key=attrgetter("priority"))
+    assert isinstance(first, SubmitOptions)
+    if chunk.shared is not None:
+        chunk.shared.submit(engine, first.priority, states, chunk.dependencies)
+    hashes = chunk.spec_hashes
+    columns = TaskColumns(states, function, chunk.args, chunk.dependencies, first, hashes, replaced)
+    parts = [columns] if of_rows is None else _parted(columns, of_rows)
+    for part in parts:
+        engine.post(part) if borrowing is None else borrowing.post(part)
 
 
 def _parted(columns: TaskColumns, of_rows: list[SubmitOptions]) -> list[TaskColumns]:

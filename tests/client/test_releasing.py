@@ -35,6 +35,18 @@ def test_a_released_future_answers_for_no_outcome(name, argument):
             getattr(future, name)()
 
 
+def test_a_map_that_is_broken_off_leaves_no_tasks_although_its_traceback_is_kept(wait_until):
+    def rows():
+        yield from range(5_000)
+        raise KeyboardInterrupt
+
+    with weft.Client(processes=False, n_workers=0, set_as_default=False) as client:
+        with pytest.raises(KeyboardInterrupt) as kept:
+            client.map(abs, rows(), batch_size=100)
+        wait_until(lambda: not any(client.scheduler_info()["tasks"].values()), 30)
+        assert kept.traceback
+
+
 class Held:
     """Something in a local variable of the program."""
 
