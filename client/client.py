@@ -38,7 +38,7 @@ from .gathering import Gathering, states_in
 from .inspection import ClusterInspection
 from .kept_by_name import KeptByName
 from .life import ClientLife
-from .locating import ClusterLike, Location, check_options
+from .locating import ClusterLike, Location, check_options, check_own_options
 from .log_forwarding import LogForwarding
 from .scattering import DataMover
 from .shell.current import find_current, made_current
@@ -110,6 +110,7 @@ class Client(
     ) -> None:
         mark_warnings()
         with short_refusals:
+            check_own_options(name, asynchronous)
             check_options(cluster_options, Client)
             found = read_settings()
             timeout_s = found.choose(timeout, defaults.TIMEOUT)

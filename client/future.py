@@ -354,7 +354,14 @@ def join_dask() -> None:
 
 
 def cancel_reason(reason: str | None, msg: str | None) -> str:
-    """Return the reason for the errors of cancelled tasks."""
+    """Return the reason for the errors of cancelled tasks.
+
+    Raises:
+        TypeError: it is not a text.
+    """
+    for name, text in (("reason", reason), ("msg", msg)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name}= is a text, not {text!r}")
     return ": ".join(text for text in (reason, msg) if text)
 
 

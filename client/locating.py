@@ -74,15 +74,17 @@ class Location:
         self._owns_cluster = False
         self._was_found = False
         if cluster_options and not self._is_local:
-            names = ", ".join(sorted(cluster_options))
+            *others, last = [f"{name}=" for name in sorted(cluster_options)]
+            names = (
+                f"{', '.join(others)} and {last} are options" if others else f"{last} is an option"
+            )
             why = ""
             if address is None and connection_file is None:
                 why = f", because {where} is set: unset it to start a LocalCluster"
                 if not where.startswith("$"):
                     why = f", because a connection-file is set in {where}"
             raise TypeError(
-                f"{names}: options of a LocalCluster, but this client connects to a running one"
-                + why
+                f"{names} of a LocalCluster, but this client connects to a running one" + why
             )
 
     def start_cluster(self) -> None:
@@ -182,6 +184,14 @@ def _absent(address: str | None, error: connection_files.NoSchedulerFound) -> Sc
         return SchedulerAbsent(f"{problem}; {advice}", details, is_answered=False)
     advice = "pass the connection_file= of its scheduler, or set $WEFT_TOKEN_FILE"
     return SchedulerAbsent(f"{what}; {advice}", details, is_answered=True)
+
+
+def check_own_options(name: object, asynchronous: object) -> None:
+    """Raise TypeError for options of `Client` itself that have a wrong type."""
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name= is a text, and {name!r} is of type {type(name).__name__}")
+    if type(asynchronous) is not bool:
+        raise TypeError(f"asynchronous= is True or False, not {asynchronous!r}")
 
 
 def check_options(options: dict[str, Any], client: type) -> None:

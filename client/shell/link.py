@@ -283,7 +283,7 @@ class SchedulerLink:
         is_answered = getattr(outage.last_error, "is_answered", False)
         if outage.error is None and outage.n_attempts == 1 and not is_answered:
             problem = _text_of(outage.last_error).partition("; ")[0]
-            logger.warning("%s; waiting for a scheduler for %.3g s", problem, left_s)
+            logger.warning("%s; waiting for a scheduler for %g s", problem, round(left_s, 1))
         else:
             logger.debug("cannot reach the scheduler yet: %s", outage.last_error)
 

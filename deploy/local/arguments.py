@@ -84,10 +84,20 @@ def choose_protocol(protocol: str | None, processes: bool, host: str | None) -> 
     return protocol
 
 
-def parse_dashboard_address(address: str | None, processes: bool) -> tuple[str, int]:
-    """Return host and port of the pages, ("", 0) for none."""
+def parse_dashboard_address(address: object, processes: bool) -> tuple[str, int]:
+    """Return host and port of the pages, ("", 0) for none; a number is a port, as in dask.
+
+    Raises:
+        ConfigError: it is neither, or there is no process that could serve the pages.
+    """
     if address is None:
         return "", 0
+    if type(address) is int:
+        address = str(address)
+    if not isinstance(address, str):
+        raise ConfigError(
+            f"{address!r} is not host:port; write for example 127.0.0.1:8787", "dashboard_address"
+        )
     parsed = settings.parse_host_port(address, "dashboard_address")
     if not processes:
         raise ConfigError(

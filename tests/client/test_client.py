@@ -764,7 +764,7 @@ def test_connecting_where_no_scheduler_listens_is_an_error(scheduler):
 
 
 def test_options_of_a_local_cluster_need_one(scheduler):
-    with pytest.raises(TypeError, match="n_workers: options of a LocalCluster"):
+    with pytest.raises(TypeError, match="n_workers= is an option of a LocalCluster"):
         Client(scheduler, n_workers=2)
     with pytest.raises(TypeError, match="not int"):
         Client(3)

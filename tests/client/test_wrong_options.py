@@ -18,6 +18,29 @@ def test_a_thread_pool_of_no_whole_number_is_a_type_error(number):
         weft.ThreadPool(number)
 
 
+def test_a_client_whose_name_is_no_text_is_a_type_error():
+    with pytest.raises(TypeError, match=r"name= is a text, and 5 is of type int"):
+        weft.Client(name=5, n_workers=0)
+
+
+def test_asynchronous_is_true_or_false():
+    with pytest.raises(TypeError, match=r"asynchronous= is True or False, not 'yes'"):
+        weft.Client(asynchronous="yes")
+
+
+def test_a_reason_that_is_no_text_cancels_nothing(client):
+    future = client.submit(abs, -1)
+    with pytest.raises(TypeError, match=r"reason= is a text, not 3"):
+        future.cancel(reason=3)
+    assert future.result(60) == 1
+
+
+@pytest.mark.parametrize("address", [["127.0.0.1:8787"], 8787.0, -1, 70000])
+def test_the_error_of_an_address_of_pages_shows_how_one_is_written(address):
+    with pytest.raises(weft.ConfigError, match=r"dashboard_address: .* write for example"):
+        weft.LocalCluster(n_workers=0, dashboard_address=address)
+
+
 def test_a_cluster_whose_name_is_no_text_is_a_type_error():
     with pytest.raises(TypeError, match=r"name= is a text, and 5 is of type int"):
         weft.LocalCluster(name=5)
