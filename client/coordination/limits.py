@@ -65,7 +65,7 @@ class Limit(Acquirable):
         return self._acquire(timeout)
 
     def release(self) -> Any:
-        """End the use that began first.
+        """End the use that the caller began first by this object, or else the first of the object.
 
         Raises:
             NotHeld: this object has begun none.

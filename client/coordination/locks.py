@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import threading
 import weakref
-from collections import deque
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import NotHeld
-from ...protocol.wire.messages import Operated
+from ...protocol.wire.messages import WARNED, Operated
 from ...protocol.wire.messages.held import LOCK, MULTILOCK, SEMAPHORE
-from ..shell.in_task import owner_here
+from ..shell.in_task import context_here, owner_here
 from .held_object import LATER, HeldObject, names_in
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
     from ..client import Client
     from ..shell.engine import Engine
+
+logger: Final = logging.getLogger("weft.client")
 
 _numbers: Final = itertools.count(1)
 _MAX_LEASES: Final = 1 << 40
@@ -48,8 +50,8 @@ class Acquirable(HeldObject):
 
     def __init__(self, name: str | None = None, client: Client | None = None) -> None:
         super().__init__(name, client)
-        #: the leases that this object has, oldest first
-        self._leases: deque[str] = deque()
+        #: {lease that this object has: its owner}, oldest first
+        self._leases: dict[str, str] = {}
 
     def _acquire(
         self,
@@ -58,37 +60,70 @@ class Acquirable(HeldObject):
         *,
         is_async: bool = False,
     ) -> Any:
+        if is_async or self._engine().is_asynchronous:
+            return self._acquire_async(timeout, arguments)
+        given, read = self._lease(_owner(is_async=False), arguments)
+        return self._call("acquire", read, given, timeout=timeout)
+
+    async def _acquire_async(
+        self, timeout: Duration | None, arguments: dict[str, Any] | None
+    ) -> Any:
+        # The task that awaits is the owner, which is known only now.
+        given, read = self._lease(_owner(is_async=True), arguments)
+        return await self._call_async("acquire", read, given, timeout)
+
+    def _lease(self, owner: str, arguments: dict[str, Any] | None) -> tuple[dict[str, Any], Any]:
+        """Return the arguments of a call for a new lease, and what reads the answer."""
         lease = f"lease-{next(_numbers)}"
 
         def read(_engine: Engine, answer: Operated) -> bool:
             is_granted = answer.info.get("granted") is True
             if is_granted:
-                self._leases.append(lease)
+                self._leases[lease] = owner
+                self._watch_task()
             return is_granted
 
-        if is_async or self._engine().is_asynchronous:
-            return self._acquire_async(lease, read, timeout, arguments)
-        given = {**(arguments or {}), "lease": lease, "owner": _owner(is_async=False)}
-        return self._call("acquire", read, given, timeout=timeout)
+        return {**(arguments or {}), "lease": lease, "owner": owner}, read
 
-    async def _acquire_async(
-        self, lease: str, read: Any, timeout: Duration | None, arguments: dict[str, Any] | None
-    ) -> Any:
-        # The task that awaits is the owner, which is known only now.
-        given = {**(arguments or {}), "lease": lease, "owner": _owner(is_async=True)}
-        return await self._call_async("acquire", read, given, timeout)
+    def _watch_task(self) -> None:
+        """Look at the end of the task that runs here whether it has released what it has got."""
+        context = context_here()
+        seat = None if context is None else context.seat
+        if seat is not None and context.attempt and not seat.actor:  # the state of an actor lasts
+            seat.when_task_ends(self._warn_if_held)
+
+    def _warn_if_held(self) -> None:
+        owner = owner_here()
+        if not owner or owner not in self._leases.values():
+            return
+        context = context_here()
+        text = (
+            f"task {context.task_key!r} has ended and still holds {self._KIND} {self.name!r}: "
+            "all others wait for it until its worker ends; use a `with` block, or release it\n"
+        )
+        if not context.show(WARNED, "RuntimeWarning", text):
+            logger.warning("%s", text.rstrip())
 
     def _release(self, *, is_async: bool = False) -> Any:
-        try:
-            lease = self._leases.popleft()
-        except IndexError:
-            raise NotHeld(
-                f"{self._KIND} {self.name!r} is not held by this object, so it cannot release it"
-            ) from None
-        arguments = {"lease": lease}
+        arguments = {"lease": self._take_lease(is_async)}
         if is_async:
             return self._call_async("release", _nothing, arguments)
         return self._call("release", _nothing, arguments)
+
+    def _take_lease(self, is_async: bool) -> str:
+        """Return the lease that the caller gives back, which this object has no more then."""
+        while True:
+            leases = list(self._leases.items())
+            if not leases:
+                raise NotHeld(
+                    f"{self._KIND} {self.name!r} is not held by this object, so it cannot release "
+                    "it"
+                )
+            # The caller's own one, if there are several: the scheduler knows their owners.
+            owner = _owner(is_async=is_async or self._engine().is_asynchronous)
+            lease = next((own for own, other in leases if other == owner), leases[0][0])
+            if self._leases.pop(lease, None) is not None:  # else another thread was faster
+                return lease
 
     def __enter__(self) -> Any:
         if self._engine().is_asynchronous:
@@ -227,7 +262,7 @@ class Semaphore(Acquirable):
         return self._acquire(timeout)
 
     def release(self) -> Any:
-        """Give back the oldest lease of this object.
+        """Give back the oldest lease that the caller has by this object, or else of the object.
 
         Raises:
             NotHeld: this object has none.

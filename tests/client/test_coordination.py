@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -425,6 +426,51 @@ async def test_a_blocking_client_may_be_used_in_async_with(cluster):
     with Client(cluster, set_as_default=False) as client:
         async with Lock("either", client=client):
             assert await asyncio.to_thread(Lock("either", client=client).locked)
+
+
+# --- Holders --------------------------------------------------------------------------------------
+
+
+def keeps(kind, name):
+    {"lock": Lock, "multilock": lambda name: MultiLock([name])}[kind](name).acquire(timeout=10)
+
+
+def releases(name):
+    lock = Lock(name)
+    lock.acquire()
+    lock.release()
+    with lock:
+        pass
+
+
+@pytest.mark.parametrize("kind", ["lock", "multilock"])
+def test_a_task_that_ends_with_a_lock_is_reported(client, kind):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        client.submit(keeps, kind, f"kept by a task, {kind}", key=f"keeps-{kind}").result(60)
+        client.submit(releases, "released by a task").result(timeout=60)
+        client.close()
+    (warning,) = caught
+    assert warning.category is RuntimeWarning
+    text = str(warning.message)
+    assert text.startswith(f"task 'keeps-{kind}' has ended and still holds {kind}")
+
+
+def test_a_thread_releases_its_own_lease_of_an_object_that_threads_share(client):
+    shared = Semaphore(2, "shared by threads")
+    assert in_thread(shared.acquire)() is True
+    assert shared.acquire()
+    shared.release()
+    assert shared.acquire()
+    # Of both leases one is this thread's, so it may wait for the other one.
+    other = in_thread(shared.release)
+    assert shared.acquire()
+    assert other() is None
+    assert shared.get_value() == 2
+    shared.release()
+    shared.release()
+    with pytest.raises(NotHeld):
+        shared.release()
 
 
 # --- Wrong values and names -----------------------------------------------------------------------
