@@ -12,6 +12,7 @@ _STYLE: Final = """\
 .tiles { grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); }
 pre { margin: 0; overflow-x: auto; font: .85em/1.5 ui-monospace, "SF Mono", Menlo, Consolas,
   monospace; }
+pre code { background: none; padding: 0; font: inherit; }
 details summary { cursor: pointer; color: var(--soft); margin-top: .6rem; }
 @media print { section { break-inside: avoid; } }
 """

@@ -105,7 +105,7 @@ def _tiles(shown: ReportContent) -> Markup:
         (
             "Inputs fetched",
             lasting(total.transfer_s),
-            "the time that attempts waited for inputs of other workers",
+            "from other workers; threads do other work meanwhile",
         ),
         ("Results", sized(total.nbytes), ""),
         ("Workers", _number(len(shown.workers)), f"with {counted(n_threads, 'thread')}"),
@@ -158,17 +158,14 @@ def _table_of_sums(title: str, of: str, found: Mapping[str, AttemptSums]) -> Mar
     if not found:
         return None
     most = max(sums.compute_s for sums in found.values()) or 1.0
-    rows = [
-        [
-            name,
-            *(column(sums) for _, column in _COLUMNS),
-            _bar(sums.compute_s / most),
-        ]
-        for name, sums in [*found.items()][:MAX_ROWS]
+    shown = [*found.items()][:MAX_ROWS]
+    columns = [(head, cell) for head, cell in _COLUMNS if any(cell(sums) for _, sums in shown)]
+    rows: list[list[Content]] = [
+        [name, *(cell(sums) for _, cell in columns), _bar(sums.compute_s / most)]
+        for name, sums in shown
     ]
-    more = len(found) - len(rows)
-    heads = [of, *(name for name, _ in _COLUMNS), ""]
-    return _section(title, "", heads, rows, more, of)
+    heads = [of, *(head for head, _ in columns), ""]
+    return _section(title, "", heads, rows, more=_more(len(found) - len(rows), of))
 
 
 def _workers(shown: ReportContent) -> Markup | None:
@@ -201,8 +198,8 @@ def _workers(shown: ReportContent) -> Markup | None:
     heads = ["worker", "host", "threads", "tasks", "computed", "busy", "inputs fetched", "memory"]
     if not rows:
         return None
-    more = max(len(rows) - MAX_ROWS, 0)
-    return _section("Workers", "as at the end", [*heads, ""], rows[:MAX_ROWS], more, "worker")
+    more = _more(len(rows) - MAX_ROWS, "worker")
+    return _section("Workers", "as at the end", [*heads, ""], rows[:MAX_ROWS], more=more)
 
 
 def _compute_s(sums: Mapping[str, AttemptSums], address: str) -> float:
@@ -218,7 +215,7 @@ def _failures(failures: Sequence[Mapping[str, Any]]) -> Markup | None:
         for one in failures[:MAX_FAILURES]
     ]
     heads = ["function", "task", "worker", "reason", "text"]
-    return _section("Failures", "the latest", heads, rows, 0, "", n_texts=len(heads))
+    return _section("Failures", "the latest", heads, rows, n_texts=len(heads))
 
 
 def _code(code: str) -> Markup | None:
@@ -230,42 +227,30 @@ def _code(code: str) -> Markup | None:
 
 
 def _versions(versions: Mapping[str, Any]) -> Markup | None:
-    """Return the versions of the client, and where another process has another one."""
+    """Return the versions of packages, and of those that differ how many processes have which."""
     mine = versions.get("client")
     if not mine:
         return None
-    others = {"scheduler": versions.get("scheduler") or {}}
-    others |= {
-        address: found
-        for address, found in (versions.get("workers") or {}).items()
-        if isinstance(found, Mapping)
-    }
+    workers = (versions.get("workers") or {}).values()
+    processes = [mine, versions.get("scheduler") or {}]
+    processes += [found for found in workers if isinstance(found, Mapping)]
     rows: list[list[Content]] = []
-    for name, version in mine["packages"].items():
-        found = {version or "none": 1}
-        for process in others.values():
-            other = (process.get("packages") or {}).get(name) or "none"
-            found[other] = found.get(other, 0) + 1
-        if [*found] == ["none"]:
-            continue
-        text = (
-            ", ".join(
-                f"{v} in {counted(n, 'process')[:-1] + 'es' if n > 1 else '1 process'}"
-                for v, n in found.items()
-            )
-            if len(found) > 1
-            else next(iter(found))
-        )
-        rows.append([name, text])
-    return _section(
-        "Versions",
-        f"of {counted(len(others) + 1, 'process')}es",
-        ["package", "version"],
-        rows,
-        0,
-        "",
-        n_texts=2,
-    )
+    for name in mine["packages"]:
+        counts: dict[str, int] = {}
+        for process in processes:
+            version = (process.get("packages") or {}).get(name) or "none"
+            counts[version] = counts.get(version, 0) + 1
+        if len(counts) > 1:
+            text = ", ".join(f"{version} in {_processes(n)}" for version, n in counts.items())
+            rows.append([name, text])
+        elif "none" not in counts:
+            rows.append([name, *counts])
+    heads = ["package", "version"]
+    return _section("Versions", f"of {_processes(len(processes))}", heads, rows, n_texts=2)
+
+
+def _processes(n: int) -> str:
+    return "1 process" if n == 1 else f"{n} processes"
 
 
 # -- small parts -----------------------------------------------------------------------------------
@@ -274,9 +259,8 @@ def _section(
     note: str,
     heads: Sequence[str],
     rows: Sequence[Sequence[Content]],
-    n_more: int,
-    of: str,
     *,
+    more: str = "",
     n_texts: int = 1,
 ) -> Markup:
     """Return a table with a title; its first `n_texts` columns are texts, the others numbers."""
@@ -309,10 +293,12 @@ def _section(
             role="group",
             aria_label=title,
         ),
-        element("p", f"and {counted(n_more, f'more {of}')}", class_="soft more")
-        if n_more
-        else None,
+        element("p", more, class_="soft more") if more else None,
     )
+
+
+def _more(n: int, of: str) -> str:
+    return f"and {counted(n, f'more {of}')}" if n > 0 else ""
 
 
 def _bar(share: float) -> Markup:

@@ -358,8 +358,11 @@ for (const box of document.querySelectorAll(".timeline")) {
   if (!plot) continue;
   const pictures = [...plot.querySelectorAll("svg")], axis = plot.querySelector(".axis");
   let left = 0, shown = whole, held = null;
-  const text = (s, step) => step < 1e-3 ? (s * 1e6).toFixed(0) + " µs" : step < 1 ?
-    (s * 1e3).toFixed(step < 1e-2 ? 1 : 0) + " ms" : s < 120 ? s.toFixed(0) + " s" :
+  const digits = (step) => Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const text = (s, step) => step < 1e-6 ? (s * 1e6).toFixed(1) + " µs" :
+    whole < 1e-3 ? (s * 1e6).toFixed(0) + " µs" :
+    whole < 1 ? (s * 1e3).toFixed(digits(step * 1e3)) + " ms" :
+    whole < 120 || step < 1 ? s.toFixed(digits(step)) + " s" :
     Math.floor(s / 60) + " min " + Math.round(s % 60) + " s";
   function draw() {
     shown = Math.min(Math.max(shown, whole / 1e4), whole);
