@@ -36,6 +36,7 @@ from ...protocol.wire.messages import (
     TaskOutput,
     Unsupported,
 )
+from .callers import submit_for_another
 from .events import AnswersReceived, EndSession, Warn
 from .fetching import take, turn_from
 from .held import on_held_refused, on_operated
@@ -153,6 +154,9 @@ def on_keys_erred(core: ClientState, message: KeysErred) -> None:
             state = _lost_actor(core, key, failure)
             if state is None:
                 continue
+        is_refused = failure[0] == "not-permitted"
+        if is_refused and core.callers and submit_for_another(core, state, failure):
+            continue
         status: Status = ERROR
         if failure[0] == "cancelled":
             status = CANCELLED

@@ -31,8 +31,16 @@ if TYPE_CHECKING:
     from .table import FutureTable
 
 
-def submit_with_inputs(core: ClientState, state: FutureState) -> FutureState | None:
+def submit_with_inputs(
+    core: ClientState, state: FutureState, caller: tuple[int, str] | None = None
+) -> FutureState | None:
     """Submit a state that is held or kept, behind its inputs.
+
+    Args:
+        core: the client's.
+        state: it is held or kept.
+        caller: on whose behalf all of them are submitted (see `callers`); None = the one of the
+            state, which is (0, "") outside of tasks: then there is none.
 
     Returns:
         None; or an input that failed, because of which the state was not submitted.
@@ -61,6 +69,10 @@ def submit_with_inputs(core: ClientState, state: FutureState) -> FutureState | N
         task = recipe_of(core, current)
         if task is None:
             continue
+        if caller is None:
+            caller = task.options.caller
+        elif caller[0] and task.options.caller != caller:
+            task = task.for_caller(caller)
         stack.append((current, task, is_done))
         is_done = is_done or current.status == FINISHED
         for needed in reversed(task.lineage):
@@ -74,7 +86,7 @@ def submit_with_inputs(core: ClientState, state: FutureState) -> FutureState | N
     return None
 
 
-def supply(core: ClientState, states: list[FutureState]) -> None:
+def supply(core: ClientState, states: list[FutureState], caller: tuple[int, str]) -> None:
     """Submit those of the inputs of a new task that a new scheduler does not have."""
     for state in states:
         if not core.is_linked and state.phase == SENT:
@@ -83,7 +95,7 @@ def supply(core: ClientState, states: list[FutureState]) -> None:
             continue
         if core.is_linked:
             # Without a failed input that it had, the scheduler fails the new task.
-            submit_with_inputs(core, state)
+            submit_with_inputs(core, state, caller)
         elif has_recipe(state):
             move(core, state, HELD)
 

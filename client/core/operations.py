@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ...protocol.wire.failure import Failure, cancelled
 from ...protocol.wire.messages import CancelKeys, WantKeys, WithdrawKeys
 from .borrowing import keep_waiting, must_wait, take_ready
+from .callers import note_caller
 from .events import (
     AskScheduler,
     Borrow,
@@ -136,7 +137,7 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
             note_unreadable(operation.state, operation.failure, core)
         elif cls is Confirm:
             if operation.states is not None and (core.kept or not core.is_linked):
-                supply(core, operation.states)
+                supply(core, operation.states, (0, ""))
             confirmations.append(operation.watcher)
         elif cls is Borrow:
             if core.end is None:
@@ -198,6 +199,8 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
     """Submit one task, unless its state is known."""
     state = task.state
     if state.phase != NEW and not is_only_wanted(state):
+        if task.options.attempt:
+            note_caller(core, state, task.options)
         return  # another future of the same key submitted it
     state.spec = task
     if not task.function.blob:
@@ -219,7 +222,7 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
     if state.key in core.let_go:
         set_barrier(core)
     if core.kept:
-        supply(core, task.lineage)
+        supply(core, task.lineage, task.options.caller)
     submit(core, state, task)
 
 
@@ -252,6 +255,8 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
     for i, state in enumerate(states):
         if state in rows or (state.phase != NEW and not is_only_wanted(state)):
             is_whole = False
+            if tasks.options.attempt:
+                note_caller(core, state, tasks.options)
             continue
         state.spec = tasks
         drop(state)  # its data was lost and its record gone: it is counted once more
@@ -274,7 +279,7 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
         guard(core, [state.key for state in rows])
     if core.kept:
         for lineage in tasks.lineage.values():
-            supply(core, lineage)
+            supply(core, lineage, tasks.options.caller)
     if is_whole:
         submit_columns(core, tasks, states)
         return

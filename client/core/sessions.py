@@ -17,6 +17,7 @@ from ...protocol.wire.messages import (
 from ...protocol.wire.messages.questions import BAD_ARGUMENT
 from ...protocol.wording import counted
 from .borrowing import settle_all_loans, settle_late_loans
+from .callers import forget_callers
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
 from .fetching import ask_later_ones, requeue_relayed
 from .held import end_held, on_held_unsendable
@@ -201,6 +202,8 @@ def on_tick(core: ClientState, _event: ClientTick, now: float) -> None:
     if core.puts.failed or core.puts.unreachable:
         send_failed(core, now)
     look_at_answers(core, now)
+    if core.callers:
+        forget_callers(core)
     comeback = core.comeback
     if comeback is not None and not comeback.is_recovering:
         comeback.n_ticks += 1

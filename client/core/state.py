@@ -102,6 +102,9 @@ class ClientState:
         #: {key: None} without a future, submitted for the tasks that read them, and to be released
         #: after these. Empty between events.
         self.temporary: dict[str, None] = {}
+        #: {state: {(attempt, actor): None}} that have submitted a known key that is pending, or was
+        #: at the last tick. Empty outside of tasks.
+        self.callers: dict[FutureState, dict[tuple[int, str], None]] = {}
         #: The epoch of the last scheduler.
         self.epoch = 0
         #: The return of the scheduler, if the user is to read of it and has not yet.

@@ -117,6 +117,11 @@ class SubmitOptions:
 
     __hash__ = None  # type: ignore[assignment]  # its lists are mutable; compared, never a key
 
+    @property
+    def caller(self) -> tuple[int, str]:
+        """The attempt and the actor on whose behalf a task submits; (0, "") outside of tasks."""
+        return self.attempt, self.actor
+
     def as_delivered(self) -> SubmitOptions:
         """Return the same options for a task that need not run for its own sake."""
         options = self.for_attempt(self.attempt, self.actor)
@@ -156,9 +161,8 @@ class SubmitOptions:
         names = tuple(self.workers)
         flags = self.allow_other_workers, self.delivered, self.scattered
         pauses = tuple(self.pauses)
-        caller = self.attempt, self.actor
         span = tuple(self.span)
-        return self.priority, self.retries, names, flags, amounts, caller, pauses, span
+        return self.priority, self.retries, names, flags, amounts, self.caller, pauses, span
 
 
 DEFAULT_OPTIONS: Final = SubmitOptions()
@@ -295,6 +299,19 @@ class TaskRecord:
     def row(self, _key: str) -> TaskRecord:
         """Return the record of one of its keys."""
         return self
+
+    def for_caller(self, caller: tuple[int, str]) -> TaskRecord:
+        """Return a record of the same task, without its state, on behalf of an attempt."""
+        record = TaskRecord.__new__(TaskRecord)
+        record.function = self.function
+        record.args = self.args
+        record.dependencies = self.dependencies
+        record.options = self.options.for_attempt(*caller)
+        record.spec_hash = self.spec_hash
+        record.replaced = None
+        record.rank = self.rank
+        record.lineage = self.lineage
+        return record
 
     @property
     def nbytes(self) -> int:

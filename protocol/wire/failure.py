@@ -12,7 +12,8 @@ carry the same failure. Kinds and their fields:
 - `cancelled`: key, reason
 - `key-conflict`: key
 - `reschedule`: key, reason; only from workers: the task has asked to be run on another one
-- `not-permitted`: key, what is not permitted, the level of token that permits it, the sender's
+- `not-permitted`: key, what is not permitted, the level of token that permits it, the sender's, and
+  the attempt on whose behalf it was, if it was a submission
 """
 
 from __future__ import annotations
@@ -79,4 +80,10 @@ def not_permitted(key: str, attempt: int) -> Failure:
         f"a submission ({key!r}) on behalf of attempt {attempt}, which does not run on the worker "
         "that sends it,"
     )
-    return ["not-permitted", key, what, "client", "worker"]
+    return ["not-permitted", key, what, "client", "worker", attempt]
+
+
+def refused_attempt(failure: Failure) -> int:
+    """Return the attempt of a submission that was not permitted; 0 = it is unknown."""
+    attempt = failure[5] if len(failure) > 5 else 0
+    return attempt if isinstance(attempt, int) else 0

@@ -1,0 +1,58 @@
+"""On whose behalf the client in a worker's tasks submits. A part of the core.
+
+Each of its submissions names an attempt that runs (`scheduler/core/delegation.py`), and is refused
+when that has ended. But its tasks share the states of keys: one may wait for what another one has
+submitted, which has ended since, or was dropped. So the attempts that have submitted a key that was
+known already are kept while it is pending, and if it is refused to one, it is submitted on behalf
+of another. An input that is submitted again is so on behalf of the task that reads it.
+
+Outside of tasks no submission names an attempt, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.wire.failure import Failure, refused_attempt
+from .lineage import release_temporary, submit_with_inputs
+from .submitting import close_submissions
+from .tasks import HELD, PENDING, SENT, FutureState, SubmitOptions
+from .transitions import move
+
+if TYPE_CHECKING:
+    from .state import ClientState
+
+
+def note_caller(core: ClientState, state: FutureState, options: SubmitOptions) -> None:
+    """Note that an attempt has submitted a key that is known."""
+    if state.status == PENDING and state.spec is not None:
+        core.callers.setdefault(state, {})[options.caller] = None
+
+
+def forget_callers(core: ClientState) -> None:
+    """Forget those of what is not pending any more."""
+    core.callers = {
+        state: callers
+        for state, callers in core.callers.items()
+        if state.status == PENDING and core.table.states.get(state.key) is state
+    }
+
+
+def submit_for_another(core: ClientState, state: FutureState, failure: Failure) -> bool:
+    """Submit what was refused to one attempt on behalf of another; False if there is none."""
+    callers = core.callers.get(state)
+    if callers is None or state.phase != SENT or state.spec is None:
+        return False
+    refused = refused_attempt(failure)
+    for caller in [caller for caller in callers if caller[0] == refused]:
+        del callers[caller]
+    if not callers:
+        del core.callers[state]
+        return False
+    move(core, state, HELD)
+    if submit_with_inputs(core, state, next(iter(callers))) is not None:
+        return False  # an input has failed meanwhile
+    close_submissions(core)
+    if core.temporary:
+        release_temporary(core)
+    return True

@@ -1,0 +1,88 @@
+"""callers.py: in whose name the client of a worker's tasks submits, where several share a key."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.client.core.events import ClientTick, Operations
+from weft.client.core.state import ClientState
+from weft.client.core.tasks import SubmitOptions
+from weft.client.core.validate import validate
+from weft.protocol.wire.failure import not_permitted
+from weft.protocol.wire.messages import KeysErred, SubmitTasks
+
+from .test_new_scheduler import Constants, restart
+from .test_state import Bench, ready
+
+
+@pytest.fixture
+def bench():
+    bench = Bench()
+    bench.core = ClientState(bench.table, Constants())
+    assert bench.connect(epoch=1) == []
+    yield bench
+    validate(bench.core)
+
+
+def of_attempt(number: int, actor: str = "") -> SubmitOptions:
+    return SubmitOptions(attempt=number, actor=actor)
+
+
+def callers(messages) -> dict[str, int]:
+    """Return `{key: attempt that is named}` of all submissions."""
+    return {
+        key: message.options[place].get("attempt", 0)
+        for message in messages
+        if isinstance(message, SubmitTasks)
+        for key, place in zip(
+            message.keys, message.option_of or [0] * len(message.keys), strict=True
+        )
+    }
+
+
+def refuse(bench, key: str, attempt: int):
+    failures = [not_permitted(key, attempt)]
+    return bench.hear(KeysErred(keys=[key], failure_of=[0], failures=failures))
+
+
+def test_what_is_refused_to_one_task_is_submitted_for_another_that_shares_it(bench):
+    assert callers(bench.do(bench.task("f", options=of_attempt(7)))) == {"f": 7}
+    assert bench.do(bench.task("f", options=of_attempt(8))) == []
+    messages, actions = refuse(bench, "f", 7)
+    assert callers(messages) == {"f": 8}
+    assert not actions
+    assert bench.state("f").status == "pending"
+    refuse(bench, "f", 8)
+    assert bench.state("f").failure[0] == "not-permitted"
+
+
+def test_it_is_submitted_with_its_inputs(bench):
+    bench.do(bench.task("a", options=of_attempt(7)), bench.task("b", "a", options=of_attempt(7)))
+    a = bench.state("a")
+    bench.do(bench.task("b", "a", options=of_attempt(8)), a)
+    assert callers(refuse(bench, "b", 7)[0]) == {"a": 8, "b": 8}
+
+
+def test_the_refusal_of_the_last_one_is_a_failure_also_when_others_have_shared_it_before(bench):
+    bench.do(bench.task("f", options=of_attempt(7)))
+    bench.do(bench.task("f", options=of_attempt(8)))
+    bench.hear(ready(["f"]))
+    bench.handle(ClientTick())
+    assert not bench.core.callers
+
+
+def test_an_input_is_submitted_again_on_behalf_of_the_task_that_reads_it(bench):
+    """The one that had submitted it may have ended, and a result is nobody's call."""
+    bench.do(bench.task("small", options=of_attempt(7)), bench.task("x", options=of_attempt(7)))
+    bench.hear(ready(["small"]))
+    assert callers(restart(bench)) == {"x": 7}
+    sent = bench.do(bench.task("b", "small", "x", options=of_attempt(8)))
+    assert callers(sent) == {"small": 8, "b": 8}
+
+
+def test_of_columns_too(bench):
+    columns = bench.columns(["f", "g"])
+    columns.options = of_attempt(7)
+    bench.sent(Operations([columns]))
+    bench.do(bench.task("g", options=of_attempt(8)))
+    assert callers(refuse(bench, "g", 7)[0]) == {"g": 8}
