@@ -138,6 +138,8 @@ class HeldObject:
         call, limit_s = self._made(operation, arguments, timeout, values, keys)
         if engine.is_asynchronous:
             return self._wait_async(engine, call, limit_s, read)
+        if self._MAY_PARK:
+            call.arguments["blocks"] = True  # the worker does not report each such wait
         waiter = ThreadWaiter(1, wants_data=False)
         call.watcher = waiter
         is_done = False

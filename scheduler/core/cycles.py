@@ -175,13 +175,13 @@ def waits_of(state: SchedulerState, node: Node) -> Waits | None:
 
 def _waits_of_attempt(state: SchedulerState, attempt: Attempt) -> Waits | None:
     wait = attempt.ws.blocked.get(attempt.number)
-    if wait is None:
+    call = state.held.waits.get(attempt.number)
+    if wait is None and (call is None or not call.blocks):
         return None
-    if wait.keys:
+    if wait is not None and wait.keys:
         tasks = [state.tasks.get(key) for key in wait.keys]
         left: list[Node] = [t for t in tasks if t is not None and t.state not in (MEMORY, ERRED)]
         return Waits(left, for_all=True) if left else None
-    call = state.held.waits.get(attempt.number)
     return None if call is None else _waits_of_call(state, call)
 
 

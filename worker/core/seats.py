@@ -42,6 +42,9 @@ MAX_BLOCKED: Final = 1000
 #: From so many on, no task is started in the place of one that waits for a limit, because it most
 #: often waits for the same: the seat is kept for slots that return.
 MANY_BLOCKED: Final = 200
+#: So many more may wait before that concerns the last seat of a worker whose tasks wait for others:
+#: one of them may hold the limit, and what it waits for may be able to run only here.
+MORE_BLOCKED: Final = 200
 
 
 def place(slot: Slot, finish: Place) -> None:
@@ -69,7 +72,7 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
     place(slot, BLOCKED)
     state.blocked[slot] = event.attempt
     state.before.append(LeaveSeat(slot.index))
-    if event.may_park and len(state.blocked) + len(state.returning) > MANY_BLOCKED:
+    if event.may_park and _is_enough(state):
         # The scheduler is not to send others: for it, the attempt goes on.
         state.parked[event.attempt] = None
         if state.returning:
@@ -94,6 +97,15 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
         state.before.append(StartSlot(other.index))
     state.idle[other] = None
     state.before.append(TakeSeat(other.index))
+
+
+def _is_enough(state: WorkerState) -> bool:
+    """Return whether no other task is started in the place of one that waits for a limit."""
+    n = len(state.blocked) + len(state.returning)
+    if n <= MANY_BLOCKED:
+        return False
+    is_last = state.n_kept_seats + 1 >= state.n_seats
+    return not (is_last and state.waits_for and n <= MANY_BLOCKED + MORE_BLOCKED)
 
 
 def on_resumes(state: WorkerState, event: SlotResumes) -> None:

@@ -114,6 +114,11 @@ class Call:
         timeout: float | None = self.arguments.get("timeout")
         return timeout
 
+    @property
+    def blocks(self) -> bool:
+        """True if the whole task waits for the answer, even if its worker has not reported it."""
+        return self.arguments.get("blocks") is True
+
     def __repr__(self) -> str:
         what = f"{self.kind} {self.name!r}"
         return f"<Call {self.request} of {self.client.name}: {self.operation} {what}>"

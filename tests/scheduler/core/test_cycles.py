@@ -286,6 +286,19 @@ def test_a_wait_for_a_task_that_is_not_known_yet_is_looked_at_again(board):
     assert not board.state.suspects.waits
 
 
+@pytest.mark.parametrize("blocks", [True, False])
+def test_a_wait_for_a_limit_counts_also_if_its_worker_does_not_report_it(board, alice, blocks):
+    """Beyond many, a worker does not; a coroutine may go on with something else."""
+    worker = start(board, alice.peer, "parent", "child")
+    parent, child = (h.owner_of_attempt(board.attempt(key)) for key in ("parent", "child"))
+    assert alice.acquire(owner=parent, kind=h.LIMIT, limit=1) == GRANTED
+    assert alice.acquire("2", owner=child, kind=h.LIMIT, limit=1, blocks=blocks) is None
+    board.tick(SETTLE_S / 2)
+    block(board, worker, "parent", "child")
+    waits = failed(board, worker)
+    assert list(waits) == ([board.attempt("parent")] if blocks else [])
+
+
 # --- The search -----------------------------------------------------------------------------------
 
 

@@ -183,6 +183,25 @@ def test_beyond_many_waits_for_a_limit_no_other_task_is_started(monkeypatch):
     assert worker.run_all(0)[-1] == "three"
 
 
+def test_the_last_seat_is_used_while_a_task_here_waits_for_others(monkeypatch):
+    """It may hold the limit, and what it waits for may be able to run only here."""
+    monkeypatch.setattr(seats, "MANY_BLOCKED", 1)
+    monkeypatch.setattr(seats, "MORE_BLOCKED", 2)
+    worker = Hands(2)
+    worker.receive(assign(*(f"{i} limited-{i}" for i in range(1, 9)), function=SLOW))
+    worker.start(0)
+    worker.start(1)
+    worker.block(0, "child")
+    worker.start(2)
+    assert worker.block(1, may_park=True) == []  # slot 2 has the other seat
+    assert worker.state.n_kept_seats == 1
+    assert worker.block(2, may_park=True) == [AttemptsBlocked(attempts=[3])]
+    worker.start(3)
+    worker.receive(assign("9 child", function=SLOW))
+    assert worker.block(3, may_park=True) == []  # these are too many
+    assert not worker.seated
+
+
 def test_a_parked_task_leaves_its_seat_to_one_that_returns(monkeypatch):
     monkeypatch.setattr(seats, "MANY_BLOCKED", 1)
     worker = Hands(1)
