@@ -20,8 +20,8 @@ ALWAYS = 1 << 30
 #: Tasks that tasks submit, at most, about; and how deep.
 MAX_CALLED = 60
 MAX_DEPTH = 12
-#: Locks that tasks take.
-TASK_LOCKS = ("t1", "t2")
+#: Locks that tasks take; the last one is a limit.
+TASK_LOCKS = ("t1", "t2", "limit")
 LARGE = 200_000
 
 

@@ -206,7 +206,9 @@ class HeldUsers:
         if found is not None and found[0].is_alive:
             client, kind, name = found
             arguments = {"lease": lease, "limit": 2} if kind in _COUNTED else {"lease": lease}
-            if kind == h.LIMIT:
+            if name in TASK_LOCKS:
+                arguments |= {"limit": 1}
+            elif kind == h.LIMIT:
                 arguments["per_s"] = 2.0
             watcher = HeldWatcher(self, client)
             client.post(self.made(watcher, kind, name, "release", arguments))

@@ -234,6 +234,7 @@ class Plan:
                 "scheduler.slice": rng.choice([1, 3, 512, 512]),
                 "scheduler.idle_functions": rng.choice([0, 1, 64]),
                 "scheduler.relayed": rng.choice([0, 100_000, 64 << 20]),
+                "worker.many_blocked": rng.choice([0, 1, 200]),
             },
             p_calls=some(0.4, 0.02, 0.4),
             p_deep=rng.choice([0.0, 0.3, 0.95]),

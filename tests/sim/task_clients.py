@@ -104,6 +104,7 @@ class Wait:
     watcher: TaskWatcher | TaskHeldWatcher
     operation: Any
     keys: list[str]
+    may_park: bool = False
 
 
 @dataclass(eq=False)
@@ -305,10 +306,13 @@ class Parent:
         users, owner = self.sim.held, h.owner_of_attempt(self.task.attempt)
         lease = self.sim.new_id("lease")
         watcher = TaskHeldWatcher(self)
-        arguments = {"lease": lease, "owner": owner}
-        call = users.made(watcher, h.LOCK, self.spec.lock, "acquire", arguments)
+        arguments: dict[str, Any] = {"lease": lease, "owner": owner}
+        kind = h.LIMIT if self.spec.lock == "limit" else h.LOCK
+        if kind == h.LIMIT:
+            arguments |= {"limit": 1, "blocks": True}
+        call = users.made(watcher, kind, self.spec.lock, "acquire", arguments)
         try:
-            yield Wait(watcher, call, [])
+            yield Wait(watcher, call, [], may_park=kind == h.LIMIT)
         except Interrupted:
             if lease in users.believed:
                 users.release(lease)
@@ -347,7 +351,9 @@ class Parent:
             return
         if self.has_seat:
             self.has_seat = False
-            self.worker.give_seat_up(self.slot, self.task, step.keys, self.report)
+            self.worker.give_seat_up(
+                self.slot, self.task, step.keys, self.report, may_park=step.may_park
+            )
         # Other threads may have been faster.
         self.world.at(self.world.rng.random() * 0.0001, self._post, step)
 
@@ -444,7 +450,7 @@ class Parent:
 
     def _check_cycle(self, text: str) -> None:
         """Assert that a wait that is said to have no end may have none: only locks make cycles."""
-        assert "lock" in text, f"{self!r}: there is no cycle: {text}"
+        assert "lock" in text or "limit" in text, f"{self!r}: there is no cycle: {text}"
 
     def _check_lease(self) -> None:
         """Fail if the lock was lost."""

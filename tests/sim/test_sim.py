@@ -59,6 +59,7 @@ EXPECTED = {
     "a lock of a task fails",
     "plugin: register_plugin done",
     "plugin: unregister_plugin done",
+    "parked",
     "poison",
     "read in a task: exception",
     "read in a task: not-permitted",

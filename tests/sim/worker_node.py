@@ -374,11 +374,21 @@ class WorkerNode:
             seconds = self.sim.graph.spec_of(task.args).duration * self.world.rng.random()
             self.take_seat(slot, lambda: self._go_on(slot, task, inputs, seconds))
 
-    def give_seat_up(self, slot: int, task: WorkerTask, keys: list[str], report: ChunkDone) -> None:
+    def give_seat_up(
+        self,
+        slot: int,
+        task: WorkerTask,
+        keys: list[str],
+        report: ChunkDone,
+        *,
+        may_park: bool = False,
+    ) -> None:
         """Let another slot run tasks while the task of this one waits."""
         report.finished = False
         self._handle(report)
-        self._handle(SlotBlocked(slot, task.attempt, keys))
+        self._handle(SlotBlocked(slot, task.attempt, keys, may_park))
+        if task.attempt in self.core.parked:
+            self.world.probes["parked"] += 1
 
     def take_seat(self, slot: int, then: Callable[[], None]) -> None:
         """Call `then` when the slot has a seat again."""
