@@ -22,10 +22,10 @@ def with_settings(
     n_workers: int | None,
     threads_per_worker: int | None,
     local_directory: str | os.PathLike[str] | None,
-    dashboard_address: str | None,
+    dashboard_address: str | int | None,
     *,
     processes: bool,
-) -> tuple[settings.WorkerCounts, str | os.PathLike[str] | None, str | None]:
+) -> tuple[settings.WorkerCounts, str | os.PathLike[str] | None, str | int | None]:
     """Return the arguments that were left out as the settings of section `[local]` have them."""
     found = read_settings()
     if n_workers is None:

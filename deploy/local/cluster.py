@@ -78,7 +78,7 @@ class LocalCluster(Cluster):
         host: listen there, with "tcp"; a loopback address. Clusters for other machines are started
             with `weft scheduler`.
         asynchronous: for use in an event loop: `async with LocalCluster(asynchronous=True)`.
-        dashboard_address: `host:port` for HTTP pages (health, metrics); None = none.
+        dashboard_address: `host:port`, or a port, for HTTP pages (health, metrics); None = none.
         resources: of each worker, `{name: amount}` or "GPU=2".
         local_directory: workers get a folder of their own there, and processes keep temporary files
             of their tasks in it; made if it does not exist. None = the folder for temporary files.
@@ -108,7 +108,7 @@ class LocalCluster(Cluster):
         protocol: str | None = None,
         host: str | None = None,
         asynchronous: bool = False,
-        dashboard_address: str | None = None,
+        dashboard_address: str | int | None = None,
         resources: str | Mapping[str, float] | None = None,
         local_directory: str | os.PathLike[str] | None = None,
         silence_logs: int | bool = logging.WARNING,

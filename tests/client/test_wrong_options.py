@@ -8,6 +8,7 @@ import re
 import pytest
 
 import weft
+from weft.deploy.local.arguments import parse_dashboard_address
 from weft.protocol.trust.connection_file import with_port
 from weft.protocol.wire.address import parse_address
 
@@ -39,6 +40,11 @@ def test_a_reason_that_is_no_text_cancels_nothing(client):
 def test_the_error_of_an_address_of_pages_shows_how_one_is_written(address):
     with pytest.raises(weft.ConfigError, match=r"dashboard_address: .* write for example"):
         weft.LocalCluster(n_workers=0, dashboard_address=address)
+
+
+@pytest.mark.parametrize("address", [8787, "8787", ":8787", "127.0.0.1:8787"])
+def test_a_port_alone_is_an_address_of_pages(address):
+    assert parse_dashboard_address(address, processes=True) == ("127.0.0.1", 8787)
 
 
 def test_a_cluster_whose_name_is_no_text_is_a_type_error():
