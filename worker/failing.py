@@ -41,8 +41,9 @@ def failure_of(error: BaseException, task: WorkerTask, worker: str, load: CodeTy
         note += "; the task has not started"
         if isinstance(error, ModuleNotFoundError):
             note += (
-                f". Install {error.name} there, start the worker with PYTHONPATH set to it, "
-                "or call cloudpickle.register_pickle_by_value with it before its first use"
+                f". Install {error.name} there, send it there with client.upload_file, start the "
+                "worker with PYTHONPATH set to its folder, or call "
+                "cloudpickle.register_pickle_by_value with it before its first use"
             )
         packed = name_packed(packed, task.key, note)
     return ["exception", task.key, *packed]

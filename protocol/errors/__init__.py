@@ -44,6 +44,7 @@ from .held import (
     WaitingCycle,
 )
 from .questions import NoAnswer, PluginFailed, QuestionFailed, UnknownWorker, UnsupportedRequest
+from .remedies import with_remedy
 
 __all__ = [
     "ActorCallInDoubt",
@@ -460,7 +461,8 @@ class UnpicklableResult(TaskError):
         self.text = text
 
     def __str__(self) -> str:
-        return f"the result of task {self.key!r} cannot be pickled ({self.type_name}): {self.text}"
+        text = f"the result of task {self.key!r} cannot be pickled ({self.type_name}): {self.text}"
+        return with_remedy(text, self.type_name)
 
 
 # --- Use of the client ----------------------------------------------------------------------------
@@ -486,7 +488,8 @@ class SerializationError(WeftError, TypeError):
         self.text = text
 
     def __str__(self) -> str:
-        return f"{self.where} cannot be pickled (type {self.type_name}): {self.text}"
+        text = f"{self.where} cannot be pickled (type {self.type_name}): {self.text}"
+        return with_remedy(text, self.type_name)
 
 
 class ForeignFuture(WeftError, ValueError):
