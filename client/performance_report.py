@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 import os
 import sys
@@ -69,6 +70,8 @@ class performance_report(StreamContext):
         self._file = os.fspath(filename)
         self._storage_options = dict(storage_options or {})
         self._is_url = "://" in self._file or bool(self._storage_options)
+        if not self._is_url:
+            self._file = os.path.abspath(self._file)  # the program may change its folder
         self._stacklevel = stacklevel
         self._code = ""
         self._content: dict[str, Any] = {}
@@ -82,12 +85,13 @@ class performance_report(StreamContext):
         return await super().__aenter__()
 
     def _prepare(self) -> None:
-        self._code = code_of_block(sys._getframe(1 + self._stacklevel))
+        with contextlib.suppress(ValueError):  # there are fewer frames
+            self._code = code_of_block(sys._getframe(1 + self._stacklevel))
         if self._is_url:
             import fsspec  # type: ignore[import-untyped]  # noqa: F401 - a lack shows before the work
 
             return
-        folder = os.path.dirname(self._file) or "."
+        folder = os.path.dirname(self._file)
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"the folder of the report, {folder!r}, does not exist")
 
@@ -160,7 +164,7 @@ def code_of_block(frame: FrameType) -> str:
     lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
     try:
         tree = ast.parse("".join(lines))
-    except SyntaxError:  # the magic commands of notebooks
+    except (SyntaxError, ValueError):  # the magic commands of notebooks
         return "".join(lines[frame.f_lineno - 1 :][:1]).strip()
     found = [
         node

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -179,7 +180,9 @@ class StreamContext(abc.ABC):
             await self._stop(client)
         except WeftError as failure:
             self._note_failure(failure)
-        self._finish()
+        # Drawing a million attempts takes seconds, in which the loop goes on.
+        with ThreadPoolExecutor(1, "weft-report") as pool:
+            await asyncio.get_running_loop().run_in_executor(pool, self._finish)
 
     def _note_failure(self, failure: WeftError) -> None:
         self._end = self._end or time.time()
@@ -204,8 +207,9 @@ class StreamContext(abc.ABC):
         self._end = time.time()
         assert self._task is not None, "it was entered"
         self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait([self._task])  # not `await task`: its cancellation is not ours
+        if not self._task.cancelled():
+            self._task.result()
         engine = client._running()
         await self._pages.read(engine, 0)
         await self._on_end(engine)
@@ -227,10 +231,7 @@ class get_task_stream(StreamContext):
         filename: of an HTML file that needs no other file.
 
     Attributes:
-        data: the records, once the block has ended, in order of their ends.
-        figure: the picture, None without `plot`.
-        n_missed: attempts that ended and are not listed: there were more than a million, or this
-            program was suspended for long.
+        figure: the picture, once the block has ended; None without `plot`.
     """
 
     def __init__(
@@ -242,10 +243,38 @@ class get_task_stream(StreamContext):
         check_plot(plot)
         super().__init__(client)
         self._plot = plot
-        self._filename = filename
-        self.data: list[dict[str, Any]] = []
+        self._filename = os.path.abspath(filename)  # the program may change its folder
         self.figure: TaskStreamPicture | None = None
-        self.n_missed = 0
+        self._data: list[dict[str, Any]] | None = None
+
+    @property
+    def data(self) -> list[dict[str, Any]]:
+        """The records in order of their ends, once the block has ended: see `Client`."""
+        if self._data is None:
+            if not self._end:
+                return []
+            self._data = [record_of(one) for one in self._timings()]
+        return self._data
+
+    @property
+    def n_missed(self) -> int:
+        """Attempts that ended and are not listed.
+
+        There were more than a million, or this program was suspended for long.
+        """
+        return self._pages.n_missed
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all attempts are listed.
+
+        Beside those of `n_missed` some are missing if the scheduler was replaced meanwhile, or the
+        cluster was gone at the end.
+        """
+        return not (self._pages.n_missed or self._pages.has_gap or self._failure)
+
+    def _timings(self) -> list[AttemptTiming]:
+        return sorted(self._pages.timings(), key=lambda one: one.stop)
 
     async def _on_begin(self, engine: Engine) -> None:
         pass
@@ -254,8 +283,6 @@ class get_task_stream(StreamContext):
         pass
 
     def _finish(self) -> None:
-        timings = sorted(self._pages.timings(), key=lambda one: one.stop)
-        self.n_missed = self._pages.n_missed
-        self.data = [record_of(one) for one in timings]
         if self._plot:
+            timings = self._timings()
             self.figure = draw(timings, self._begin, self._end, self._plot, self._filename)

@@ -61,6 +61,7 @@ def test_all_attempts_within_the_block_are_listed_once(client):
     assert compute["action"] == "compute"
     assert before <= compute["start"] <= compute["stop"] <= after + 0.5
     assert stream.n_missed == 0
+    assert stream.is_complete
 
 
 def test_attempts_of_one_thread_do_not_overlap(client):
@@ -277,4 +278,39 @@ async def test_a_report_of_an_asynchronous_client(tmp_path):
             pass
         records = await client.get_task_stream()
         assert len(records) == 1
-    assert "inc" in file.read_text(encoding="utf-8")
+    page = file.read_text(encoding="utf-8")
+    assert "inc" in page
+    assert "async with weft.performance_report(file):" in page
+
+
+def test_a_report_is_written_to_where_it_was_begun(client, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with weft.performance_report(client=client), weft.get_task_stream(plot="save"):
+        monkeypatch.chdir(tmp_path / "other")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "other",
+        "task-stream.html",
+        "weft-report.html",
+    }
+
+
+def test_a_report_of_a_program_without_a_text_has_no_code(client, tmp_path):
+    file = tmp_path / "report.html"
+    program = "with weft.performance_report(file, client=client): pass"
+    exec(program, {"weft": weft, "file": file, "client": client})
+    with weft.performance_report(tmp_path / "deep.html", stacklevel=1000, client=client):
+        pass
+    for path in (file, tmp_path / "deep.html"):
+        assert ">Code<" not in path.read_text(encoding="utf-8")
+
+
+async def test_a_stream_of_a_cluster_that_has_ended_is_not_complete(caplog):
+    client = await weft.Client(asynchronous=True, processes=False, n_workers=1)
+    with caplog.at_level(logging.WARNING, "weft.client"):
+        async with weft.get_task_stream(client) as stream:
+            await client.submit(inc, 14_000)
+            assert stream.data == []
+            await client.close()
+    assert not stream.is_complete
+    assert "the end of the task stream is missing" in caplog.text
