@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...protocol.wire.messages import ACTOR_FUNCTION
 from .recipes import has_recipe, recipe_of
 from .releasing import release
 from .submitting import add_row, close_submissions, submit
@@ -54,13 +55,14 @@ def submit_with_inputs(
         if current.phase == SENT or (current.phase == GONE and current.key in core.temporary):
             continue
         if task is not None:
+            is_made = current.status == FINISHED and task.function.id == ACTOR_FUNCTION
             if current.phase == GONE:
                 # Not in the table, so nothing else would release it.
-                add_row(core, task, current.key, is_delivered=is_done)
+                add_row(core, task, current.key, is_delivered=is_done, is_made=is_made)
                 core.temporary[current.key] = None
             else:
                 is_delivered = current.has_data or is_unreadable(current)
-                submit(core, current, task, is_delivered=is_delivered)
+                submit(core, current, task, is_delivered=is_delivered, is_made=is_made)
                 if core.recipes.is_constant(current):
                     # The scheduler may have the key as a task of the user's function, and no other
                     # that needs this one.

@@ -28,11 +28,16 @@ MAX_OPTIONS: Final = 256
 
 
 def submit(
-    core: ClientState, state: FutureState, task: TaskRecord, *, is_delivered: bool = False
+    core: ClientState,
+    state: FutureState,
+    task: TaskRecord,
+    *,
+    is_delivered: bool = False,
+    is_made: bool = False,
 ) -> None:
     """Submit one task, and count its state for its function."""
     function = task.function
-    add_row(core, task, state.key, is_delivered=is_delivered)
+    add_row(core, task, state.key, is_delivered=is_delivered, is_made=is_made)
     if state.phase == NEW:
         state.phase = SENT
     elif state.phase == SENT:
@@ -43,17 +48,26 @@ def submit(
     function.n_wanted += 1
 
 
-def add_row(core: ClientState, task: TaskRecord, key: str, *, is_delivered: bool = False) -> None:
+def add_row(
+    core: ClientState,
+    task: TaskRecord,
+    key: str,
+    *,
+    is_delivered: bool = False,
+    is_made: bool = False,
+) -> None:
     """Append one task to the open message.
 
-    A delivered one does not run before another task needs it.
+    A delivered one does not run before another task needs it; an actor that was made never does.
     """
     message = core.open
     rank = task.rank
     if message is not None and (rank is None) is bool(message.ranks):
         close_submissions(core)  # either all rows of a message have ranks, or none
         message = None
-    options = task.options.as_delivered() if is_delivered else task.options
+    options = task.options
+    if is_delivered or is_made:
+        options = options.as_done(is_delivered=is_delivered, is_made=is_made)
     if message is None:
         core.open_option = options
         message = core.open = _new_message(options)

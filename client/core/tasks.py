@@ -70,6 +70,7 @@ class SubmitOptions:
         "allow_other_workers",
         "attempt",
         "delivered",
+        "made",
         "pauses",
         "priority",
         "resources",
@@ -109,6 +110,8 @@ class SubmitOptions:
         self.delivered = False
         #: The tags of the spans in which the tasks were submitted, outermost first.
         self.span = span or []
+        #: It makes an actor, and has done so: it fails if that is gone, and does not run again.
+        self.made = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SubmitOptions) and all(
@@ -122,10 +125,11 @@ class SubmitOptions:
         """The attempt and the actor on whose behalf a task submits; (0, "") outside of tasks."""
         return self.attempt, self.actor
 
-    def as_delivered(self) -> SubmitOptions:
-        """Return the same options for a task that need not run for its own sake."""
+    def as_done(self, *, is_delivered: bool, is_made: bool) -> SubmitOptions:
+        """Return the same options for a task that need not run for its own sake, or must not."""
         options = self.for_attempt(self.attempt, self.actor)
-        options.delivered = True
+        options.delivered = is_delivered
+        options.made = is_made
         return options
 
     def for_attempt(self, attempt: int, actor: str = "") -> SubmitOptions:
@@ -159,7 +163,7 @@ class SubmitOptions:
         """Return a hashable object that is equal for equal options."""
         amounts = tuple(sorted(self.resources.items()))
         names = tuple(self.workers)
-        flags = self.allow_other_workers, self.delivered, self.scattered
+        flags = self.allow_other_workers, self.delivered, self.scattered, self.made
         pauses = tuple(self.pauses)
         span = tuple(self.span)
         return self.priority, self.retries, names, flags, amounts, self.caller, pauses, span

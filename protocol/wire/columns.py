@@ -240,6 +240,7 @@ OPTION_CHECKS: Final[dict[str, Callable[[Any, list[Any]], Any]]] = {
     "scattered": _check_flag,  #: data that its client puts at a worker, and keeps no longer then
     "span": _check_span,  #: tags of the spans in which it was submitted, outermost first
     "delivered": _check_flag,  #: the client has the result: run it only if others need it
+    "made": _check_flag,  #: it has made an actor: it fails if no worker has that, and never runs
 }
 
 

@@ -10,21 +10,51 @@ task like any other: nothing has used the object.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import actor_lost
-from .tasks import MEMORY, SchedulerTask
+from .tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
 from .transitions import drop_attempt, err
 
 if TYPE_CHECKING:
     from .peers import WorkerHandle
     from .state import SchedulerState
 
+_NOT_THERE: Final = frozenset((RELEASED, WAITING, QUEUED, NO_WORKER))
+
 
 def is_actor(task: SchedulerTask) -> bool:
     """Return whether the result of a task is an actor."""
     return task.group.function.function_id == m.ACTOR_FUNCTION
+
+
+def note_made(state: SchedulerState, message: m.SubmitTasks) -> None:
+    """Note the actors that had been made before the scheduler was restarted.
+
+    Whoever has their handles must not get other objects. Their workers may still be on their way.
+    """
+    option_of = message.option_of or [0] * len(message.keys)
+    for key, place in zip(message.keys, option_of, strict=True):
+        if message.options and message.options[place].get("made"):
+            task = state.tasks.get(key)
+            if task is not None and is_actor(task) and task.state != MEMORY:
+                state.made_actors[task] = None
+    if state.recovery is None:
+        fail_made(state)
+
+
+def fail_made(state: SchedulerState) -> None:
+    """Fail those of these actors that no worker has."""
+    made, state.made_actors = state.made_actors, {}
+    for task in made:
+        if task.state in _NOT_THERE:
+            text = (
+                "is lost: its worker has not come back since the scheduler was restarted, and its "
+                "state is gone with it; make a new actor with submit(..., actor=True)"
+            )
+            err(state, task, actor_lost(task.key, text))
 
 
 def living(state: SchedulerState, ws: WorkerHandle, key: str, attempt: int) -> bool:
@@ -58,3 +88,8 @@ def fail_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[Schedule
             err(state, task, actor_lost(task.key, text), reported=True)
     # With a task that has failed, others may have become unneeded.
     return [task for task in lost if task.state == MEMORY]
+
+
+ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
+    "made_actors is empty but while recovering": lambda s: () if s.recovery else s.made_actors,
+}

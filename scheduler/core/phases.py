@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wording import counted
-from . import barrier, claims, held, idling
+from . import actors, barrier, claims, held, idling
 from .barrier import Recovery, plan_end, waits_for
 from .epochs import GiveWay, StartOver, is_from_the_future
 from .missing import answer_lacking
@@ -118,6 +118,7 @@ def _end(state: SchedulerState) -> None:
     state.has_recovered = True
     state.claims_due = state.call_after(state.client_lease_s, _end_claims)
     claims.take_all(state, [key for key in state.claims if key in state.tasks])
+    actors.fail_made(state)
     n_lost = forget_unknown(state)
     answer_lacking(state)
     held.on_recovery_ended(state)

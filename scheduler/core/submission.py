@@ -17,7 +17,7 @@ from ...protocol.wire.failure import cancelled as cancelled_failure
 from ...protocol.wire.failure import data_lost, key_conflict
 from ...protocol.wire.keys import names_content
 from ...protocol.wire.payload import Blob
-from . import claims, puts, recipes, scattered
+from . import actors, claims, puts, recipes, scattered
 from .eligibility import fill_class
 from .ending import interrupt
 from .peers import RESOURCE_DIGITS, ClientHandle
@@ -173,6 +173,8 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         claims.take_all(state, message.keys)
     if known:
         _on_known(state, client, message, functions, known)
+    if m.ACTOR_FUNCTION in message.functions:
+        actors.note_made(state, message)
     for function in functions:
         function.n_tasks -= 1
         if not function.n_tasks:

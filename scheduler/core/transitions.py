@@ -52,7 +52,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (RELEASED, QUEUED): "needed, and every input is in memory",
     (RELEASED, NO_WORKER): "needed, but no worker may run it",
     (RELEASED, ERRED): "an input failed; an input is unknown or needs this task; it was submitted "
-    "without its inputs",
+    "without its inputs; it had made an actor, which has not come back",
     (RELEASED, MEMORY): "a worker that came back holds it",
     (RELEASED, FORGOTTEN): "no longer needed, not even as lineage",
     (WAITING, QUEUED): "the last input arrived",
@@ -62,7 +62,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (WAITING, MEMORY): "a worker that came back holds it",
     (WAITING, ERRED): "an input failed; an input was cancelled; too many workers died under it; "
     "its inputs are at workers that cannot reach each other; a worker that came back has its "
-    "failure",
+    "failure; it had made an actor, which has not come back",
     (WAITING, RELEASED): "no longer needed",
     (QUEUED, PROCESSING): "assigned, or a worker that came back runs it",
     (QUEUED, MEMORY): "a worker that came back holds it",
@@ -71,7 +71,8 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
         QUEUED,
         NO_WORKER,
     ): "the last worker that might run it left, or none can get its inputs",
-    (QUEUED, ERRED): "too many workers died under it; a worker that came back has its failure",
+    (QUEUED, ERRED): "too many workers died under it; a worker that came back has its failure; "
+    "it had made an actor, which has not come back",
     (QUEUED, RELEASED): "no longer needed",
     (NO_WORKER, QUEUED): "a worker came that may run it, or its inputs are tried again",
     (NO_WORKER, WAITING): "an input was lost",
@@ -79,7 +80,8 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (NO_WORKER, MEMORY): "a worker that came back holds it",
     (NO_WORKER, ERRED): "too many workers died under it; its inputs are at workers that cannot "
     "reach each other; a worker that came back has its failure; no peer has come back with it; its "
-    "only copy was lost, and no client has submitted it",
+    "only copy was lost, and no client has submitted it; it had made an actor, which has not come "
+    "back",
     (NO_WORKER, RELEASED): "no longer needed",
     (PROCESSING, MEMORY): "finished",
     (PROCESSING, ERRED): "raised; an input failed; an input was cancelled; too many workers died "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
+from .actors import ACTOR_INVARIANTS
 from .attempts import MAX_TASKS
 from .census import CENSUS_INVARIANTS
 from .checking import differences, tasks_in, unless
@@ -576,6 +577,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     **CENSUS_INVARIANTS,
     **RETIRING_INVARIANTS,
     **SCATTERED_INVARIANTS,
+    **ACTOR_INVARIANTS,
     **PLUGIN_INVARIANTS,
     **COPY_INVARIANTS,
 }

@@ -53,3 +53,15 @@ def test_a_task_of_a_graph_that_also_makes_an_actor_is_not_lost_as_one():
     assert bench.state("made").failure[:2] == ["actor-lost", "made"]
     assert bench.state("task").failure is None
     assert [m.keys for m in sent if isinstance(m, SubmitTasks)] == [["task"]]
+
+
+def test_actors_are_submitted_to_a_new_scheduler_as_made():
+    bench = Bench()
+    bench.connect()
+    maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
+    bench.do(bench.task("made", function=maker), bench.task("pending", function=maker))
+    bench.hear(KeysInMemory(keys=["made"], nbytes=[1], holder_of=[0], holders=["tcp://w:1"]))
+    bench.sent(Disconnected())
+    (message,) = [x for x in bench.connect(epoch=2) if isinstance(x, SubmitTasks)]
+    options = [message.options[i] for i in message.option_of]
+    assert (message.keys, options) == (["made", "pending"], [{"made": True}, {}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.epochs import Members
 
 from ..builders import Board, assigned, dropped, graph, sent_keys
 
@@ -14,9 +15,9 @@ def board() -> Board:
     return Board()
 
 
-def actors(text: str) -> m.SubmitTasks:
+def actors(text: str, **options: object) -> m.SubmitTasks:
     """Tasks as `graph` makes them, all of which make actors."""
-    message = graph(text)
+    message = graph(text, **options)
     message.functions = [m.ACTOR_FUNCTION] * len(message.functions)
     return message
 
@@ -109,3 +110,37 @@ def test_results_that_are_lost_with_an_actor_may_become_unneeded_by_that(board):
     board.send(client, graph(":a :c -> b", workers=["nowhere"]), m.ReleaseKeys(keys=["c"]))
     out = board.close(one)
     assert sorted(sent_keys(out, client, m.KeysErred)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+@pytest.mark.parametrize("is_delivered", [True, False])
+def test_an_actor_of_an_earlier_scheduler_lives_if_its_worker_comes_back(is_back, is_delivered):
+    board = Board(expected=Members(("id of w",), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client("alice", last_epoch=1)
+    made = actors("a", made=True, delivered=is_delivered)
+    board.send(client, made, graph(":a -> b"), m.Resubmitted())
+    if is_back:
+        worker = board.come_back(last_epoch=1, held={"a": 1})
+    else:
+        worker = board.worker("new")
+    out = board.tick(2.0 if is_back else 90.0)
+    assert board.state.recovery is None
+    if is_back:
+        assert board.states("a", "b") == ["memory", "processing"]
+    else:
+        assert assigned(out, worker) == {}
+        assert sorted(sent_keys(out, client, m.KeysErred)) == ["a", "b"]
+        (failure,) = {
+            tuple(f) for x in out[client] if isinstance(x, m.KeysErred) for f in x.failures
+        }
+        assert failure[:2] == ("actor-lost", "a")
+        assert "has not come back" in failure[2]
+
+
+def test_an_actor_that_a_client_brings_after_the_recovery_is_lost_at_once(board):
+    worker, client = board.worker(), board.client()
+    out = board.send(client, actors("a", made=True, delivered=True))
+    assert sent_keys(out, client, m.KeysErred) == ["a"]
+    assert assigned(board.send(client, graph(":a -> b")), worker) == {}
+    assert board.states("a", "b") == ["erred", "erred"]

@@ -475,6 +475,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "key", WITHOUT_RECIPE),
     # Plugins.
+    "made_actors is empty but while recovering": lambda b: b.state.made_actors.update(
+        {b.task("memory"): None}
+    ),
     "plugins are filed by name": lambda b: plugin(b, "other"),
     "a plugin is held or ends": lambda b: setattr(plugin(b), "is_ending", True),
     "each worker has a held plugin, or waits for it": lambda b: plugin(b).ready.clear(),
