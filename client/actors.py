@@ -10,25 +10,27 @@ import contextlib
 import pickle
 import threading
 from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..protocol.durations import seconds_or_none
-from ..protocol.errors import ClientClosed
-from ..protocol.host.blocking import awaited, blocked
+from ..protocol.errors import ClientClosed, WaitingCycle
+from ..protocol.host.blocking import TaskWait, awaited, blocked
 from ..protocol.values.actors import Actor, reduce_future_of_actor
 from ..protocol.values.pickling import PROTOCOL
-from ..protocol.values.serialize import dumps, loads
+from ..protocol.values.serialize import dumps, futures_met, loads
 from ..protocol.wire.messages import ACTOR_BLOB, ACTOR_FUNCTION
+from ..protocol.wire.messages.actors import call_text
 from ..protocol.wire.payload import Blob, Payload
 from .annotations import TaskOptions
-from .core.tasks import FutureState, TaskRecord
+from .core.tasks import NO_VALUE, FutureState, TaskRecord
 from .encoding import Encoder, check_key, check_keys, spec_hash
 from .failures import exception_from, exception_of
 from .future import Future
 from .lending import encode
 from .shell.actor_lines import ActorCall
 from .shell.current import bind_future, find_current
-from .shell.in_task import context_here, is_in_task
+from .shell.in_task import check_not_own_calls, is_in_task
 from .shell.interruptible import acquire
 from .shell.watchers import call_in
 
@@ -114,6 +116,23 @@ class ActorFuture(ActorCall):
     def __repr__(self) -> str:
         return f"<ActorFuture: {self.status}, {self.key}>"
 
+    @property
+    def id(self) -> str:
+        """The text by which the scheduler knows the call: see `ActorsBlocked`."""
+        return call_text(self.engine.actor_lines().holder, self.line, self.request)
+
+    # What `wait`, `as_completed` and `gather` look at, as in futures of tasks and their states.
+    _is_released: ClassVar[bool] = False
+    value: ClassVar[Any] = NO_VALUE
+
+    @property
+    def _engine(self) -> Engine:
+        return self.engine
+
+    @property
+    def _state(self) -> ActorFuture:
+        return self
+
     def __reduce__(self) -> Any:
         raise TypeError(
             f"the future of the call {self.key} cannot be pickled: pass its result, or the actor"
@@ -127,42 +146,65 @@ class ActorFuture(ActorCall):
                 f"a call of {self.key} cannot be waited for in the thread of the client's event "
                 "loop: await it"
             )
-        seat = getattr(context_here(), "seat", None)
-        if seat is not None and seat.actor == self.actor_key:
-            raise RuntimeError(
-                f"actor {self.actor_key!r} would wait for itself, for ever: its method waits for "
-                f"{self.name}() of the same actor. Call the method of the object itself, or make "
-                "both coroutines and await the call"
-            )
+        check_not_own_calls([self])
         lock = threading.Lock()
         lock.acquire()
-        if not self.notify(lock.release):
+        wake = lock.release
+        if not self.notify(wake):
             return
-        if is_in_task():
-            if timeout_s is None or timeout_s > _SOON_S:
-                if lock.acquire(timeout=_SOON_S):
-                    return
-                timeout_s = None if timeout_s is None else timeout_s - _SOON_S
-            with blocked():
+        is_done = False
+        try:
+            if is_in_task():
+                is_done = self._acquire_in_task(lock, wake, timeout_s)
+            else:
                 is_done = acquire(lock, timeout_s)
-        else:
-            is_done = acquire(lock, timeout_s)
+        finally:
+            if not is_done:  # also when interrupted
+                self.forget(wake)
         if not is_done:
             raise self._late(timeout_s)
+
+    def _acquire_in_task(
+        self, lock: threading.Lock, wake: Callable[[], object], timeout_s: float | None
+    ) -> bool:
+        """Wait without the slot of the task, unless the answer comes soon."""
+        if timeout_s is None or timeout_s > _SOON_S:
+            if lock.acquire(timeout=_SOON_S):
+                return True
+            timeout_s = None if timeout_s is None else timeout_s - _SOON_S
+        problems: list[str] = []
+
+        def fail(text: str) -> None:
+            if self.forget(wake):
+                problems.append(text)
+                lock.release()
+
+        wait = None if timeout_s is not None else TaskWait([], fail, [self.actor_key], [self.id])
+        with blocked(wait):
+            is_done = acquire(lock, timeout_s)
+        if problems:
+            raise WaitingCycle(problems[0])
+        return is_done
 
     async def _wait_async(self, timeout_s: float | None) -> None:
         import asyncio
 
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        if not self.notify(lambda: call_in(loop, _settle, future)):
+        wake = partial(call_in, loop, _settle, future)
+        if not self.notify(wake):
             return
-        with awaited():
-            if timeout_s is None:
-                await future
-                return
-            await asyncio.wait([future], timeout=max(timeout_s, 0.0))
+        try:
+            with awaited():
+                if timeout_s is None:
+                    await future
+                else:
+                    await asyncio.wait([future], timeout=max(timeout_s, 0.0))
+        finally:
+            if not future.done() or future.cancelled():
+                self.forget(wake)
         if not future.done():
+            assert timeout_s is not None, "else it is done"
             raise self._late(timeout_s)
 
     async def _result_async(self, timeout_s: float | None) -> Any:
@@ -185,17 +227,28 @@ class ActorFuture(ActorCall):
         error = self._error()
         if error is not None:
             raise error
-        value = self._value
-        if value is _NOT_LOADED:
-            assert self.blob is not None, "it has been answered"
-            value = self._value = loads(self.blob)
+        blob = self.blob  # first: another thread sets the value before it clears this
+        if self._value is _NOT_LOADED:
+            assert blob is not None, "it has been answered"
+            value = loads(blob)
+            if self._value is _NOT_LOADED:
+                self._value = value
             self.blob = b""
-        return value
+            self.kept = None
+        return self._value
 
 
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def split(items: list[Any]) -> tuple[list[FutureState], list[ActorFuture]]:
+    """Divide what is waited for: the states of tasks, and the calls of actors."""
+    if {*map(type, items)} <= {FutureState}:
+        return items, []
+    calls = [item for item in items if isinstance(item, ActorFuture)]
+    return [item for item in items if not isinstance(item, ActorFuture)], calls
 
 
 # --- Calls of handles, see `protocol/values/actors.py` --------------------------------------------
@@ -205,11 +258,12 @@ def call(actor: Actor, name: str, *args: Any, **kwargs: Any) -> ActorFuture:
     """Call a method of an actor."""
     if not kwargs and _PLAIN_TYPES.issuperset(map(type, args)):
         return _send(actor, name, pickle.dumps(args, PROTOCOL), None)
-    blob = dumps([args, kwargs] if kwargs else args, f"the arguments of {actor.key}.{name}")
+    with futures_met() as met:
+        blob = dumps([args, kwargs] if kwargs else args, f"the arguments of {actor.key}.{name}")
     if blob.__class__ is Payload and blob.buffers:
         blob = blob.detached()  # the caller may change its arrays at once
     # Futures and handles among them must live until the actor has its own.
-    return _send(actor, name, blob, (args, kwargs))
+    return _send(actor, name, blob, met or None)
 
 
 def read(actor: Actor, name: str) -> Any:
@@ -239,11 +293,6 @@ def held(found: Actor) -> Actor:
     hold = None
     with contextlib.suppress(ClientClosed):  # the program has no client of its own: see `_send`
         hold = bind_future(found.key)
-        confirm = getattr(hold._engine, "confirm_all", None)
-        context = context_here()
-        if confirm is not None and context is not None and context.seat is not None:
-            # The reader must have its own hold before the giver lets go.
-            context.seat.when_task_ends(confirm)
     return Actor(found._info, hold, found._cell)
 
 

@@ -36,7 +36,15 @@ from ..protocol.net.connection import Connection, settle_unknown
 from ..protocol.trust.security import Security, generate_certificate
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import ActorCalls, FetchKeys, GetData, KeysData, Put, Unsupported
+from ..protocol.wire.messages import (
+    ActorCalls,
+    ActorResultsTaken,
+    FetchKeys,
+    GetData,
+    KeysData,
+    Put,
+    Unsupported,
+)
 from ..protocol.wire.payload import Blob, blob_nbytes
 from . import putting
 from .activity import Transfers
@@ -85,7 +93,7 @@ def _request_nbytes(keys: list[str]) -> int:
 
 
 class DataServer:
-    """Answers `GetData`, `Put` and `ActorCalls`. It handles all connections to the data port."""
+    """Answers what comes over the connections to the data port."""
 
     def __init__(
         self, executor: TaskExecutor, transfers: Transfers, started: StartedRecord | None = None
@@ -116,9 +124,12 @@ class DataServer:
                 putting.answer(self._executor, connection, message)
             elif isinstance(message, ActorCalls) and self._actors is not None:
                 self._actors.on_calls(connection, message)
+            elif isinstance(message, ActorResultsTaken) and self._actors is not None:
+                self._actors.on_taken(connection, message)
             elif not isinstance(message, Unsupported):
                 logger.warning(
-                    "%s sent %s to the data port, which handles only GetData, Put and ActorCalls",
+                    "%s sent %s to the data port, which handles only GetData, Put, ActorCalls and "
+                    "ActorResultsTaken",
                     connection.peer_address,
                     type(message).__name__,
                 )

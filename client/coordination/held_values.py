@@ -9,10 +9,9 @@ from ...protocol.values.serialize import (
     futures_met,
     loads_with_dependencies,
 )
-from ..core.events import Want
-from ..core.tasks import KEPT, NEW
-from ..future import Future
+from ..core.tasks import KEPT
 from ..lending import check_cluster
+from ..shell.current import future_of
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
@@ -48,13 +47,5 @@ def unpacked(engine: Engine, answer: Operated) -> list[Any]:
     for i, blob in enumerate(answer.values):
         keys = answer.keys[i] if i < len(answer.keys) else []
         assert blob is not None, "each value has a pickle"
-        values.append(loads_with_dependencies(blob, [_future(engine, key) for key in keys]))
+        values.append(loads_with_dependencies(blob, [future_of(engine, key) for key in keys]))
     return values
-
-
-def _future(engine: Engine, key: str) -> Future:
-    state = engine.table.find_or_make(key)
-    future = Future(engine, state)
-    if state.phase == NEW:
-        engine.post(Want([state]))
-    return future

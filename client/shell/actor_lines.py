@@ -19,7 +19,8 @@ import dataclasses
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import (
@@ -32,8 +33,17 @@ from ...protocol.errors import (
 from ...protocol.net.connection import Connection, settle_unknown
 from ...protocol.wire.failure import Failure, actor_lost
 from ...protocol.wire.handshake import Role
-from ...protocol.wire.messages import ActorCalls, ActorFailures, ActorResults, Unsupported
+from ...protocol.wire.messages import (
+    ActorCalls,
+    ActorFailures,
+    ActorResults,
+    ActorResultsTaken,
+    Unsupported,
+)
 from ...protocol.wire.payload import Blob, blob_nbytes
+from ..core.events import Confirm
+from ..core.tasks import Watcher
+from .watchers import call_in
 
 if TYPE_CHECKING:
     from ...protocol.values.actors import Actor
@@ -64,8 +74,10 @@ class ActorCall:
         "failure",
         "is_done",
         "kept",
+        "line",
         "name",
         "nbytes",
+        "request",
     )
 
     def __init__(
@@ -79,7 +91,11 @@ class ActorCall:
         #: None = an attribute is read, or the call was sent
         self.arguments = arguments
         self.nbytes = 0 if arguments is None else blob_nbytes(arguments)
+        #: The futures in the arguments; then those in the result, until that is unpickled.
         self.kept = kept
+        #: Numbers: of the connection over which it is sent, and its own there.
+        self.line = 0
+        self.request = 0
         self.blob: Blob | None = None
         self.failure: Failure | None = None
         self.is_done = False
@@ -95,11 +111,22 @@ class ActorCall:
             self._callbacks.append(callback)
             return True
 
-    def finish(self, blob: Blob | None, failure: Failure | None) -> list[Callable[[], object]]:
+    def forget(self, callback: Callable[[], object]) -> bool:
+        """Do not call `callback`; False if it was called, or will be at once."""
+        with self.engine.actor_lines().lock:
+            if self._callbacks is None or callback not in self._callbacks:
+                return False
+            self._callbacks.remove(callback)
+            return True
+
+    def finish(
+        self, blob: Blob | None, failure: Failure | None, kept: Any = None
+    ) -> list[Callable[[], object]]:
         """Set the answer; return the callbacks. The caller holds the lock."""
         self.blob = blob
         self.failure = failure
-        self.actor = self.kept = self.arguments = None
+        self.kept = kept
+        self.actor = self.arguments = None
         self.is_done = True
         callbacks, self._callbacks = self._callbacks, None
         return callbacks or []
@@ -110,7 +137,7 @@ class _ActorLine:
 
     def __init__(self, lines: ActorLines, address: str, number: int) -> None:
         self._lines = lines
-        self._loop = lines.engine.loop
+        self.loop = lines.engine.loop
         self.address = address
         self._number = number
         self._connection: Connection | None = None
@@ -132,6 +159,8 @@ class _ActorLine:
 
     def add(self, call: ActorCall) -> None:
         """Send a call now, or behind others."""
+        call.line, call.request = self._number, self._n_requests
+        self._n_requests += 1
         connection = self._connection
         if connection is None or self._sent or self._waiting or not connection.writable:
             self._waiting.append(call)
@@ -144,12 +173,12 @@ class _ActorLine:
             self._take_back(call)
             self._waiting.append(call)
             self.wake()
+            return
+        call.arguments = None
 
     def _message(self, calls: list[ActorCall]) -> ActorCalls:
-        """Number calls of one actor as sent, and return the message."""
-        first = self._n_requests
-        self._n_requests = first + len(calls)
-        requests = list(range(first, self._n_requests))
+        """Note calls of one actor as sent, and return the message."""
+        requests = [call.request for call in calls]
         self._sent.update(zip(requests, calls, strict=True))
         for call in calls:
             self._sent_nbytes += call.nbytes
@@ -165,9 +194,8 @@ class _ActorLine:
         )
 
     def _take_back(self, call: ActorCall) -> None:
-        """Undo `_message` for its last call."""
-        self._n_requests -= 1
-        del self._sent[self._n_requests]
+        """Undo `_message` for a call."""
+        del self._sent[call.request]
         self._sent_nbytes -= call.nbytes
 
     def wake(self) -> None:
@@ -176,7 +204,7 @@ class _ActorLine:
             return
         self._is_woken = True
         try:
-            self._loop.call_soon_threadsafe(self._flush)
+            self.loop.call_soon_threadsafe(self._flush)
         except RuntimeError:  # it is closed, and so is the client
             self._is_woken = False
 
@@ -189,7 +217,7 @@ class _ActorLine:
             connection = self._connection
             if connection is None:
                 if self.task is None and not self.is_over:
-                    self.task = self._loop.create_task(self._connect())
+                    self.task = self.loop.create_task(self._connect())
                 return
             while self._waiting and connection.writable and not self.is_over:
                 calls = self._next_calls()
@@ -198,10 +226,12 @@ class _ActorLine:
                 try:
                     connection.send([self._message(calls)])
                 except LocalProtocolError:  # too much for one frame: one by one
-                    for call in reversed(calls):
+                    for call in calls:
                         self._take_back(call)
                     for call in calls:
                         notify += self._send_alone(connection, call)
+                for call in calls:
+                    call.arguments = None
         _call_all(notify)
 
     def _next_calls(self) -> list[ActorCall]:
@@ -272,7 +302,7 @@ class _ActorLine:
                     notify += call.finish(None, _in_doubt(call, "its worker is lost"))
             self._n_idle = 0 if self._sent or self._waiting else self._n_idle + 1
             is_idle = self._n_idle >= _IDLE_LOOKS
-        self._timer = self._loop.call_later(_LOOK_S, self._look)
+        self._timer = self.loop.call_later(_LOOK_S, self._look)
         _call_all(notify)
         if is_idle:
             self.close("it was not used")
@@ -283,10 +313,16 @@ class _ActorLine:
         with self._lines.lock:
             for message in settle_unknown(connection, messages):
                 if isinstance(message, ActorResults):
-                    for request, blob in zip(message.requests, message.results, strict=True):
+                    n = len(message.requests)
+                    keys: Iterable[list[str]] = message.keys or repeat([], n)
+                    for request, blob, wanted in zip(
+                        message.requests, message.results, keys, strict=True
+                    ):
                         call = self._pop(request)
                         if call is not None:
-                            notify += call.finish(blob, None)
+                            notify += call.finish(blob, None, self._lines.hold(wanted))
+                    if message.keys:
+                        self._lines.engine.post(Confirm(_Taken(self, message)))
                 elif isinstance(message, ActorFailures):
                     for request, failure in zip(message.requests, message.failures, strict=True):
                         call = self._pop(request)
@@ -296,7 +332,7 @@ class _ActorLine:
                             notify += call.finish(None, failure)
                 elif isinstance(message, Unsupported):
                     reason = "its worker's release of weft has no actors; install the same release"
-                    self._loop.call_soon(self.close, reason)
+                    self.loop.call_soon(self.close, reason)
                 else:
                     raise RemoteProtocolError(
                         f"a data port sent {type(message).__name__} to a holder of actors"
@@ -304,6 +340,12 @@ class _ActorLine:
             if self._waiting:
                 self.wake()
         _call_all(notify)
+
+    def confirm(self, message: ActorResults) -> None:
+        """Report that the scheduler has read that this client wants the futures in results."""
+        with self._lines.lock:
+            if self._connection is not None and not self.is_over:
+                self._connection.send([ActorResultsTaken(requests=message.requests)])
 
     def _pop(self, request: int) -> ActorCall | None:
         call = self._sent.pop(request, None)
@@ -348,6 +390,21 @@ class _ActorLine:
         _call_all(notify)
 
 
+class _Taken(Watcher):
+    """Waits until the scheduler has read that this client wants the futures in some results."""
+
+    __slots__ = ("_line", "_message")
+
+    def __init__(self, line: _ActorLine, message: ActorResults) -> None:
+        super().__init__(wants_data=False)
+        self._line = line
+        self._message = message
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        call_in(self._line.loop, self._line.confirm, self._message)
+
+
 class ActorLines:
     """The connections of one client to the workers of actors."""
 
@@ -373,6 +430,14 @@ class ActorLines:
                 self._n_lines += 1
                 line = self._by_address[address] = _ActorLine(self, address, self._n_lines)
             line.add(call)
+
+    def hold(self, keys: list[str]) -> list[Any] | None:
+        """Return futures of these keys, for a result in which they are; None if there are none."""
+        if not keys:
+            return None
+        from .current import future_of
+
+        return [future_of(self.engine, key) for key in keys]
 
     def forget(self, line: _ActorLine) -> None:
         """Let the next call open another connection."""

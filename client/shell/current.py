@@ -33,6 +33,7 @@ from .leaving import Holdings, give_back_dropped, watch
 
 if TYPE_CHECKING:
     from ..client import Client
+    from .engine import Engine
 
 #: At the end of the program: for a client to leave its cluster, and for all callbacks, in seconds.
 _EXIT_TIMEOUT_S: Final = 5.0
@@ -135,7 +136,17 @@ def named_current() -> Client | None:
 
 def bind_future(key: str) -> Any:
     """Make a future of a key that came in pickled data."""
-    engine = find_current()._running()
+    future = future_of(find_current()._running(), key)
+    context = context_here()
+    confirm = getattr(future._engine, "confirm_all", None)
+    if confirm is not None and context is not None and context.seat is not None:
+        # The scheduler must have read of this hold before the giver lets go of its own.
+        context.seat.when_task_ends(confirm)
+    return future
+
+
+def future_of(engine: Engine, key: str) -> Future:
+    """Return a future of this client for a key, which another one may have submitted."""
     state = engine.table.find_or_make(key)
     future = Future(engine, state)
     if state.phase == NEW:

@@ -10,6 +10,9 @@ from ...protocol.errors import WaitingCycle
 from ...protocol.wire.messages.held import owner_of_attempt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..actors import ActorFuture
     from ..core.tasks import FutureState
 
 _MODULE: Final = f"{__name__.partition('.')[0]}.worker.context"
@@ -53,6 +56,18 @@ def owner_here() -> str:
     """Return how the scheduler knows the calling thread if it runs a task; "" if it runs none."""
     context = context_here()
     return owner_of_attempt(context.attempt) if context is not None and context.attempt else ""
+
+
+def check_not_own_calls(calls: Iterable[ActorFuture]) -> None:
+    """Raise WaitingCycle if the calling thread is that of an actor, and a call is of that actor."""
+    actor = getattr(getattr(context_here(), "seat", None), "actor", "")
+    for call in calls if actor else ():
+        if call.actor_key == actor:
+            raise WaitingCycle(
+                f"actor {actor!r} would wait for itself, for ever: its method waits for "
+                f"{call.name}() of the same actor. Call the method of the object itself, or make "
+                "both coroutines and await the call"
+            )
 
 
 def check_not_own(states: list[FutureState]) -> None:

@@ -48,12 +48,15 @@ class Awaits:
 
 
 class TaskWait(NamedTuple):
-    """A wait of a thread without a time limit."""
+    """A wait of a thread without a time limit: for tasks and calls of actors, all of them."""
 
-    #: The first of the tasks that must all be done.
+    #: The first of the tasks.
     keys: list[str]
     #: Ends the wait with an error of this text. Called on any thread, perhaps when it is over.
     fail: Callable[[str], None]
+    #: The actors of the first of the calls, one for each, and the texts that name the calls.
+    actors: list[str] = []  # noqa: RUF012 - never changed
+    calls: list[str] = []  # noqa: RUF012 - never changed
 
 
 _Enter: TypeAlias = Callable[[TaskWait | None, bool], AbstractContextManager[None]]

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pickle
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from tests import leaks
+from weft.client.failures import exception_from
 from weft.protocol.wire import messages as m
+from weft.worker.actor_thread import Mail
 from weft.worker.actors import Actors, make_actor
-from weft.worker.context import WorkerContext, set_worker
+from weft.worker.context import WorkerContext, get_worker, set_worker
 
 
 class End:
@@ -40,18 +46,74 @@ class Task:
     attempt = 7
 
 
+class Gated:
+    """Its calls wait for a gate of the test."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def add(self) -> int:
+        self.n += 1
+        return self.n
+
+    def wait(self) -> bool:
+        return gate.wait(30)
+
+
+class Stubborn:
+    """Its coroutine takes no notice of its cancellation until the gate is open."""
+
+    async def wait(self) -> None:
+        while not gate.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.005)  # workload
+
+
+class AtEnd:
+    """Has things done before its calls are answered."""
+
+    def plain(self, fails: bool) -> str:
+        get_worker().seat.when_task_ends(_fail)
+        get_worker().seat.when_task_ends(lambda: done.append(1))
+        if fails:
+            raise KeyError("of the method")
+        return "done"
+
+    def is_cancelled(self) -> bool:
+        return get_worker().is_cancelled
+
+
+class AsyncAtEnd(AtEnd):
+    async def wait(self) -> None:
+        pass
+
+
+def _fail() -> None:
+    raise ValueError("at the end")
+
+
+gate = threading.Event()
+done: list[int] = []
+
+
 class Slot:
     """A worker with one actor, a list, and its secret."""
 
-    def __init__(self) -> None:
+    def __init__(self, cls: Any = list) -> None:
+        gate.clear()
+        done.clear()
         self.actors = Actors("worker", "tcp://here:1", asyncio.get_running_loop())
         context = WorkerContext("worker", "tcp://here:1", "id")
         context.actors = self.actors
         context.task = Task()  # type: ignore[assignment]
         set_worker(context)
-        self.handle = make_actor(list)
+        self.handle = make_actor(cls)
         set_worker(None)  # type: ignore[arg-type]
         self.secret = self.handle._info.secret
+
+    @property
+    def actor(self) -> Any:
+        return self.actors._actors[self.secret]
 
     def calls(self, line: int, *names: str, **fields: Any) -> m.ActorCalls:
         arguments = [pickle.dumps((line,)) if name == "append" else None for name in names]
@@ -64,8 +126,43 @@ class Slot:
 async def slot(wait_until: Any) -> AsyncIterator[Slot]:
     slot = Slot()
     yield slot
+    await ended(slot)
+
+
+async def ended(slot: Slot) -> None:
+    """End the actor; its thread may need the loop for that."""
+    gate.set()
     slot.actors.close()
-    wait_until(slot.actors.have_ended)
+    await until(slot.actors.have_ended)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until a condition holds."""
+    with ThreadPoolExecutor(1) as pool:
+        await asyncio.get_running_loop().run_in_executor(pool, leaks.wait_until, condition)
+
+
+def called(name: str, *args: Any) -> tuple[str, bytes]:
+    return name, pickle.dumps(args)
+
+
+def message_of(slot: Slot, *calls: tuple[str, bytes], first: int = 0) -> m.ActorCalls:
+    return m.ActorCalls(
+        actor=slot.secret,
+        holder="h",
+        line=1,
+        requests=[*range(first, first + len(calls))],
+        names=[name for name, _ in calls],
+        arguments=[arguments for _, arguments in calls],
+    )
+
+
+def texts_of(end: End) -> list[str]:
+    """Return the texts of the exceptions among the answers."""
+    failures = [
+        f for message in end.sent if isinstance(message, m.ActorFailures) for f in message.failures
+    ]
+    return [str(exception_from(failure, "call")) for failure in failures]
 
 
 async def test_calls_over_a_line_that_the_holder_has_given_up_are_not_done(slot, wait_until):
@@ -116,3 +213,54 @@ async def test_lines_of_closed_connections_are_forgotten(slot):
     assert slot.actors._lines
     slot.actors.on_closed(end)
     assert not slot.actors._lines
+
+
+async def test_an_answer_does_not_wait_for_a_later_call_of_the_same_message():
+    slot = Slot(Gated)
+    end = End()
+    slot.actors.on_calls(end, message_of(slot, called("add"), called("wait"), called("add")))
+    await until(lambda: end.sent)
+    assert [(message.requests, message.results) for message in end.sent] == [
+        ([0], [pickle.dumps(1, 5)])
+    ]
+    gate.set()
+    await until(lambda: sum(len(message.requests) for message in end.sent) == 3)
+    await ended(slot)
+
+
+@pytest.mark.parametrize("cls", [AtEnd, AsyncAtEnd])
+async def test_what_fails_before_an_answer_fails_the_call_and_no_other(cls):
+    slot = Slot(cls)
+    end = End()
+    slot.actors.on_calls(end, message_of(slot, called("plain", False)))
+    await until(lambda: texts_of(end))
+    slot.actors.on_calls(end, message_of(slot, called("plain", True), first=1))
+    await until(lambda: len(texts_of(end)) == 2)
+    assert ["at the end" in text for text in texts_of(end)] == [True, False]
+    assert done == [1, 1]
+    slot.actors.on_calls(end, message_of(slot, called("is_cancelled"), first=2))
+    await until(lambda: len(end.sent) == 3)
+    assert end.sent[2].results == [pickle.dumps(False, 5)]
+    await ended(slot)
+
+
+async def test_calls_behind_the_end_do_not_wait_for_coroutines_that_stay():
+    slot = Slot(Stubborn)
+    actor, end = slot.actor, End()
+    slot.actors.on_calls(end, message_of(slot, called("wait")))
+    await until(lambda: actor._running)
+    slot.handle = None
+    actor.put(Mail(end, message_of(slot, called("wait"), first=1)))
+    await until(lambda: end.sent)
+    assert end.sent[0].requests == [1]
+    assert end.sent[0].failures[0][0] == "actor-lost"
+    await ended(slot)
+
+
+async def test_calls_that_come_while_an_actor_ends_are_answered(slot):
+    actor = slot.actor
+    slot.handle = None
+    await until(lambda: not actor.thread.is_alive())
+    end = End()
+    actor.put(Mail(end, slot.calls(1, "append")))  # as a thread that found it alive just before
+    assert end.sent[0].failures[0][0] == "actor-lost"

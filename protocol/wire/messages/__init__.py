@@ -18,6 +18,11 @@ from .actors import (
     ActorCalls,
     ActorFailures,
     ActorResults,
+    ActorResultsTaken,
+    ActorsBlocked,
+    ActorsResumed,
+    call_of,
+    call_text,
 )
 from .from_clients import (
     CancelKeys,
@@ -176,6 +181,9 @@ __all__ = [
     "ActorCalls",
     "ActorFailures",
     "ActorResults",
+    "ActorResultsTaken",
+    "ActorsBlocked",
+    "ActorsResumed",
     "Answer",
     "Ask",
     "AskFailed",
@@ -265,5 +273,7 @@ __all__ = [
     "WorkerStatus",
     "WorkersAlive",
     "WorkersRetired",
+    "call_of",
+    "call_text",
     "unsupported",
 ]

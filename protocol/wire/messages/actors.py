@@ -1,19 +1,46 @@
 """Messages about actors: calls go from each holder straight to the data port of the actor's worker.
 
+The scheduler is sent only which actors wait, if that lasts.
+
 An actor is made by a task of `ACTOR_FUNCTION`. The scheduler knows such a task by its function: its
 result is never made a second time, because what the object has learned would be missing.
 """
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Final
 
-from ..message import Blobs, Failures, Ints, Message, Number, Text, Texts, message
+from ..message import (
+    Blobs,
+    Failures,
+    Ints,
+    KeyLists,
+    Keys,
+    Message,
+    Number,
+    Text,
+    Texts,
+    message,
+)
 
 #: The function of tasks that make an actor. The class is the first of their arguments.
 ACTOR_FUNCTION: Final = b"weft: make actor"
 #: The pickle of that function, by its name: clients do not import the package of workers.
 ACTOR_BLOB: Final = b"cweft.worker.actors\nmake_actor\n."
+
+
+def call_text(holder: str, line: int, request: int) -> str:
+    """Return the text that names a call: its holder, the number of its connection, its request."""
+    return f"{holder}/{line}/{request}"
+
+
+def call_of(text: str) -> tuple[str, int, int] | None:
+    """Return what `call_text` was given; None for another text."""
+    parts = text.split("/")
+    if len(parts) != 3 or not all(n.isascii() and n.isdecimal() and len(n) < 20 for n in parts[1:]):
+        return None
+    return parts[0], int(parts[1]), int(parts[2])
 
 
 @message(150, columns=("requests", "names", "arguments"))
@@ -32,12 +59,16 @@ class ActorCalls(Message):
     arguments: Blobs
 
 
-@message(151, columns=("requests", "results"))
+@message(151, columns=("requests", "results"), optional_columns=("keys",))
 class ActorResults(Message):
-    """Return what calls of actors returned."""
+    """Return what calls of actors returned, and the keys of the futures and actors in that.
+
+    The worker wants these keys until it is sent `ActorResultsTaken`.
+    """
 
     requests: Ints
     results: Blobs
+    keys: KeyLists = field(default_factory=list)
 
 
 @message(152, columns=("requests", "failures"))
@@ -46,3 +77,36 @@ class ActorFailures(Message):
 
     requests: Ints
     failures: Failures
+
+
+@message(197)
+class ActorResultsTaken(Message):
+    """Report that the scheduler has read that the holder wants the keys in these results."""
+
+    requests: Ints
+
+
+# -- of a worker to the scheduler -----------------------------------------------------------------
+@message(195, columns=("names", "attempts", "keys", "actors", "calls", "begun", "open"))
+class ActorsBlocked(Message):
+    """Report actors whose threads wait, and have waited for a while: no other call of them goes on.
+
+    `keys`, `actors` and `calls` have what each waits for, as in `AttemptsBlocked`. `begun` names
+    the last call of each holder that has begun, and `open` the calls that have begun and have not
+    been answered: all other calls up to these have been answered.
+    """
+
+    names: Keys  #: the keys of the actors
+    attempts: Ints  #: that have made them
+    keys: KeyLists
+    actors: KeyLists
+    calls: KeyLists
+    begun: KeyLists
+    open: KeyLists
+
+
+@message(196, columns=("attempts",))
+class ActorsResumed(Message):
+    """Report actors of which it was reported that they wait, and that go on."""
+
+    attempts: Ints

@@ -115,16 +115,19 @@ class WorkerLeaving(Message):
     reason: Text
 
 
-@message(84, columns=("attempts",), optional_columns=("keys",))
+@message(84, columns=("attempts",), optional_columns=("keys", "actors", "calls"))
 class AttemptsBlocked(Message):
     """Report attempts that wait, and occupy no thread meanwhile: others may run in their place.
 
     `keys` are those of tasks that each of them waits for, all of them and without a time limit: the
-    first ones, and none where it waits for something else.
+    first ones, and none where it waits for something else. `calls` are those of actors that it
+    waits for likewise, as `call_text` names them, and `actors` the key of the actor of each.
     """
 
     attempts: Ints
     keys: KeyLists = field(default_factory=list)
+    actors: KeyLists = field(default_factory=list)
+    calls: KeyLists = field(default_factory=list)
 
 
 @message(85, columns=("attempts",))

@@ -1,0 +1,441 @@
+"""One actor: its object, its inbox, and the thread that does its calls. A part of `actors`.
+
+Calls are put into the inbox in the order in which they come. The thread does one after the other,
+and sends the answers itself, in batches, past the loop. An answer waits for those of later calls
+for a moment only: the loop sends it if the next call takes long, the thread before it waits.
+
+An actor whose class has coroutine functions has an event loop in its thread. Calls begin in their
+order there as well; while a coroutine waits, others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import inspect
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from ..protocol.host.blocking import blocked, on_blocked_here
+from ..protocol.values.exceptions import pack_exception
+from ..protocol.values.serialize import loads_arguments
+from ..protocol.wire.failure import Failure
+from .context import WorkerContext, set_worker
+
+if TYPE_CHECKING:
+    from ..protocol.host.blocking import TaskWait
+    from ..protocol.net.connection import Connection
+    from ..protocol.wire.messages import ActorCalls
+    from ..protocol.wire.payload import Blob
+    from .actors import Actors
+
+__all__ = ["ActorThread", "Answer", "Mail", "has_coroutines"]
+
+#: Answers wait for those of the next calls at most this long.
+_ANSWER_AFTER_NS: Final = 1_000_000
+#: With more holders it is not known which of their calls were answered: see `begun`.
+_MAX_HOLDERS: Final = 1000
+_RELEASED: Final = "has ended, because no holder was left; keep its handle or its future"
+_NONE: Final[list[Any]] = []
+
+#: (connection, request, result or failure, futures in the result) of a call that is done
+Answer: TypeAlias = "tuple[Connection, int, Blob | None, Failure | None, list[Any]]"
+#: (holder, number of its connection, request)
+CallId: TypeAlias = tuple[str, int, int]
+
+
+class Mail(NamedTuple):
+    """Calls of one message."""
+
+    connection: Connection
+    message: ActorCalls
+
+
+class _ActorTask:
+    """Stands for the task of a thread that has made its object."""
+
+    __slots__ = ("attempt", "key")
+
+    def __init__(self, key: str, attempt: int) -> None:
+        self.key = key
+        self.attempt = attempt
+
+
+class _ActorSeat:
+    """Stands for the seat of a slot: the thread of an actor has none to give up."""
+
+    __slots__ = ("_depth", "_thread", "actor", "at_end", "attempt")
+
+    def __init__(self, thread: ActorThread, actor: str, attempt: int) -> None:
+        self._thread = thread
+        #: Its key, on whose behalf its methods submit tasks.
+        self.actor = actor
+        self.attempt = attempt
+        #: Called before the next answers.
+        self.at_end: dict[Callable[[], object], None] = {}
+        #: Number of `blocked` that the thread is in.
+        self._depth = 0
+
+    def secede(self) -> None:
+        """Do nothing."""
+
+    def rejoin(self) -> None:
+        """Do nothing."""
+
+    def is_cancelled(self, attempt: int) -> bool:
+        """Return False: calls of actors are not cancelled."""
+        return False
+
+    def when_task_ends(self, action: Callable[[], object]) -> None:
+        """Call `action` before the call that runs is answered."""
+        self.at_end[action] = None
+
+    def end_calls(self) -> BaseException | None:
+        """Do all that is due before an answer; return the first error of it."""
+        error: BaseException | None = None
+        actions, self.at_end = list(self.at_end), {}
+        for action in actions:
+            try:
+                action()
+            except BaseException as raised:  # the answer must go out nevertheless
+                error = error or raised
+        return error
+
+    @contextlib.contextmanager
+    def blocked(self, wait: TaskWait | None = None, may_park: bool = False) -> Iterator[None]:
+        """Answer what is done; have the wait reported if it lasts."""
+        waits = self._thread.actors.waits
+        if self._depth or waits is None:
+            yield
+            return
+        self._depth = 1
+        self._thread.answer_before_wait()
+        waits.begin(self._thread, wait)
+        try:
+            yield
+        finally:
+            waits.end(self.attempt)
+            self._depth = 0
+
+
+class ActorThread:
+    """One actor."""
+
+    def __init__(self, actors: Actors, key: str, attempt: int) -> None:
+        self.actors = actors
+        self.key = key
+        self.attempt = attempt
+        #: calls, and None for the end
+        self.inbox: queue.SimpleQueue[Mail | None] = queue.SimpleQueue()
+        self.thread: threading.Thread
+        self._seat = _ActorSeat(self, key, attempt)
+        self._made = threading.Lock()
+        self._made.acquire()
+        #: Why there is no object, if making it has raised.
+        self._error: BaseException | None = None
+        #: Nothing in the inbox is done any more.
+        self.is_over = False
+        #: Answers that were not sent. The thread appends; who holds the lock takes.
+        self._done: deque[Answer] = deque()
+        self._taking = threading.Lock()
+        #: `answer_late` will be called.
+        self._is_watched = False
+        #: The first of `_done` at its last call.
+        self._seen: Answer | None = None
+        #: {holder: the last call of its messages before this one}
+        self._begun: dict[str, tuple[int, int]] = {}
+        #: The holder whose calls are being done, and the number of its connection.
+        self._caller = "", 0
+        #: The call of it that runs outside of coroutines.
+        self._request: int | None = None
+        #: of an actor with coroutine functions
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._over: asyncio.Event
+        self._made_object: Any = None
+        self._connection: Connection
+        self._rows: Iterator[tuple[int, str, Blob | None]] = iter(())
+        #: A call of `_next` is due.
+        self._goes_on = False
+        self._running: dict[asyncio.Task[None], CallId] = {}
+
+    # --- Any thread -------------------------------------------------------------------------------
+
+    def make(
+        self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], context: WorkerContext
+    ) -> None:
+        """Make the object, on a thread of its own; wait for that. Raise what it raises."""
+        own = copy.copy(context)
+        run = self._run_loop if has_coroutines(cls) else self._run
+        self.thread = threading.Thread(
+            target=run, args=(cls, args, kwargs, own), name=f"weft-actor-{self.key}", daemon=True
+        )
+        with blocked():
+            self.actors.note_thread(self.thread)
+            self.thread.start()
+            self._made.acquire()
+        if self._error is not None:
+            error, self._error = self._error, None
+            self.thread.join()
+            raise error
+
+    def put(self, mail: Mail | None) -> None:
+        """Put calls into the inbox, or the end behind them. On any thread."""
+        self.inbox.put(mail)
+        if self.is_over:  # the thread may have looked into the inbox for the last time
+            self._refuse_rest()
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(self._on_mail)
+
+    def answer(self) -> None:
+        """Send the answers of the calls that are done."""
+        with self._taking:
+            done = [self._done.popleft() for _ in range(len(self._done))]
+        while done:
+            connection = done[0][0]
+            ours = [row for row in done if row[0] is connection]
+            done = [row for row in done if row[0] is not connection]
+            self.actors.send(connection, ours, self.key)
+
+    def answer_late(self) -> bool:
+        """Send the answers that were there at the last call; False if there are none at all."""
+        try:
+            first = self._done[0]
+        except IndexError:
+            self._seen = None
+            self._is_watched = False
+            return bool(self._done)  # one has come just now
+        if first is self._seen:
+            self.answer()
+        self._seen = first
+        return True
+
+    # --- While the thread waits -------------------------------------------------------------------
+
+    def begun(self) -> list[CallId] | None:
+        """Return the last call of each holder that has begun; None if there are too many."""
+        if len(self._begun) >= _MAX_HOLDERS:
+            return None
+        begun = {holder: (holder, *last) for holder, last in self._begun.items()}
+        if self._request is not None:
+            begun[self._caller[0]] = *self._caller, self._request
+        return [*begun.values()]
+
+    def open(self) -> list[CallId]:
+        """Return the calls that have begun and not ended."""
+        calls = [*self._running.values()]
+        if self._request is not None:
+            calls.append((*self._caller, self._request))
+        return calls
+
+    # --- The actor's thread -----------------------------------------------------------------------
+
+    def _begin(self, cls: Any, args: Any, kwargs: Any, context: WorkerContext) -> Any:
+        """Make the object; None if that raises."""
+        set_worker(context)
+        task = context.task
+        assert task is not None, "a task makes it"
+        made = None
+        try:
+            made = cls(*args, **kwargs)
+        except BaseException as error:  # it is the task that fails
+            self._error = error
+        # The seat of the task's own thread was good while that waited.
+        context.seat = self._seat  # type: ignore[assignment]
+        context.task = _ActorTask(task.key, task.attempt)  # type: ignore[assignment]
+        on_blocked_here(self._seat.blocked)
+        return made
+
+    def _run(self, *make: Any) -> None:
+        made = self._begin(*make)
+        del make
+        if self._error is not None:
+            self._made.release()
+            return
+        self._made.release()
+        take = self.inbox.get
+        while True:
+            mail = take()
+            if mail is None:
+                break
+            self._do_all(made, mail)
+            mail = None
+        del made
+        self._refuse_rest()
+
+    def _do_all(self, made: Any, mail: Mail) -> None:
+        connection, message = mail
+        last = message.requests[-1] if message.requests else 0
+        self._caller = message.holder, message.line
+        since = time.perf_counter_ns()
+        for request, name, arguments in zip(
+            message.requests, message.names, message.arguments, strict=True
+        ):
+            self._request = request
+            blob = failure = None
+            futures = _NONE
+            try:
+                value = _do(made, name, arguments)
+                blob, futures = self.actors.pack(value, name)
+                del value
+            except BaseException as error:  # of user code: SystemExit ends the call only
+                failure = self._failure(error, name)
+            row = connection, request, blob, failure, futures
+            self._done.append(self._ended([row])[0] if self._seat.at_end else row)
+            now = time.perf_counter_ns()
+            if now - since > _ANSWER_AFTER_NS:
+                self.answer()
+                self.actors.wait_for_reader(connection)
+                since = time.perf_counter_ns()
+            elif request != last and not self._is_watched:
+                self._is_watched = True
+                self.actors.look_after(self)
+        self._request = None
+        self._note_begun(last)
+        self.answer()
+        self.actors.wait_for_reader(connection)
+
+    def _note_begun(self, request: int) -> None:
+        holder, line = self._caller
+        if holder in self._begun or len(self._begun) < _MAX_HOLDERS:
+            self._begun[holder] = line, request
+
+    def _ended(self, rows: list[Answer]) -> list[Answer]:
+        """Do what is due before these answers; if that raises, the calls have failed."""
+        error = self._seat.end_calls()
+        if error is None:
+            return rows
+        failure = self._failure(error)
+        return [row if row[3] is not None else (*row[:2], None, failure, _NONE) for row in rows]
+
+    def _failure(self, error: BaseException, name: str = "") -> Failure:
+        where = f"{self.key}.{name}" if name else self.key
+        return ["exception", where, *pack_exception(error, where, self.actors.worker)]
+
+    def _refuse_rest(self) -> None:
+        """Answer the calls behind the end. On any thread."""
+        self.is_over = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                mail = self.inbox.get_nowait()
+                if mail is not None:
+                    self.actors.refuse(*mail, _RELEASED)
+
+    def answer_before_wait(self) -> None:
+        """Send all answers: the thread does not return to them for a while."""
+        if self._loop is None:
+            self.answer()
+        else:
+            self._flush()
+
+    # --- With an event loop -----------------------------------------------------------------------
+
+    def _run_loop(self, *make: Any) -> None:
+        asyncio.run(self._main(make))
+
+    async def _main(self, make: Any) -> None:
+        self._over = asyncio.Event()
+        self._made_object = self._begin(*make)
+        del make
+        if self._error is None:
+            self._loop = asyncio.get_running_loop()
+        self._made.release()
+        if self._loop is None:
+            return
+        self._on_mail()  # what came before the loop was there to be woken
+        await self._over.wait()
+        self._refuse_rest()  # first: a coroutine may take its cancellation for no reason to end
+        if self._running:
+            await asyncio.wait([*self._running])
+        self._flush()
+        self._made_object = None
+
+    def _on_mail(self) -> None:
+        if not (self._goes_on or self.is_over):
+            self._goes_on = True
+            self._next()
+
+    def _next(self) -> None:
+        """Begin the next call; the one after it begins when this one has waited, or has ended."""
+        row = next(self._rows, None)
+        while row is None:
+            try:
+                mail = self.inbox.get_nowait()
+            except queue.Empty:
+                self._goes_on = False
+                return
+            if mail is None:
+                self.is_over = True
+                # A caller that waits for its answer holds the actor, so none of these is awaited.
+                for task in self._running:
+                    task.cancel()
+                self._over.set()
+                return
+            self._connection, message = mail
+            self._caller = message.holder, message.line
+            self._rows = iter(
+                [*zip(message.requests, message.names, message.arguments, strict=True)]
+            )
+            row = next(self._rows, None)
+        self._begin_call(*row)
+        asyncio.get_running_loop().call_soon(self._next)
+
+    def _begin_call(self, request: int, name: str, arguments: Blob | None) -> None:
+        connection = self._connection
+        self._request = request
+        try:
+            value = _do(self._made_object, name, arguments)
+            if inspect.iscoroutine(value):
+                task = asyncio.get_running_loop().create_task(
+                    self._finish(connection, request, name, value)
+                )
+                self._running[task] = *self._caller, request
+            else:
+                self._note((connection, request, *self._packed(value, name)))
+        except BaseException as error:  # of user code
+            self._note((connection, request, None, self._failure(error, name), _NONE))
+        self._request = None
+        self._note_begun(request)
+
+    async def _finish(self, connection: Connection, request: int, name: str, value: Any) -> None:
+        try:
+            row: Answer = (connection, request, *self._packed(await value, name))
+        except BaseException as error:  # of user code
+            row = connection, request, None, self._failure(error, name), _NONE
+        task = asyncio.current_task()
+        assert task is not None, "it is a coroutine"
+        del self._running[task]
+        self._note(row)
+
+    def _packed(self, value: Any, name: str) -> tuple[Blob, None, list[Any]]:
+        blob, futures = self.actors.pack(value, name)
+        return blob, None, futures
+
+    def _note(self, row: Answer) -> None:
+        if not self._done:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._done.append(row)
+
+    def _flush(self) -> None:
+        if self._seat.at_end:
+            self._done = deque(self._ended([*self._done]))
+        self.answer()
+
+
+def _do(made: Any, name: str, arguments: Blob | None) -> Any:
+    """Do one call, or read an attribute."""
+    if arguments is None:
+        return getattr(made, name)
+    args, kwargs = loads_arguments(arguments)
+    return getattr(made, name)(*args, **kwargs)
+
+
+def has_coroutines(cls: Any) -> bool:
+    """Return whether a class has coroutine functions."""
+    return any(inspect.iscoroutinefunction(getattr(cls, name, None)) for name in dir(cls))
