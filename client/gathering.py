@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .actors import ActorFuture, split
 from .core.tasks import FutureState
 from .failures import exception_of, last_notice
 from .future import Future, load, try_load
@@ -45,8 +46,8 @@ class Gathering:
         self._takes_values = takes_values
         #: Show how far it is while it waits.
         self._shows = progress
-        #: In the order of the futures.
-        self._states: list[FutureState] = []
+        #: In the order of the futures, calls of actors among them.
+        self._states: list[Any] = []
         self._is_flat = type(futures) is list and {*map(type, futures)} <= {Future}
         if self._is_flat:
             if futures and any([f._engine is not engine or f._is_released for f in futures]):  # noqa: C419
@@ -87,20 +88,24 @@ class Gathering:
 
     def _wait(self, left: list[FutureState], timeout: float | None) -> bool:
         stops = not self._skips
-        if self._shows:
+        states, calls = split(left)
+        if self._shows and not calls:
             from .display.progress import wait_showing
 
             return wait_showing(self._engine, self._states, timeout, stops=stops)
-        return self._engine.wait_for(left, timeout, wants_data=True, stops_at_failure=stops)
+        return self._engine.wait_for(
+            states, timeout, wants_data=True, stops_at_failure=stops, calls=calls
+        )
 
     async def _wait_async(self, left: list[FutureState], timeout: float | None) -> bool:
         stops = not self._skips
-        if self._shows:
+        states, calls = split(left)
+        if self._shows and not calls:
             from .display.progress import wait_showing_async
 
             return await wait_showing_async(self._engine, self._states, timeout, stops=stops)
         return await self._engine.wait_for_async(
-            left, timeout, wants_data=True, stops_at_failure=stops
+            states, timeout, wants_data=True, stops_at_failure=stops, calls=calls
         )
 
     def _to_wait_for(self) -> list[FutureState]:
@@ -112,7 +117,7 @@ class Gathering:
 
     def _late(self, timeout: float | None) -> str:
         late = unready(self._states)
-        notice = last_notice(self._engine.core, late)
+        notice = last_notice(self._engine.core, split(late)[0])
         n = len(self._states)
         return f"{len(late)} of {n} results did not arrive within {timeout:g} s{notice}"
 
@@ -130,7 +135,7 @@ class Gathering:
     def _first_failure(self) -> BaseException | None:
         for state in self._states:
             if state.failure is not None:
-                return exception_of(state)
+                return state._error() if isinstance(state, ActorFuture) else exception_of(state)
         return None
 
     def _results(self) -> Any:
@@ -164,7 +169,7 @@ class Gathering:
         return item
 
     def _collect(self, item: Any) -> None:
-        if isinstance(item, Future):
+        if isinstance(item, (Future, ActorFuture)):
             self._check(item)
             self._states.append(item._state)
         elif isinstance(item, (list, set, frozenset)) or type(item) is tuple or _is_named(item):
@@ -181,6 +186,8 @@ class Gathering:
             if self._skips and not try_load(item._state, self._engine):
                 return _SKIPPED
             return load(item._state, self._engine)
+        if isinstance(item, ActorFuture):
+            return _SKIPPED if self._skips and item.failure is not None else item._load()
         if isinstance(item, dict):
             # A copy keeps what a subclass adds: an order, a default.
             filled = copy.copy(item)
@@ -198,7 +205,7 @@ class Gathering:
             return type(item)([part for part in parts if part is not _SKIPPED])
         return item
 
-    def _check(self, future: Future) -> None:
+    def _check(self, future: Future | ActorFuture) -> None:
         if future._engine is not self._engine:
             owner = future._engine
             raise ValueError(
@@ -219,7 +226,8 @@ def _is_named(item: object) -> bool:
 
 
 def _shape_of(futures: Any) -> Any:
-    if isinstance(futures, (Future, list, tuple, set, frozenset, dict)) or is_collection(futures):
+    kinds = (Future, ActorFuture, list, tuple, set, frozenset, dict)
+    if isinstance(futures, kinds) or is_collection(futures):
         return futures
     return list(items_of(futures, "gather"))
 

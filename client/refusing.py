@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..protocol.errors import TaskCancelled
+from .actors import ActorFuture
 from .failures import exception_of
 from .future import Future
 
@@ -74,7 +75,8 @@ def flat_futures(futures: Any, call: str) -> list[Any]:
     Raises:
         TypeError: as `items_of`.
     """
-    found = [futures] if isinstance(futures, Future) else list(items_of(futures, call))
+    is_one = isinstance(futures, (Future, ActorFuture))
+    found = [futures] if is_one else list(items_of(futures, call))
     if {*map(type, found)} <= {Future}:
         return found
     flat: list[Any] = []
@@ -94,8 +96,8 @@ def no_future(item: object, call: str) -> TypeError:
         )
     if kind == "ActorFuture":
         return TypeError(
-            f"{call} takes futures of tasks, and this is one of a call of an actor: use its "
-            "result(), await it, or give it a callback"
+            f"{call} takes futures of tasks, and this is one of a call of an actor, which only "
+            "wait, as_completed and gather take: pass its result()"
         )
     return TypeError(
         f"{call} takes futures, as submit and map return them, and iterables of these; not {kind}"

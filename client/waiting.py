@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..protocol.durations import seconds_or_none
 from ..protocol.errors import ClientClosed
 from ..protocol.host.blocking import awaited, blocked
+from .actors import ActorFuture, split
 from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
 from .failures import exception_of, last_notice
 from .future import Future, load
 from .refusing import flat_futures, no_future
+from .shell.engine_waiting import CallNotes, forget_calls, watch_calls
+from .shell.in_task import check_not_own_calls
 from .shell.interruptible import SLICE_S
 from .shell.short_tracebacks import cut, short_tracebacks
 from .shell.watchers import call_in, pending
@@ -64,7 +67,7 @@ def wait(
     """Wait until futures are done; an awaitable if their client is asynchronous.
 
     Args:
-        fs: futures of one client.
+        fs: futures of one client; calls of actors, too.
         timeout: seconds, "30s", "1 min" or a timedelta; None = for ever.
         return_when: "ALL_COMPLETED", "FIRST_COMPLETED" or "FIRST_EXCEPTION".
 
@@ -86,10 +89,10 @@ def wait(
     if engine.is_asynchronous:
         return _wait_async(engine, futures, timeout_s, return_when)
     if arguments := _what_to_wait_for(futures, return_when):
-        states, n, stops = arguments
+        states, calls, n, stops = arguments
         with short_tracebacks:
             is_done = engine.wait_for(
-                states, timeout_s, wants_data=False, n=n, stops_at_failure=stops
+                states, timeout_s, wants_data=False, n=n, stops_at_failure=stops, calls=calls
             )
         if not is_done:
             raise TimeoutError(_late(futures, timeout_s))
@@ -100,9 +103,9 @@ async def _wait_async(
     engine: Engine, futures: list[Future], timeout_s: float | None, return_when: str
 ) -> DoneAndNotDone:
     if arguments := _what_to_wait_for(futures, return_when):
-        states, n, stops = arguments
+        states, calls, n, stops = arguments
         if not await engine.wait_for_async(
-            states, timeout_s, wants_data=False, n=n, stops_at_failure=stops
+            states, timeout_s, wants_data=False, n=n, stops_at_failure=stops, calls=calls
         ):
             raise TimeoutError(_late(futures, timeout_s))
     return _divide(futures)
@@ -110,7 +113,7 @@ async def _wait_async(
 
 def _what_to_wait_for(
     futures: list[Future], return_when: str
-) -> tuple[list[FutureState], int, bool] | None:
+) -> tuple[list[FutureState], list[ActorFuture], int, bool] | None:
     states = [future._state for future in futures]
     left = pending(states)
     if not left or (return_when == FIRST_COMPLETED and len(left) < len(states)):
@@ -118,12 +121,12 @@ def _what_to_wait_for(
     stops = return_when == FIRST_EXCEPTION
     if stops and any(state.failure is not None for state in states):
         return None
-    return left, 1 if return_when == FIRST_COMPLETED else len(left), stops
+    return *split(left), 1 if return_when == FIRST_COMPLETED else len(left), stops
 
 
 def _late(futures: list[Future], timeout_s: float | None) -> str:
     late = pending([future._state for future in futures])
-    notice = last_notice(futures[0]._engine.core, late)
+    notice = last_notice(futures[0]._engine.core, split(late)[0])
     return f"{len(late)} of {count_futures(len(futures))} not done within {timeout_s:g} s{notice}"
 
 
@@ -146,7 +149,7 @@ def engine_of(futures: list[Future]) -> Engine | None:
     """
     engine: Engine | None = None
     for future in futures:
-        if not isinstance(future, Future):
+        if not isinstance(future, (Future, ActorFuture)):
             raise no_future(future, "wait or as_completed")
         if future._engine is not engine:
             if engine is not None:
@@ -201,7 +204,7 @@ class as_completed:
     is fetched ahead of the consumer.
 
     Args:
-        futures: of one client.
+        futures: of one client; calls of actors, too.
         loop: ignored; accepted for compatibility with dask.
         with_results: yield `(future, result)` instead of the future.
         raise_errors: with results: raise the exception of a failed future. False: yield
@@ -232,6 +235,8 @@ class as_completed:
         self._futures: dict[FutureState, Future | list[Future]] = {}
         #: More futures of a state that was taken from the queue, and futures that were put back.
         self._more: deque[Future] = deque()
+        #: The calls of actors among the futures that were not done.
+        self._calls: CallNotes = {}
         self._n = 0
         self._shows = progress
         self._progress: Progress | None = None
@@ -246,7 +251,7 @@ class as_completed:
 
     def update(self, futures: Iterable[Future]) -> None:
         """Wait for these futures too."""
-        if isinstance(futures, Future):
+        if isinstance(futures, (Future, ActorFuture)):
             raise TypeError(
                 "as_completed takes an iterable of futures, such as [future]; not a Future"
             )
@@ -272,7 +277,7 @@ class as_completed:
                 table[state] = [known, future]
         self._n += len(futures)
         if self._shows:
-            self._show(engine, states)
+            self._show(engine, split(states)[0])
         ready: list[FutureState] = []
         waiting: list[FutureState] = []
         with_results = self.with_results
@@ -287,7 +292,10 @@ class as_completed:
                 is_ready = state.status != "pending"
             (ready if is_ready else waiting).append(state)
         if waiting:
-            engine.post(Watch(self._completions, waiting))
+            tasks, calls = split(waiting)
+            engine.post(Watch(self._completions, tasks))
+            if calls:
+                self._calls.update(watch_calls(engine, self._completions, calls))
             engine.check_open()
         if ready:
             self._completions.on_ready(ready)
@@ -328,7 +336,9 @@ class as_completed:
         # The loop may still put futures into the old queue, which is dropped.
         cleared, self._completions = self._completions, _Completions(self.with_results)
         if self._engine is not None:
-            self._engine.post(Unwatch(cleared, list(self._futures)))
+            self._engine.post(Unwatch(cleared, split([*self._futures])[0]))
+        forget_calls(self._calls)
+        self._calls = {}
         self._futures.clear()
         self._more.clear()
         self._n = 0
@@ -356,9 +366,12 @@ class as_completed:
                 if more:
                     future = more.popleft()
                 else:
-                    found = self._futures.pop(queue.popleft(), None)
+                    state = queue.popleft()
+                    found = self._futures.pop(state, None)
                     if found is None:
                         continue  # cleared meanwhile
+                    if self._calls:
+                        self._calls.pop(state, None)  # type: ignore[call-overload]
                     if isinstance(found, list):
                         more.extend(found[1:])
                         found = found[0]
@@ -370,9 +383,11 @@ class as_completed:
                 return future
         return None
 
-    def _dress(self, future: Future) -> Any:
+    def _dress(self, future: Future | ActorFuture) -> Any:
         if not self.with_results:
             return future
+        if isinstance(future, ActorFuture):
+            return self._dress_call(future)
         state = future._state
         if state.failure is None:
             try:
@@ -383,6 +398,14 @@ class as_completed:
         if self.raise_errors:
             raise exception_of(state)
         return future, exception_of(state)
+
+    def _dress_call(self, call: ActorFuture) -> tuple[ActorFuture, Any]:
+        error = call._error()
+        if error is None:
+            return call, call._load()
+        if self.raise_errors:
+            raise error
+        return call, error
 
     def _time_left(self) -> float | None:
         if self._deadline is None:
@@ -407,12 +430,20 @@ class as_completed:
                 assert self._engine is not None
                 self._engine.check_may_block()
                 left = self._time_left()
+                if self._calls:
+                    self._check_calls()
                 try:
                     with blocked():
                         event.wait(SLICE_S if left is None else min(left, SLICE_S))
                 except KeyboardInterrupt:
-                    self._engine.note_interrupt(list(self._futures))
+                    self._engine.note_interrupt(split([*self._futures])[0])
                     raise
+
+    def _check_calls(self) -> None:
+        """Refuse to wait if all that is left are calls of the actor whose method waits."""
+        states, calls = split([*self._futures])
+        if not states and len({call.actor_key for call in calls}) == 1:
+            check_not_own_calls(calls)
 
     def __iter__(self) -> Iterator[Any]:
         self._refuse_for()

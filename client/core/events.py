@@ -114,6 +114,14 @@ class WaitFailed:
 
 
 @dataclass(slots=True)
+class CallEnded:
+    """A call of an actor has ended that `watcher` waits for: notify it with the call."""
+
+    watcher: Watcher
+    call: Any  #: an `ActorFuture`; the core does not look into it
+
+
+@dataclass(slots=True)
 class Loaded:
     """The result of `state` was unpickled: its pickle is only a recipe now."""
 
@@ -218,7 +226,8 @@ class ShutDown:
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Withdraw | RetryFailed | Watch"
     " | Unwatch | WatchCluster | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm"
-    " | Borrow | Lent | SendInOrder | ShutDown | WaitFailed | HeldCall | HeldTaken | HeldAbandoned"
+    " | Borrow | Lent | SendInOrder | ShutDown | WaitFailed | CallEnded | HeldCall | HeldTaken"
+    " | HeldAbandoned"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

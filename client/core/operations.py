@@ -17,6 +17,7 @@ from .callers import note_caller
 from .events import (
     AskScheduler,
     Borrow,
+    CallEnded,
     Cancel,
     Confirm,
     ForgetWatcher,
@@ -131,6 +132,8 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
             forget(core, operation.watcher)
         elif cls is WaitFailed:
             touch(core, operation.watcher, operation)
+        elif cls is CallEnded:
+            touch(core, operation.watcher, operation.call)
         elif cls is Loaded:
             keep_result(core, operation.state)
         elif cls is Unreadable:

@@ -561,6 +561,8 @@ class Engine(EngineWaiting):
         try:
             if self._actor_lines is not None:
                 await self._actor_lines.close()
+                while self._flush():  # watchers of calls are notified that these have failed
+                    pass
             if self.data is not None:
                 await self.data.close()
             if self.link is not None:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from ...protocol.errors import WaitingCycle
 from ...protocol.host.blocking import TaskWait, awaited, blocked
-from ..core.events import ForgetWatcher, SendInOrder, Unwatch, WaitFailed, Watch, Withdraw
-from ..core.tasks import FutureState
-from .in_task import check_not_own, is_in_task
+from ..core.events import (
+    CallEnded,
+    ForgetWatcher,
+    SendInOrder,
+    Unwatch,
+    WaitFailed,
+    Watch,
+    Withdraw,
+)
+from ..core.tasks import FutureState, Watcher
+from .in_task import check_not_own, check_not_own_calls, is_in_task
 from .interrupts import on_interrupt
 from .watchers import AsyncWaiter, TaskWaiter, ThreadWaiter, Waiter, is_ready
 
 if TYPE_CHECKING:
+    from ..actors import ActorFuture
     from ..display.output import TaskOutputs
     from .engine import Engine
     from .interrupts import Interruption
@@ -22,6 +34,10 @@ if TYPE_CHECKING:
 
 #: Tasks that a worker reports of a wait in one of its tasks.
 MAX_KEYS: Final = 32
+
+
+#: {call of an actor: what it calls when it has ended}
+CallNotes: TypeAlias = "dict[ActorFuture, Callable[[], object]]"
 
 
 class EngineWaiting:
@@ -90,20 +106,20 @@ class EngineWaiting:
         wants_data: bool,
         n: int | None = None,
         stops_at_failure: bool = False,
+        calls: Sequence[ActorFuture] = (),
     ) -> bool:
-        """Wait for states that are not ready, all or `n` of them; in a task, without its thread."""
+        """Wait for states that are not ready, all or `n` of them; in a task, without its thread.
+
+        `calls` of actors are waited for as well, and are counted in `n`.
+        """
         self.check_may_block()
         try:
             if is_in_task():
-                check_not_own(states)
-                in_task = TaskWaiter(n or len(states), wants_data, stops_at_failure)
-                is_for_all = timeout is None and n in (None, len(states))
-                with blocked(self._task_wait(in_task, states) if is_for_all else None):
-                    is_done = self.wait(in_task, Watch(in_task, states), timeout)
-                if in_task.problem:
-                    self.post(Unwatch(in_task, states))
-                    raise WaitingCycle(in_task.problem)
-                return is_done
+                return self._wait_in_task(states, timeout, wants_data, n, stops_at_failure, calls)
+            if calls:
+                waiter = ThreadWaiter(n or len(states) + len(calls), wants_data, stops_at_failure)
+                with self._watching(waiter, calls):
+                    return self.wait(waiter, Watch(waiter, states), timeout)
             if self._past_loop.is_lent and len(states) == 1:
                 start = 0.0 if timeout is None else time.monotonic()
                 self._past_loop.receive_until_done(states[0], timeout)
@@ -120,13 +136,56 @@ class EngineWaiting:
             if self.output is not None:
                 self.show_output()
 
-    def _task_wait(self, waiter: TaskWaiter, states: list[FutureState]) -> TaskWait:
+    def _wait_in_task(
+        self,
+        states: list[FutureState],
+        timeout: float | None,
+        wants_data: bool,
+        n: int | None,
+        stops_at_failure: bool,
+        calls: Sequence[ActorFuture],
+    ) -> bool:
+        check_not_own(states)
+        n_all = len(states) + len(calls)
+        is_for_all = n in (None, n_all)
+        if calls and (is_for_all or not states):
+            check_not_own_calls(calls)
+        waiter = TaskWaiter(n or n_all, wants_data, stops_at_failure)
+        is_reported = timeout is None and is_for_all
+        with (
+            blocked(self._task_wait(waiter, states, calls) if is_reported else None),
+            self._watching(waiter, calls) if calls else contextlib.nullcontext(),
+        ):
+            is_done = self.wait(waiter, Watch(waiter, states), timeout)
+        if waiter.problem:
+            self.post(Unwatch(waiter, states))
+            raise WaitingCycle(waiter.problem)
+        return is_done
+
+    def _task_wait(
+        self, waiter: TaskWaiter, states: list[FutureState], calls: Sequence[ActorFuture]
+    ) -> TaskWait:
         """Return what the worker reports of a wait in one of its tasks."""
 
         def fail(text: str) -> None:
             self.post(WaitFailed(waiter, text))
 
-        return TaskWait([state.key for state in states[:MAX_KEYS]], fail)
+        first = calls[:MAX_KEYS]
+        return TaskWait(
+            [state.key for state in states[:MAX_KEYS]],
+            fail,
+            [call.actor_key for call in first],
+            [call.id for call in first],
+        )
+
+    @contextlib.contextmanager
+    def _watching(self, waiter: Watcher, calls: Sequence[ActorFuture]) -> Iterator[None]:
+        """Have `waiter` notified of each of these calls once; on any thread, through the core."""
+        notes = watch_calls(self, waiter, calls)
+        try:
+            yield
+        finally:
+            forget_calls(notes)
 
     async def wait_for_async(
         self,
@@ -136,13 +195,16 @@ class EngineWaiting:
         wants_data: bool,
         n: int | None = None,
         stops_at_failure: bool = False,
+        calls: Sequence[ActorFuture] = (),
     ) -> bool:
         """Do what `wait_for` does, in a coroutine."""
         if is_in_task():
             check_not_own(states)
-        waiter = AsyncWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
+        n_left = len(states) + len(calls) if n is None else n
+        waiter = AsyncWaiter(n_left, wants_data, stops_at_failure)
         try:
-            return await self.wait_async(waiter, Watch(waiter, states), timeout)
+            with self._watching(waiter, calls) if calls else contextlib.nullcontext():
+                return await self.wait_async(waiter, Watch(waiter, states), timeout)
         finally:
             if self.output is not None:
                 self.show_output()
@@ -168,3 +230,21 @@ class EngineWaiting:
                 "this call would block the event loop that it waits for; await it, with "
                 "Client(asynchronous=True)"
             )
+
+
+def watch_calls(engine: EngineWaiting, watcher: Watcher, calls: Iterable[ActorFuture]) -> CallNotes:
+    """Have `watcher` notified of each of these calls, once, by the core as of states."""
+    notes: CallNotes = {}
+    for call in calls:
+        note = partial(engine.post, CallEnded(watcher, call))
+        if call.notify(note):
+            notes[call] = note
+        else:
+            note()
+    return notes
+
+
+def forget_calls(notes: CallNotes) -> None:
+    """End what `watch_calls` has begun."""
+    for call, note in notes.items():
+        call.forget(note)

@@ -80,6 +80,14 @@ class Caller:
     def add_to_itself(self, k: int) -> int:
         return self.other.add_to_itself(k).result()
 
+    def wait_for_itself(self, how: str) -> object:
+        call = self.other.give()
+        if how == "wait":
+            return weft.wait(call)
+        if how == "gather":
+            return weft.get_client().gather([call])
+        return list(weft.as_completed([call]))
+
 
 class Result:
     """Reads the futures that it is given, and makes some itself."""
@@ -92,7 +100,13 @@ class Result:
         return sum(client.gather(client.map(abs, numbers)))
 
     def future_of(self, number: int) -> weft.Future:
-        return weft.get_client().submit(abs, number)
+        return weft.get_client().submit(abs, number, pure=False)
+
+    def keep(self, future: weft.Future) -> None:
+        self.kept = future
+
+    def value_of_kept(self) -> int:
+        return self.kept.result()
 
 
 def add_in_task(counter: Actor, k: int) -> int:
@@ -206,6 +220,144 @@ def test_an_asynchronous_client_awaits_calls_and_attributes(cluster):
     assert asyncio.run(run()) == (list(range(1, 101)), 101)
 
 
+def test_a_wait_that_is_over_leaves_nothing_at_the_call(client):
+    waiting = client.submit(Waiting, actor=True).result()
+    call = waiting.wait(1)
+    for wait in (call.result, lambda timeout: weft.wait(call, timeout)):
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                wait(timeout=0.001)
+    assert not call._callbacks
+    completed = weft.as_completed([call])
+    completed.clear()
+    assert not call._callbacks
+    waiting.open().result()
+
+
+def wait_a_moment(waiting: Actor) -> str:
+    try:
+        return waiting.wait(1).result(timeout=0.5)
+    except TimeoutError as error:
+        return str(error)
+
+
+def test_the_text_of_a_timeout_names_the_time_that_was_given(client):
+    waiting = client.submit(Waiting, actor=True).result()
+    assert "within 0.5 s" in client.submit(wait_a_moment, waiting).result(60)
+
+
+class LoadedByAnother(ActorFuture):
+    """Another thread unpickles the result while this one begins to."""
+
+    @property
+    def _value(self) -> object:
+        value = ActorFuture._value.__get__(self)
+        if self.done() and self.blob:
+            loads, self_blob = pickle.loads, self.blob
+            self.blob = None  # no second time
+            ActorFuture._value.__set__(self, loads(self_blob))
+            self.blob = b""
+        return value
+
+    @_value.setter
+    def _value(self, value: object) -> None:
+        ActorFuture._value.__set__(self, value)
+
+
+def test_two_threads_may_unpickle_a_result_at_once(client, counter):
+    call = LoadedByAnother(counter._hold._engine, counter, "add", pickle.dumps((2,)), None)
+    counter._hold._engine.actor_lines().send(call)
+    assert weft.wait(call, 60).done == {call}
+    assert call.result() == 2
+
+
+# --- Many at once ---------------------------------------------------------------------------------
+
+
+def test_wait_as_completed_and_gather_take_calls_beside_futures(client, counter):
+    calls = [counter.add() for _ in range(100)]
+    future = client.submit(abs, -7)
+    done, left = weft.wait([*calls, future], timeout=60)
+    assert (len(done), left) == (101, set())
+    assert client.gather([*calls, future]) == [*range(1, 101), 7]
+    assert client.gather({"a": counter.add(), "b": (future,)}) == {"a": 101, "b": (7,)}
+    assert client.gather(counter.add()) == 102
+    more = [counter.add() for _ in range(100)]
+    found = [item.result() for item in weft.as_completed([*more, future])]
+    assert sorted(found) == [7, *range(103, 203)]
+    pairs = dict(weft.as_completed([counter.add(), future], with_results=True))
+    assert pairs.pop(future) == 7
+    assert list(pairs.values()) == [203]
+
+
+def test_waits_for_calls_end_at_the_first_one_or_at_a_failure(client, counter):
+    waiting = client.submit(Waiting, actor=True).result()
+    never = waiting.wait(1)
+    first = counter.add()
+    assert weft.wait([never, first], return_when="FIRST_COMPLETED").done == {first}
+    boom = counter.boom()
+    done, left = weft.wait([never, boom], return_when="FIRST_EXCEPTION", timeout=60)
+    assert (done, left) == ({boom}, {never})
+    with pytest.raises(KeyError, match="no such thing"):
+        client.gather([never, boom])
+    assert client.gather([first, boom], errors="skip") == [1]
+    with pytest.raises(TimeoutError, match="1 of 2"):
+        weft.wait([never, first], timeout=0.01)
+    with pytest.raises(TimeoutError, match="1 of 2"):
+        client.gather([never, first], timeout=0.01)
+    ((call, error),) = weft.as_completed([boom], with_results=True, raise_errors=False)
+    assert (call, type(error)) == (boom, KeyError)
+    waiting.open().result()
+    assert list(weft.as_completed([never, never])) == [never, never]
+
+
+def test_a_wait_for_calls_ends_with_the_client(cluster):
+    with Client(cluster) as client:
+        waiting = client.submit(Waiting, actor=True).result()
+        found: list[object] = []
+
+        def wait() -> None:
+            try:
+                found.append(weft.wait(waiting.wait(1)))
+            except ClientClosed as error:
+                found.append(error)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert waiting.begun == [1]
+    thread.join(60)
+    assert not thread.is_alive()
+    assert found
+
+
+def sum_in_task(counter: Actor) -> list[int]:
+    client = weft.get_client()
+    calls = [counter.add() for _ in range(3)]
+    futures = [client.submit(abs, -5), *calls]
+    weft.wait(futures)
+    found = [future.result() for future in weft.as_completed(futures)]
+    return [sum(found), sum(client.gather(futures))]
+
+
+def test_tasks_wait_for_calls_and_futures_together(client, counter):
+    assert client.submit(sum_in_task, counter).result(60) == [11, 11]
+
+
+def test_coroutines_wait_for_calls_and_futures_together(cluster):
+    async def run() -> tuple[int, list[int], int]:
+        async with Client(cluster, asynchronous=True) as client:
+            counter = await client.submit(Counter, actor=True)
+            futures = [client.submit(abs, -5), counter.add(), counter.add()]
+            done, _ = await weft.wait(futures)
+            results = await client.gather(futures)
+            n = 0
+            async for _ in weft.as_completed(futures):
+                n += 1
+            return len(done), results, n
+
+    assert asyncio.run(run()) == (3, [5, 1, 2], 3)
+
+
 # --- Being passed around --------------------------------------------------------------------------
 
 
@@ -229,8 +381,11 @@ def test_an_actor_keeps_the_one_alive_whose_handle_it_has(client):
 def test_a_method_that_waits_for_its_own_actor_is_refused(client, counter):
     caller = client.submit(Caller, counter, actor=True).result()
     caller.take(caller).result()
-    with pytest.raises(RuntimeError, match="would wait for itself"):
+    with pytest.raises(weft.WaitingCycle, match="would wait for itself"):
         caller.add_to_itself(1).result(timeout=60)
+    for how in ("wait", "gather", "as_completed"):
+        with pytest.raises(weft.WaitingCycle, match="would wait for itself"):
+            caller.wait_for_itself(how).result(timeout=60)
 
 
 def test_futures_among_the_arguments_reach_the_actor_as_futures(client):
@@ -244,6 +399,32 @@ def test_methods_submit_tasks_wait_for_them_and_return_their_futures(client):
     assert sum(call.result(timeout=60) for call in calls) == 60
     future = one.future_of(-9).result(timeout=60)
     assert future.result(timeout=60) == 9
+
+
+def n_handed() -> int:
+    """Return how many results with futures wait on this worker to be taken."""
+    actors = weft.get_worker().actors
+    return sum(map(len, actors._handed.values()))
+
+
+def test_futures_in_a_result_are_held_by_the_caller_from_its_arrival_on(client, wait_until):
+    one = client.submit(Result, actor=True).result()
+    call = one.future_of(-9)
+    assert weft.wait(call, 60).done
+    (kept,) = call.kept
+    assert kept._engine is one._hold._engine
+    wait_until(lambda: not any(client.run(n_handed).values()))
+    assert kept.result(60) == 9
+    del kept
+    assert call.result().result(60) == 9
+    assert call.kept is None
+
+
+def test_an_actor_may_keep_a_future_that_its_caller_drops(client):
+    one = client.submit(Result, actor=True).result()
+    for i in range(20):
+        one.keep(client.submit(abs, -i, pure=False)).result(60)
+        assert one.value_of_kept().result(60) == i
 
 
 def test_handles_travel_through_queues_and_pickles(client, counter):
@@ -320,7 +501,9 @@ def test_wrong_use_of_handles_is_refused(client, counter):
     with pytest.raises(TypeError, match="not subscriptable"):
         counter[0]
     with pytest.raises(TypeError, match="call of an actor"):
-        weft.wait([counter.add()])
+        client.cancel([counter.add()])
+    with pytest.raises(TypeError, match="an iterable of futures"):
+        weft.as_completed(counter.add())
     assert not hasattr(counter, "__array__")
     assert "add" in dir(counter)
     assert "Counter" in repr(counter)
