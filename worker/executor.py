@@ -532,10 +532,11 @@ class TaskExecutor:
             self._report(done, made)
         if self._started is not None:
             self._started.note(slot, 0)
+        event = SlotBlocked(slot, seat.attempt, may_park=park)
         if wait is not None:
             self.waits[seat.attempt] = wait
-        keys = [] if wait is None else wait.keys
-        self.handle(SlotBlocked(slot, seat.attempt, keys, park))
+            event.keys, event.actors, event.calls = wait.keys, wait.actors, wait.calls
+        self.handle(event)
         gate.open()
 
     def take_seat(self, seat: SlotSeat) -> None:

@@ -58,6 +58,7 @@ from ..protocol.wire.messages import (
 from ..protocol.wire.session import GiveUp, Outage, Session
 from ..protocol.wording import counted
 from .activity import Transfers
+from .actor_waits import ActorWaits
 from .actors import Actors
 from .answering import Answering
 from .config import WorkerConfig
@@ -259,6 +260,7 @@ class WorkerServer:
             started=self._started,
             output=catcher_for(self._loop, config),
         )
+        context.actors.waits = ActorWaits(self._executor, self._loop)
         self._answering = Answering(self._executor, self.stop)
         await self._answering.plugins.begin_with(config.preloaded)
         transfers = Transfers()

@@ -33,7 +33,7 @@ def is_actor(task: SchedulerTask) -> bool:
 def note_made(state: SchedulerState, message: m.SubmitTasks) -> None:
     """Note the actors that had been made before the scheduler was restarted.
 
-    Whoever has their handles must not get other objects. Their workers may still be on their way.
+    The holders of their handles must not get other objects. Their workers may be on their way.
     """
     option_of = message.option_of or [0] * len(message.keys)
     for key, place in zip(message.keys, option_of, strict=True):
@@ -92,4 +92,10 @@ def fail_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[Schedule
 
 ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
     "made_actors is empty but while recovering": lambda s: () if s.recovery else s.made_actors,
+    "actor_waits lists attempts that have ended": lambda s: [
+        (ws, attempt)
+        for ws in s.workers.values()
+        for attempt in ws.actor_waits
+        if attempt in ws.processing or attempt in ws.zombies
+    ],
 }

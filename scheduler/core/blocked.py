@@ -2,6 +2,8 @@
 
 Such a task has begun and has not ended, so it stays in state processing, with its resources. But
 its worker runs others in its place: it counts neither as busy nor for the work that the worker has.
+
+The thread of an actor is none of the worker's slots, so its waits count for nothing but cycles.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire import messages as m
 from . import cycles
-from .peers import BlockedWait, WorkerHandle
+from .actors import living
+from .peers import ActorWait, BlockedWait, WorkerHandle
 from .tasks import SchedulerTask
 from .transitions import assigned_behind
 
@@ -31,9 +34,14 @@ def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlock
         if task is not None:
             ws.occupancy_ns -= task.estimate_ns
             task.estimate_ns = 0
-        wait = BlockedWait(state.awake_s, message.keys[i] if message.keys else ())
+        wait = BlockedWait(
+            state.awake_s,
+            message.keys[i] if message.keys else (),
+            message.actors[i] if message.actors else (),
+            message.calls[i] if message.calls else (),
+        )
         ws.blocked[attempt] = wait
-        if wait.keys:
+        if wait.keys or wait.actors:
             node = cycles.Attempt(ws, attempt)
             cycles.suspect(state, node, wait, partial(_fail, state, ws, attempt))
     ws.last_progress = state.now
@@ -69,6 +77,7 @@ def resume_all(ws: WorkerHandle) -> None:
     """Count all attempts of a worker as its work, until it reports anew which are blocked."""
     for attempt in list(ws.blocked):
         resume(ws, attempt)
+    ws.actor_waits.clear()
 
 
 def resume(ws: WorkerHandle, attempt: int) -> None:
@@ -78,3 +87,27 @@ def resume(ws: WorkerHandle, attempt: int) -> None:
     if task is not None:
         task.estimate_ns = task.group.prefix.estimate_ns
         ws.occupancy_ns += task.estimate_ns
+
+
+# -- actors ---------------------------------------------------------------------------------------
+def on_actors_blocked(state: SchedulerState, ws: WorkerHandle, message: m.ActorsBlocked) -> None:
+    """Note what actors wait for; those of an earlier scheduler may have no task yet."""
+    for i, (key, attempt) in enumerate(zip(message.names, message.attempts, strict=True)):
+        is_claimed = attempt in ws.claims and attempt not in ws.zombies
+        if not (is_claimed or living(state, ws, key, attempt)):
+            state.counters.reports_stale += 1
+            continue
+        wait = BlockedWait(state.awake_s, message.keys[i], message.actors[i], message.calls[i])
+        begun = [call for text in message.begun[i] if (call := m.call_of(text)) is not None]
+        last = {holder: numbers for holder, *numbers in begun}
+        ws.actor_waits[attempt] = ActorWait(wait, key, last, frozenset(message.open[i]))
+        if wait.keys or wait.actors:
+            node = cycles.Attempt(ws, attempt)
+            cycles.suspect(state, node, wait, partial(_fail, state, ws, attempt))
+
+
+def on_actors_resumed(state: SchedulerState, ws: WorkerHandle, message: m.ActorsResumed) -> None:
+    """Forget the waits of these actors."""
+    for attempt in message.attempts:
+        if ws.actor_waits.pop(attempt, None) is None:
+            state.counters.reports_stale += 1

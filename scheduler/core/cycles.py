@@ -1,18 +1,23 @@
-"""Waits that have no end: tasks, and holders of locks, that wait for each other.
+"""Waits that have no end: tasks, actors and holders of locks that wait for each other.
 
-A task waits for its inputs; one that runs waits for other tasks (`AttemptsBlocked`), or for a lock,
-which others hold. Such waits can form a cycle, though the inputs of tasks cannot. The wait that
+A task waits for its inputs; one that runs waits for other tasks (`AttemptsBlocked`), for calls of
+actors, or for a lock, which others hold. An actor whose thread waits (`ActorsBlocked`) does no
+other call meanwhile. Such waits can form a cycle, though the inputs of tasks cannot. The wait that
 closes it is the last to begin. So each wait without a time limit is looked at once, when it is
 `SETTLE_S` old; if it is part of a cycle, it fails, with a text that names all others. Waits that
 are younger do not count: a report of their end may be on its way. Nothing is looked at for each
 task, and a wait that ends sooner costs a place in a queue.
 
 A node is a task, or the owner of a lock: a thread of a client, or an attempt that was dropped and
-still runs. It is *live* if it may go on by itself. One that waits for all of some others is live if
-all of these are; one that waits for any of them (a lease of a semaphore), if one is. What is not
-known, such as which client fills a queue, counts as live: only what cannot end is an error. So does
-a peer that is away, until it is back, and a task that its client has not submitted again yet; a
-wait that goes on because of one is looked at again.
+still runs; or an actor that waits, as the attempt that made it. A call is no node: to wait for one
+that an actor has not answered is to wait for the actor. Which calls it has answered is reported
+with its wait, because an answer may be on its way for long.
+
+A node is *live* if it may go on by itself. One that waits for all of some others is live if all of
+these are; one that waits for any of them (a lease of a semaphore), if one is. What is not known,
+such as which client fills a queue, counts as live: only what cannot end is an error. So does a peer
+that is away, until it is back, and a task that its client has not submitted again yet; a wait that
+goes on because of one is looked at again.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from ...protocol.wire.messages.held import attempt_of
+from ...protocol.wire.messages.held import attempt_of, owner_of_attempt
 from .tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
 
 if TYPE_CHECKING:
@@ -43,7 +48,10 @@ Owner: TypeAlias = "tuple[ClientHandle, str]"
 
 
 class Attempt(NamedTuple):
-    """An attempt that runs. It is a node if it was dropped: it may hold locks."""
+    """An attempt that runs, or has made an actor. It is a node if it was dropped, or if that waits.
+
+    Both may hold locks.
+    """
 
     ws: WorkerHandle
     number: int
@@ -115,7 +123,7 @@ def _look(state: SchedulerState) -> None:
         left -= 1
         if not _goes_on(state, one):
             continue
-        node = _now(one.node)
+        node = _now(state, one.node)
         n_before = len(live)
         members = find_cycle(state, node, live, unsure)
         left -= len(live) - n_before
@@ -141,24 +149,37 @@ def _goes_on(state: SchedulerState, one: Suspect) -> bool:
     if isinstance(node, Attempt):
         ws, attempt = node
         is_here = state.workers.get(ws.peer) is ws
-        return is_here and (
-            ws.blocked.get(attempt) is wait or state.held.waits.get(attempt) is wait
-        )
+        return is_here and (_wait_of(node) is wait or state.held.waits.get(attempt) is wait)
     return state.held.waits.get(node) is wait
 
 
-def _now(node: Owner | Attempt) -> Node:
-    """Return the task of an attempt if it is the current one."""
+def _now(state: SchedulerState, node: Owner | Attempt) -> Node:
+    """Return the task of an attempt if it is the current one; of a thread perhaps its actor."""
     if isinstance(node, Attempt):
         return node.ws.processing.get(node.number, node)
-    return node
+    return node_of(state, *node)  # that it waits has been reported meanwhile
+
+
+def _wait_of(attempt: Attempt) -> BlockedWait | None:
+    """Return the wait that was reported of an attempt, or of the actor that it has made."""
+    ws, number = attempt
+    actor = ws.actor_waits.get(number)
+    return ws.blocked.get(number) if actor is None else actor.wait
+
+
+def actor_node(task: SchedulerTask) -> Attempt | None:
+    """Return the node of the actor that a task has made, if the actor waits."""
+    if task.state != MEMORY or task.attempt not in task.replicas[0].actor_waits:
+        return None
+    return Attempt(task.replicas[0], task.attempt)
 
 
 def waits_of(state: SchedulerState, node: Node) -> Waits | None:
     """Return what a node waits for, without a time limit; None if it is live for all we know."""
     if isinstance(node, Attempt):
-        is_known = not node.ws.is_away and node.number in node.ws.zombies
-        return _waits_of_attempt(state, node) if is_known else None
+        here, number = node
+        is_known = number in here.zombies or number in here.actor_waits
+        return _waits_of_attempt(state, node) if is_known and not here.is_away else None
     if not isinstance(node, SchedulerTask):
         call = state.held.waits.get(node)
         return None if call is None else _waits_of_call(state, call)
@@ -174,15 +195,43 @@ def waits_of(state: SchedulerState, node: Node) -> Waits | None:
 
 
 def _waits_of_attempt(state: SchedulerState, attempt: Attempt) -> Waits | None:
-    wait = attempt.ws.blocked.get(attempt.number)
-    call = state.held.waits.get(attempt.number)
+    wait = _wait_of(attempt)
+    call = call_of(state, attempt)
     if wait is None and (call is None or not call.blocks):
         return None
-    if wait is not None and wait.keys:
+    if wait is not None and (wait.keys or wait.actors):
         tasks = [state.tasks.get(key) for key in wait.keys]
         left: list[Node] = [t for t in tasks if t is not None and t.state not in (MEMORY, ERRED)]
+        left += _actors_waited_for(state, wait)
         return Waits(left, for_all=True) if left else None
     return None if call is None else _waits_of_call(state, call)
+
+
+def _actors_waited_for(state: SchedulerState, wait: BlockedWait) -> list[Node]:
+    """Return the actors that a wait for calls is for: those that have not answered these."""
+    nodes: list[Node] = []
+    for key, call in zip(wait.actors, wait.calls, strict=False):
+        task = state.tasks.get(key)
+        if task is None:
+            continue
+        node = actor_node(task)
+        if node is None:
+            nodes.append(task)  # in memory, and so live
+        elif node.ws.actor_waits[node.number].is_open(call):
+            nodes.append(node)
+    return nodes
+
+
+def call_of(state: SchedulerState, attempt: Attempt) -> Call | None:
+    """Return the call on a lock or the like in which an attempt waits, or an actor."""
+    waits = state.held.waits
+    call = waits.get(attempt.number)
+    if call is not None or attempt.number not in attempt.ws.actor_waits:
+        return call
+    owner = owner_of_attempt(attempt.number)
+    # The workers of a program (`processes=False`) use its client.
+    clients = attempt.ws.task_clients or state.clients.values()
+    return next((waits[client, owner] for client in clients if (client, owner) in waits), None)
 
 
 def _running(node: Node) -> Attempt | None:
@@ -199,12 +248,12 @@ def _is_away(state: SchedulerState, node: Node) -> bool:
         attempt = _running(node)
         if attempt is None:
             return False
-        ws, number = attempt
-        wait = ws.blocked.get(number)
+        wait = _wait_of(attempt)
+        named = () if wait is None else (*wait.keys, *wait.actors)
         # A client in its tasks may not have submitted again what it waits for.
-        if ws.is_away or (wait is not None and any(key not in state.tasks for key in wait.keys)):
+        if attempt.ws.is_away or any(key not in state.tasks for key in named):
             return True
-        call = state.held.waits.get(number)
+        call = call_of(state, attempt)
     else:
         if node[0].peer is None:
             return True
@@ -235,7 +284,7 @@ def node_of(state: SchedulerState, client: ClientHandle, owner: str) -> Node:
         for ws in state.workers.values() if client.worker is None else (client.worker,):
             if attempt in ws.processing:
                 return ws.processing[attempt]
-            if attempt in ws.zombies:
+            if attempt in ws.zombies or attempt in ws.actor_waits:
                 return Attempt(ws, attempt)
     return client, owner
 
@@ -253,7 +302,7 @@ def is_young(state: SchedulerState, node: Node, waits: Waits) -> bool:
         since = waits.call.since
     else:
         attempt = _running(node)
-        wait = None if attempt is None else attempt.ws.blocked.get(attempt.number)
+        wait = None if attempt is None else _wait_of(attempt)
         if wait is None:
             return False
         since = wait.since
@@ -362,6 +411,8 @@ def describe_cycle(state: SchedulerState, members: list[Node]) -> str:
         what = describe_node(following)
         if call is not None:
             what = f"{describe_object(call)}, which {what} holds"
+        elif isinstance(following, Attempt) and following.number in following.ws.actor_waits:
+            what = f"a call of {what}"
         parts.append(f"{describe_node(node)} waits for {what}")
     if len(parts) > MAX_NAMED:
         n_more = len(parts) - MAX_NAMED + 1
@@ -378,6 +429,8 @@ def describe_node(node: Node) -> str:
     if isinstance(node, SchedulerTask):
         return f"task {node.key!r}"
     if isinstance(node, Attempt):
+        if node.number in node.ws.actor_waits:
+            return f"actor {node.ws.actor_waits[node.number].key!r}"
         return f"attempt {node.number} on worker {node.ws.name}, which was dropped and still runs"
     client, owner = node
     attempt = attempt_of(owner)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...protocol.rotation import level_of
 from ...protocol.wording import counted
@@ -23,7 +23,7 @@ from .tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, WAITI
 
 if TYPE_CHECKING:
     from .held.records import Call
-    from .peers import WorkerHandle
+    from .peers import BlockedWait, WorkerHandle
     from .state import SchedulerState
     from .tasks import TaskClass
 
@@ -99,7 +99,7 @@ def why(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     if kind == PROCESSING:
         return _why_processing(state, task)
     if kind == MEMORY:
-        return TaskReason("it has finished")
+        return _why_in_memory(state, task)
     if kind == ERRED:
         return TaskReason(_why_erred(task))
     assert kind == RELEASED
@@ -229,7 +229,8 @@ def _why_processing(state: SchedulerState, task: SchedulerTask) -> TaskReason:
         return TaskReason(text, following=missing[0])
     wait = ws.blocked.get(task.attempt)
     if wait is not None:
-        return _why_blocked(state, task, wait.keys)
+        where = f"it has begun on worker {ws.name}, and waits"
+        return _why_blocked(state, wait, state.held.waits.get(task.attempt), where)
     threads = counted(ws.nthreads, "thread")
     if ws.n_busy <= ws.nthreads:
         tasks = counted(ws.n_busy, "task")
@@ -241,18 +242,30 @@ def _why_processing(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     )
 
 
-def _why_blocked(state: SchedulerState, task: SchedulerTask, keys: Any) -> TaskReason:
-    """Return what a task waits for that has begun."""
-    ws = task.worker
-    assert ws is not None
-    where = f"it has begun on worker {ws.name}, and waits"
-    if keys:
-        tasks = [state.tasks[key] for key in keys if key in state.tasks]
-        left = [one for one in tasks if one.state not in (MEMORY, ERRED)]
-        if left:
-            return TaskReason(f"{where} for {_named(left)}", following=left[0])
-        return TaskReason(f"{where} for {keys[0]}, which is done: it goes on when it has a thread")
-    call = state.held.waits.get(task.attempt)
+def _why_in_memory(state: SchedulerState, task: SchedulerTask) -> TaskReason:
+    node = cycles.actor_node(task)
+    if node is None:
+        return TaskReason("it has finished")
+    where = f"it has made an actor on worker {node.ws.name}, a method of which waits"
+    wait = node.ws.actor_waits[node.number].wait
+    return _why_blocked(state, wait, cycles.call_of(state, node), where)
+
+
+def _why_blocked(
+    state: SchedulerState, wait: BlockedWait, call: Call | None, where: str
+) -> TaskReason:
+    """Return what a task waits for that has begun, or the thread of an actor."""
+    tasks = [state.tasks[key] for key in wait.keys if key in state.tasks]
+    left = [one for one in tasks if one.state not in (MEMORY, ERRED)]
+    if left:
+        return TaskReason(f"{where} for {_named(left)}", following=left[0])
+    if wait.actors:
+        actor = wait.actors[0]
+        text = f"{where} for a call of actor {actor}"
+        return TaskReason(text, following=state.tasks.get(actor))
+    if wait.keys:
+        text = f"{where} for {wait.keys[0]}, which is done: it goes on when it has a thread"
+        return TaskReason(text)
     if call is not None:
         return _why_in_lane(state, call, where)
     text = "for tasks that it has submitted, or with a time limit, or it has given up its thread"

@@ -72,6 +72,8 @@ def handlers_by_role() -> dict[Role, dict[type[Message], Callable[..., None]]]:
             m.AttemptsEnded: completion.on_ended,
             m.AttemptsBlocked: blocked.on_blocked,
             m.AttemptsResumed: blocked.on_resumed,
+            m.ActorsBlocked: blocked.on_actors_blocked,
+            m.ActorsResumed: blocked.on_actors_resumed,
             m.AttemptsReturned: assignment.on_returned,
             m.AttemptsWithdrawn: withdrawing.on_withdrawn,
             m.ReplicasAdded: missing.on_replicas_added,

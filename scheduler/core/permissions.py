@@ -43,6 +43,8 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.AttemptsReturned: Level.WORKER,
     m.AttemptsBlocked: Level.WORKER,
     m.AttemptsResumed: Level.WORKER,
+    m.ActorsBlocked: Level.WORKER,
+    m.ActorsResumed: Level.WORKER,
     m.AttemptsWithdrawn: Level.WORKER,
     m.ReplicasAdded: Level.WORKER,
     m.KeysMissing: Level.WORKER,

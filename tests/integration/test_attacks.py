@@ -412,6 +412,28 @@ FORBIDDEN: dict[str, tuple[Role, Registration, list[Message], str]] = {
         [m.FailWaits(attempts=[1], texts=["x"])],
         "a worker may not send FailWaits",
     ),
+    "report of what actors wait for, by a client": (
+        Role.CLIENT,
+        client,
+        [
+            m.ActorsBlocked(
+                names=["a"], attempts=[1], keys=[[]], actors=[[]], calls=[[]], begun=[[]], open=[[]]
+            )
+        ],
+        "a client may not send ActorsBlocked",
+    ),
+    "end of what actors wait for, by a supervisor": (
+        Role.SUPERVISOR,
+        supervisor,
+        [m.ActorsResumed(attempts=[1])],
+        "a supervisor may not send ActorsResumed",
+    ),
+    "results of actors taken, at the scheduler": (
+        Role.CLIENT,
+        client,
+        [m.ActorResultsTaken(requests=[1])],
+        "a client may not send ActorResultsTaken",
+    ),
     "waits with too few keys": (
         Role.WORKER,
         worker,

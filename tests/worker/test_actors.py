@@ -229,7 +229,7 @@ async def test_an_answer_does_not_wait_for_a_later_call_of_the_same_message():
 
 
 @pytest.mark.parametrize("cls", [AtEnd, AsyncAtEnd])
-async def test_what_fails_before_an_answer_fails_the_call_and_no_other(cls):
+async def test_an_action_before_an_answer_that_raises_fails_the_call_and_no_other(cls):
     slot = Slot(cls)
     end = End()
     slot.actors.on_calls(end, message_of(slot, called("plain", False)))

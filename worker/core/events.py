@@ -128,6 +128,9 @@ class SlotBlocked:
     keys: list[str] = field(default_factory=list)
     #: If many tasks wait here already, no other one is to be started in its place.
     may_park: bool = False
+    #: The actors of the first of the calls that it waits for, and the calls, as `TaskWait` has them
+    actors: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -135,6 +138,29 @@ class SlotResumes:
     """The task of slot `slot` could go on: give it a seat, now or later with `Run`."""
 
     slot: int
+
+
+@dataclass(slots=True)
+class ActorBlocked:
+    """The thread of an actor has waited for so long that the scheduler is to know of it.
+
+    The fields are those of a row of `ActorsBlocked`.
+    """
+
+    key: str
+    attempt: int  #: that has made the actor
+    keys: list[str]
+    actors: list[str]
+    calls: list[str]
+    begun: list[str]
+    open: list[str]
+
+
+@dataclass(slots=True)
+class ActorResumes:
+    """The thread of an actor goes on."""
+
+    attempt: int
 
 
 @dataclass(slots=True)
@@ -149,6 +175,8 @@ Event: TypeAlias = (
     | ChunkDone
     | SlotBlocked
     | SlotResumes
+    | ActorBlocked
+    | ActorResumes
     | OutputCame
     | CopiesFetched
     | CopiesNotFetched
@@ -240,7 +268,7 @@ class CatchOutput:
 
 @dataclass(slots=True)
 class FailWait:
-    """End the wait of a task with an error: it waits for itself, by way of others."""
+    """End the wait of a task or an actor with an error: it waits for itself, by way of others."""
 
     attempt: int
     text: str

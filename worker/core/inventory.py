@@ -17,17 +17,17 @@ from ...protocol.wire.messages import (
     DROPPED,
     NO_HASH,
     RUNNING,
-    AttemptsBlocked,
     InventoryEnd,
     InventoryFailed,
     InventoryFunctions,
     InventoryHeld,
     InventoryUnfinished,
 )
-from . import puts
+from . import actor_waits, puts
 from .drops import end
 from .events import CatchOutput, SchedulerLost, SessionOpened
 from .inputs import note_missing
+from .seats import report_of
 from .tasks import EXECUTING, MEMORY, MISSING, WorkerTask
 from .transitions import UNFINISHED
 
@@ -147,8 +147,9 @@ def _send_inventory(state: WorkerState) -> None:
     waiting = (*state.blocked.values(), *state.returning.values())
     blocked = [attempt for attempt in waiting if attempt not in state.parked]
     if blocked:
-        keys = [state.waits_for.get(attempt, []) for attempt in blocked]
-        send(AttemptsBlocked(attempts=blocked, keys=keys if any(keys) else []))
+        send(report_of(state, blocked))
+    if state.actor_waits:
+        send(actor_waits.report(state.actor_waits.values()))
 
 
 def _phase(state: WorkerState, record: WorkerTask) -> int:

@@ -80,11 +80,9 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
         else:
             state.n_kept_seats += 1
         return
-    keys = event.keys
-    if keys:
-        state.waits_for[event.attempt] = keys
-    report = AttemptsBlocked(attempts=[event.attempt], keys=[keys] if keys else [])
-    state.to_scheduler.append(report)
+    if event.keys or event.actors:
+        state.waits_for[event.attempt] = event
+    state.to_scheduler.append(report_of(state, [event.attempt]))
     if state.returning:
         _seat_returning(state)
         return
@@ -106,6 +104,20 @@ def _is_enough(state: WorkerState) -> bool:
         return False
     is_last = state.n_kept_seats + 1 >= state.n_seats
     return not (is_last and state.waits_for and n <= MANY_BLOCKED + MORE_BLOCKED)
+
+
+def report_of(state: WorkerState, attempts: list[int]) -> AttemptsBlocked:
+    """Return the report of these attempts, each of which waits."""
+    waits = [state.waits_for.get(attempt) for attempt in attempts]
+    keys = [[] if wait is None else wait.keys for wait in waits]
+    actors = [[] if wait is None else wait.actors for wait in waits]
+    calls = [[] if wait is None else wait.calls for wait in waits]
+    return AttemptsBlocked(
+        attempts=attempts,
+        keys=keys if any(keys) else [],
+        actors=actors if any(actors) else [],
+        calls=calls if any(calls) else [],
+    )
 
 
 def on_resumes(state: WorkerState, event: SlotResumes) -> None:
@@ -156,7 +168,7 @@ def pass_on(state: WorkerState, slot: Slot) -> None:
 def on_fail_waits(state: WorkerState, message: FailWaits) -> None:
     """End waits that would have no end; those that are over by now are left alone."""
     for attempt, text in zip(message.attempts, message.texts, strict=True):
-        if attempt in state.waits_for:
+        if attempt in state.waits_for or attempt in state.actor_waits:
             state.before.append(FailWait(attempt, text))
 
 

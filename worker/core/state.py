@@ -26,8 +26,22 @@ from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
-from . import assignment, copies, drops, inventory, output, puts, reports, seats, slots, times
+from . import (
+    actor_waits,
+    assignment,
+    copies,
+    drops,
+    inventory,
+    output,
+    puts,
+    reports,
+    seats,
+    slots,
+    times,
+)
 from .events import (
+    ActorBlocked,
+    ActorResumes,
     After,
     Before,
     ChunkDone,
@@ -105,9 +119,11 @@ class WorkerState:
         self.idle: dict[Slot, None] = dict.fromkeys(self.slots)
         #: {slot: the attempt that waits there}. All and only slots in place "blocked".
         self.blocked: dict[Slot, int] = {}
-        #: {attempt: the first of the tasks that it waits for}, of those of `blocked` that wait for
-        #: some without a time limit.
-        self.waits_for: dict[int, list[str]] = {}
+        #: {attempt: its wait}, of those of `blocked` that wait for tasks, or for calls of actors,
+        #: without a time limit.
+        self.waits_for: dict[int, SlotBlocked] = {}
+        #: {attempt that made an actor: the wait of its thread}, of those that last.
+        self.actor_waits: dict[int, ActorBlocked] = {}
         #: {attempt: None} of those of `blocked` and `returning` that the scheduler was not sent.
         self.parked: dict[int, None] = {}
         #: Seats that no slot has: the next slots that return take them.
@@ -195,6 +211,8 @@ _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
     OutputCame: output.on_output_came,
     SlotBlocked: seats.on_blocked,
     SlotResumes: seats.on_resumes,
+    ActorBlocked: actor_waits.on_blocked,
+    ActorResumes: actor_waits.on_resumes,
     WorkerEnding: drops.on_ending,
     SchedulerLost: inventory.on_scheduler_lost,
     SessionOpened: inventory.on_session_opened,

@@ -271,8 +271,8 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     ),
     "attempts that wait for tasks are blocked": lambda state: (
         attempt
-        for attempt, keys in state.waits_for.items()
-        if attempt not in state.blocked.values() or not keys
+        for attempt, wait in state.waits_for.items()
+        if attempt not in state.blocked.values() or not (wait.keys or wait.actors)
     ),
     "a spare slot has nothing": lambda state: (
         slot.index for slot in state.spare if slot.busy or slot.chunk or slot.n_executing

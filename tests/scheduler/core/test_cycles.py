@@ -13,6 +13,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.scheduler.core import cycles
 from weft.scheduler.core.cycles import SETTLE_S, Waits, find_cycle
+from weft.scheduler.core.epochs import Members
 
 from .test_held import GRANTED
 
@@ -297,6 +298,149 @@ def test_a_wait_for_a_limit_counts_also_if_its_worker_does_not_report_it(board, 
     block(board, worker, "parent", "child")
     waits = failed(board, worker)
     assert list(waits) == ([board.attempt("parent")] if blocks else [])
+
+
+# --- Actors ---------------------------------------------------------------------------------------
+
+
+def live(board: Board, client: int, *keys: str) -> int:
+    """Let a worker have actors; return it."""
+    worker = board.worker("home", nthreads=8)
+    message = graph(" ".join(keys))
+    message.functions = [m.ACTOR_FUNCTION]
+    board.send(client, message)
+    board.finish(worker, *keys, blob=None, nbytes=1 << 20)
+    return worker
+
+
+def wait(
+    board: Board,
+    worker: int,
+    actor: str,
+    *,
+    keys: tuple[str, ...] = (),
+    call: str = "",
+    begun: tuple[str, ...] = (),
+    is_open: bool = True,
+) -> None:
+    """Let an actor wait: for tasks, or for a call of another, as in "actor h/1/2"."""
+    other, _, text = call.partition(" ")
+    report = m.ActorsBlocked(
+        names=[actor],
+        attempts=[board.attempt(actor)],
+        keys=[[*keys]],
+        actors=[[other] if other else []],
+        calls=[[text] if text else []],
+        begun=[[*begun]],
+        open=[[*begun] if is_open else []],
+    )
+    board.send(worker, report)
+
+
+def test_two_actors_that_wait_for_each_other_are_found(board):
+    client = board.client()
+    worker = live(board, client, "a", "b")
+    wait(board, worker, "a", call="b h/1/5", begun=("c/1/0",))
+    assert failed(board, worker) == {}
+    wait(board, worker, "b", call="a h/1/6", begun=("h/1/5",))
+    ((attempt, text),) = failed(board, worker).items()
+    assert attempt == board.attempt("b")
+    assert text.startswith("actor 'b' would wait for ever")
+    assert (
+        "actor 'b' waits for a call of actor 'a'; actor 'a' waits for a call of actor 'b'" in text
+    )
+
+
+@pytest.mark.parametrize("why", ["answered", "resumed", "lost", "away", "no wait of the other"])
+def test_a_call_that_is_answered_or_may_be_is_no_part_of_a_cycle(why):
+    board = Board(away_s=30.0)
+    client = board.client()
+    worker = live(board, client, "a", "b")
+    wait(board, worker, "a", call="b h/1/5", begun=("c/1/0",))
+    if why == "answered":  # and the answer is on its way: another call of `b` waits for `a`
+        wait(board, worker, "b", call="a h/1/6", begun=("h/1/5", "c/2/9"), is_open=False)
+    elif why != "no wait of the other":
+        wait(board, worker, "b", call="a h/1/6", begun=("h/1/5",))
+    if why == "resumed":
+        board.send(worker, m.ActorsResumed(attempts=[board.attempt("a")]))
+    elif why == "lost":
+        board.send(worker, m.Bye(reason=""))
+    elif why == "away":
+        board.close(worker)
+    assert failed(board, worker, 5.0) == {}
+
+
+def test_calls_behind_those_that_have_begun_wait_for_the_actor(board):
+    client = board.client()
+    worker = live(board, client, "a", "b")
+    wait(board, worker, "b", call="a h/1/9", begun=("h/1/5",))
+    wait(board, worker, "a", call="b h/1/6", begun=("h/1/8",))
+    assert list(failed(board, worker)) == [board.attempt("a")]
+    board.send(worker, m.ActorsResumed(attempts=[board.attempt("a")]))
+    wait(board, worker, "a", call="b other/1/0", begun=("h/1/8",))
+    assert list(failed(board, worker)) == [board.attempt("a")]
+
+
+def test_a_task_and_an_actor_that_wait_for_each_other(board):
+    client = board.client()
+    worker = live(board, client, "a")
+    board.send(client, graph("f"))
+    wait(board, worker, "a", keys=("f",), begun=("h/1/0",))
+    board.send(
+        worker,
+        m.AttemptsBlocked(attempts=[board.attempt("f")], actors=[["a"]], calls=[["h/1/1"]]),
+    )
+    ((attempt, text),) = failed(board, worker).items()
+    assert attempt == board.attempt("f")
+    assert "task 'f' waits for a call of actor 'a'; actor 'a' waits for task 'f'" in text
+
+
+def test_an_actor_that_waits_for_a_lock_of_one_that_waits_for_it(board):
+    client = board.client()
+    worker = live(board, client, "a", "b")
+    inside = Caller(board, "of the program")
+    a, b = (h.owner_of_attempt(board.attempt(key)) for key in "ab")
+    assert inside.acquire("1", owner=a) == GRANTED
+    assert inside.acquire("2", owner=b) is None
+    wait(board, worker, "b", begun=("h/1/5",))
+    wait(board, worker, "a", call="b h/1/5", begun=("c/1/0",))
+    ((attempt, text),) = failed(board, worker, 2.5 * SETTLE_S).items()
+    assert attempt == board.attempt("a")
+    assert "actor 'b' waits for lock 'x', which actor 'a' holds" in text
+    board.send(worker, m.ActorsResumed(attempts=[attempt]))
+    wait(board, worker, "a", keys=(), begun=("c/1/0",))
+    assert failed(board, worker, 5.0) == {}
+
+
+def test_reports_of_a_worker_about_actors_that_it_does_not_have_are_stale(board):
+    client = board.client()
+    worker = live(board, client, "a")
+    stranger = board.worker("stranger")
+    n_before = board.state.counters.reports_stale
+    wait(board, stranger, "a", call="a nonsense")
+    board.send(stranger, m.ActorsResumed(attempts=[board.attempt("a"), 5]))
+    assert board.state.counters.reports_stale == n_before + 3
+    wait(board, worker, "a", call="a nonsense", begun=("nonsense", "h/x/1", "h/1"))
+    assert failed(board, worker, 5.0) == {}
+
+
+def test_a_cycle_of_actors_is_found_by_the_next_scheduler():
+    board = Board(expected=Members(("id of w",), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    worker = board.come_back(last_epoch=1, held={"a": 1, "b": 2})
+    texts = {"a": ("b", "h/1/5", "c/1/0"), "b": ("a", "h/1/6", "h/1/5")}
+    for attempt, (key, (other, call, begun)) in enumerate(texts.items(), 1):
+        report = m.ActorsBlocked(
+            names=[key], attempts=[attempt], keys=[[]], actors=[[other]], calls=[[call]],
+            begun=[[begun]], open=[[begun]],
+        )  # fmt: skip
+        board.send(worker, report)
+    assert failed(board, worker, 5.0) == {}  # their client may come back
+    client = board.client("alice", last_epoch=1)
+    message = graph("a b", made=True, delivered=True)
+    message.functions = [m.ACTOR_FUNCTION]
+    board.send(client, message, m.Resubmitted())
+    assert len(failed(board, worker, 5.0)) == 1
 
 
 # --- The search -----------------------------------------------------------------------------------

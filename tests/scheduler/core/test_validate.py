@@ -478,6 +478,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "made_actors is empty but while recovering": lambda b: b.state.made_actors.update(
         {b.task("memory"): None}
     ),
+    "actor_waits lists attempts that have ended": lambda b: b.w.actor_waits.update(
+        dict.fromkeys(b.w.processing)
+    ),
     "plugins are filed by name": lambda b: plugin(b, "other"),
     "a plugin is held or ends": lambda b: setattr(plugin(b), "is_ending", True),
     "each worker has a held plugin, or waits for it": lambda b: plugin(b).ready.clear(),

@@ -9,6 +9,7 @@ import pytest
 from tests.worker.builders import SLOW, Hands, assign, drop, locate
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire.messages import DropAttempts
+from weft.worker.core.events import SlotBlocked
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import NO_ATTEMPT, NO_FUNCTION, WorkerFunction, WorkerTask
 from weft.worker.core.validate import OF_RECORDS, OF_STATE, validate
@@ -140,7 +141,9 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
         setattr(state, "n_kept_seats", 1),
         state.returning.update({state.slots[0]: 99}),
     ),
-    "attempts that wait for tasks are blocked": lambda state: state.waits_for.update({99: ["x"]}),
+    "attempts that wait for tasks are blocked": lambda state: state.waits_for.update(
+        {99: SlotBlocked(0, 99, ["x"])}
+    ),
     "a spare slot has nothing": lambda state: state.spare.update({state.slots[0]: None}),
     "no slot returns while another is idle": lambda state: (
         state.returning.update({state.slots[0]: 99}),
