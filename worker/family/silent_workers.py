@@ -8,7 +8,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+import psutil
+
 from ..silence import STACK_SIGNAL, STACK_SUFFIX
+from ..started import read_beats
+from .measuring import SUSPENDED
 from .places import Place
 
 _log = logging.getLogger("weft.supervisor")
@@ -16,6 +20,22 @@ _log = logging.getLogger("weft.supervisor")
 _CHECK_S: Final = 0.1
 #: Number of times that the supervisor looks for a stack that it has requested.
 _STACK_LOOKS: Final = 20
+
+
+async def look_at_silence(slot: Place, elapsed_s: float, ask: Callable[..., None]) -> None:
+    """Report a worker if it has done nothing for too long; see `report_silence`.
+
+    Args:
+        slot: its place.
+        elapsed_s: time since the last look.
+        ask: sends a request to the spawner.
+    """
+    with contextlib.suppress(psutil.Error):  # it ends just now
+        if slot.process is None or slot.process.status() in SUSPENDED:
+            return
+        used = slot.process.cpu_times()
+        if slot.silence.look(read_beats(slot.record), used.user + used.system, elapsed_s):
+            await report_silence(slot, ask)
 
 
 async def report_silence(slot: Place, ask: Callable[..., None]) -> None:

@@ -41,7 +41,6 @@ from typing import Any, Final
 
 import psutil
 
-from ...protocol.deaths import DeathLog, with_advice
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
 from ...protocol.net.deadline import within
 from ...protocol.trust.security import Security
@@ -50,8 +49,9 @@ from ...protocol.wire.session import GiveUp
 from ..config import socket_path
 from ..numbers import SUFFIX, SUPERVISOR
 from ..silence import STACK_SUFFIX, SilenceWatch
-from ..started import read_beats, read_joined, read_served, read_started
+from ..started import read_joined, read_served, read_started
 from .config import SupervisorConfig
+from .death_lines import DeathLines
 from .exits import (
     EXIT_NO_SCHEDULER,
     read_crash,
@@ -60,8 +60,9 @@ from .exits import (
     read_refusal,
     read_signal,
 )
+from .large_workers import end_too_large
 from .lifetimes import Lifetimes
-from .measuring import SUSPENDED, FamilyMeter
+from .measuring import FamilyMeter
 from .places import CannotScale, Growth, Place
 from .restarts import (
     Ending,
@@ -72,9 +73,8 @@ from .restarts import (
     give_up,
     judge,
     kind_of,
-    memory_verdict,
 )
-from .silent_workers import report_silence
+from .silent_workers import look_at_silence
 from .supervisor_link import SupervisorLink, SupervisorPolicy
 
 _log = logging.getLogger("weft.supervisor")
@@ -115,8 +115,7 @@ class Supervisor:
         #: {pid: its place} of those that the spawner has forked
         self._by_pid: dict[int, Place] = {}
         self._restarts: dict[int, asyncio.TimerHandle] = {}
-        self._deaths = DeathLog("ended")
-        self._failed_starts = DeathLog("could not be started")
+        self._death_lines = DeathLines()
         #: The signal that workers are ended with; 0 while they are not being ended.
         self._end_signal = 0
         self._exit_code = 0
@@ -182,9 +181,7 @@ class Supervisor:
             await self._stop_workers()
             await self._link.leave(reason)
         finally:
-            now = time.monotonic()
-            for line in (*self._deaths.finish(now), *self._failed_starts.finish(now)):
-                _log.warning("%s", line)
+            self._death_lines.finish(time.monotonic())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -440,34 +437,15 @@ class Supervisor:
         slot = self._running.pop(worker_id)
         if not self._stopping and not slot.retired:
             delay_s = slot.backoff.died(0.0)
-            is_first = self._failed_starts.note(slot.spec.name, why, time.monotonic())
-            _log.log(
-                logging.WARNING if is_first else logging.INFO,
-                "worker %s could not be started: this machine has no process for it (%s). This is "
-                "tried again, the next time %s. If it goes on, end other processes, raise the "
-                "limit (ulimit -u), or start fewer workers",
-                slot.spec.name,
-                why,
-                f"in {delay_s:g} s" if delay_s else "at once",
-                extra={"event": "worker-not-started", "worker": worker_id},
-            )
+            self._death_lines.note_failed_start(slot, why, delay_s, time.monotonic())
             self._start_later(slot, delay_s)
         if not self._running:
             self._all_ended.set()
 
     def _log_death(self, slot: Place, reason: str, lived_s: float, delay_s: float) -> None:
         # An embedded scheduler logs each report to the same terminal.
-        is_logged = self.config.embedded and self._link.connected
-        is_first = not is_logged and self._deaths.note(slot.spec.name, reason, time.monotonic())
-        again = f"; it is started again in {delay_s:g} s" if delay_s else "; it is started again"
-        _log.log(
-            logging.WARNING if is_first else logging.INFO,
-            "worker %s ended after %.1f s: %s",
-            slot.spec.name,
-            lived_s,
-            with_advice(reason + again, reason) if is_first else reason + again,
-            extra={"event": "worker-exited", "worker": slot.worker_id},
-        )
+        quiet = self.config.embedded and self._link.connected
+        self._death_lines.note_death(slot, reason, lived_s, delay_s, time.monotonic(), quiet=quiet)
 
     def _start_later(self, slot: Place, delay_s: float) -> None:
         self._restarts[id(slot)] = self._loop.call_later(delay_s, self._start, slot)
@@ -491,26 +469,18 @@ class Supervisor:
         for pid in self._by_pid:
             self._ask("kill", pid, int(number))
 
-    # --- Memory ---------------------------------------------------------------------------------
+    # --- What is watched ------------------------------------------------------------------------
 
     def _processes(self) -> dict[str, psutil.Process]:
         slots = self._by_pid.values()
         return {slot.worker_id: slot.process for slot in slots if slot.process is not None}
 
     async def _watch_memory(self) -> None:
-        limits = {slot.spec.memory_limit for slot in self._slots}
-        if limits == {0}:
+        if {slot.spec.memory_limit for slot in self._slots} == {0}:
             return
         while True:
             await asyncio.sleep(_CHECK_S)
-            for worker_id, rss in self._meter.rss(self._processes()).items():
-                slot = self._running[worker_id]
-                verdict = memory_verdict(rss, slot.spec.memory_limit)
-                if verdict and not slot.verdict:
-                    slot.verdict = verdict
-                    self._ask("kill", slot.pid, int(signal.SIGKILL))
-
-    # --- Silence --------------------------------------------------------------------------------
+            end_too_large(self._running, self._meter.rss(self._processes()), self._ask)
 
     async def _watch_silence(self) -> None:
         pause_s = min(self.config.silent_after_s / 20, _MAX_LOOK_S)
@@ -519,18 +489,11 @@ class Supervisor:
             await asyncio.sleep(pause_s)
             now = time.monotonic()
             self._meter.write(self._processes())
-            for line in (*self._deaths.due(now), *self._failed_starts.due(now)):
-                _log.warning("%s", line)
+            self._death_lines.log_due(now)
             # If this process itself was held up, the time counts as at most two pauses.
             elapsed_s, last = min(now - last, 2 * pause_s), now
             for slot in list(self._by_pid.values()):
-                with contextlib.suppress(psutil.Error):  # it ends just now
-                    if slot.process is None or slot.process.status() in SUSPENDED:
-                        continue
-                    used = slot.process.cpu_times()
-                    n_beats = read_beats(slot.record)
-                    if slot.silence.look(n_beats, used.user + used.system, elapsed_s):
-                        await report_silence(slot, self._ask)
+                await look_at_silence(slot, elapsed_s, self._ask)
 
     # --- The scheduler --------------------------------------------------------------------------
 
