@@ -197,10 +197,11 @@ MODULE: Final = _table(
         "its events, and a `weft.WorkerPlugin` is code in the workers",
         _BY_DESIGN,
     ),
-    ("NannyPlugin", "use a `weft.WorkerPlugin`, which is set up in each worker before its tasks"),
+    ("NannyPlugin", "it is called `weft.SupervisorPlugin`", _BY_DESIGN),
     (
-        "InstallPlugin CondaInstall",
-        "use `weft.PipInstall`, or a `weft.WorkerPlugin` that runs the command",
+        "CondaInstall",
+        "use `weft.InstallPlugin` with a function that runs conda or mamba as you do",
+        _BY_DESIGN,
     ),
     (
         "SSHCluster",

@@ -13,6 +13,8 @@ from .shell.engine import Engine
 class PluginRegistration(abc.ABC):
     """A base class of `Client`. The methods block; those of an asynchronous client are awaited."""
 
+    _timeout_s: float
+
     @abc.abstractmethod
     def _running(self) -> Engine: ...
 
@@ -20,37 +22,51 @@ class PluginRegistration(abc.ABC):
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
 
     def register_plugin(self, plugin: object, name: str | None = None) -> Any:
-        """Set a plugin up on all workers: those that are there now, and later ones.
+        """Set a plugin up on all workers, or once on each machine: now, and where others join.
 
         A worker that joins later gets no task before it has set it up. The workers that are there
         go on with their tasks meanwhile; when this returns, all of them have set it up. A plugin
         replaces another one of its name, which is torn down first; the same one again changes
         nothing. It stays when this client is closed.
 
+        A `weft.SupervisorPlugin` is set up by the supervisors of the workers, so that a later one
+        starts its workers after it. If its `restart` is true, the workers that run are replaced, as
+        by `restart_workers`, when all supervisors have set it up.
+
         Args:
-            plugin: an object of a subclass of `weft.WorkerPlugin`.
+            plugin: an object of a subclass of `weft.WorkerPlugin` or `weft.SupervisorPlugin`.
             name: by which `unregister_plugin` ends it; None = `plugin.name`, or else one that is
                 made from the class.
 
         Returns:
-            `{address: {"status": "OK"}}` of the workers.
+            `{address: {"status": "OK"}}` of the workers, or `{id: ...}` of the supervisors.
 
         Raises:
-            NotSupported: it is a plugin for the scheduler, or of a kind that weft does not have.
+            NotSupported: it is a plugin for the scheduler, or for supervisors, and there are none
+                (`processes=False`).
+            TimeoutError: it is set up, and workers that it replaces have not joined again within
+                the time-out of this client; they may still come.
             SerializationError: it cannot be pickled.
             QuestionFailed: it is too large, or there are too many.
             NotPermitted: the client's token is of a lower role than client.
-            Exception: what its set-up raised on a worker; the plugin is not kept then, and is torn
-                down where it was set up.
+            Exception: what its set-up raised on one of them; the plugin is not kept then, and is
+                torn down where it was set up.
         """
-        from .registering import check_plugin, prepare, register
+        from .registering import prepare, register
 
-        name = check_plugin(plugin, name)
-        engine = self._running()
-        return self._run(register(engine, name, prepare(plugin, name)))
+        prepared = prepare(plugin, name)
+        return self._run(register(self._running(), prepared, self._timeout_s))
 
-    def register_worker_plugin(self, plugin: object, name: str | None = None) -> Any:
-        """Do what `register_plugin` does."""
+    def register_worker_plugin(
+        self, plugin: object, name: str | None = None, nanny: bool | None = None
+    ) -> Any:
+        """Do what `register_plugin` does.
+
+        Args:
+            plugin: see `register_plugin`.
+            name: see `register_plugin`.
+            nanny: accepted for compatibility with dask; the class of the plugin says where it runs.
+        """
         return self.register_plugin(plugin, name)
 
     def register_scheduler_plugin(self, *_args: Any, **_options: Any) -> NoReturn:
@@ -64,22 +80,30 @@ class PluginRegistration(abc.ABC):
         raise refuse_scheduler_plugin()
 
     def unregister_plugin(self, name: str) -> Any:
-        """Tear a plugin down on all workers, and send it to no other.
+        """Tear a plugin down wherever it was set up, and send it to no other process.
+
+        Variables that a `weft.SupervisorPlugin` has set stay in the workers that run.
 
         Args:
             name: as it was registered.
 
         Raises:
             QuestionFailed: there is none of this name.
-            Exception: what its teardown raised on a worker; it is unregistered all the same.
+            Exception: what its teardown raised on one of them; it is unregistered all the same.
         """
         from .registering import check_name, unregister
 
         name = check_name(name)
         return self._run(unregister(self._running(), name))
 
-    def unregister_worker_plugin(self, name: str) -> Any:
-        """Do what `unregister_plugin` does."""
+    def unregister_worker_plugin(self, name: str, nanny: bool | None = None) -> Any:
+        """Do what `unregister_plugin` does.
+
+        Args:
+            name: as it was registered.
+            nanny: accepted for compatibility with dask; a name is that of one plugin, of workers or
+                supervisors.
+        """
         return self.unregister_plugin(name)
 
     def register_worker_callbacks(self, setup: Callable[..., Any]) -> Any:

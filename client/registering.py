@@ -6,10 +6,11 @@ import hashlib
 import inspect
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..protocol.errors import NotSupported, QuestionFailed
-from ..protocol.plugins.base import WorkerPlugin
+from ..protocol.plugins.base import SupervisorPlugin, WorkerPlugin
+from ..protocol.plugins.environment import Environ, InstallPlugin
 from ..protocol.plugins.uploads import UploadDirectory, UploadFile
 from ..protocol.values.exceptions import add_note, unpack_exception
 from ..protocol.values.serialize import dumps, function_name
@@ -18,12 +19,28 @@ from ..protocol.wire.failure import MAX_RELAYED_BYTES
 from ..protocol.wire.payload import Payload, blob_nbytes
 from ..protocol.wording import sized
 from .asking import ask_order
+from .cluster_info import describe_workers
+from .restarting import wait_for_successors
 from .shell.engine import Engine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_NAME: Final = 500
+_THREADS: Final = (
+    "the workers are threads of this program (processes=False), or were started without a "
+    "supervisor, so there is none that could {}. Use worker processes, or a weft.WorkerPlugin"
+)
+
+
+class Registration(NamedTuple):
+    """A plugin as it is registered."""
+
+    name: str
+    blob: Any
+    is_for_supervisors: bool
+    #: workers that run are replaced
+    renews: bool
 
 
 def check_plugin(plugin: object, name: str | None) -> str:
@@ -40,15 +57,10 @@ def check_plugin(plugin: object, name: str | None) -> str:
     kinds = [cls.__name__ for cls in type(plugin).__mro__]
     if "SchedulerPlugin" in kinds:
         raise refuse_scheduler_plugin()
-    if "NannyPlugin" in kinds:
-        raise NotSupported(
-            "supervisors run no code of users: they watch the workers and must answer at once. A "
-            "weft.WorkerPlugin is set up in each worker before its tasks"
-        )
-    if not isinstance(plugin, WorkerPlugin) and "WorkerPlugin" not in kinds:
+    if not is_for_supervisors(plugin) and "WorkerPlugin" not in kinds:
         raise TypeError(
-            "register_plugin takes an object of a subclass of weft.WorkerPlugin, not "
-            f"{type(plugin).__name__}"
+            "register_plugin takes an object of a subclass of weft.WorkerPlugin or "
+            f"weft.SupervisorPlugin, not {type(plugin).__name__}"
         )
     for method in ("setup", "teardown"):
         if not callable(getattr(plugin, method, print)):
@@ -63,6 +75,12 @@ def check_plugin(plugin: object, name: str | None) -> str:
     if name is None:
         name = getattr(plugin, "name", None) or f"{type(plugin).__name__}-{uuid.uuid4().hex[:12]}"
     return check_name(name)
+
+
+def is_for_supervisors(plugin: object) -> bool:
+    """Return whether supervisors set a plugin up; a `NannyPlugin` of dask is one of these."""
+    kinds = [cls.__name__ for cls in type(plugin).__mro__]
+    return isinstance(plugin, SupervisorPlugin) or "NannyPlugin" in kinds
 
 
 def _is_of_dask(method: Any) -> bool:
@@ -92,13 +110,17 @@ def refuse_scheduler_plugin() -> NotSupported:
     )
 
 
-def prepare(plugin: object, name: str) -> Any:
-    """Return the pickle of a plugin, in the caller's thread.
+def prepare(plugin: object, name: str | None) -> Registration:
+    """Return a plugin as it is registered, in the caller's thread.
 
     Raises:
+        TypeError, ValueError, NotSupported: see `check_plugin`.
         SerializationError: it cannot be pickled.
         QuestionFailed: it is too large.
     """
+    name = check_plugin(plugin, name)
+    if isinstance(plugin, (Environ, InstallPlugin)):
+        plugin = plugin.for_supervisors() or plugin
     blob = dumps(plugin, f"plugin {name}")
     nbytes = blob_nbytes(blob)
     if nbytes > MAX_RELAYED_BYTES:
@@ -107,32 +129,49 @@ def prepare(plugin: object, name: str) -> Any:
             f"{sized(MAX_RELAYED_BYTES)}: the scheduler keeps it and sends it to each worker. Let "
             "it read its data where it runs, or pass data to tasks as arguments"
         )
-    return blob
+    by_supervisors = is_for_supervisors(plugin)
+    renews = by_supervisors and bool(getattr(plugin, "restart", False))
+    return Registration(name, blob, by_supervisors, renews)
 
 
-async def register(engine: Engine, name: str, blob: Any) -> dict[str, dict[str, str]]:
+async def register(
+    engine: Engine, plugin: Registration, timeout_s: float
+) -> dict[str, dict[str, str]]:
     """See `Client.register_plugin`."""
+    name, blob, by_supervisors, renews = plugin
+    workers = await describe_workers(engine) if by_supervisors else {}
+    if workers and not any(worker["supervisor"] for worker in workers.values()):
+        what = "replace them" if renews else "run a plugin"
+        raise NotSupported(f"plugin {name!r} cannot be registered: {_THREADS.format(what)}")
     digest = hashlib.sha256(f"{name}\n".encode())
     for part in (blob.data, *blob.buffers) if isinstance(blob, Payload) else (blob,):
         digest.update(part)
-    arguments = {"name": name, "plugin": digest.hexdigest()[:32]}
-    info = await ask_order(engine, "register_plugin", arguments, [blob])
-    _raise_failures(info, name, "set up")
-    if "workers" not in info:
+    arguments: dict[str, Any] = {"name": name, "plugin": digest.hexdigest()[:32]}
+    question, processes = "register_plugin", "workers"
+    if by_supervisors:
+        question, processes = "register_supervisor_plugin", "supervisors"
+        arguments["restart"] = renews
+    info = await ask_order(engine, question, arguments, [blob])
+    _raise_failures(info, name, "set up", processes)
+    if processes not in info:
         raise QuestionFailed(
-            f"plugin {name!r} was unregistered, or replaced, before all workers had set it up"
+            f"plugin {name!r} was unregistered, or replaced, before all {processes} had set it up"
         )
     with reading("the scheduler"):
-        return {address: {"status": "OK"} for address in part_of(info, "workers", list)}
+        done = {address: {"status": "OK"} for address in part_of(info, processes, list)}
+        renewed = part_of(info, "renewed", list) if renews else []
+    left = {a: worker for a, worker in workers.items() if worker["supervisor"] in renewed}
+    await wait_for_successors(engine, left, timeout_s)
+    return done
 
 
 async def unregister(engine: Engine, name: str) -> None:
     """See `Client.unregister_plugin`."""
     info = await ask_order(engine, "unregister_plugin", {"name": name}, [])
-    _raise_failures(info, name, "torn down")
+    _raise_failures(info, name, "torn down", "processes")
 
 
-def _raise_failures(info: dict[str, Any], name: str, step: str) -> None:
+def _raise_failures(info: dict[str, Any], name: str, step: str, processes: str) -> None:
     """Raise the first exception that a plugin has raised, if there is one."""
     n_failed = info.get("n_failed")
     if not n_failed:
@@ -144,7 +183,7 @@ def _raise_failures(info: dict[str, Any], name: str, step: str) -> None:
         raise QuestionFailed(f"plugin {name!r} could not be {step}")
     error = unpack_exception(first)
     if n_failed > 1:
-        add_note(error, f"weft: plugin {name!r} could not be {step} on {n_failed} workers")
+        add_note(error, f"weft: plugin {name!r} could not be {step} on {n_failed} {processes}")
     raise error
 
 

@@ -69,6 +69,19 @@ async def _order(engine: Engine, workers: dict[str, dict[str, Any]]) -> dict[str
     return ends
 
 
+async def wait_for_successors(
+    engine: Engine, workers: dict[str, dict[str, Any]], timeout_s: float
+) -> None:
+    """Wait for the processes that take the places of workers whose own have ended.
+
+    Raises:
+        TimeoutError: some have not joined in time.
+    """
+    if workers:
+        ends = {worker["id"]: "asked" for worker in workers.values()}
+        await _wait(engine, workers, ends, timeout_s, raises=True)
+
+
 async def _wait(
     engine: Engine,
     workers: dict[str, dict[str, Any]],

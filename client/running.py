@@ -40,7 +40,8 @@ def prepare(
     if nanny:
         raise NotSupported(
             "supervisors run no functions of users: they watch the workers and must answer at "
-            "once. Leave nanny= out, and the function runs on the workers"
+            "once. A weft.SupervisorPlugin runs once on each machine; without nanny= the function "
+            "runs on the workers"
         )
     for argument in (*args, *kwargs.values()):
         if isinstance(argument, Future):

@@ -20,7 +20,7 @@ from ..protocol.host.log_ring import keep_latest
 from ..protocol.trust.security import Security
 from ..worker.children import send_user_code_by_value
 from ..worker.config import WorkerConfig
-from ..worker.family import process, spawn
+from ..worker.family import plugin_host, process, spawn
 from ..worker.family.config import SupervisorConfig, WorkerSpec
 from ..worker.family.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED, note_refusal
 from ..worker.family.supervisor import supervise
@@ -118,12 +118,16 @@ def _start_log(plain: dict[str, Any]) -> None:
 
 
 def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
-    """Be a worker process."""
+    """Be a worker process, or the one in which the supervisor's plugins run."""
     keep_latest()
     os.environ.update(plain.get("environment", {}))
     if temporary := plain.get("temporary_directory"):
         os.environ["TMPDIR"] = temporary  # for processes that tasks start
         tempfile.tempdir = temporary
+    if plain["channel"] is not None:
+        set_title("weft plugins")
+        plugin_host.main(plain)
+        return 0
     set_title(f"weft worker {plain['name']}")
     config = WorkerConfig(
         scheduler=plain["scheduler_addresses"][0],

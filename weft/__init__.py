@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from .graphs.drivers.executors import SynchronousExecutor
     from .graphs.get import get
     from .graphs.pool.thread_pool import ThreadPool
-    from .protocol.plugins.base import WorkerPlugin
-    from .protocol.plugins.environment import Environ, PipInstall
+    from .protocol.plugins.base import SupervisorPlugin, WorkerPlugin
+    from .protocol.plugins.environment import Environ, InstallPlugin, PipInstall
     from .protocol.plugins.uploads import UploadDirectory, UploadFile
     from .worker.context import get_worker
     from .worker.interrupting import TaskInterrupted
@@ -64,6 +64,7 @@ __all__ = [
     "Event",
     "Executor",
     "Future",
+    "InstallPlugin",
     "LocalCluster",
     "Lock",
     "MultiLock",
@@ -71,6 +72,7 @@ __all__ = [
     "Queue",
     "Retries",
     "Semaphore",
+    "SupervisorPlugin",
     "SynchronousExecutor",
     "TaskInterrupted",
     "ThreadPool",
@@ -112,6 +114,7 @@ _HOMES = {
     "Event": "client.coordination.event",
     "Executor": "client",
     "Future": "client",
+    "InstallPlugin": "protocol.plugins.environment",
     "LocalCluster": "deploy.local.cluster",
     "Lock": "client.coordination.locks",
     "MultiLock": "client.coordination.locks",
@@ -119,6 +122,7 @@ _HOMES = {
     "Queue": "client.coordination.queue",
     "Retries": "client.retries",
     "Semaphore": "client.coordination.locks",
+    "SupervisorPlugin": "protocol.plugins.base",
     "SynchronousExecutor": "graphs.drivers.executors",
     "TaskInterrupted": "worker.interrupting",
     "ThreadPool": "graphs.pool.thread_pool",

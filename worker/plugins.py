@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import inspect
 import logging
 import threading
 from collections import deque
@@ -19,9 +18,9 @@ from typing import Any, TypeAlias
 
 from ..protocol.errors import ConfigError, LocalProtocolError, PluginFailed
 from ..protocol.net.connection import Connection
-from ..protocol.values.exceptions import name_packed, pack_exception
 from ..protocol.values.serialize import loads
 from ..protocol.wire.messages import PluginDone, SetUpPlugin, TearDownPlugin
+from .calling_plugins import call, packed
 from .context import set_worker
 from .executor import TaskExecutor
 
@@ -126,7 +125,7 @@ class WorkerPlugins:
         failure: ConfigError | None = None
         for preload in preloads:
             try:
-                _call(preload, "setup", context)
+                call(preload, "setup", context)
             except BaseException as error:  # of user code
                 failure = ConfigError(
                     f"the setup of preloaded module {preload.name!r} raised "
@@ -150,7 +149,7 @@ class WorkerPlugins:
         try:
             (blob,) = message.blobs
             plugin = loads(b"" if blob is None else blob)
-            _call(plugin, "setup", context)
+            call(plugin, "setup", context)
         except BaseException as error:  # of user code: SystemExit ends the call only
             logger.warning(
                 "plugin %r could not be set up on worker %s: %s: %s",
@@ -159,7 +158,7 @@ class WorkerPlugins:
                 type(error).__name__,
                 error,
             )
-            return _packed(error, f"the set-up of plugin {name!r}", context.name)
+            return packed(error, f"the set-up of plugin {name!r}", _named(context))
         self._ready[message.plugin] = name, plugin
         context.plugins[name] = plugin
         return None
@@ -172,7 +171,7 @@ class WorkerPlugins:
         if context.plugins.get(name) is plugin:
             del context.plugins[name]
         try:
-            _call(plugin, "teardown", context)
+            call(plugin, "teardown", context)
         except BaseException as error:  # of user code
             logger.warning(
                 "plugin %r could not be torn down on worker %s",
@@ -180,7 +179,7 @@ class WorkerPlugins:
                 context.name,
                 exc_info=error,
             )
-            return _packed(error, f"the teardown of plugin {name!r}", context.name)
+            return packed(error, f"the teardown of plugin {name!r}", _named(context))
         return None
 
     # --- On the loop's thread again ---------------------------------------------------------------
@@ -193,7 +192,7 @@ class WorkerPlugins:
             try:
                 connection.send([PluginDone(request=request, info=info)])
             except LocalProtocolError as error:  # the exception is too large
-                failure = _packed(error, "a plugin", self._executor.context.name)
+                failure = packed(error, "a plugin", _named(self._executor.context))
                 connection.send([PluginDone(request=request, info={"failure": failure})])
         if reason:
             self._end(reason)
@@ -223,15 +222,5 @@ def _finish_future(done: asyncio.Future[Any], result: Any) -> None:
         done.set_result(result)
 
 
-def _call(plugin: Any, method: str, context: Any) -> None:
-    function = getattr(plugin, method, None)
-    if function is None:
-        return
-    result = function(context)
-    if inspect.iscoroutine(result):
-        asyncio.run(result)
-
-
-def _packed(error: BaseException, what: str, worker: str) -> list[Any]:
-    packed = pack_exception(error, what, worker)
-    return name_packed(packed, what, f"weft: {what} on worker {worker}")
+def _named(context: Any) -> str:
+    return f"worker {context.name}"

@@ -10,7 +10,7 @@ ended is stated again in the next session.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld
 from ...protocol.wire.payload import Blob
@@ -19,11 +19,18 @@ from .events import AskScheduler, Warn
 if TYPE_CHECKING:
     from .state import ClientState
 
+#: {question: what the answer lists if the plugin is kept}
+REGISTRATIONS: Final = {
+    "register_plugin": "workers",
+    "register_supervisor_plugin": "supervisors",
+}
+
 
 @dataclass(slots=True)
 class KeptPlugin:
-    """The arguments of a registration."""
+    """The question of a registration, and its arguments."""
 
+    question: str
     arguments: dict[str, Any]
     blobs: list[Blob | None]
 
@@ -48,7 +55,7 @@ class KeptPlugins:
 def keep_plugin(core: ClientState, question: AskScheduler) -> None:
     """Keep a plugin that the scheduler has, by the question that has registered it."""
     plugin_id = question.arguments["plugin"]
-    core.plugins.kept[plugin_id] = KeptPlugin(question.arguments, question.blobs)
+    core.plugins.kept[plugin_id] = KeptPlugin(question.name, question.arguments, question.blobs)
 
 
 def on_plugin_gone(core: ClientState, message: PluginGone) -> None:
@@ -76,7 +83,7 @@ def state_plugins(core: ClientState, *, is_new: bool) -> None:
         core.to_scheduler.append(
             Ask(
                 request=request,
-                name="register_plugin",
+                name=plugin.question,
                 arguments=plugin.arguments,
                 blobs=plugin.blobs,
             )
@@ -90,9 +97,9 @@ def on_stated(core: ClientState, message: Any) -> bool:
         question = core.questions.get(message.request)
         if (
             question is not None
-            and question.name == "register_plugin"
+            and question.name in REGISTRATIONS
             and isinstance(message, Answer)
-            and "workers" in message.info
+            and REGISTRATIONS[question.name] in message.info
         ):
             keep_plugin(core, question)
         return False
@@ -100,7 +107,8 @@ def on_stated(core: ClientState, message: Any) -> bool:
     if not isinstance(message, Answer):
         problem = message.text if isinstance(message, AskFailed) else "it is not permitted"
     elif message.info.get("n_failed"):
-        problem = f"it failed on {message.info['n_failed']} of the workers"
+        where = REGISTRATIONS[plugin.question]
+        problem = f"it failed on {message.info['n_failed']} of the {where}"
     if problem:
         name = plugin.arguments["name"]
         text = f"plugin {name!r} could not be set up again with the new scheduler: {problem}"

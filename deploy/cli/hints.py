@@ -97,7 +97,8 @@ _ELSEWHERE: Final[dict[str, dict[str, str]]] = {
         "--nanny-port": "a supervisor listens at no port",
         "--nanny": _SUPERVISED,
         "--no-nanny": _SUPERVISED,
-        "--preload-nanny": "a supervisor runs no code of users; --preload is for workers",
+        "--preload-nanny": "there is none here: --preload is for workers, and "
+        "client.register_plugin takes a weft.SupervisorPlugin for each machine",
         "--dashboard-address": _ONE_PAGE,
         "--dashboard": _ONE_PAGE,
         "--no-dashboard": _ONE_PAGE,

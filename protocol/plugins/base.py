@@ -1,10 +1,10 @@
-"""The base class of plugins, and the checks of what a user registers."""
+"""The base classes of plugins: code of users that workers, or their supervisors, run."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["WorkerPlugin"]
+__all__ = ["SupervisorPlugin", "WorkerPlugin"]
 
 
 class WorkerPlugin:
@@ -30,3 +30,36 @@ class WorkerPlugin:
 
     def teardown(self, worker: Any) -> Any:
         """Undo it: when the plugin is unregistered or replaced, or the worker ends in order."""
+
+
+class SupervisorPlugin:
+    """Code that runs once on each machine, for all workers of one supervisor.
+
+    `client.register_plugin(plugin)` pickles it and sends it to all supervisors (the processes of
+    `weft worker` and `LocalCluster` that start the workers), present and future ones. Both methods
+    run in one process beside the supervisor, which ends with it; each may be a coroutine function.
+    A later supervisor starts its workers when it has set the plugin up. Processes that `setup`
+    starts end with the family of workers at the latest.
+
+    Attributes:
+        name: identifies the plugin; without it a name is made from the class.
+        restart: replace the workers that run when the plugin has been set up on all machines.
+    """
+
+    name: str
+    restart: bool = False
+
+    def setup(self, supervisor: Any) -> Any:
+        """Prepare a machine.
+
+        An exception at the registration is raised by `register_plugin`. A later supervisor ends
+        with it, and its workers too.
+
+        Args:
+            supervisor: has the attributes `env` (a dict of variables with which workers are started
+                from now on), `supervisor_id`, `host`, `local_directory` (a folder that is removed
+                with the workers) and `plugins`.
+        """
+
+    def teardown(self, supervisor: Any) -> Any:
+        """Undo it: when the plugin is unregistered or replaced, or the workers end in order."""

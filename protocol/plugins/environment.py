@@ -1,4 +1,8 @@
-"""Plugins that prepare what tasks run in: environment variables, and packages."""
+"""Plugins that prepare what tasks run in: environment variables, and packages.
+
+With `restart_workers` (`restart` of `Environ`) they are set up by the supervisors, before workers
+are started; else by the workers themselves.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,14 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from .base import WorkerPlugin
+from .base import SupervisorPlugin, WorkerPlugin
 
-__all__ = ["Environ", "PipInstall"]
+__all__ = ["Environ", "InstallPlugin", "PipInstall"]
 
 #: Characters of pip's last lines that an error shows.
 _MAX_CHARS: Final = 4000
@@ -24,21 +29,27 @@ _MAX_CHARS: Final = 4000
 class Environ(WorkerPlugin):
     """Set environment variables in all workers, before their tasks run.
 
-    A library that reads a variable when it is imported, and that the worker has imported already,
-    does not see it; set such variables where `weft worker` is started.
+    A library that reads a variable when it is imported, and that a worker has imported already,
+    does not see it. With `restart=True` all workers are started again, with the variables in their
+    environment from the start.
 
     Args:
         environ: `{name: value}`; values that are no text are converted by `str`.
-        restart: accepted for compatibility with dask, and ignored.
+        restart: replace the workers that run; needs workers in processes of their own.
     """
 
-    def __init__(self, environ: Mapping[str, Any] | None = None, restart: bool = True) -> None:
+    def __init__(self, environ: Mapping[str, Any] | None = None, restart: bool = False) -> None:
         if environ is not None and not isinstance(environ, Mapping):
             raise TypeError(f"Environ needs a mapping, not {type(environ).__name__}")
         self.environ = {str(name): str(value) for name, value in (environ or {}).items()}
         digest = hashlib.sha256(repr(sorted(self.environ)).encode()).hexdigest()
         self.name = f"environ-{digest[:12]}"
+        self.restart = restart
         self._before: dict[str, str | None] = {}
+
+    def for_supervisors(self) -> SupervisorPlugin | None:
+        """Return what is registered in its place: the same for supervisors, if it restarts."""
+        return _EnvironOfWorkers(self.environ, self.name) if self.restart else None
 
     def setup(self, worker: Any) -> None:
         """Set the variables."""
@@ -54,16 +65,87 @@ class Environ(WorkerPlugin):
                 os.environ[name] = value
 
 
-class PipInstall(WorkerPlugin):
-    """Install packages with pip for all workers, once on each machine, before their tasks run.
+class _EnvironOfWorkers(SupervisorPlugin):
+    """The variables with which workers are started."""
 
-    The workers of a machine that use one environment wait for the first of them, which installs.
-    A package that a worker has imported already stays what it is until the worker is restarted.
+    restart = True
+
+    def __init__(self, environ: dict[str, str], name: str) -> None:
+        self.environ = environ
+        self.name = name
+        self._before: dict[str, str | None] = {}
+
+    def setup(self, supervisor: Any) -> None:
+        self._before = {name: supervisor.env.get(name) for name in self.environ}
+        supervisor.env.update(self.environ)
+
+    def teardown(self, supervisor: Any) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                supervisor.env.pop(name, None)
+            else:
+                supervisor.env[name] = value
+
+
+class InstallPlugin(WorkerPlugin):
+    """Call a function once on each machine, before the tasks of its workers run.
+
+    The workers of a machine that use one environment of Python wait for the first of them, which
+    calls it. A package that a worker has imported already stays what it is until the worker is
+    restarted.
+
+    Args:
+        install_fn: the function, which takes no arguments: it installs packages, or copies data.
+        restart_workers: call it beside the supervisors of the workers, and replace the workers that
+            run then; needs workers in processes of their own.
+    """
+
+    def __init__(self, install_fn: Callable[[], object], restart_workers: bool = False) -> None:
+        if not callable(install_fn):
+            raise TypeError(f"install_fn= is a function, not {type(install_fn).__name__}")
+        self.install_fn = install_fn
+        self.restart_workers = restart_workers
+        #: Names this installation, which each machine makes once.
+        self.token = uuid.uuid4().hex
+        self.name = f"install-{self.token[:12]}"
+
+    def for_supervisors(self) -> SupervisorPlugin | None:
+        """Return what is registered in its place: the same for supervisors, if it restarts."""
+        return _InstallBeforeWorkers(self) if self.restart_workers else None
+
+    def setup(self, worker: Any) -> None:
+        """Call the function, unless that was done for this plugin in this environment."""
+        folder = _own_folder()
+        with open(folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = folder / f"{self.token}.done"
+            if not done.exists():
+                self.install_fn()
+                done.touch()
+        importlib.invalidate_caches()
+
+
+class _InstallBeforeWorkers(SupervisorPlugin):
+    """An installation before workers are started."""
+
+    restart = True
+
+    def __init__(self, plugin: InstallPlugin) -> None:
+        self.plugin = plugin
+        self.name = plugin.name
+
+    def setup(self, supervisor: Any) -> None:
+        self.plugin.setup(supervisor)
+
+
+class PipInstall(InstallPlugin):
+    """Install packages with pip for all workers, once on each machine, before their tasks run.
 
     Args:
         packages: requirements, as pip takes them.
         pip_options: of `pip install`, as `["--upgrade"]`.
-        restart_workers: accepted for compatibility with dask; only False is allowed.
+        restart_workers: replace the workers that run after it, so that none keeps an older release
+            that it has imported; needs workers in processes of their own.
     """
 
     def __init__(
@@ -74,42 +156,25 @@ class PipInstall(WorkerPlugin):
     ) -> None:
         if isinstance(packages, str) or isinstance(pip_options, str):
             raise TypeError("packages and pip_options are lists of texts, not one text")
-        if restart_workers:
-            raise ValueError(
-                "restart_workers=True is not supported: new workers install before their tasks; "
-                "restart those that have imported an older release"
-            )
         self.packages = [str(package) for package in packages]
         self.pip_options = [str(option) for option in pip_options or ()]
         if not self.packages:
             raise ValueError("PipInstall needs at least one package")
+        install = partial(_pip_install, self.packages, self.pip_options)
+        super().__init__(install, restart_workers)
         digest = hashlib.sha256(repr(sorted(self.packages)).encode()).hexdigest()
         self.name = f"pip-install-{digest[:12]}"
-        #: Names this installation, which each machine makes once.
-        self.token = uuid.uuid4().hex
 
-    def setup(self, worker: Any) -> None:
-        """Install, unless another worker of this environment has done so for this plugin."""
-        folder = _own_folder()
-        with open(folder / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            done = folder / f"{self.token}.done"
-            if not done.exists():
-                self._install()
-                done.touch()
-        importlib.invalidate_caches()
 
-    def _install(self) -> None:
-        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
-        command += [*self.pip_options, *self.packages]
-        ended = subprocess.run(
-            command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
-        if ended.returncode:
-            said = (ended.stderr or ended.stdout).strip()[-_MAX_CHARS:]
-            raise RuntimeError(
-                f"{' '.join(command)} failed with exit code {ended.returncode}:\n{said}"
-            )
+def _pip_install(packages: list[str], options: list[str]) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+    command += [*options, *packages]
+    ended = subprocess.run(
+        command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    if ended.returncode:
+        said = (ended.stderr or ended.stdout).strip()[-_MAX_CHARS:]
+        raise RuntimeError(f"{' '.join(command)} failed with exit code {ended.returncode}:\n{said}")
 
 
 def _own_folder() -> Path:

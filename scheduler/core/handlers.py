@@ -97,6 +97,7 @@ def handlers_by_role() -> dict[Role, dict[type[Message], Callable[..., None]]]:
             m.Answer: passing.on_answer,
             m.AskFailed: passing.on_answer,
             m.WorkerExited: membership.on_worker_exited,
+            m.PluginDone: plugins.on_done,
             m.Heartbeat: liveness.on_heartbeat,
             m.Bye: membership.on_supervisor_bye,
             m.Unsupported: on_unsupported,

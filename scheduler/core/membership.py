@@ -118,6 +118,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
     elif isinstance(message, m.RegisterSupervisor):
         supervisor = state.supervisors[peer] = SupervisorHandle(peer, message)
         state.supervisors_by_id.setdefault(message.supervisor_id, {})[peer] = supervisor
+        plugins.greet_supervisor(state, supervisor)
         note_alive(state, peer)
     return True
 
@@ -360,6 +361,7 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
             del same[peer]
             if not same:
                 del state.supervisors_by_id[supervisor.supervisor_id]
+            plugins.on_gone(state, supervisor)
     if state.passed:
         end_questions_of(state, peer)
 

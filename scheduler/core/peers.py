@@ -334,7 +334,7 @@ class ClientHandle:
 class SupervisorHandle:
     """The liveness line of one supervisor."""
 
-    __slots__ = ("facts", "is_new", "peer", "supervisor_id")
+    __slots__ = ("facts", "is_new", "last_epoch", "peer", "supervisor_id")
 
     def __init__(self, peer: int, hello: RegisterSupervisor) -> None:
         self.peer = peer
@@ -342,3 +342,5 @@ class SupervisorHandle:
         self.facts: dict[str, Any] = hello.facts
         #: it has served no scheduler before this one
         self.is_new = not hello.last_epoch
+        #: of the scheduler whose session was its last one; 0 = it is new
+        self.last_epoch = hello.last_epoch

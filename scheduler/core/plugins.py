@@ -1,4 +1,4 @@
-"""Plugins: what clients have registered for all workers, present and future ones.
+"""Plugins: what clients have registered for all workers or supervisors, present and future ones.
 
 A plugin is a name and a pickle, which is opaque here and bounded. It is sent to each worker that is
 connected; the question is answered when all of them have reported. If it fails on one of them it is
@@ -8,6 +8,11 @@ A later worker *prepares*: it is sent all plugins, and is treated as one that is
 reported each, so that it gets no task before. One on which a plugin fails ends by itself.
 A worker that was away when a plugin was registered gets it when it is back; it may take tasks
 meanwhile, as all workers that are there when a plugin comes.
+
+A plugin of supervisors is sent to these in the same way. A new worker whose supervisor has not set
+up all of them is held back as one that prepares, and is not sent plugins of its own before that. If
+the plugin *renews* workers, each supervisor that set it up while it had workers is asked to replace
+their processes, when the set-up has succeeded on all; the question is answered after that.
 
 The scheduler's memory is all there is: a client states the plugins that it has registered to each
 new scheduler, before the barrier. Plugins are known by their content, so a worker that has one only
@@ -21,13 +26,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import MAX_RELAYED_BYTES
-from ...protocol.wire.payload import Blob, blob_nbytes
 from . import barrier
 from .asked import BadArgument, Info
 from .away import bring_back, set_away
 from .checking import differences, unless
 from .passing import is_flat
-from .peers import ClientHandle, WorkerHandle
+from .peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .plugin_records import Plugin, Process
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -43,76 +48,31 @@ MAX_FAILURES: Final = 5
 MAX_NAMED: Final = 10_000
 
 
-class Plugin:
-    """One plugin, until the last worker has reported that it was torn down."""
-
-    __slots__ = (
-        "blob",
-        "failures",
-        "has_failed",
-        "is_ending",
-        "is_new",
-        "n_failed",
-        "name",
-        "nbytes",
-        "orders",
-        "plugin_id",
-        "ready",
-        "waiting",
-    )
-
-    def __init__(self, name: str, plugin_id: str, blob: Blob) -> None:
-        self.name = name
-        self.plugin_id = plugin_id
-        self.blob = blob
-        self.nbytes = blob_nbytes(blob)
-        #: {worker: None} of those that have it
-        self.ready: dict[WorkerHandle, None] = {}
-        #: {worker: the request that it has not answered}; disjoint with `ready`
-        self.waiting: dict[WorkerHandle, int] = {}
-        #: the first failures, and the number of all, since it is new or ending
-        self.failures: list[Info] = []
-        self.n_failed = 0
-        #: [(peer, its request)] to be answered when `waiting` is empty
-        self.orders: list[tuple[int, int]] = []
-        #: not all workers that were there at its registration have reported yet
-        self.is_new = True
-        #: it is being torn down because its set-up has failed
-        self.has_failed = False
-        #: it is being torn down
-        self.is_ending = False
-
-    def __repr__(self) -> str:
-        return f"<plugin {self.name!r}>"
-
-
-class Plugins:
-    """All plugins of a scheduler."""
-
-    __slots__ = ("ending", "has_ended", "held", "preparing")
-
-    def __init__(self) -> None:
-        #: {name: plugin}, in the order of their registration; none is ending
-        self.held: dict[str, Plugin] = {}
-        #: {plugin: None} of those that some worker has not torn down yet
-        self.ending: dict[Plugin, None] = {}
-        #: {worker: None}: away, because they have not set up all plugins yet
-        self.preparing: dict[WorkerHandle, None] = {}
-        #: some plugin has ended, so that a client may have missed it
-        self.has_ended = False
-
-    def all(self) -> list[Plugin]:
-        """Return those that end, then the others."""
-        return [*self.ending, *self.held.values()]
-
-
 # -- orders of clients -----------------------------------------------------------------------------
 def on_register(state: SchedulerState, peer: int, message: m.Ask) -> None:
-    """Set up a plugin of a client everywhere; the answer follows.
+    """Set up a plugin of a client on all workers; the answer follows.
 
     Raises:
         BadArgument: the plugin is too large, or there are too many.
     """
+    _register(state, peer, message, is_for_supervisors=False, renews=False)
+
+
+def on_register_for_supervisors(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """Set up a plugin of a client on all supervisors; the answer follows.
+
+    Raises:
+        BadArgument: the plugin is too large, or there are too many.
+    """
+    renews = message.arguments.get("restart", False)
+    if type(renews) is not bool:
+        raise BadArgument("restart= is true or false")
+    _register(state, peer, message, is_for_supervisors=True, renews=renews)
+
+
+def _register(
+    state: SchedulerState, peer: int, message: m.Ask, *, is_for_supervisors: bool, renews: bool
+) -> None:
     name = _text(message.arguments, "name")
     plugin_id = _text(message.arguments, "plugin")
     if len(message.blobs) != 1 or message.blobs[0] is None:
@@ -121,15 +81,30 @@ def on_register(state: SchedulerState, peer: int, message: m.Ask) -> None:
     plugin = held.get(name)
     if plugin is None or plugin.plugin_id != plugin_id:
         replaced = plugin
-        plugin = Plugin(name, plugin_id, message.blobs[0])
+        plugin = Plugin(
+            name,
+            plugin_id,
+            message.blobs[0],
+            is_for_supervisors=is_for_supervisors,
+            renews=renews,
+        )
         _check_size(state, plugin, replaced)
         if replaced is not None:
             _end_on_request(state, replaced)
         held[name] = plugin
-        state.log("info", f"plugin {name!r} is set up on all workers")
-        for ws in state.workers.values():
-            # Before the barrier nothing is assigned, and new workers may prepare.
-            _set_up(state, plugin, ws, may_wait=state.recovery is not None)
+        where = "supervisors" if is_for_supervisors else "workers"
+        state.log("info", f"plugin {name!r} is set up on all {where}")
+        # Before the barrier nothing is assigned, and new workers may prepare.
+        may_wait = state.recovery is not None
+        if is_for_supervisors:
+            for supervisor in state.supervisors.values():
+                _ask(state, plugin, supervisor, is_required=may_wait and supervisor.is_new)
+            if may_wait:
+                for ws in state.workers.values():
+                    _hold_back(state, ws)
+        else:
+            for ws in state.workers.values():
+                _set_up(state, plugin, ws, may_wait=may_wait)
     plugin.orders.append((peer, message.request))
     _settle(state, plugin)
 
@@ -161,7 +136,8 @@ def on_unregister(state: SchedulerState, peer: int, message: m.Ask) -> None:
     if plugin is None:
         there = ", ".join(map(repr, list(state.plugins.held)[:10])) or "none"
         raise BadArgument(f"workers have no plugin {name[:100]!r}; they have: {there}")
-    state.log("info", f"plugin {name!r} is torn down on all workers")
+    where = "supervisors" if plugin.is_for_supervisors else "workers"
+    state.log("info", f"plugin {name!r} is torn down on all {where}")
     plugin.orders.append((peer, message.request))
     _end_on_request(state, plugin)
 
@@ -187,13 +163,17 @@ def _end(state: SchedulerState, plugin: Plugin) -> None:
     plugins.ending[plugin] = None
     plugin.is_ending = True
     plugin.ready, had = {}, {**plugin.ready, **plugin.waiting}
-    for ws in had:
-        _ask(state, plugin, ws)
+    plugin.required, plugin.outdated, plugin.renewing = {}, {}, {}
+    for process in had:
+        _ask(state, plugin, process)
     plugins.has_ended = True
     for client in state.clients_by_peer.values():
         state.send_client(client, m.PluginGone(plugin=plugin.plugin_id))
     for ws in list(plugins.preparing):
-        _admit_prepared(state, ws)
+        if plugin.is_for_supervisors:
+            _go_on_preparing(state, ws)
+        else:
+            _admit_prepared(state, ws)
     _settle(state, plugin)
 
 
@@ -201,92 +181,193 @@ def _end(state: SchedulerState, plugin: Plugin) -> None:
 def greet(state: SchedulerState, ws: WorkerHandle) -> None:
     """Send a worker whose session begins the plugins that it has not reported."""
     plugins = state.plugins
+    if plugins.held:
+        _hold_back(state, ws)
     for plugin in plugins.ending:
         if ws in plugin.waiting:
             _ask(state, plugin, ws)
     for plugin in plugins.held.values():
-        if ws not in plugin.ready:
+        if not plugin.is_for_supervisors and ws not in plugin.ready:
             _set_up(state, plugin, ws, may_wait=True)
+
+
+def _hold_back(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Let a worker that has served no scheduler yet wait for what its supervisor sets up."""
+    if _lacks_supervisor(state, ws):
+        _prepare(state, ws)
+
+
+def _lacks_supervisor(state: SchedulerState, ws: WorkerHandle) -> bool:
+    """Return whether the supervisor of a worker has not set up everything."""
+    if not ws.supervisor_id:
+        return False
+    supervisors = state.supervisors_by_id.get(ws.supervisor_id, {}).values()
+    return any(
+        plugin.is_for_supervisors and not any(one in plugin.ready for one in supervisors)
+        for plugin in state.plugins.held.values()
+    )
+
+
+def _is_held_back(state: SchedulerState, ws: WorkerHandle) -> bool:
+    """Return whether a worker prepares, and is asked nothing before its supervisor is ready."""
+    return ws in state.plugins.preparing and _lacks_supervisor(state, ws)
+
+
+def _prepare(state: SchedulerState, ws: WorkerHandle) -> None:
+    preparing = state.plugins.preparing
+    if ws.is_new and ws.inventory is None and ws not in preparing:
+        preparing[ws] = None
+        if not ws.is_away:
+            set_away(state, ws)
 
 
 def _set_up(state: SchedulerState, plugin: Plugin, ws: WorkerHandle, *, may_wait: bool) -> None:
     """Send a plugin; a worker that has served no scheduler yet waits for it, if it `may_wait`."""
-    preparing = state.plugins.preparing
-    if may_wait and ws.is_new and ws.inventory is None and ws not in preparing:
-        preparing[ws] = None
-        if not ws.is_away:
-            set_away(state, ws)
-    _ask(state, plugin, ws)
+    if may_wait:
+        _prepare(state, ws)
+    _ask(state, plugin, ws, is_required=ws in state.plugins.preparing)
 
 
-def _ask(state: SchedulerState, plugin: Plugin, ws: WorkerHandle) -> None:
-    """Ask a worker to set a plugin up, or to tear it down; one that is away, when it is back."""
+def _ask(
+    state: SchedulerState, plugin: Plugin, process: Process, *, is_required: bool = False
+) -> None:
+    """Ask a process to set a plugin up, or to tear it down; one that is away, when it is back.
+
+    A worker that waits for its supervisor is asked to set up when that is ready.
+    """
     request = state.next_request
     state.next_request = request + 1
-    plugin.waiting[ws] = request
-    if ws.peer not in state.roles:
+    plugin.waiting[process] = request
+    if process.peer not in state.roles:
         return
+    is_supervisor = isinstance(process, SupervisorHandle)
+    if is_supervisor and is_required:
+        plugin.required[process] = None
     if plugin.is_ending:
-        state.send(ws.peer, m.TearDownPlugin(request=request, plugin=plugin.plugin_id))
+        tear_down = m.TearDownOnSupervisor if is_supervisor else m.TearDownPlugin
+        state.send(process.peer, tear_down(request=request, plugin=plugin.plugin_id))
         return
+    if isinstance(process, WorkerHandle) and _is_held_back(state, process):
+        return
+    set_up = m.SetUpOnSupervisor if is_supervisor else m.SetUpPlugin
     state.send(
-        ws.peer,
-        m.SetUpPlugin(
+        process.peer,
+        set_up(
             request=request,
             plugin=plugin.plugin_id,
             name=plugin.name,
             blobs=[plugin.blob],
-            is_required=ws in state.plugins.preparing,
+            is_required=is_required,
         ),
     )
 
 
-def on_done(state: SchedulerState, ws: WorkerHandle, message: m.PluginDone) -> None:
-    """A worker has set a plugin up, or torn it down, or that has failed."""
-    plugin = next((p for p in state.plugins.all() if p.waiting.get(ws) == message.request), None)
+def on_done(state: SchedulerState, process: Process, message: m.PluginDone) -> None:
+    """A process has set a plugin up, or torn it down, or that has failed."""
+    request = message.request
+    plugin = next(
+        (
+            plugin
+            for plugin in state.plugins.all()
+            if request in (plugin.waiting.get(process), plugin.renewing.get(process))
+        ),
+        None,
+    )
     if plugin is None:
         return  # it was torn down meanwhile
+    if plugin.renewing.get(process) == request:
+        del plugin.renewing[process]
+        _settle(state, plugin)
+        return
     failure = message.info.get("failure")
     if failure is not None:
-        _note_failure(state, plugin, ws, failure)
-        if not plugin.is_ending and ws in state.plugins.preparing:
+        _note_failure(state, plugin, process, failure)
+        is_needed = process in state.plugins.preparing or process in plugin.required
+        if not plugin.is_ending and is_needed:
             return  # it ends
-    del plugin.waiting[ws]
+    del plugin.waiting[process]
+    had_workers = plugin.required.pop(process, True) is not None
     if not plugin.is_ending:
-        plugin.ready[ws] = None
-    if ws in state.plugins.preparing:
-        _admit_prepared(state, ws)
+        plugin.ready[process] = None
+    if isinstance(process, WorkerHandle):
+        if process in state.plugins.preparing:
+            _admit_prepared(state, process)
+    elif not plugin.is_ending:
+        if plugin.renews and had_workers and failure is None and not message.info.get("was_ready"):
+            plugin.outdated[process] = None
+        for ws in list(state.plugins.preparing):
+            if ws.supervisor_id == process.supervisor_id:
+                _go_on_preparing(state, ws)
     _settle(state, plugin)
 
 
+def _renew_workers(state: SchedulerState, plugin: Plugin) -> None:
+    """Have the workers replaced that were started before the plugin was set up."""
+    outdated, plugin.outdated = plugin.outdated, {}
+    for supervisor in outdated:
+        request = state.next_request
+        state.next_request = request + 1
+        plugin.renewing[supervisor] = request
+        plugin.renewed.append(_id_of(supervisor))
+        state.send(supervisor.peer, m.RenewWorkers(request=request))
+
+
 def on_unsupported(state: SchedulerState, who: object, request: int) -> None:
-    """A worker of another release does not know plugins: it fails to set one up."""
-    if isinstance(who, WorkerHandle) and request:
-        text = "the worker runs a release of weft that knows no plugins; install this one there"
+    """A process of another release does not know plugins: it fails to set one up."""
+    if isinstance(who, (WorkerHandle, SupervisorHandle)) and request:
+        text = f"{_named(who)} runs a release of weft that knows no plugins there; install this one"
         # The form of a packed exception of which no more than the text is known.
         failure = [b"", "UnsupportedRequest", text, f"UnsupportedRequest: {text}", b""]
         on_done(state, who, m.PluginDone(request=request, info={"failure": failure}))
 
 
-def _note_failure(state: SchedulerState, plugin: Plugin, ws: WorkerHandle, failure: Any) -> None:
+def _named(process: Process) -> str:
+    if isinstance(process, WorkerHandle):
+        return f"worker {process.name}"
+    return f"the supervisor on {process.facts.get('host', process.supervisor_id)}"
+
+
+def _note_failure(state: SchedulerState, plugin: Plugin, process: Process, failure: Any) -> None:
     step = "torn down" if plugin.is_ending else "set up"
     if plugin.has_failed:
         return  # clients are answered why it was not kept, not what its teardown raised
     plugin.n_failed += 1
     if plugin.n_failed == 1 or not plugin.is_new:
-        state.log("warning", f"plugin {plugin.name!r} could not be {step} on worker {ws.name}")
+        where = _named(process)
+        state.log("warning", f"plugin {plugin.name!r} could not be {step} on {where}")
     if len(plugin.failures) < MAX_FAILURES and type(failure) is list and is_flat(failure):
-        plugin.failures.append({"worker": ws.address, "failure": failure})
+        plugin.failures.append({"worker": _id_of(process), "failure": failure})
 
 
-def on_gone(state: SchedulerState, ws: WorkerHandle) -> None:
-    """A worker has ended, or will not come back under this record."""
+def _id_of(process: Process) -> str:
+    return process.address if isinstance(process, WorkerHandle) else process.supervisor_id
+
+
+def on_gone(state: SchedulerState, process: Process) -> None:
+    """A worker will not come back under this record; or the line of a supervisor has ended."""
     plugins = state.plugins
-    plugins.preparing.pop(ws, None)
+    if isinstance(process, WorkerHandle):
+        plugins.preparing.pop(process, None)
     for plugin in plugins.all():
-        plugin.ready.pop(ws, None)
-        if plugin.waiting.pop(ws, None) is not None:
+        for those in (plugin.ready, plugin.required, plugin.outdated):
+            those.pop(process, None)
+        was_awaited = plugin.waiting.pop(process, None) is not None
+        if plugin.renewing.pop(process, None) is not None or was_awaited:
             _settle(state, plugin)
+
+
+def greet_supervisor(state: SchedulerState, supervisor: SupervisorHandle) -> None:
+    """Send a supervisor whose session begins the plugins that it is to have.
+
+    One that was here before has missed what has ended meanwhile. One that comes from an earlier
+    scheduler keeps the plugins of clients that are gone.
+    """
+    held = [plugin for plugin in state.plugins.held.values() if plugin.is_for_supervisors]
+    if supervisor.last_epoch == state.epoch and state.plugins.has_ended:
+        ids = [plugin.plugin_id for plugin in held]
+        state.send(supervisor.peer, m.PluginsHeld(plugins=ids))
+    for plugin in held:
+        _ask(state, plugin, supervisor, is_required=supervisor.is_new)
 
 
 def admit(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -305,9 +386,19 @@ def _admit_prepared(state: SchedulerState, ws: WorkerHandle) -> None:
     plugins = state.plugins
     if any(ws in plugin.waiting for plugin in plugins.held.values()):
         return
-    if ws.peer in state.roles and ws.inventory is None:
+    if ws.peer in state.roles and ws.inventory is None and not _lacks_supervisor(state, ws):
         del plugins.preparing[ws]
         bring_back(state, ws)
+
+
+def _go_on_preparing(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Send a worker its plugins, if its supervisor has set up everything now."""
+    if _lacks_supervisor(state, ws):
+        return
+    for plugin in state.plugins.held.values():
+        if ws in plugin.waiting:
+            _ask(state, plugin, ws, is_required=True)
+    _admit_prepared(state, ws)
 
 
 def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
@@ -328,24 +419,32 @@ def n_preparing(state: SchedulerState) -> int:
 
 
 def _settle(state: SchedulerState, plugin: Plugin) -> None:
-    """Answer the clients if all workers have reported."""
+    """Answer the clients if all processes have reported."""
     plugins = state.plugins
     if plugin.is_ending:
         if plugin.waiting:
             return
         del plugins.ending[plugin]
-    elif plugin.is_new and any(ws not in plugins.preparing for ws in plugin.waiting):
+    elif plugin.is_new and any(
+        process not in plugins.preparing and process not in plugin.required
+        for process in plugin.waiting
+    ):
         return
     elif plugin.is_new and plugin.n_failed:
         plugin.has_failed = True
         _end(state, plugin)  # which answers in the end
         return
+    _renew_workers(state, plugin)
+    if plugin.renewing:
+        return
     plugin.is_new = False
     orders, plugin.orders = plugin.orders, []
     info: Info = {"n_failed": plugin.n_failed, "failures": plugin.failures}
     if not plugin.is_ending:
-        ready = [ws.address for ws in plugin.ready]
-        info["workers"] = ready[:MAX_NAMED]
+        kind = "supervisors" if plugin.is_for_supervisors else "workers"
+        info[kind] = [_id_of(process) for process in plugin.ready][:MAX_NAMED]
+        if plugin.is_for_supervisors:
+            info["renewed"], plugin.renewed = plugin.renewed[:MAX_NAMED], []
     for peer, request in orders:
         if peer in state.roles:
             state.send(peer, m.Answer(request=request, info=info, next_page=""))
@@ -365,10 +464,21 @@ PLUGIN_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         *(plugin for plugin in s.plugins.held.values() if plugin.is_ending),
         *(plugin for plugin in s.plugins.ending if not plugin.is_ending or not plugin.waiting),
     ],
-    "each worker has a held plugin, or waits for it": lambda s: differences(
-        [(p, ws) for p in s.plugins.held.values() for ws in s.workers.values()],
-        [(p, ws) for p in s.plugins.held.values() for ws in (*p.ready, *p.waiting)],
+    "each process has a held plugin, or waits for it": lambda s: differences(
+        [
+            (p, process)
+            for p in s.plugins.held.values()
+            for process in (s.supervisors if p.is_for_supervisors else s.workers).values()
+        ],
+        [(p, process) for p in s.plugins.held.values() for process in (*p.ready, *p.waiting)],
     ),
+    "supervisors that are required to have a plugin wait for it, and others renew": lambda s: [
+        plugin
+        for plugin in s.plugins.all()
+        if not {*plugin.required} <= {*plugin.waiting}
+        or not {*plugin.outdated, *plugin.renewing} <= {*plugin.ready}
+        or (plugin.outdated and not plugin.is_new)
+    ],
     "a worker that prepares is away and waits for a plugin": lambda s: [
         ws
         for ws in s.plugins.preparing
@@ -377,10 +487,13 @@ PLUGIN_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         or (
             is_preparing(s, ws)
             and not any(ws in plugin.waiting for plugin in s.plugins.held.values())
+            and not _lacks_supervisor(s, ws)
         )
     ],
-    "a client waits only for a plugin that some worker has not reported": lambda s: [
-        plugin for plugin in s.plugins.all() if plugin.orders and not plugin.waiting
+    "a client waits only for a plugin that some process has not reported": lambda s: [
+        plugin
+        for plugin in s.plugins.all()
+        if plugin.orders and not plugin.waiting and not plugin.renewing
     ],
     "plugins are few and small": lambda s: unless(
         _bytes(s) <= 2 * MAX_NBYTES and len(s.plugins.held) <= MAX_PLUGINS, _bytes(s)

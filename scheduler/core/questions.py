@@ -27,7 +27,7 @@ from .overview import ask_overview
 from .passing import on_ask_other
 from .peers import ClientHandle
 from .permissions import deny
-from .plugins import on_register, on_unregister
+from .plugins import on_register, on_register_for_supervisors, on_unregister
 from .rebalancing import on_rebalance
 from .retiring import on_retire, ranked
 from .task_questions import (
@@ -232,6 +232,7 @@ ORDERS: Final[dict[str, Orderly]] = {
     "restart": Orderly(on_restart, Level.CLIENT),
     # Plugins are code for workers, as tasks are.
     "register_plugin": Orderly(on_register, Level.CLIENT),
+    "register_supervisor_plugin": Orderly(on_register_for_supervisors, Level.CLIENT),
     "unregister_plugin": Orderly(on_unregister, Level.CLIENT),
     "call": Orderly(on_ask_call, Level.CLIENT),
     "replicate": Orderly(on_replicate, Level.WORKER),

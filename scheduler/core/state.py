@@ -51,7 +51,6 @@ from . import (
     output_wishes,
     passing,
     phases,
-    plugins,
     puts,
     relays,
 )
@@ -67,6 +66,7 @@ from .held import background
 from .losses import Loss, report_all
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .permissions import LEAST_LEVELS, answer_unhandled, deny
+from .plugin_records import Plugins
 from .prefixes import Prefixes
 from .questions import AskShell
 from .recent import Load, Recent
@@ -359,7 +359,7 @@ class SchedulerState:
         self.held: held.HeldObjects = held.HeldObjects()  #: locks, queues and others, by name
         self.copies: copies.Copies = copies.Copies()  #: how many copies keys shall have
         self.puts = puts.Puts()  #: values that clients were asked to put at workers
-        self.plugins: plugins.Plugins = plugins.Plugins()  #: code of users beside the tasks
+        self.plugins: Plugins = Plugins()  #: code of users beside the tasks
         self.generation = self.next_rank = 0
         self.last_submission = float("-inf")
 

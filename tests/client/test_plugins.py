@@ -161,8 +161,6 @@ def test_plugins_of_distributed_are_taken_or_refused_with_the_reason(client):
 
     client.register_plugin(Theirs())
     assert steps("setup") == ["theirs", "theirs"]
-    with pytest.raises(NotSupported, match=r"A weft\.WorkerPlugin is set up in each worker"):
-        client.register_plugin(plugins.Environ({"A": 1}))
     with pytest.raises(NotSupported, match="the scheduler runs no code of users"):
         client.register_plugin(plugins.PipInstall(["x"]))
 
@@ -315,7 +313,6 @@ def test_a_failed_installation_shows_what_pip_has_printed(apart):
     [
         (lambda: weft.PipInstall("numpy"), "lists of texts"),
         (lambda: weft.PipInstall([]), "at least one"),
-        (lambda: weft.PipInstall(["x"], restart_workers=True), "not supported"),
         (lambda: weft.Environ(["A=1"]), "a mapping"),
     ],
 )

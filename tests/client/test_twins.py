@@ -103,6 +103,8 @@ AT_ONCE_OF_MODULE = {
     "SynchronousExecutor",
     "ThreadPool",
     "WorkerPlugin",  # plugins are objects that are registered
+    "SupervisorPlugin",
+    "InstallPlugin",
     "Environ",
     "PipInstall",
     "UploadDirectory",

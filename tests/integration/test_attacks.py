@@ -656,6 +656,7 @@ def test_supervisor_may_be_wrong_about_workers(cluster: Cluster) -> None:
         attacker.register(supervisor())
         attacker.say(m.WorkersAlive(worker_ids=["x", "x"], rss=[2**48, 0]))
         attacker.say(m.WorkersAlive(worker_ids=[], rss=[]))
+        attacker.say(m.PluginDone(request=10**9, info={"failure": ["x"], "was_ready": "no"}))
         attacker.say(m.Bye(reason=""))
     cluster.check()
 
@@ -695,6 +696,8 @@ def test_client_may_be_wrong_about_plugins(cluster: Cluster) -> None:
         ("register_plugin", {"name": "x", "plugin": 1}, [b"x"]),
         ("register_plugin", {"name": "x", "plugin": "1"}, []),
         ("register_plugin", {"name": "x", "plugin": "1"}, [None]),
+        ("register_supervisor_plugin", {"name": "x", "plugin": "1", "restart": "yes"}, [b"x"]),
+        ("register_supervisor_plugin", {"name": "x", "plugin": "1", "restart": True}, []),
         ("unregister_plugin", {"name": "none"}, []),
         ("unregister_plugin", {"name": ["x"]}, []),
     ]

@@ -76,7 +76,13 @@ REGISTRATIONS: dict[Role, Registration] = {
     Role.WORKER: lambda: worker(last_epoch=1),
     Role.SUPERVISOR: supervisor,
 }
+RENEW, SET_UP = (
+    m.RenewWorkers(request=1),
+    m.SetUpOnSupervisor(request=1, plugin="x", name="x", blobs=[b"x"]),
+)
+TEAR_DOWN, HELD = m.TearDownOnSupervisor(request=1, plugin="x"), m.PluginsHeld(plugins=[])
 WRONG_ROLES = [
+    *((role, order) for role in REGISTRATIONS for order in (RENEW, SET_UP, TEAR_DOWN, HELD)),
     (Role.CLIENT, lines()),
     (Role.CLIENT, records()),
     (Role.CLIENT, times()),

@@ -181,12 +181,14 @@ class Board:
         self.send(peer, *inventory(**{k: rows[k] for k in kinds if k in rows}))
         return peer
 
-    def supervisor(self, supervisor_id: str = "sup") -> int:
+    def supervisor(self, supervisor_id: str = "sup", *, last_epoch: int = 0) -> int:
         """Let a supervisor register; return its peer."""
         peer = self.connect(Role.SUPERVISOR)
         self.send(
             peer,
-            m.RegisterSupervisor(supervisor_id=supervisor_id, session=1, last_epoch=0, facts={}),
+            m.RegisterSupervisor(
+                supervisor_id=supervisor_id, session=1, last_epoch=last_epoch, facts={}
+            ),
         )
         return peer
 

@@ -1,8 +1,9 @@
-"""Plugins in the simulator: users register and unregister them, and workers set them up or fail.
+"""Plugins in the simulator: users register and unregister them, and processes set them up or fail.
 
 What is asserted: a worker runs no task before it has set up every plugin that it is required to
 have; every question of a user who is still there is answered, once; and at rest each worker has
 what the scheduler holds, which is what users have registered as far as one of them is still there.
+Supervisors have a module of their own.
 """
 
 from __future__ import annotations
@@ -42,16 +43,24 @@ class PluginWatcher(Watcher):
 
 
 def act(sim: Simulation) -> None:
-    """Let a user register or unregister a plugin."""
+    """Let a user register or unregister a plugin, or a supervisor end."""
     rng = sim.world.rng
+    if sim.supervisors and not sim.plan.executes_once and sim.world.chance(0.1):
+        sim.world.probes["supervisor replaced"] += 1
+        rng.choice(sim.supervisors).end()
+        return
     clients = [client for client in sim.clients if client.is_alive]
     if not clients:
         return
     client, name = rng.choice(clients), rng.choice(NAMES)
-    arguments = {"name": name}
+    arguments: dict[str, Any] = {"name": name}
     question = "unregister_plugin" if sim.world.chance(0.3) else "register_plugin"
     if question == "register_plugin":
         arguments["plugin"] = f"{name}-{rng.randrange(2)}"
+        if sim.supervisors and sim.world.chance(0.4):
+            question = "register_supervisor_plugin"
+            arguments["plugin"] += "-supervisor"
+            arguments["restart"] = not sim.plan.executes_once and sim.world.chance(0.3)
     watcher = PluginWatcher(client, question, arguments)
     sim.plugin_watchers.append(watcher)
     client.post(AskScheduler(watcher, question, arguments, blobs=[b"pickle"]))
@@ -107,6 +116,8 @@ class WorkerPluginsNode:
         """Assert, when a task begins, that the worker has what it is required to have."""
         missing = [plugin for plugin in self.required if plugin not in self.ready]
         assert not missing, f"{self.worker!r} runs a task without the plugins {missing}"
+        if self.worker.supervisor is not None:
+            self.worker.supervisor.plugins.check()
 
 
 def check(sim: Simulation) -> None:
@@ -127,10 +138,16 @@ def check(sim: Simulation) -> None:
     assert not plugins.preparing, plugins.preparing
     for plugin in plugins.held.values():
         assert not plugin.waiting, plugin
+        assert not plugin.renewing, plugin
     held = {plugin.plugin_id for plugin in plugins.held.values()}
+    for_supervisors = {p.plugin_id for p in plugins.held.values() if p.is_for_supervisors}
+    # On a process that was there before, a plugin that is stated again may have failed.
     for worker in sim.workers.values():
-        # On a worker that was there before, a plugin that is stated again may have failed.
-        missing = held - {*worker.plugins.ready}
+        missing = held - for_supervisors - {*worker.plugins.ready}
         assert not missing or sim.plan.p_plugin_fails, f"{worker!r} has not {missing}"
+    for supervisor in sim.supervisors:
+        missing = for_supervisors - {*supervisor.plugins.core.ready}
+        assert not missing or sim.plan.p_plugin_fails, f"{supervisor!r} has not {missing}"
+        assert not supervisor.plugins.core.is_holding, supervisor
     kept = {name for client in sim.clients if client.is_alive for name in client.core.plugins.kept}
     assert kept <= held or sim.plan.p_plugin_fails, (kept, held)

@@ -332,9 +332,14 @@ class Simulation:
         if self.is_healed:
             name = self.new_id("spare")  # the other names are those of workers that may run all
         resources = rng.choice([{}, {"gpu": 1.0}, {"gpu": 2.0, "mem": 1.0}, {"mem": 0.3}])
-        supervisor = rng.choice(self.supervisors) if self.supervisors else None
+        supervisors = self._starting_supervisors()
+        supervisor = rng.choice(supervisors) if supervisors else None
         host = f"host{rng.randrange(2)}"
         self.add_worker(name, self.new_address(), dict(resources), host, supervisor)
+
+    def _starting_supervisors(self) -> list[SupervisorNode]:
+        """Return the supervisors that may start workers now."""
+        return [one for one in self.supervisors if not one.plugins.core.is_holding]
 
     def _kill_worker(self) -> None:
         worker = self._pick()
@@ -437,7 +442,7 @@ class Simulation:
         # A worker that may run anything, so that no task stays unrunnable.
         everything = {"gpu": 2.0, "mem": 1.5}
         for name in ("w0", "w1", "nobody", "w9"):
-            supervisor = self.supervisors[0] if self.supervisors else None
+            supervisor = next(iter(self._starting_supervisors()), None)
             self.add_worker(name, self.new_address(), dict(everything), "host0", supervisor)
         self._rest()
         for client in self.clients:

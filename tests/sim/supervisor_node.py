@@ -8,13 +8,18 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     EndWorkers,
+    PluginsHeld,
     RegisterSupervisor,
+    RenewWorkers,
+    SetUpOnSupervisor,
+    TearDownOnSupervisor,
     WorkerExited,
     WorkersAlive,
 )
 from weft.worker.family.supervisor_link import SupervisorPolicy
 
 from .session import SimulatedSession
+from .supervisor_plugins import SupervisorPluginsNode
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -30,6 +35,8 @@ class SupervisorNode:
         self.supervisor_id = supervisor_id
         self.workers: dict[str, WorkerNode] = {}
         self._reports: list[Message] = []
+        self.plugins = SupervisorPluginsNode(self)
+        self.is_alive = True
         self.session = SimulatedSession(sim, self, Role.SUPERVISOR, SupervisorPolicy())
 
     def __repr__(self) -> str:
@@ -39,6 +46,7 @@ class SupervisorNode:
         """Watch a worker."""
         self.workers[worker.worker_id] = worker
         worker.supervisor = self
+        self.plugins.core.on_worker_started(worker.worker_id)
 
     def on_exit(self, worker: WorkerNode, reason: str, running: list[int]) -> None:
         """Handle the end of a worker's process."""
@@ -48,9 +56,32 @@ class SupervisorNode:
         )
         self.world.at(self.world.rng.random() * 0.1, self._report)
         if not worker.is_leaving:
-            self.world.at(self.world.rng.random() * 0.5, self._restart, worker)
+            self.world.at(self.world.rng.random() * 0.5, self.start_again, worker)
+        self.plugins.core.on_worker_ended(worker.worker_id)
+        self.plugins.act()
 
-    def _restart(self, dead: WorkerNode) -> None:
+    def end_workers(self, reason: str) -> None:
+        """End the processes of all workers; others are started in their places."""
+        for worker in list(self.workers.values()):
+            worker.kill(reason, on_request=True)
+
+    def end(self) -> None:
+        """End with all workers; a new supervisor starts others in their places."""
+        self.is_alive = False
+        self.session.abort()
+        self.successor = SupervisorNode(self.sim, self.sim.new_id("supervisor"))
+        self.sim.supervisors[self.sim.supervisors.index(self)] = self.successor
+        self.end_workers("their supervisor ends")
+        for dead in self.plugins.take_held():
+            self.start_again(dead)
+
+    def start_again(self, dead: WorkerNode) -> None:
+        """Start a worker in the place of another one."""
+        if not self.is_alive:
+            self.successor.start_again(dead)
+            return
+        if self.plugins.holds(dead):
+            return
         address = dead.address
         if address in self.sim.by_address or not self.world.chance(self.sim.plan.p_same_address):
             address = self.sim.new_address()
@@ -70,8 +101,8 @@ class SupervisorNode:
 
     # -- the session ------------------------------------------------------------------------------
     def when_awake(self, what: Any, *args: Any) -> bool:
-        """See `SessionOwner`: a supervisor is never stopped."""
-        return True
+        """See `SessionOwner`: a supervisor is never stopped, but it may end."""
+        return self.is_alive
 
     def registration(self, number: int, last_epoch: int) -> Message:
         """See `SessionOwner`."""
@@ -97,6 +128,10 @@ class SupervisorNode:
                     if worker is not None:
                         self.world.probes["ended for a task"] += 1
                         worker.kill(message.reason, on_request=True)
+            elif isinstance(
+                message, (SetUpOnSupervisor, TearDownOnSupervisor, RenewWorkers, PluginsHeld)
+            ):
+                self.plugins.on_order(message)
 
     def on_lost(self) -> None:
         """See `SessionOwner`."""

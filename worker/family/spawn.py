@@ -20,6 +20,9 @@ Between spawner and supervisor go lines of JSON over a socket pair:
 
     -> ["start", worker's configuration]   <- ["started", worker_id, pid]
                                            <- ["failed", worker_id, why there is no process]
+       with "channel": true in it, a
+       descriptor comes with the line,
+       and the process gets its number
     -> ["kill", pid, signal]               <- ["exited", pid, wait status]
                                            <- ["signal", signal]    it came to the spawner
 
@@ -109,6 +112,8 @@ class _Spawner:
     supervisor: int = 0
     commands: socket.socket | None = None
     received: bytes = b""
+    #: Descriptors that the supervisor has sent for processes that are to be started.
+    channels: list[int] = field(default_factory=list)
     n_signals: int = 0
     repeats: Repeats = field(default_factory=Repeats)
 
@@ -159,10 +164,11 @@ class _Spawner:
     def _receive(self) -> bool:
         assert self.commands is not None
         try:
-            data = self.commands.recv(1 << 16)
+            data, channels, _, _ = socket.recv_fds(self.commands, 1 << 16, 1)
         except ConnectionResetError:
-            data = b""  # the supervisor died with something unread
+            data, channels = b"", []  # the supervisor died with something unread
         self.received += data
+        self.channels += channels
         return bool(data)
 
     def _obey(self) -> dict[str, Any] | None:
@@ -172,6 +178,7 @@ class _Spawner:
             verb, *arguments = json.loads(line)
             if verb == "start":
                 config: dict[str, Any] = arguments[0]
+                channel = self.channels.pop(0) if config.get("channel") else None
                 try:
                     pid = self._fork()
                 except Exception as error:
@@ -182,8 +189,11 @@ class _Spawner:
                         raise
                     self._tell("failed", config["worker_id"], str(error))
                     continue
+                finally:
+                    if channel is not None and os.getpid() == self.pid:
+                        os.close(channel)
                 if not pid:
-                    return config
+                    return {**config, "channel": channel}
                 self._tell("started", config["worker_id"], pid)
             elif arguments[0] in self.alive:
                 os.kill(arguments[0], arguments[1])

@@ -1,6 +1,7 @@
 """The supervisor: starts worker processes, watches them, reports why they died, and restarts them.
 
-It runs no user code and holds no data, so it answers at once whatever its workers do. Therefore its
+It runs no user code and holds no data, so it answers at once whatever its workers do (its plugins
+run in a process of their own, see `hosting`). Therefore its
 heartbeats decide whether the scheduler counts a worker as alive: a worker whose task holds the
 interpreter lock for minutes is busy, not dead.
 
@@ -64,6 +65,7 @@ from .large_workers import end_too_large
 from .lifetimes import Lifetimes
 from .measuring import FamilyMeter
 from .places import CannotScale, Growth, Place
+from .plugin_link import SupervisorPlugins
 from .restarts import (
     Ending,
     Outcome,
@@ -115,6 +117,10 @@ class Supervisor:
         #: {pid: its place} of those that the spawner has forked
         self._by_pid: dict[int, Place] = {}
         self._restarts: dict[int, asyncio.TimerHandle] = {}
+        #: what runs beside `run`
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: {id(place): place} of those whose workers are started when plugins are set up
+        self._held: dict[int, Place] = {}
         self._death_lines = DeathLines()
         #: The signal that workers are ended with; 0 while they are not being ended.
         self._end_signal = 0
@@ -141,6 +147,10 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self._stop_asked: asyncio.Future[str] = self._loop.create_future()
         self._all_ended = asyncio.Event()
+        like = self.config.workers[-1] if self.config.workers else self.config.first
+        self._plugins = SupervisorPlugins(
+            self, self.supervisor_id, self.config.directory, like.options if like else {}
+        )
         self._link = SupervisorLink(
             self.supervisor_id,
             self._find,
@@ -155,16 +165,17 @@ class Supervisor:
             on_scale=self.scale,
             on_retired=self._on_retired,
             on_end=self._on_end,
+            on_plugin=self._plugins.on_order,
             on_over=self._on_link_over,
         )
         reader, self._writer = await asyncio.open_connection(sock=self._commands)
-        tasks = [self._accompany(self._hear_spawner(reader))]
+        self.accompany(self._hear_spawner(reader))
         if self._lifeline is not None:
-            tasks.append(self._accompany(self._watch_lifeline(self._lifeline)))
+            self.accompany(self._watch_lifeline(self._lifeline))
         try:
             self._link.start()
             if self.config.accompany is not None:
-                tasks.append(self._accompany(self.config.accompany()))
+                self.accompany(self.config.accompany())
             if not self.config.embedded:
                 await self._first_session()
             if not self._stop_asked.done():
@@ -173,15 +184,18 @@ class Supervisor:
                         self._start(slot)
                 if self._on_started is not None:
                     self._on_started()
-                tasks.append(self._accompany(self._watch_memory()))
-                tasks.append(self._accompany(self._watch_silence()))
+                self.accompany(self._watch_memory())
+                self.accompany(self._watch_silence())
             reason = await self._stop_asked
             _log.info("supervisor stops: %s", reason)
             self._link.stay_away()
             await self._stop_workers()
+            await self._plugins.close(self._ending.patience_s())
             await self._link.leave(reason)
         finally:
             self._death_lines.finish(time.monotonic())
+            self._plugins.abort()
+            tasks = [*self._tasks]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -252,14 +266,17 @@ class Supervisor:
         if slot.pid:
             self._ask("kill", slot.pid, int(signal.SIGTERM))
 
-    def _accompany(self, life: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def accompany(self, life: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a coroutine beside the supervisor; its failure is a bug that ends this process."""
         task = self._loop.create_task(life)
+        self._tasks.add(task)
         task.add_done_callback(self._on_task_ended)
         return task
 
     def _on_task_ended(self, task: asyncio.Task[None]) -> None:
         # A background task died; without it the supervisor would never stop, so stop now. Nothing
         # is waited for: the spawner kills the workers when this process has ended.
+        self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("a bug of weft ends the supervisor", exc_info=error)
@@ -267,6 +284,7 @@ class Supervisor:
             self.stop("a bug of weft", 1)
 
     def _forget_workers(self) -> None:
+        self._plugins.abort()
         self._running.clear()
         self._by_pid.clear()
         self._all_ended.set()
@@ -285,6 +303,8 @@ class Supervisor:
         with contextlib.suppress(ConnectionError):
             while (line := await reader.readline()).endswith(b"\n"):
                 kind, *rest = json.loads(line)
+                if self._plugins.takes(kind, rest):
+                    continue
                 if kind == "started":
                     self._on_started_worker(*rest)
                 elif kind == "failed":
@@ -312,6 +332,9 @@ class Supervisor:
 
     def _start(self, slot: Place) -> None:
         self._restarts.pop(id(slot), None)
+        if self._plugins.is_holding:
+            self._held[id(slot)] = slot
+            return
         slot.worker_id = uuid.uuid4().hex
         slot.verdict = slot.ended_for = ""
         slot.pid = 0
@@ -321,6 +344,9 @@ class Supervisor:
         self._running[slot.worker_id] = slot
         # The last known address is enough: a worker looks the scheduler up itself if it moved.
         addresses, security = self._find()
+        self._plugins.on_worker_started(slot.worker_id)
+        options = slot.spec.options
+        environment = {**options.get("environment", {}), **self._plugins.environment}
         self._ask(
             "start",
             {
@@ -331,7 +357,8 @@ class Supervisor:
                 "started_path": str(slot.record),
                 "scheduler_addresses": list(addresses),
                 "security": security.to_plain(),
-                **slot.spec.options,
+                **options,
+                "environment": environment,
             },
         )
 
@@ -399,6 +426,7 @@ class Supervisor:
             self._follow(slot, ended, outcome)
         if not self._running:
             self._all_ended.set()
+        self._plugins.on_worker_ended(slot.worker_id)
 
     def _follow(self, slot: Place, ended: WorkerExit, outcome: Outcome) -> None:
         name = slot.spec.name
@@ -441,6 +469,7 @@ class Supervisor:
             self._start_later(slot, delay_s)
         if not self._running:
             self._all_ended.set()
+        self._plugins.on_worker_ended(worker_id)
 
     def _log_death(self, slot: Place, reason: str, lived_s: float, delay_s: float) -> None:
         # An embedded scheduler logs each report to the same terminal.
@@ -468,6 +497,42 @@ class Supervisor:
         self._end_signal = int(number)  # also for those that are being started
         for pid in self._by_pid:
             self._ask("kill", pid, int(number))
+
+    # --- Plugins (see `plugin_link.Family`) -------------------------------------------------------
+
+    def ask_for_host(self, config: dict[str, Any], channel: socket.socket) -> bool:
+        """Ask the spawner to start the host; False if it cannot be asked at the moment."""
+        # The channel goes with the first byte of the line, so nothing may wait before it.
+        if self._writer.transport.get_write_buffer_size():
+            return False
+        line = json.dumps(["start", {**config, "channel": True}]).encode() + b"\n"
+        try:
+            n_sent = socket.send_fds(self._commands, [line], [channel.fileno()])
+        except BlockingIOError:
+            return False
+        if n_sent < len(line):
+            self._writer.write(line[n_sent:])
+        return True
+
+    def kill(self, pid: int) -> None:
+        """Ask the spawner to end a process at once."""
+        self._ask("kill", pid, int(signal.SIGKILL))
+
+    def hold_workers(self, *, ends_running: bool) -> None:
+        """End the workers that run, if so: none is started while plugins are set up."""
+        if ends_running:
+            self._on_end([*self._running], "it is started after the plugins of its supervisor")
+
+    def release_workers(self) -> None:
+        """Start the workers that were held."""
+        held, self._held = self._held, {}
+        for slot in held.values():
+            if slot in self._slots and not self._stop_asked.done():
+                self._start(slot)
+
+    def replace_workers(self) -> None:
+        """End the processes of all workers, and start others."""
+        self._on_end([*self._running], "restarted, because a plugin of its supervisor asks for it")
 
     # --- What is watched ------------------------------------------------------------------------
 

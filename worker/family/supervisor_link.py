@@ -27,8 +27,12 @@ from ...protocol.wire.messages import (
     Ask,
     AskFailed,
     EndWorkers,
+    PluginsHeld,
     RegisterSupervisor,
+    RenewWorkers,
+    SetUpOnSupervisor,
     Stop,
+    TearDownOnSupervisor,
     Welcome,
     WorkerExited,
     WorkersAlive,
@@ -36,9 +40,11 @@ from ...protocol.wire.messages import (
 )
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
 from ...protocol.wire.session import GiveUp, Outage, Policy, Session
+from .hosting import Order
 
 _log: Final = logging.getLogger("weft.supervisor")
 
+_ORDERS: Final = (SetUpOnSupervisor, TearDownOnSupervisor, RenewWorkers, PluginsHeld)
 #: How many reports are kept while there is no session; older ones are dropped.
 _MAX_REPORTS: Final = 1000
 _LEAVE_TIMEOUT_S: Final = 2.0
@@ -76,6 +82,7 @@ class SupervisorLink:
         on_scale: Callable[[int | None], list[str]],
         on_retired: Callable[[list[str]], None],
         on_end: Callable[[list[str], str], None],
+        on_plugin: Callable[[Connection, Order], None],
         on_over: Callable[[GiveUp], None],
     ) -> None:
         """Prepare; `start` makes the first attempt.
@@ -92,6 +99,7 @@ class SupervisorLink:
                 names.
             on_retired: called with the ids of workers that the scheduler lets leave.
             on_end: called with the ids of workers whose processes are to be replaced, and why.
+            on_plugin: called with the scheduler's orders about plugins, and their connection.
             on_over: called when no further attempt is made.
         """
         self._supervisor_id = supervisor_id
@@ -102,6 +110,7 @@ class SupervisorLink:
         self._on_scale = on_scale
         self._on_retired = on_retired
         self._on_end = on_end
+        self._on_plugin = on_plugin
         self._on_over = on_over
         self._reports: list[Message] = []
         self._loop = asyncio.get_running_loop()
@@ -191,6 +200,8 @@ class SupervisorLink:
                 self._on_retired(message.worker_ids)
             elif isinstance(message, EndWorkers):
                 self._on_end(message.worker_ids, message.reason)
+            elif isinstance(message, _ORDERS):
+                self._on_plugin(connection, message)
             elif isinstance(message, Ask):
                 connection.send([self._answer(message)])
 

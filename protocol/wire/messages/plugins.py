@@ -1,7 +1,7 @@
-"""Messages about plugins: code of users that workers run beside their tasks.
+"""Messages about plugins: code of users that workers and supervisors run beside the tasks.
 
-A client registers one by the question `register_plugin`, and ends it by `unregister_plugin`; the
-answer comes when all workers have reported.
+A client registers one by the question `register_plugin` or `register_supervisor_plugin`, and ends
+it by `unregister_plugin`; the answer comes when all of these processes have reported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class TearDownPlugin(Message):
 
 @message(162)
 class PluginDone(Message):
-    """Answer a `SetUpPlugin` or `TearDownPlugin`; `info` has the `failure` if there was one."""
+    """Answer an order about a plugin.
+
+    `info` has the `failure` if there was one, and `was_ready` from a supervisor that had set it up.
+    """
 
     request: Number
     info: Info
@@ -49,11 +52,44 @@ class PluginGone(Message):
     plugin: Text
 
 
+# The messages to supervisors are others than those to workers: a supervisor of a release that does
+# not know them answers `Unsupported`.
+@message(200)
+class SetUpOnSupervisor(Message):
+    """Set a plugin up for a supervisor; `PluginDone` answers. One that has it only answers again.
+
+    A supervisor that `is_required` to have it starts no worker before, ends those that it has
+    started, and ends if it fails.
+    """
+
+    request: Number
+    plugin: Text  #: identifies the plugin, by its content
+    name: Text
+    blobs: Blobs  #: its pickle
+    is_required: Flag = False
+
+
+@message(201)
+class TearDownOnSupervisor(Message):
+    """Tear a plugin of a supervisor down and forget it; `PluginDone` answers."""
+
+    request: Number
+    plugin: Text
+
+
+@message(202)
+class RenewWorkers(Message):
+    """Replace the processes of all workers; `PluginDone` answers when the old ones have ended."""
+
+    request: Number
+
+
 @message(203)
 class PluginsHeld(Message):
     """Send the ids of all plugins to a client that is back: its others ended while it was away.
 
-    A `PluginGone` on a connection that ended may not have been read.
+    A `PluginGone` on a connection that ended may not have been read. A supervisor that is back gets
+    the ids of those of supervisors, and tears its others down.
     """
 
     plugins: Texts

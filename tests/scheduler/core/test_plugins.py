@@ -295,7 +295,7 @@ def test_a_worker_of_a_release_without_plugins_fails_to_set_one_up():
     (answer,) = answers(out, client)
     assert answer.info["n_failed"] == 1
     error = unpack_exception(answer.info["failures"][0]["failure"])
-    assert "a release of weft that knows no plugins" in str(error)
+    assert "worker w runs a release of weft that knows no plugins" in str(error)
 
 
 def test_the_token_of_a_worker_registers_nothing():

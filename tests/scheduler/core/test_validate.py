@@ -483,11 +483,14 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "plugins are filed by name": lambda b: plugin(b, "other"),
     "a plugin is held or ends": lambda b: setattr(plugin(b), "is_ending", True),
-    "each worker has a held plugin, or waits for it": lambda b: plugin(b).ready.clear(),
+    "each process has a held plugin, or waits for it": lambda b: plugin(b).ready.clear(),
+    "supervisors that are required to have a plugin wait for it, and others renew": lambda b: (
+        plugin(b).required.update({b.w: None})
+    ),
     "a worker that prepares is away and waits for a plugin": lambda b: (
         b.state.plugins.preparing.update({b.w: None})
     ),
-    "a client waits only for a plugin that some worker has not reported": lambda b: plugin(
+    "a client waits only for a plugin that some process has not reported": lambda b: plugin(
         b
     ).orders.append((1, 1)),
     "plugins are few and small": lambda b: setattr(plugin(b), "nbytes", 1 << 40),

@@ -18,6 +18,7 @@ from weft.protocol.wire.messages import (
     Bye,
     RegisterSupervisor,
     Stop,
+    TearDownOnSupervisor,
     Welcome,
     WorkerExited,
     WorkersAlive,
@@ -96,6 +97,7 @@ class Family:
         self.scaled: list[int | None] = []
         self.retired: list[str] = []
         self.ended: list[tuple[list[str], str]] = []
+        self.orders: list[Message] = []
         self.link = SupervisorLink(
             "sup",
             lambda: ([address], SECURITY),
@@ -105,6 +107,7 @@ class Family:
             on_scale=self._scale,
             on_retired=self.retired.extend,
             on_end=lambda *order: self.ended.append(order),
+            on_plugin=lambda _, order: self.orders.append(order),
             on_over=self.ends.append,
         )
 
@@ -141,6 +144,18 @@ async def test_the_order_to_stop_is_handed_on():
     family.link.start()
     await line.until(lambda: line.of(WorkersAlive))
     assert family.stops == ["enough"]
+    await family.link.leave("")
+    await line.stop()
+
+
+async def test_orders_about_plugins_are_handed_on():
+    order = TearDownOnSupervisor(request=1, plugin="p")
+    line = Line("plugins", lambda connection: connection.send([welcome(), order]))
+    await line.start()
+    family = Family(line.address)
+    family.link.start()
+    await line.until(lambda: line.of(WorkersAlive))
+    assert family.orders == [order]
     await family.link.leave("")
     await line.stop()
 

@@ -1,0 +1,101 @@
+"""The records of plugins; `plugins` has the functions over them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ...protocol.wire.payload import Blob, blob_nbytes
+from .asked import Info
+from .peers import SupervisorHandle, WorkerHandle
+
+#: What a plugin is set up on.
+Process: TypeAlias = WorkerHandle | SupervisorHandle
+
+
+class Plugin:
+    """One plugin, until the last worker has reported that it was torn down."""
+
+    __slots__ = (
+        "blob",
+        "failures",
+        "has_failed",
+        "is_ending",
+        "is_for_supervisors",
+        "is_new",
+        "n_failed",
+        "name",
+        "nbytes",
+        "orders",
+        "outdated",
+        "plugin_id",
+        "ready",
+        "renewed",
+        "renewing",
+        "renews",
+        "required",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        plugin_id: str,
+        blob: Blob,
+        *,
+        is_for_supervisors: bool = False,
+        renews: bool = False,
+    ) -> None:
+        self.name = name
+        self.plugin_id = plugin_id
+        self.blob = blob
+        self.nbytes = blob_nbytes(blob)
+        #: supervisors set it up, not workers
+        self.is_for_supervisors = is_for_supervisors
+        #: workers that were started before it are replaced
+        self.renews = renews
+        #: {process: None} of those that have it
+        self.ready: dict[Process, None] = {}
+        #: {process: the request that it has not answered}; disjoint with `ready`
+        self.waiting: dict[Process, int] = {}
+        #: {supervisor: None}: waiting; they end if it fails, and start no worker before
+        self.required: dict[Process, None] = {}
+        #: {supervisor: None}: ready, with workers that were started before; only while it is new
+        self.outdated: dict[Process, None] = {}
+        #: ids of those that were asked to replace their workers, for the next answer
+        self.renewed: list[str] = []
+        #: {supervisor: the request} of those that have not done so; each is ready
+        self.renewing: dict[Process, int] = {}
+        #: the first failures, and the number of all, since it is new or ending
+        self.failures: list[Info] = []
+        self.n_failed = 0
+        #: [(peer, its request)] to be answered when `waiting` is empty
+        self.orders: list[tuple[int, int]] = []
+        #: not all workers that were there at its registration have reported yet
+        self.is_new = True
+        #: it is being torn down because its set-up has failed
+        self.has_failed = False
+        #: it is being torn down
+        self.is_ending = False
+
+    def __repr__(self) -> str:
+        return f"<plugin {self.name!r}>"
+
+
+class Plugins:
+    """All plugins of a scheduler."""
+
+    __slots__ = ("ending", "has_ended", "held", "preparing")
+
+    def __init__(self) -> None:
+        #: {name: plugin}, in the order of their registration; none is ending
+        self.held: dict[str, Plugin] = {}
+        #: {plugin: None} of those that some worker has not torn down yet
+        self.ending: dict[Plugin, None] = {}
+        #: {worker: None}: away, because they have not set up all plugins yet
+        self.preparing: dict[WorkerHandle, None] = {}
+        #: some plugin has ended, so that a client may have missed it
+        self.has_ended = False
+
+    def all(self) -> list[Plugin]:
+        """Return those that end, then the others."""
+        return [*self.ending, *self.held.values()]
