@@ -154,19 +154,49 @@ CLUSTER_OPTIONS: Final = _table(
     ("ip", "it is called `host=`", _BY_DESIGN),
     ("loop", "leave it out; `asynchronous=True` uses the running loop", _BY_DESIGN),
     ("nthreads ncores", "it is called `threads_per_worker=`", _BY_DESIGN),
-    ("worker_dashboard_address", "workers serve no pages; `dashboard_address=` is the cluster's"),
+    (
+        "worker_dashboard_address",
+        "workers serve no pages; `dashboard_address=` is the cluster's",
+        _BY_DESIGN,
+    ),
     ("start", "leave it out; the cluster is started when it is made, or awaited", _BY_DESIGN),
-    ("services worker_services service_kwargs blocked_handlers", "leave it out"),
     (
-        "worker_class nanny scheduler_kwargs scheduler_sync_interval blocked_handlers",
+        "services worker_services service_kwargs scheduler_kwargs scheduler_sync_interval",
         "leave it out",
+        _BY_DESIGN,
     ),
     (
-        "preload_argv preload_nanny preload_nanny_argv plugins",
-        "use `preload=`, or `client.register_plugin`",
+        "worker_class nanny",
+        "leave it out: each worker process has a supervisor, which starts it again; "
+        "`processes=False` has threads",
+        _BY_DESIGN,
     ),
-    ("death_timeout lifetime lifetime_stagger lifetime_restart", "leave it out"),
-    ("extensions data executor", "leave it out"),
+    (
+        "blocked_handlers",
+        "tokens of a lower role, as `cluster.security.token_for` makes them, permit less",
+        _BY_DESIGN,
+    ),
+    ("plugins", "register each with `client.register_plugin`", _BY_DESIGN),
+    ("preload_argv", "modules of `preload=` read the variables of `env=`", _BY_DESIGN),
+    (
+        "preload_nanny preload_nanny_argv",
+        "register a `weft.SupervisorPlugin` with `client.register_plugin`",
+        _BY_DESIGN,
+    ),
+    (
+        "lifetime lifetime_stagger lifetime_restart",
+        "the workers live as long as the cluster, and `client.restart_workers()` replaces them; "
+        "`weft worker` has `--lifetime`, for batch systems",
+        _BY_DESIGN,
+    ),
+    (
+        "death_timeout",
+        "leave it out: the workers end with the cluster; `weft worker` has `--connect-timeout` and "
+        "`--orphan-lease`",
+        _BY_DESIGN,
+    ),
+    ("extensions", "register a `weft.WorkerPlugin`", _BY_DESIGN),
+    ("data executor", "leave it out: a worker has one store and one pool of threads", _BY_DESIGN),
 )
 
 MODULE: Final = _table(
