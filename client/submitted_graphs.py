@@ -13,6 +13,7 @@ the scheduler refuses it, and nothing was computed from the wrong data.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +27,7 @@ from ..protocol.errors import MissingKey, SerializationError
 from ..protocol.host.collector import paused_collector, resumed_collector
 from ..protocol.values.exceptions import add_note
 from ..protocol.values.serialize import dumps_placed, futures_met, reduce_future
-from ..protocol.wire.keys import names_content, text_of
+from ..protocol.wire.keys import names_content, prefix_of, text_of
 from ..protocol.wire.message import MAX_DEPENDENCIES
 from ..protocol.wire.messages import NO_HASH
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
@@ -170,6 +171,20 @@ class _NodeCall:
         return node(dict(zip(keys, values, strict=True)))
 
 
+class _FusedCall:
+    """Calls the function of dask that runs several tasks as one, under the name of their key."""
+
+    def __init__(self, name: str, func: Callable[..., Any]) -> None:
+        self.__name__ = name
+        self._func = func
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _FusedCall, (self.__name__, self._func)
+
+    def __call__(self, *args: Any) -> Any:
+        return self._func(*args)
+
+
 def call_filled(func: Callable[..., Any], args: list[Any], refs: list[tuple[int, HasValue]]) -> Any:
     """Call `func(*args)`, on a worker, with the values of `refs` in their places."""
     for i, ref in refs:
@@ -244,6 +259,10 @@ class _Submission:
         #: {first part of keys: whether it names content}
         self._known: dict[str, bool] = {}
         self._node_calls: dict[str, _NodeCall] = {}
+        #: dask's function that runs several tasks as one: it says nothing about them, but their key
+        #: does. None = dask is not loaded, or has none.
+        self._fused: Any = getattr(sys.modules.get("dask._task_spec"), "_execute_subgraph", None)
+        self._fused_calls: dict[str, _FusedCall] = {}
         self._part = _GraphPart()
         self._n_rows = _FIRST_ROWS
         #: Results that no further task of the graph reads.
@@ -343,6 +362,8 @@ class _Submission:
                     places.append(-1 - i)
                 else:
                     args[i] = ref.value
+        if func is self._fused:
+            func = self._fused_call(task.key)
         known = part.known.get(id(func))
         function, place = known or self._add_function(part, func)
         blob, dependencies = dumps_placed(function.name, args, places, keys)
@@ -401,6 +422,13 @@ class _Submission:
         items = ListOf([None] * len(values.refs))
         items.refs = [(i, ref) for i, (_, ref) in enumerate(values.refs)]
         return call, [node, [key for key, _ in values.refs], None], [(2, items)]
+
+    def _fused_call(self, key: Any) -> _FusedCall:
+        name = prefix_of(key)[:_MAX_KEY_CHARS]
+        call = self._fused_calls.get(name)
+        if call is None:
+            call = self._fused_calls[name] = _FusedCall(name, self._fused)
+        return call
 
     def _add_function(self, part: _GraphPart, func: Any) -> tuple[FunctionRecord, int]:
         function = self._encoder.function(func)

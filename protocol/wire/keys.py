@@ -82,6 +82,14 @@ def names_content(text: str) -> bool:
     return _HASH.search(text) is not None
 
 
+def prefix_of(key: object) -> str:
+    """Return what is before the hash in a key of dask: `('sum-9a0e…', 0)` is a part of `sum`."""
+    head = key[0] if isinstance(key, tuple) and key else key
+    text = head if isinstance(head, str) else repr(head)
+    found = _HASH.search(text)
+    return text if found is None else text[: found.start()]
+
+
 def key_of(text: str) -> Key:
     """Return the key of a text: the inverse of `text_of`. Any other text is a key itself."""
     return text if text[:1] != "(" or text[-1] != ")" else _read(text)

@@ -188,6 +188,15 @@ def test_futures_are_entries_and_arguments_of_graphs(client):
     assert client.get({}, [("two", 0)]) == [2]  # dask leaves out entries that stand for themselves
 
 
+def test_tasks_that_dask_has_fused_are_counted_by_the_names_of_their_keys(client, capsys):
+    frame = dd.from_pandas(pd.DataFrame({"a": range(10)}), npartitions=2)
+    kept = frame[frame.a > 2].assign(c=1).persist()
+    name = weft.futures_of(kept)[0].key[0].rpartition("-")[0]
+    assert "getitem" in name
+    weft.progress(kept, notebook=False)
+    assert f"2 tasks of {name} done" in capsys.readouterr().err
+
+
 def test_a_key_that_nothing_has_is_an_error_that_names_it(client, wait_until):
     kept = client.persist(dask.delayed(noted)("gone", 1))
     for future in weft.futures_of(kept):

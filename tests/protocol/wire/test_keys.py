@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from weft.protocol.wire.keys import key_of, names_content, text_of
+from weft.protocol.wire.keys import key_of, names_content, prefix_of, text_of
 from weft.protocol.wire.message import MAX_KEY_CHARS
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -189,3 +189,18 @@ HASH = "0123456789abcdef" * 2
 )
 def test_keys_with_a_hash_in_them_name_their_content(text, is_content):
     assert names_content(text) is is_content
+
+
+@pytest.mark.parametrize(
+    ("key", "prefix"),
+    [
+        ("load", "load"),
+        ("abs-b26150ff-5e67-469b-92d6-4412b1394354", "abs"),
+        (("getitem-gt-8c281e35f9feb4932e1fc001e3ff2cee", 0, 1), "getitem-gt"),
+        (("x", 0), "x"),
+        ((("x", 1), 0), "('x', 1)"),
+        ((), "()"),
+    ],
+)
+def test_the_prefix_of_a_key_is_what_is_before_its_hash(key, prefix):
+    assert prefix_of(key) == prefix
