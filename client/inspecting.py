@@ -14,6 +14,7 @@ from ..protocol.errors import ForeignFuture, QuestionFailed, UnknownWorker
 from ..protocol.values.exceptions import add_note
 from ..protocol.wire.answers import part_of, reading
 from ..protocol.wire.keys import Key, key_of, text_of
+from ..protocol.wire.message import MAX_NUMBER
 from .asking import ask, ask_about, ask_each
 from .cluster_info import describe_workers
 from .core.tasks import FutureState
@@ -78,7 +79,8 @@ def names_of(workers: str | Iterable[str] | None) -> set[str] | None:
         return None
     if isinstance(workers, str):
         return {workers}
-    names = set(workers) if isinstance(workers, Iterable) else {workers}
+    is_several = isinstance(workers, Iterable) and not isinstance(workers, (bytes, bytearray))
+    names: set[Any] = set(workers) if is_several else {workers}
     for name in names:
         if not isinstance(name, str):
             raise TypeError(
@@ -100,7 +102,7 @@ def keys_of(engine: Engine, futures: Any, call: str) -> list[str]:
         futures = [futures]  # the key of a part of a collection
     elif isinstance(futures, dict):
         futures = futures.values()
-    elif not isinstance(futures, Iterable):
+    elif not isinstance(futures, Iterable) or isinstance(futures, (bytes, bytearray)):
         raise TypeError(f"{call} takes futures and keys, not {type(futures).__name__}")
     keys: dict[str, None] = {}
     for item in futures:
@@ -293,8 +295,9 @@ async def versions(engine: Engine, check: bool, packages: Iterable[str] | None) 
     """See `Client.get_versions`."""
     from ..protocol.host.versions import process_versions
 
-    names = list(packages or ())
-    if isinstance(packages, str) or not all(isinstance(name, str) for name in names):
+    is_list = packages is None or (isinstance(packages, Iterable) and not isinstance(packages, str))
+    names: list[Any] = list(packages or ()) if is_list else [None]
+    if not all(isinstance(name, str) for name in names):
         raise TypeError("packages= is a list of names of packages")
     arguments = {"packages": names}
     found = await find_workers(engine, None)
@@ -368,4 +371,4 @@ def _last(n: int | None) -> dict[str, Any]:
         return {}
     if type(n) is not int or n < 0:
         raise ValueError(f"n= is a whole number >= 0, or None for all, not {n!r}")
-    return {"n": n}
+    return {"n": min(n, MAX_NUMBER)}

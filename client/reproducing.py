@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
 from ..protocol.errors import QuestionFailed
 from ..protocol.values.serialize import loads, loads_arguments
 from ..protocol.wire.answers import part_of, reading
+from ..protocol.wire.messages import Answer
 from .asking import ask_once
 from .core.events import Want
 from .core.tasks import NEW
@@ -60,7 +62,7 @@ async def fetch_call(engine: Engine, task: Any) -> FetchedCall:
     keys = keys_of(engine, task, "reproduce")
     if len(keys) != 1:
         raise TypeError(f"reproduce takes one future or key, not {len(keys)}")
-    answer = await ask_once(engine, "call", {"keys": keys}, [], to="", process="")
+    answer = await _ask_call(engine, keys[0])
     with reading("the scheduler"):
         names = part_of(answer.info, "inputs", list)
         function_blob, args_blob = answer.blobs
@@ -70,6 +72,18 @@ async def fetch_call(engine: Engine, task: Any) -> FetchedCall:
     values = await Gathering(engine, futures, "raise").run_async() if futures else []
     args, kwargs = loads_arguments(args_blob, values)
     return FetchedCall(loads(function_blob), args, kwargs)
+
+
+async def _ask_call(engine: Engine, key: str) -> Answer:
+    """Ask for the call of a task, or of the input by which it failed here, without being sent."""
+    try:
+        return await ask_once(engine, "call", {"keys": [key]}, [], to="", process="")
+    except QuestionFailed:
+        state = engine.table.states.get(key)
+        culprit = None if state is None or state.failure is None else str(state.failure[1])
+        if culprit is None or culprit == key:
+            raise
+        return await ask_once(engine, "call", {"keys": [culprit]}, [], to="", process="")
 
 
 def _future(engine: Engine, key: str) -> Future:
@@ -85,7 +99,7 @@ def run_here(call: FetchedCall, debugger: Debugger) -> Any:
     try:
         result = call.function(*call.args, **call.kwargs)
         if inspect.iscoroutine(result):
-            result = asyncio.run(result)
+            result = _run_to_its_end(result)
         return result
     except Exception as error:
         if debugger is not False:
@@ -93,6 +107,16 @@ def run_here(call: FetchedCall, debugger: Debugger) -> Any:
             # The frame of the function, not this one.
             _enter(debugger, traceback if traceback is None else traceback.tb_next or traceback)
         raise
+
+
+def _run_to_its_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine on a loop of its own, also in a thread that runs one, as notebooks do."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1, "weft-reproduce") as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 def _enter(debugger: Debugger, traceback: TracebackType | None) -> None:

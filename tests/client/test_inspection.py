@@ -313,6 +313,16 @@ def test_things_that_are_no_futures_are_refused(client):
         client.call_stack([3.5])
 
 
+def test_bytes_and_numbers_that_no_process_can_read_are_refused_by_name(client):
+    with pytest.raises(TypeError, match="who_has takes futures and keys, not bytes"):
+        client.who_has(b"key")
+    with pytest.raises(TypeError, match="or several; not b'name'"):
+        client.has_what(b"name")
+    with pytest.raises(TypeError, match="packages= is a list of names of packages"):
+        client.get_versions(packages=3)
+    assert client.get_scheduler_logs(10**30) == client.get_scheduler_logs()
+
+
 def test_wrong_calls_of_run_are_refused(client):
     with pytest.raises(TypeError, match="run needs a function, not int"):
         client.run(3)

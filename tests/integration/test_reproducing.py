@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import traceback
@@ -69,6 +70,33 @@ def test_the_call_that_failed_is_run_for_a_task_that_depends_on_it(client):
         last.reproduce(debugger=entered.append)
     (found,) = entered
     assert found.tb_frame.f_code is divide.__code__
+
+
+def test_the_call_that_failed_is_run_for_a_task_that_was_submitted_after_that(client):
+    failed = client.submit(divide, 7, 0)
+    failed.exception(60)
+    later = client.submit(half, client.submit(half, failed))
+    assert isinstance(later.exception(60), ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError) as raised:
+        later.reproduce()
+    assert traceback.extract_tb(raised.value.__traceback__)[-1].name == "divide"
+
+
+def test_a_coroutine_function_is_run_here_although_the_event_loop_of_a_notebook_runs(client):
+    failed = client.submit(divide_later, 7, 0)
+    failed.exception(60)
+
+    async def cell():
+        return failed.reproduce()
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(cell())
+    works = client.submit(divide_later, 6, 3)
+
+    async def other_cell():
+        return works.reproduce()
+
+    assert asyncio.run(other_cell()) == 2
 
 
 def test_a_call_that_does_not_fail_here_returns_its_result(client):
