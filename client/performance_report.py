@@ -49,7 +49,7 @@ class performance_report(StreamContext):
         client: whose cluster it is; None = the current client.
 
     Raises:
-        FileNotFoundError: on entry: the folder of the file does not exist.
+        OSError: on entry: the folder of the file does not exist, or it is a folder itself.
         NotSupported: `mode` is another one.
     """
 
@@ -94,6 +94,8 @@ class performance_report(StreamContext):
         folder = os.path.dirname(self._file)
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"the folder of the report, {folder!r}, does not exist")
+        if os.path.isdir(self._file):
+            raise IsADirectoryError(f"the report is a file, and {self._file!r} is a folder")
 
     async def _on_begin(self, engine: Engine) -> None:
         # Workers that leave meanwhile are listed by their tasks.

@@ -135,6 +135,8 @@ class StreamContext(abc.ABC):
 
     def _open(self, *, is_asynchronous: bool) -> Client:
         client = find_current() if self._given is None else self._given
+        if not hasattr(client, "_running"):
+            raise TypeError(f"client= is a weft.Client, not {type(client).__name__}")
         if client.asynchronous != is_asynchronous:
             name, word = type(self).__name__, "with" if is_asynchronous else "async with"
             kind = "a blocking" if is_asynchronous else "an asynchronous"

@@ -138,6 +138,10 @@ def test_wrong_arguments_are_refused(client, tmp_path):
         pass
     with pytest.raises(FileNotFoundError, match=r"'.*nowhere', does not exist"):
         weft.performance_report(tmp_path / "nowhere" / "x.html", client=client).__enter__()
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        weft.performance_report(tmp_path, client=client).__enter__()
+    with pytest.raises(TypeError, match=r"client= is a weft.Client, not int"):
+        weft.get_task_stream(client=3).__enter__()
     with pytest.raises(weft.NotSupported, match="leave it out, the file has everything"):
         weft.performance_report(mode="cdn")
     with pytest.raises(ValueError, match="stacklevel= is a whole number"):
