@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import (
     ActorCallInDoubt,
@@ -30,6 +31,9 @@ from .core.tasks import NOT_LENT, UNREADABLE, FutureState
 
 if TYPE_CHECKING:
     from .core.state import ClientState
+
+#: Tasks that are looked at for the reason of a timeout.
+_MAX_INPUTS: Final = 10_000
 
 
 def _from_exception(failure: Failure) -> BaseException:
@@ -113,7 +117,9 @@ def exception_of(state: FutureState) -> BaseException:
 def last_notice(core: ClientState, states: Iterable[FutureState]) -> str:
     """Return what the scheduler reported of tasks that no worker can run, for texts of timeouts."""
     reports = core.unrunnable
-    for state in states:
+    if not reports:
+        return ""
+    for state in _with_inputs(states):
         reason = reports.get(state.key)
         if reason is not None:
             return (
@@ -121,6 +127,20 @@ def last_notice(core: ClientState, states: Iterable[FutureState]) -> str:
                 f"run it: {reason}"
             )
     return ""
+
+
+def _with_inputs(states: Iterable[FutureState]) -> Iterator[FutureState]:
+    """Yield states, the inputs of their tasks, the inputs of these, and so on."""
+    met = dict.fromkeys(states)
+    left = deque(met)
+    while left:
+        state = left.popleft()
+        yield state
+        spec = state.spec  # the loop's thread may clear it at any time
+        if spec is not None and len(met) < _MAX_INPUTS:
+            new = [each for each in spec.row(state.key).lineage if each not in met]
+            met.update(dict.fromkeys(new))
+            left.extend(new)
 
 
 def unreadable(state: FutureState, error: Exception) -> Failure:

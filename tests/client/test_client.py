@@ -709,6 +709,19 @@ def test_timeouts_name_why_no_worker_can_run_the_task(client, scheduler, caplog,
         other.result(0.01)
 
 
+@pytest.mark.parametrize("by", ["submit", "map"])
+def test_a_timeout_names_an_input_that_no_worker_can_compute(client, scheduler, caplog, by):
+    scheduler.is_holding = True
+    first = client.submit(inc, 1)
+    second = client.submit(inc, first) if by == "submit" else client.map(inc, [first, 7])[0]
+    third = client.submit(inc, second)
+    scheduler.say(KeysUnrunnable(keys=[first.key], reason="no worker has GPU=1"))
+    client.scheduler_info()
+    words = f"no result of '{third.key}' .*'{first.key}' waits for a worker that can run it: no w"
+    with pytest.raises(TimeoutError, match=words):
+        third.result(0.01)
+
+
 def test_unpickled_futures_are_of_the_current_client(client, scheduler):
     future = client.submit(inc, 1)
     twin = pickle.loads(pickle.dumps(future))
