@@ -10,7 +10,7 @@ from .actors import ActorFuture, split
 from .core.tasks import FutureState
 from .failures import exception_of, last_notice
 from .future import Future, load, try_load
-from .refusing import is_collection, items_of, no_future
+from .refusing import is_collection, is_of_an_executor, items_of, no_future
 from .shell.watchers import unready
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Gathering:
         elif isinstance(item, dict):
             for part in item.values():
                 self._collect(part)
-        elif not self._takes_values and is_collection(item):
+        elif not self._takes_values and (is_collection(item) or is_of_an_executor(item)):
             raise no_future(item, "gather")
 
     def _fill(self, item: Any) -> Any:

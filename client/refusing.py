@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -85,6 +86,11 @@ def flat_futures(futures: Any, call: str) -> list[Any]:
     return flat
 
 
+def is_of_an_executor(item: object) -> bool:
+    """Return whether an object is a future of concurrent.futures, such as of `weft.Executor`."""
+    return isinstance(item, concurrent.futures.Future)
+
+
 def no_future(item: object, call: str) -> TypeError:
     """Return the error, with advice, for an argument that `call` does not accept."""
     kind = type(item).__name__
@@ -98,6 +104,11 @@ def no_future(item: object, call: str) -> TypeError:
         return TypeError(
             f"{call} takes futures of tasks, and this is one of a call of an actor, which only "
             "wait, as_completed and gather take: pass its result()"
+        )
+    if is_of_an_executor(item):
+        return TypeError(
+            f"{call} takes futures of a client, and this {kind} is one of an executor: use its "
+            "result(), or wait and as_completed of concurrent.futures"
         )
     return TypeError(
         f"{call} takes futures, as submit and map return them, and iterables of these; not {kind}"

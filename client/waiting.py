@@ -54,6 +54,9 @@ class _OfNothing(DoneAndNotDone):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return repr(DoneAndNotDone(*self))
+
     def __await__(self) -> Generator[Any, None, DoneAndNotDone]:
         yield from ()
         return DoneAndNotDone(*self)

@@ -74,3 +74,16 @@ def test_collections_of_dask_are_refused_and_not_computed(client):
 def test_literals_of_a_graph_are_no_futures_and_come_back(client):
     assert client.get({"x": 5}, "x") == 5
     assert client.get({"x": None, "y": "text"}, ["x", ["y"]]) == [None, ["text"]]
+
+
+def test_futures_of_an_executor_are_refused_with_what_to_use(client):
+    with client.get_executor() as executor:
+        future = executor.submit(abs, -1)
+        for call in (client.gather, wait, lambda futures: list(as_completed(futures))):
+            with pytest.raises(TypeError, match=r"ExecutorFuture is one of an executor: use "):
+                call([future])
+        assert future.result(60) == 1
+
+
+def test_the_answer_of_a_wait_for_nothing_is_shown_like_any_other():
+    assert repr(wait([])) == "DoneAndNotDone(done=set(), not_done=set())"
