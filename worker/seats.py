@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .context import WorkerContext, get_worker
+from .core.events import SlotWaits
 from .interrupting import TaskInterrupted
 
 if TYPE_CHECKING:
@@ -66,8 +67,12 @@ class SlotSeat:
     @contextlib.contextmanager
     def blocked(self, wait: TaskWait | None = None, may_park: bool = False) -> Iterator[None]:
         """Give the seat up, unless that is so already, and take one at the end."""
-        if self._depth or self.is_given_up or get_worker().task is None:
+        if self._depth or get_worker().task is None:
             yield
+            return
+        if self.is_given_up:
+            with self._waiting_without_seat(wait):
+                yield
             return
         self.was_used = True
         start = time.perf_counter_ns()
@@ -85,6 +90,33 @@ class SlotSeat:
             if not self.is_given_up:
                 self._executor.take_seat(self)
             self._waited_ns += time.perf_counter_ns() - start
+
+    @contextlib.contextmanager
+    def _waiting_without_seat(self, wait: TaskWait | None) -> Iterator[None]:
+        """Let the worker know what a task waits for that has seceded."""
+        if wait is None:
+            yield
+            return
+        self._note_wait(wait)
+        self._depth = 1
+        try:
+            yield
+        finally:
+            self._depth = 0
+            self._note_wait(None)
+
+    def _note_wait(self, wait: TaskWait | None) -> None:
+        executor = self._executor
+        gate = executor.interrupts.gates[self.slot]
+        gate.close()
+        event = SlotWaits(self.slot)
+        if wait is None:
+            executor.waits.pop(self.attempt, None)
+        else:
+            executor.waits[self.attempt] = wait
+            event.keys, event.actors, event.calls = wait.keys, wait.actors, wait.calls
+        executor.handle(event)
+        gate.open()
 
     def secede(self) -> None:
         """Give the seat up until the task ends, or takes one with `rejoin`."""

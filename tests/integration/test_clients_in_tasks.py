@@ -98,11 +98,25 @@ def take(lock):
 
 def test_tasks_that_wait_for_each_other_fail_and_are_named(in_threads):
     first = in_threads.submit(wait_for_my_caller, "ping", key="ping")
-    with pytest.raises(weft.WaitingCycle, match="task 'ping' waits for task 'pong'"):
+    with pytest.raises(weft.WaitingCycle, match=r"task 'p.ng' waits for task 'p.ng'"):
         first.result(60)
     with pytest.raises(weft.WaitingCycle, match="waits for lock 'kept', which task 'hold_and_wait"):
         in_threads.submit(hold_and_wait, weft.Lock("kept")).result(60)
     assert in_threads.submit(take, weft.Lock("kept")).result(60) == "taken"
+
+
+def wait_for_my_caller_without_a_thread(name):
+    weft.secede()
+    other = {"ping": "pong", "pong": "ping"}[name]
+    client = weft.Client.current()
+    return client.submit(wait_for_my_caller_without_a_thread, other, key=other).result()
+
+
+@pytest.mark.parametrize("call", [wait_for_my_caller_without_a_thread])
+def test_waits_without_a_thread_that_have_no_end_fail_as_others_do(in_threads, call):
+    with pytest.raises(weft.WaitingCycle, match=r"task 'p.ng' waits for task 'p.ng'"):
+        in_threads.submit(call, "ping", key="ping").result(60)
+    assert in_threads.submit(abs, -5).result(60) == 5
 
 
 def fail_after_a_wait():

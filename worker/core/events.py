@@ -134,6 +134,17 @@ class SlotBlocked:
 
 
 @dataclass(slots=True)
+class SlotWaits:
+    """The task of slot `slot`, which has given its seat up for good, begins or ends a wait."""
+
+    slot: int
+    #: What it waits for, as `SlotBlocked` has it; all empty: nothing that is known.
+    keys: list[str] = field(default_factory=list)
+    actors: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class SlotResumes:
     """The task of slot `slot` could go on: give it a seat, now or later with `Run`."""
 
@@ -174,6 +185,7 @@ Event: TypeAlias = (
     SchedulerSent
     | ChunkDone
     | SlotBlocked
+    | SlotWaits
     | SlotResumes
     | ActorBlocked
     | ActorResumes

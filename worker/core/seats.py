@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import InvalidTransition
 from ...protocol.wire.messages import AttemptsBlocked, AttemptsResumed, FailWaits
-from .events import FailWait, LeaveSeat, Run, SlotBlocked, SlotResumes, StartSlot, TakeSeat
+from .events import (
+    FailWait,
+    LeaveSeat,
+    Run,
+    SlotBlocked,
+    SlotResumes,
+    SlotWaits,
+    StartSlot,
+    TakeSeat,
+)
 from .tasks import BLOCKED, READY, RETURNING, SEATED, SPARE, Place, Slot
 from .transitions import move
 
@@ -118,6 +127,18 @@ def report_of(state: WorkerState, attempts: list[int]) -> AttemptsBlocked:
         actors=actors if any(actors) else [],
         calls=calls if any(calls) else [],
     )
+
+
+def on_waits(state: WorkerState, event: SlotWaits) -> None:
+    """Report what a task waits for that has given its seat up for good, or that it does not."""
+    attempt = state.blocked.get(state.slots[event.slot])
+    if attempt is None:  # it takes a seat again
+        return
+    if event.keys or event.actors:
+        state.waits_for[attempt] = event
+    else:
+        state.waits_for.pop(attempt, None)
+    state.to_scheduler.append(report_of(state, [attempt]))
 
 
 def on_resumes(state: WorkerState, event: SlotResumes) -> None:

@@ -56,6 +56,7 @@ from .events import (
     SessionOpened,
     SlotBlocked,
     SlotResumes,
+    SlotWaits,
     ValueExpired,
     ValuePut,
     ValueRefused,
@@ -121,7 +122,7 @@ class WorkerState:
         self.blocked: dict[Slot, int] = {}
         #: {attempt: its wait}, of those of `blocked` that wait for tasks, or for calls of actors,
         #: without a time limit.
-        self.waits_for: dict[int, SlotBlocked] = {}
+        self.waits_for: dict[int, SlotBlocked | SlotWaits] = {}
         #: {attempt that made an actor: the wait of its thread}, of those that last.
         self.actor_waits: dict[int, ActorBlocked] = {}
         #: {attempt: None} of those of `blocked` and `returning` that the scheduler was not sent.
@@ -213,6 +214,7 @@ _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
     SlotResumes: seats.on_resumes,
     ActorBlocked: actor_waits.on_blocked,
     ActorResumes: actor_waits.on_resumes,
+    SlotWaits: seats.on_waits,
     WorkerEnding: drops.on_ending,
     SchedulerLost: inventory.on_scheduler_lost,
     SessionOpened: inventory.on_session_opened,

@@ -17,7 +17,7 @@ from weft.protocol.wire.messages import (
     FailWaits,
 )
 from weft.worker.core import seats
-from weft.worker.core.events import SchedulerLost, SessionOpened, WorkerEnding
+from weft.worker.core.events import SchedulerLost, SessionOpened, SlotWaits, WorkerEnding
 from weft.worker.core.tasks import Slot
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -160,6 +160,22 @@ def test_a_wait_for_tasks_names_them_and_may_fail_as_long_as_it_lasts():
     worker.resume(0)
     worker.receive(FailWaits(attempts=[1], texts=["too late"]))
     assert worker.failed_waits == [(1, "why")]
+
+
+def test_a_task_that_has_seceded_reports_its_waits_for_tasks_and_their_ends():
+    worker = Hands(1)
+    worker.receive(assign("1 task", function=SLOW))
+    worker.start(0)
+    assert worker.block(0) == [AttemptsBlocked(attempts=[1])]
+    waits = worker.handle(SlotWaits(0, ["a", "b"]))
+    assert waits == [AttemptsBlocked(attempts=[1], keys=[["a", "b"]])]
+    worker.receive(FailWaits(attempts=[1], texts=["why"]))
+    assert worker.failed_waits == [(1, "why")]
+    assert worker.handle(SlotWaits(0, [])) == [AttemptsBlocked(attempts=[1])]
+    worker.receive(FailWaits(attempts=[1], texts=["too late"]))
+    assert worker.failed_waits == [(1, "why")]
+    worker.resume(0)
+    assert worker.handle(SlotWaits(0, ["c"])) == []  # it has a seat again, and waits with that
 
 
 def test_beyond_many_waits_for_a_limit_no_other_task_is_started(monkeypatch):
