@@ -173,20 +173,21 @@ class Graph:
             n_raises = ALWAYS
         elif rng.random() < plan.p_flaky:
             n_raises = rng.randint(1, 3)
+        duration = rng.expovariate(1.0) * plan.duration
+        if rng.random() < plan.p_long:
+            duration *= 20.0
         spec = Spec(
             index=index,
             key=f"n{index}" if named else f"{function}-{index}",
             function=function,
             dependencies=dependencies,
-            duration=rng.expovariate(1.0)
-            * plan.duration
-            * (20.0 if rng.random() < plan.p_long else 1.0),
+            duration=duration * 0.05 if depth else duration,
             nbytes=LARGE if rng.random() < plan.p_large else rng.choice([8, 30, 1000]),
             n_raises=n_raises,
             kills=rng.random() < plan.p_poison,
             spec_hash=blake2b(tag, digest_size=16).digest() if named else None,
             args=args,
-            # If all levels were run again, one that always raises would run for ever, nearly.
+            # All levels are done one after the other; if each were run again, that many times more.
             retries=plan.retries if depth < 2 else 0,
             pauses=plan.pauses,
         )
