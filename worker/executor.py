@@ -57,7 +57,7 @@ from .coroutines import as_call
 from .failing import failure_of, unsendable
 from .interrupting import IN_PLACE_OF, Interrupts, SlotGate, TaskInterrupted, closed_here, mend
 from .output import OutputCatcher
-from .packing import pack_to_ride_along
+from .packing import pack_to_ride_along, short_type_name
 from .seats import SlotSeat
 from .slot_reading import SlotReading
 from .started import StartedRecord
@@ -555,7 +555,7 @@ class TaskExecutor:
         """Report the slot's finished tasks; return whether there is something in its chunk."""
         self.interrupts.gates[report.slot].close()
         if self.state.records_times:
-            report.types = [type(value).__name__ for value in values]
+            report.types = [short_type_name(value) for value in values]
         # First the store: as soon as the core has a record of a value, other threads may read it.
         self.store.put(report.attempts, values, report.nbytes)
         output = self._output

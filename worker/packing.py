@@ -12,6 +12,7 @@ death.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from ..protocol.errors import SerializationError, UnpicklableResult
@@ -19,6 +20,7 @@ from ..protocol.values.pickling import PROTOCOL, buffer_taker, type_name
 from ..protocol.values.serialize import dumps
 from ..protocol.values.sizeof import sizeof
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
+from .core.times import MAX_TYPE_CHARS
 
 #: A wanted result up to this size is sent along with the report that it is there.
 RIDE_ALONG_BYTES: Final = 64 << 10
@@ -32,6 +34,8 @@ _LARGE_FRACTION: Final = 1 / 8
 _NUMBERS: Final = frozenset({bool, float, int, type(None)})
 #: Pickling objects of exactly these types runs no user code.
 PLAIN_TYPES: Final = frozenset({bool, bytes, float, int, str, type(None)})
+#: The name of a class, whatever its metaclass says.
+_name_of: Final[Callable[[type], str]] = type.__dict__["__name__"].__get__
 
 
 def pack_result(value: object, key: str) -> Blob:
@@ -180,3 +184,8 @@ def why_too_large(value: object, nbytes: int, memory_limit: int) -> str:
     except BaseException:  # of user code; the pickling that follows reports the reason
         return ""
     return ""
+
+
+def short_type_name(value: object) -> str:
+    """Return the name of the type of a value, for display: cut, and without calling user code."""
+    return _name_of(type(value))[:MAX_TYPE_CHARS]

@@ -151,9 +151,10 @@ class SlotSeat:
         self.was_used = False
         self._depth = 0  # as always, unless an exception came between two steps of `blocked`
         waited_ns, self._waited_ns = self._waited_ns, 0
-        if waited_ns and self.pending is not None and self._executor.state.records_times:
+        task = get_worker().task
+        if waited_ns and task is not None and self.pending is not None:
             report = self.pending[0]
-            report.waited_us = {**(report.waited_us or {}), self.attempt: waited_ns // 1000}
+            report.waited_us = {**(report.waited_us or {}), task.attempt: waited_ns // 1000}
         return waited_ns
 
 

@@ -153,6 +153,23 @@ async def enter(context):
         pass
 
 
+def strange(n_chars):
+    return type("x" * n_chars, (), {})()
+
+
+def fail_strangely(n_chars):
+    raise type("x" * n_chars, (ValueError,), {})
+
+
+def test_names_of_types_are_cut(client):
+    with weft.get_task_stream(client) as stream:
+        value = client.submit(strange, 70_000)
+        weft.wait([value, client.submit(fail_strangely, 70_000)])
+    types = {record["function"]: record["type"] for record in stream.data}
+    assert types["strange"] == "x" * 100
+    assert len(types["fail_strangely"]) == 100
+
+
 def test_the_picture_is_returned_and_saved(client, tmp_path):
     file = tmp_path / "stream.html"
     with weft.get_task_stream(client, plot="save", filename=file) as stream:

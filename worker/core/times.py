@@ -8,7 +8,7 @@ so that its end is exact; that of shorter ones is exact to about a millisecond.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.messages import AttemptsFinished, AttemptTimes, RecordTimes
@@ -17,6 +17,10 @@ from .tasks import Slot
 
 if TYPE_CHECKING:
     from .state import WorkerState
+
+
+#: Characters of the name of a type.
+MAX_TYPE_CHARS: Final = 100
 
 
 def on_record_times(state: WorkerState, message: RecordTimes) -> None:
@@ -88,4 +92,4 @@ def _extend(message: AttemptTimes, more: AttemptTimes) -> None:
 def _type_of(failure: Failure) -> str:
     """Return the name of the exception of a failure, or else its kind."""
     is_exception = failure[0] == "exception" and len(failure) > 3
-    return str(failure[3] if is_exception else failure[0])
+    return str(failure[3] if is_exception else failure[0])[:MAX_TYPE_CHARS]
