@@ -50,8 +50,9 @@ class Acquirable(HeldObject):
 
     def __init__(self, name: str | None = None, client: Client | None = None) -> None:
         super().__init__(name, client)
-        #: {lease that this object has: its owner}, oldest first
-        self._leases: dict[str, str] = {}
+        #: {lease that this object has: its owner, and the attempt of the task that has taken it, 0
+        #: for others}, oldest first
+        self._leases: dict[str, tuple[str, int]] = {}
 
     def _acquire(
         self,
@@ -79,30 +80,39 @@ class Acquirable(HeldObject):
         def read(_engine: Engine, answer: Operated) -> bool:
             is_granted = answer.info.get("granted") is True
             if is_granted:
-                self._leases[lease] = owner
-                self._watch_task()
+                self._leases[lease] = (owner, self._watch_task())
             return is_granted
 
         return {**(arguments or {}), "lease": lease, "owner": owner}, read
 
-    def _watch_task(self) -> None:
-        """Look at the end of the task that runs here whether it has released what it has got."""
+    def _watch_task(self) -> int:
+        """Have released at the end of the task that runs here what it has got; return its attempt.
+
+        0 if none runs here, and for actors, which may release in a later call.
+        """
         context = context_here()
         seat = None if context is None else context.seat
-        if seat is not None and context.attempt and not seat.actor:  # the state of an actor lasts
-            seat.when_task_ends(self._warn_if_held)
+        if seat is None or not context.attempt or seat.actor:
+            return 0
+        seat.when_task_ends(self._release_left)
+        return int(context.attempt)
 
-    def _warn_if_held(self) -> None:
-        owner = owner_here()
-        if not owner or owner not in self._leases.values():
-            return
+    def _release_left(self) -> None:
+        """Release what the task that ends holds, and warn: nobody else could release it."""
         context = context_here()
+        left = [lease for lease, (_, by) in list(self._leases.items()) if by == context.attempt]
+        if not left:
+            return
         text = (
-            f"task {context.task_key!r} has ended and still holds {self._KIND} {self.name!r}: "
-            "all others wait for it until its worker ends; use a `with` block, or release it\n"
+            f"task {context.task_key!r} has ended and still held {self._KIND} {self.name!r}, which "
+            "is released now; use a `with` block, or release it\n"
         )
         if not context.show(WARNED, "RuntimeWarning", text):
             logger.warning("%s", text.rstrip())
+        engine = self._engine()
+        for lease in left:
+            if self._leases.pop(lease, None) is not None:  # else another thread was faster
+                engine.post(self._made("release", {"lease": lease}, None, None, None)[0])
 
     def _release(self, *, is_async: bool = False) -> Any:
         arguments = {"lease": self._take_lease(is_async)}
@@ -121,7 +131,7 @@ class Acquirable(HeldObject):
                 )
             # The caller's own one, if there are several: the scheduler knows their owners.
             owner = _owner(is_async=is_async or self._engine().is_asynchronous)
-            lease = next((own for own, other in leases if other == owner), leases[0][0])
+            lease = next((own for own, (by, _) in leases if by == owner), leases[0][0])
             if self._leases.pop(lease, None) is not None:  # else another thread was faster
                 return lease
 

@@ -7,6 +7,7 @@ import pickle
 import threading
 import warnings
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -431,8 +432,16 @@ async def test_a_blocking_client_may_be_used_in_async_with(cluster):
 # --- Holders --------------------------------------------------------------------------------------
 
 
-def keeps(kind, name):
-    {"lock": Lock, "multilock": lambda name: MultiLock([name])}[kind](name).acquire(timeout=10)
+def keeps(held, *, fails):
+    held.acquire(timeout=10)
+    if fails:
+        raise KeyError(held.name)
+
+
+async def keeps_async(held, *, fails):
+    await held.acquire(timeout=10)
+    if fails:
+        raise KeyError(held.name)
 
 
 def releases(name):
@@ -443,17 +452,26 @@ def releases(name):
         pass
 
 
-@pytest.mark.parametrize("kind", ["lock", "multilock"])
-def test_a_task_that_ends_with_a_lock_is_reported(client, kind):
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("keep", [keeps, keeps_async])
+@pytest.mark.parametrize(
+    "make",
+    [Lock, partial(Semaphore, 1), partial(weft.limit, at_once=1), lambda name: MultiLock([name])],
+    ids=["lock", "semaphore", "limit", "multilock"],
+)
+def test_what_a_task_still_holds_at_its_end_is_released_with_a_warning(client, make, keep, fails):
+    held = make(f"left, {fails}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        client.submit(keeps, kind, f"kept by a task, {kind}", key=f"keeps-{kind}").result(60)
+        error = client.submit(keep, held, fails=fails, key="keeps").exception(60)
+        assert isinstance(error, KeyError) is fails
+        assert held.acquire(timeout=10)
+        held.release()
         client.submit(releases, "released by a task").result(timeout=60)
         client.close()
     (warning,) = caught
     assert warning.category is RuntimeWarning
-    text = str(warning.message)
-    assert text.startswith(f"task 'keeps-{kind}' has ended and still holds {kind}")
+    assert str(warning.message).startswith(f"task 'keeps' has ended and still held {held._KIND}")
 
 
 def test_a_thread_releases_its_own_lease_of_an_object_that_threads_share(client):
