@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from ..host.process_role import is_worker_process
 from .base import WorkerPlugin
+from .packing_files import packed_directory, read_file, unpack_directory
 
 __all__ = ["UploadDirectory", "UploadFile"]
 
@@ -44,7 +45,8 @@ class UploadFile(WorkerPlugin):
         load: import a Python file at once, so that an error in it is raised by the registration.
 
     Raises:
-        ValueError: it is a directory, or a module of a name that workers need for another one.
+        ValueError: it is a directory, no regular file, no archive though its suffix says so, larger
+            than 64 MiB, or a module of a name that workers need for another one.
         OSError: it cannot be read.
     """
 
@@ -57,7 +59,9 @@ class UploadFile(WorkerPlugin):
         self.filename = path.name
         self.name = f"upload-{path.name}"
         self.load = load
-        self.data = path.read_bytes()
+        self.data = read_file(path)
+        if path.suffix in _ARCHIVES and not zipfile.is_zipfile(io.BytesIO(self.data)):
+            raise ValueError(f"{filename} is no archive, which its suffix says it is")
         #: Where it is on the worker; "" before that.
         self.path = ""
         self._place: _Place | None = None
@@ -97,9 +101,10 @@ class UploadDirectory(WorkerPlugin):
         skip: functions of a path; what one of them returns true for is left out.
 
     Raises:
-        ValueError: it is no directory, a package of a name that workers need for another one, or
-            an option is not supported.
-        OSError: it cannot be read.
+        ValueError: it is no directory, or a package of a name that workers need for another one;
+            something in it is neither a file nor a directory; it has more than 64 MiB packed; or an
+            option is not supported.
+        OSError: a part of it cannot be read.
     """
 
     def __init__(
@@ -123,7 +128,7 @@ class UploadDirectory(WorkerPlugin):
         self.directory = folder.name
         self.name = f"upload-{folder.name}"
         self.update_path = update_path
-        self.data = _packed(folder, frozenset(skip_words), tuple(skip))
+        self.data = packed_directory(folder, frozenset(skip_words), tuple(skip))
         #: Where it is on the worker; "" before that.
         self.path = ""
         self._place: _Place | None = None
@@ -131,8 +136,7 @@ class UploadDirectory(WorkerPlugin):
     def setup(self, worker: Any) -> None:
         """Unpack the directory, and make it importable."""
         self._place = place = _Place(worker, is_importable=True)
-        with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
-            archive.extractall(place.folder)
+        unpack_directory(self.data, place.folder)
         self.path = os.path.join(place.folder, self.directory)
         os.makedirs(self.path, exist_ok=True)  # an empty one is in no archive
         place.add(place.folder, [self.directory])
@@ -224,24 +228,3 @@ def _modules_in(data: bytes) -> list[str]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         tops = {name.partition("/")[0].partition(".")[0] for name in archive.namelist()}
     return [name for name in tops if name.isidentifier() and name != "__main__"]
-
-
-def _packed(
-    folder: Path, skip_words: frozenset[str], skip: tuple[Callable[[str], bool], ...]
-) -> bytes:
-    """Return an archive of a directory, which has its name at the top."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for root, directories, files in os.walk(folder):
-            directories[:] = sorted(name for name in directories if name not in skip_words)
-            for name in sorted(files):
-                path = os.path.join(root, name)
-                if name in skip_words or name.endswith(".pyc") or any(one(path) for one in skip):
-                    continue
-                inside = os.path.relpath(path, folder.parent)
-                # A fixed time: the same files are the same archive.
-                info = zipfile.ZipInfo(inside, (1980, 1, 1, 0, 0, 0))
-                info.external_attr = (os.stat(path).st_mode & 0o777) << 16
-                info.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(info, Path(path).read_bytes())
-    return packed.getvalue()
