@@ -410,7 +410,8 @@ class ClusterInspection(PluginRegistration):
         `weft.get_worker()` works in it.
 
         Args:
-            function: the function to call.
+            function: the function to call; a parameter `dask_worker` gets the worker, if it is not
+                among the arguments.
             args: its positional arguments; futures are not replaced by their results.
             workers: names, hosts or addresses; None = all.
             wait: for the results; False returns None for each as soon as the call has begun.

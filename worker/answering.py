@@ -195,6 +195,8 @@ class Answering:
         name = f"client.run of {question.arguments.get('name')}"
         try:
             function, args, kwargs = loads(question.blobs[0])
+            if _lacks_worker(function, args, kwargs):
+                kwargs["dask_worker"] = context
             result = function(*args, **kwargs)
             if inspect.iscoroutine(result):
                 result = asyncio.run(result)
@@ -286,3 +288,13 @@ def _frames_of_task(innermost: FrameType) -> list[str]:
         text = text[:_MAX_CHARS]
         shown.append(f"{text}\n\t{one.line[:_MAX_CHARS]}" if one.line else text)
     return shown
+
+
+def _lacks_worker(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether a function has a parameter `dask_worker`, as for dask, that is not given."""
+    try:
+        signature = inspect.signature(function)
+        given = signature.bind_partial(*args, **kwargs).arguments
+    except (TypeError, ValueError):  # it has none, or the call is wrong, and will say so
+        return False
+    return "dask_worker" in signature.parameters and "dask_worker" not in given

@@ -227,6 +227,16 @@ def test_a_function_runs_on_each_worker(client):
     assert client.run(pow, 2, 3, workers=names[address], mod=5) == {address: 3}
 
 
+def test_a_parameter_dask_worker_gets_the_worker(client):
+    def name_of(prefix, dask_worker=None):
+        return prefix, dask_worker and dask_worker.name
+
+    names = {worker["name"] for worker in client.scheduler_info()["workers"].values()}
+    assert set(client.run(name_of, "x").values()) == {("x", name) for name in names}
+    assert set(client.run(name_of, "x", None).values()) == {("x", None)}
+    assert set(client.run(name_of, "x", dask_worker=None).values()) == {("x", None)}
+
+
 def test_a_function_runs_while_all_slots_are_busy(client):
     with waiting_tasks(client, 2):
         assert list(client.run(inc, 1).values()) == [2, 2]
