@@ -13,6 +13,7 @@ from typing import Any, Final
 from ..protocol.values.serialize import function_name
 
 _OPTIONS: Final = ("key", "priority", "pure", "resources", "retries", "workers")
+_OF_EXECUTORS: Final = ("priority", "resources", "retries", "workers")
 #: {name that is not similar, or is known from other libraries: what it is here}
 _ELSEWHERE: Final = {
     "chunksize": "the option batch_size= of map",
@@ -39,13 +40,23 @@ def _option_like(name: str) -> str:
     return f"the option {close[0]}= of submit and map" if close else ""
 
 
-def check_keywords(func: Callable[..., Any], keywords: Iterable[str]) -> None:
+def _executor_option_like(name: str) -> str:
+    close = get_close_matches(name, _OF_EXECUTORS, 1, _SIMILAR)
+    return (
+        f"the option {close[0]}= of weft.Executor, which holds for all its calls" if close else ""
+    )
+
+
+def check_keywords(
+    func: Callable[..., Any], keywords: Iterable[str], *, of_executor: bool = False
+) -> None:
     """Raise TypeError if the function certainly does not take one of these keywords."""
     names = _parameters(func)
     if names is not None:
         for name in keywords:
             if name not in names:
-                raise unexpected(function_name(func), name, names, _option_like(name))
+                meant = _executor_option_like(name) if of_executor else _option_like(name)
+                raise unexpected(function_name(func), name, names, meant)
 
 
 def unexpected(function: str, name: str, names: Iterable[str], meant: str = "") -> TypeError:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from ..protocol.durations import seconds_or_none
 from ..protocol.errors import NotSupported
 from .annotations import options_of_call
-from .call_options import unexpected
+from .call_options import check_keywords, unexpected
 from .calling import submit_call, submit_rows
 from .encoding import rows_of
 from .shell.executor_calls import Calls, Rows
@@ -133,6 +133,8 @@ class Executor(futures.Executor):
         calls.check_open()
         if not callable(fn):
             raise TypeError(f"submit needs a function, not {type(fn).__name__}")
+        if kwargs:
+            check_keywords(fn, kwargs, of_executor=True)
         if self._wrap is not None:
             fn = self._wrap(fn)
         encoder, options = self._client._encoder, self._options()

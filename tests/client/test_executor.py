@@ -317,6 +317,24 @@ def test_the_number_of_workers_is_that_of_the_cluster(executor):
     assert executor._max_workers == 2
 
 
+@pytest.mark.parametrize(
+    ("keyword", "hint"),
+    [
+        ("retry", r"; did you mean the option retries= of weft\.Executor, which holds for all its"),
+        (
+            "worker",
+            r"; did you mean the option workers= of weft\.Executor, which holds for all its",
+        ),
+        ("pure", "'pure'$"),
+    ],
+)
+def test_an_option_in_a_call_is_refused_with_the_place_where_it_belongs(client, keyword, hint):
+    with client.get_executor() as executor, pytest.raises(TypeError, match=hint):
+        executor.submit(abs, -1, **{keyword: 1})
+    with client.get_executor() as executor, pytest.raises(TypeError, match=hint):
+        executor.submit(lambda x: x, 1, **{keyword: 1})
+
+
 def test_options_are_those_of_submit(client):
     with client.get_executor(retries=1, priority=3, resources={"GPU": 1}) as executor:
         future = executor.submit(abs, -1)
