@@ -42,9 +42,7 @@ def _option_like(name: str) -> str:
 
 def _executor_option_like(name: str) -> str:
     close = get_close_matches(name, _OF_EXECUTORS, 1, _SIMILAR)
-    return (
-        f"the option {close[0]}= of weft.Executor, which holds for all its calls" if close else ""
-    )
+    return f"the option {close[0]}= of weft.Executor, which holds for all calls" if close else ""
 
 
 def check_keywords(

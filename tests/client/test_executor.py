@@ -320,11 +320,8 @@ def test_the_number_of_workers_is_that_of_the_cluster(executor):
 @pytest.mark.parametrize(
     ("keyword", "hint"),
     [
-        ("retry", r"; did you mean the option retries= of weft\.Executor, which holds for all its"),
-        (
-            "worker",
-            r"; did you mean the option workers= of weft\.Executor, which holds for all its",
-        ),
+        ("retires", r"; did you mean the option retries= of weft\.Executor, which"),
+        ("worker", r"; did you mean the option workers= of weft\.Executor, which"),
         ("pure", "'pure'$"),
     ],
 )
