@@ -381,7 +381,7 @@ def test_a_function_that_cannot_be_unpickled_fails_its_tasks_and_is_tried_again(
     assert isinstance(error, ModuleNotFoundError)
     note = "weft: the function of task key-1 could not be unpickled on worker w1; the task has not"
     (said,) = error.__notes__
-    assert said.startswith(f"{note} started. Install no_such_module there, start the worker with ")
+    assert said.startswith(f"{note} started. Install no_such_module there, send it there with ")
     assert "register_pickle_by_value" in said
     function = bench.state.functions[message.functions[0]]
     assert function.call is None
