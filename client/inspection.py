@@ -238,8 +238,7 @@ class ClusterInspection(PluginRegistration):
 
         if bokeh_resources is not None:
             raise NotSupported("bokeh_resources=: leave it out, the page needs no other file")
-        engine = self._running()
-        return self._run(read_task_stream(engine, start, stop, count, plot, filename))
+        return read_task_stream(self, start, stop, count, plot, filename)
 
     def dump_cluster_state(
         self,

@@ -9,9 +9,11 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -42,22 +44,49 @@ _KEEP_LATER_S: Final = 3600.0
 C = TypeVar("C", bound="StreamContext")
 
 
-async def read_task_stream(
-    engine: Engine,
+def read_task_stream(
+    client: Any,
     start: Duration | None,
     stop: Duration | None,
     count: int | None,
     plot: bool | str,
     filename: str | os.PathLike[str],
 ) -> Any:
-    """See `Client.get_task_stream`."""
+    """See `Client.get_task_stream`; a coroutine if the client is asynchronous."""
     now = time.time()
-    earliest, latest = _when(start, now, "start"), _when(stop, now, "stop")
+    between = _when(start, now, "start"), _when(stop, now, "stop")
     if count is not None and (type(count) is not int or count < 0):
         raise ValueError(f"count= is a whole number >= 0, or None for all, not {count!r}")
     check_plot(plot)
+    engine = client._running()
     pages = StreamPages()
+    answer = functools.partial(_answer, pages, between, count, plot, filename)
+    if client.asynchronous:
+        return _read_async(engine, pages, answer)
+    client._run(pages.read(engine, _KEEP_LATER_S))
+    return answer()
+
+
+async def _read_async(engine: Engine, pages: StreamPages, answer: Callable[[], Any]) -> Any:
     await pages.read(engine, _KEEP_LATER_S)
+    return await _in_thread(answer)
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    """Do what may take seconds, for a million attempts, while the event loop goes on."""
+    with ThreadPoolExecutor(1, "weft-task-stream") as pool:
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+def _answer(
+    pages: StreamPages,
+    between: tuple[float | None, float | None],
+    count: int | None,
+    plot: bool | str,
+    filename: str | os.PathLike[str],
+) -> Any:
+    """Return the records, and with `plot` the picture, of what was read."""
+    earliest, latest = between
     timings = [
         one
         for one in pages.timings()
@@ -182,9 +211,7 @@ class StreamContext(abc.ABC):
             await self._stop(client)
         except WeftError as failure:
             self._note_failure(failure)
-        # Drawing a million attempts takes seconds, in which the loop goes on.
-        with ThreadPoolExecutor(1, "weft-report") as pool:
-            await asyncio.get_running_loop().run_in_executor(pool, self._finish)
+        await _in_thread(self._finish)
 
     def _note_failure(self, failure: WeftError) -> None:
         self._end = self._end or time.time()
