@@ -102,7 +102,7 @@ class TaskOutputs(Watcher):
     def wanted(self) -> Message:
         """Return the message to the scheduler about what is wanted now."""
         self._sent = level, followed = self._wish()
-        return WantOutput(clients=[], level=level, loggers=[*followed], least=[*followed.values()])
+        return WantOutput(clients=[], level=level, loggers=followed)
 
     def first_messages(self) -> list[Message]:
         """Return the first messages of a session: what is wanted, if something is."""

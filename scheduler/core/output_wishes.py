@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
+from ...protocol.wire.message import MAX_NUMBER
 from .checking import differences
 from .peers import NO_WISH, OutputWish
 
@@ -50,6 +51,10 @@ class OutputWishes:
 def on_want_output(state: SchedulerState, client: ClientHandle, message: m.WantOutput) -> None:
     """A client wants other output than before, or none any more."""
     wishes = state.output_wishes
+    if not set(map(type, message.loggers.values())) <= {int}:
+        assert client.peer is not None, "its message came"
+        state.refuse(client.peer, "WantOutput.loggers: levels are whole numbers")
+        return
     wish = _wish_in(message)
     if client in wishes.postponed:
         wishes.postponed[client] = wish, wishes.postponed[client][1]
@@ -70,8 +75,8 @@ def on_want_output(state: SchedulerState, client: ClientHandle, message: m.WantO
 
 def _wish_in(message: m.WantOutput) -> OutputWish:
     loggers = {
-        name[: m.MAX_LOGGER_CHARS]: max(level, 1)
-        for name, level in zip(message.loggers, message.least, strict=True)
+        name[: m.MAX_LOGGER_CHARS]: min(max(level, 1), MAX_NUMBER)
+        for name, level in message.loggers.items()
     }
     if len(loggers) > m.MAX_LOGGERS:  # which an honest client refuses
         loggers = dict(list(loggers.items())[: m.MAX_LOGGERS])
@@ -94,9 +99,7 @@ def _announce(state: SchedulerState) -> None:
             wishes.followers.setdefault(name, {})[client] = level
     least = _least(wishes.followers)
     level = min((c.output_wish.level for c in wishes.wanting.values()), default=0)
-    wanted = m.WantOutput(
-        clients=sorted(wishes.wanting), level=level, loggers=[*least], least=[*least.values()]
-    )
+    wanted = m.WantOutput(clients=sorted(wishes.wanting), level=level, loggers=least)
     if wanted != wishes.announced:
         wishes.announced = wanted
         for ws in state.workers.values():

@@ -52,8 +52,7 @@ def want(level: int = 10) -> m.WantOutput:
 
 
 def follow(*loggers: str, level: int = 10) -> m.WantOutput:
-    n = len(loggers)
-    return m.WantOutput(clients=[], level=0, loggers=[*loggers], least=[level] * n)
+    return m.WantOutput(clients=[], level=0, loggers=dict.fromkeys(loggers, level))
 
 
 def records(n: int = 1, name: str = "lib", record: bytes | None = b"x") -> m.LogRecords:
@@ -145,8 +144,7 @@ GARBAGE: dict[str, tuple[Role, bytes, str]] = {
     "text is bytes": (Role.WORKER, altered(lines(), texts=[b"x"]), "TaskOutput.texts"),
     "level below zero": (Role.CLIENT, altered(want(), level=-1), "WantOutput.level"),
     "level is text": (Role.CLIENT, altered(want(), level="all"), "WantOutput.level"),
-    "loggers without levels": (Role.CLIENT, altered(follow("a"), least=[]), "WantOutput.least"),
-    "a logger is no text": (Role.CLIENT, altered(follow("a"), loggers=[1]), "WantOutput.loggers"),
+    "loggers are no map": (Role.CLIENT, altered(follow(), loggers=["a"]), "WantOutput.loggers"),
     "records are unequal": (Role.WORKER, altered(records(2), records=[]), "LogRecords.records"),
     "a record is text": (Role.WORKER, altered(records(), records=["x"]), "LogRecords.records"),
     "copies are unequal columns": (Role.CLIENT, altered(hold(), nbytes=[]), "HoldCopies.nbytes"),

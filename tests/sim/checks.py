@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weft.scheduler.core.claims import HELD
 from weft.scheduler.core.validate import validate as validate_scheduler
 
-from . import copies, plugins, reading, retiring
+from . import copies, following, plugins, reading, retiring
 from .client_node import FAILED
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ def check_ends(sim: Simulation) -> None:
     retiring.check(sim)
     plugins.check(sim)
     reading.check(sim)
+    following.check(sim)
     copies.check(sim)
     for client in sim.clients:
         if not client.is_alive:

@@ -6,6 +6,7 @@ the thread that calls, and the core sees the operation a little later.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -61,6 +62,8 @@ class ClientProcess:
         self._operations: list[Any] = []
         self._is_woken = False
         self._functions: dict[str, FunctionRecord] = {}
+        #: Returns the first messages of each session.
+        self.first_messages: Callable[[], list[Message]] = list
         self.session = SimulatedSession(sim, self, self.role, Policy())
         self.world.at(1.0, self._on_tick, is_work=False)
 
@@ -174,6 +177,8 @@ class ClientProcess:
         """See `SessionOwner`."""
         if self.core.epoch not in (0, self.session.machine.epoch):
             self.world.probes["client meets a new scheduler"] += 1
+        if first := self.first_messages():
+            self.session.send(first)
         self.handle(Connected(self.session.machine.epoch))
         self.world.probes["kept"] += len(self.core.kept)
 

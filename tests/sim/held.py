@@ -92,7 +92,7 @@ class HeldUsers:
                 h.VARIABLE: ["set", "get", "delete"],
                 h.BACKGROUND: ["keep"],
                 h.DATASET: ["publish", "get", "delete"],
-                h.METADATA: ["set", "get"],
+                h.METADATA: ["set", "get", "delete"],
                 h.TOPIC: ["log", "log", "all", "last", "next"],
             }.get(kind, ["acquire"])
         )

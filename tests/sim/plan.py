@@ -61,6 +61,7 @@ class Plan:
     plugin_rate: float  #: plugins that users register and unregister
     p_plugin_fails: float
     read_rate: float  #: questions for the task stream
+    follow_rate: float  #: records of loggers that users follow, and changes of what they follow
     copy_rate: float  #: orders of several copies
 
     # -- the network
@@ -213,6 +214,7 @@ class Plan:
             p_plugin_fails=some(0.3 * faults, 0.02, 0.3),
             copy_rate=some(0.4, 2.0, 15.0) / time,
             read_rate=some(0.3, 3.0, 20.0) / time,
+            follow_rate=some(0.3, 5.0, 60.0) / time,
             p_put=rng.choice([0.0, 0.3, 1.0]),
             p_scattered=rng.choice([0.0, 0.0, 0.5, 1.0]),
             p_actor=rng.choice([0.0, 0.0, 0.1, 0.5]),

@@ -25,7 +25,7 @@ from weft.protocol.wire.messages import GetData, KeysData
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.worker.core.tasks import WorkerTask
 
-from . import checks, copies, plugins, reading, retiring
+from . import checks, copies, following, plugins, reading, retiring
 from .client_node import FAILED, ClientNode
 from .graphs import Graph, Spec
 from .held import HeldUsers
@@ -91,6 +91,7 @@ class Simulation:
         self.copy_orders: list[copies.CopyWatcher] = []
         self.held = HeldUsers(self)
         self.readers: dict[ClientNode, reading.Reader] = {}
+        self.followers: dict[ClientNode, following.Follower] = {}
         self.plugin_watchers: list[plugins.PluginWatcher] = []
         self.record = Record()
         #: Schedulers that were suspended while another one was started.
@@ -284,6 +285,7 @@ class Simulation:
         self._each(plan.held_rate, self.held.act)
         self._each(plan.plugin_rate, lambda: plugins.act(self))
         self._each(plan.read_rate, lambda: reading.act(self))
+        self._each(plan.follow_rate, lambda: following.act(self))
         self._each(plan.copy_rate, lambda: copies.order(self))
         self._each(plan.break_rate, self._break_link)
         self._each(plan.kill_rate, self._kill_worker)

@@ -64,6 +64,8 @@ EXPECTED = {
     "poison",
     "read in a task: exception",
     "read in a task: not-permitted",
+    "records: came",
+    "records: left out",
     "released early",
     "retire",
     "retired: left",

@@ -28,6 +28,7 @@ from weft.protocol.wire.messages import (
     WorkerStatus,
 )
 from weft.worker.core.events import (
+    CatchOutput,
     ChunkDone,
     CopiesFetched,
     CopiesNotFetched,
@@ -38,6 +39,7 @@ from weft.worker.core.events import (
     ForgetValues,
     InterruptRunning,
     Leave,
+    OutputCame,
     Run,
     SchedulerLost,
     SchedulerSent,
@@ -99,6 +101,8 @@ class WorkerNode:
         #: {attempt: task} of tasks that submit others, and the client that they have asked for.
         self.parents: dict[int, Parent] = {}
         self.task_client: TaskClientNode | None = None
+        #: The loggers whose records it catches, and their levels.
+        self.caught: dict[str, int] = {}
         self.plugins = WorkerPluginsNode(self)
         self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
 
@@ -236,6 +240,11 @@ class WorkerNode:
         answer = KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
         self.session.send([*self._take(), answer])
 
+    def log(self, event: OutputCame) -> None:
+        """Send records of followed loggers."""
+        if self.when_awake(self.log, event):
+            self._handle(event)
+
     # -- the core ---------------------------------------------------------------------------------
     def _handle(self, event: Event) -> None:
         self.core.handle(event, self.world.now)
@@ -245,6 +254,8 @@ class WorkerNode:
             if isinstance(action, StartSlot):
                 self.running.append(None)
                 self._woken.append(False)
+            elif isinstance(action, CatchOutput):
+                self.caught = action.loggers
             elif isinstance(action, FailWait):
                 parent = self.parents.get(action.attempt)
                 if parent is not None:  # of others, a user's task may catch the error

@@ -152,8 +152,7 @@ class RecordBuffer:
 
 def on_want_output(state: WorkerState, message: WantOutput) -> None:
     """The scheduler reports which clients want the output of their tasks, and follow loggers."""
-    loggers = dict(zip(message.loggers, message.least, strict=True))
-    state.before.append(CatchOutput(message.level, message.clients, loggers))
+    state.before.append(CatchOutput(message.level, message.clients, message.loggers))
 
 
 def on_output_came(state: WorkerState, event: OutputCame) -> None:

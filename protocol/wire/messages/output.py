@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Final
 
-from ..message import Blobs, Ints, Message, Number, Text, Texts, message
+from ..message import Blobs, Info, Ints, Message, Number, Text, Texts, message
 
 #: Values of `TaskOutput.levels` that are no level of logging.
 DROPPED: Final = 0  #: the text is the number of lines that were left out
@@ -27,7 +27,7 @@ MAX_LOGGERS: Final = 100
 MAX_LOGGER_CHARS: Final = 200
 
 
-@message(27, columns=("loggers", "least"))
+@message(27)
 class WantOutput(Message):
     """Want the lines that tasks print, and their records of logging from `level` on.
 
@@ -35,14 +35,13 @@ class WantOutput(Message):
     lowest level that any client wants, and the numbers of these clients, as in `AssignTasks`.
 
     `loggers` are followed: a client wants their records, and those of the loggers below them,
-    from all workers, from the level in `least` on. The scheduler sends workers those of all
-    clients, each with the lowest level.
+    from all workers. The scheduler sends workers those of all clients, each with the lowest level.
+    They are a map, because a message of columns may be read in parts, and each would be a wish.
     """
 
     clients: Ints
     level: Number
-    loggers: Texts = field(default_factory=list)  #: each once; "" = the root
-    least: Ints = field(default_factory=list)  #: > 0
+    loggers: Info = field(default_factory=dict)  #: {name, "" = the root: the least level, > 0}
 
 
 @message(79, columns=("clients", "keys", "levels", "names", "texts"))

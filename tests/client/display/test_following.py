@@ -141,7 +141,7 @@ def test_followed_loggers_are_stated_once_and_again_in_each_session(outputs):
     assert mine.first_messages() == []
     mine.following.follow("lib", 20)
     assert mine.has_changed()
-    wish = m.WantOutput(clients=[], level=0, loggers=["lib"], least=[20])
+    wish = m.WantOutput(clients=[], level=0, loggers={"lib": 20})
     assert mine.wanted() == wish
     assert not mine.has_changed()
     assert mine.first_messages() == [wish]

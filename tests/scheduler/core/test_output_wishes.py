@@ -16,10 +16,7 @@ from weft.scheduler.core.validate import validate
 def follow(board, peer, level=0, **loggers):
     """Let a client follow loggers; `root` stands for the root."""
     wanted = {("" if name == "root" else name.replace("_", ".")): n for name, n in loggers.items()}
-    return board.send(
-        peer,
-        m.WantOutput(clients=[], level=level, loggers=[*wanted], least=[*wanted.values()]),
-    )
+    return board.send(peer, m.WantOutput(clients=[], level=level, loggers=wanted))
 
 
 def records(*rows, worker=""):
@@ -34,7 +31,7 @@ def records(*rows, worker=""):
 
 
 def wanted(**loggers):
-    return m.WantOutput(clients=[], level=0, loggers=[*loggers], least=[*loggers.values()])
+    return m.WantOutput(clients=[], level=0, loggers=loggers)
 
 
 def test_workers_are_sent_the_lowest_level_of_each_followed_logger():
@@ -150,9 +147,7 @@ def test_too_many_loggers_are_followed_by_way_of_the_root(monkeypatch):
     worker = board.worker("w")
     alice = board.client("alice")
     out = follow(board, alice, a=40, b=30, c=20, d=25)
-    assert out[worker] == [
-        m.WantOutput(clients=[], level=0, loggers=["", "b", "c"], least=[25, 30, 20])
-    ]
+    assert out[worker] == [m.WantOutput(clients=[], level=0, loggers={"": 25, "b": 30, "c": 20})]
     # Each record still goes by the client's own wishes.
     out = board.send(worker, records(("d", 20), ("d", 25), ("x", 50), ("a", 40), ("a", 30)))
     assert out[alice] == [records(("d", 25), ("a", 40), worker="w")]
@@ -163,12 +158,20 @@ def test_more_loggers_than_a_client_may_follow_are_cut():
     board.worker("w")
     alice = board.client("alice")
     n = 2 * m.MAX_LOGGERS
-    loggers = [f"{i:03}{'x' * 500}" for i in range(n)]
-    board.send(alice, m.WantOutput(clients=[], level=0, loggers=loggers, least=[0] * n))
+    loggers = {f"{i:03}{'x' * 500}": 0 for i in range(n)}
+    board.send(alice, m.WantOutput(clients=[], level=0, loggers=loggers))
     announced = board.state.output_wishes.announced
     assert len(announced.loggers) == m.MAX_LOGGERS
     assert {len(name) for name in announced.loggers} == {m.MAX_LOGGER_CHARS}
-    assert {*announced.least} == {1}
+    assert {*announced.loggers.values()} == {1}
+
+
+@pytest.mark.parametrize("level", ["10", 1.5, None, True, []])
+def test_levels_that_are_no_numbers_end_the_connection(level):
+    board = Board()
+    alice = board.client("alice")
+    board.send(alice, m.WantOutput(clients=[], level=0, loggers={"a": level}))
+    assert board.refused() == ["WantOutput.loggers: levels are whole numbers"]
 
 
 BREAKAGES = {
