@@ -14,7 +14,7 @@ import selectors
 from collections.abc import Callable
 from typing import Any
 
-from ..protocol.host.blocking import Awaits, blocked, on_awaits_here
+from ..protocol.host.blocking import Awaits, TaskWait, blocked, on_awaits_here
 from .context import wake_here
 
 __all__ = ["as_call", "run_coroutine"]
@@ -26,16 +26,24 @@ class _SeatSelector(selectors.DefaultSelector):
     def __init__(self, awaits: Awaits) -> None:
         super().__init__()
         self._awaits = awaits
+        self.loop: asyncio.AbstractEventLoop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """See `selectors.BaseSelector`."""
-        if not self._awaits.n or (timeout is not None and timeout <= 0):
+        if not self._awaits.waits or (timeout is not None and timeout <= 0):
             return super().select(timeout)
         ready = super().select(0)
         if ready:
             return ready
-        with blocked():
+        with blocked(self._only_wait() if timeout is None else None):
             return super().select(timeout)
+
+    def _only_wait(self) -> TaskWait | None:
+        """Return the wait without whose end nothing in the loop goes on; None if there is none."""
+        waits = self._awaits.waits
+        if len(waits) > 1 or len(self.get_map()) > 1:  # one file is that of the loop itself
+            return None
+        return waits[0] if len(asyncio.all_tasks(self.loop)) == 1 else None
 
 
 def as_call(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,7 +58,8 @@ def as_call(function: Callable[..., Any]) -> Callable[..., Any]:
 def run_coroutine(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run a coroutine function to its end, as `asyncio.run` does; return its result."""
     awaits = Awaits()
-    loop = asyncio.SelectorEventLoop(_SeatSelector(awaits))
+    selector = _SeatSelector(awaits)
+    selector.loop = loop = asyncio.SelectorEventLoop(selector)
     try:
         asyncio.set_event_loop(loop)
         on_awaits_here(awaits)

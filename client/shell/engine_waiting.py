@@ -23,7 +23,14 @@ from ..core.events import (
 from ..core.tasks import FutureState, Watcher
 from .in_task import check_not_own, check_not_own_calls, is_in_task
 from .interrupts import on_interrupt
-from .watchers import AsyncWaiter, TaskWaiter, ThreadWaiter, Waiter, is_ready
+from .watchers import (
+    AsyncTaskWaiter,
+    AsyncWaiter,
+    TaskWaiter,
+    ThreadWaiter,
+    Waiter,
+    is_ready,
+)
 
 if TYPE_CHECKING:
     from ..actors import ActorFuture
@@ -79,13 +86,19 @@ class EngineWaiting:
                 self._forget(waiter, operation)
         return done
 
-    async def wait_async(self, waiter: AsyncWaiter, operation: Any, timeout: float | None) -> bool:
-        """Do what `wait` does, in a coroutine of any loop."""
+    async def wait_async(
+        self,
+        waiter: AsyncWaiter,
+        operation: Any,
+        timeout: float | None,
+        wait: TaskWait | None = None,
+    ) -> bool:
+        """Do what `wait` does, in a coroutine of any loop; `wait` is what its worker reports."""
         done = False
         try:
             self.post(operation)
             self.check_open()
-            with awaited():
+            with awaited(wait):
                 done = await waiter.wait(timeout)
         finally:
             if not done:
@@ -163,7 +176,10 @@ class EngineWaiting:
         return is_done
 
     def _task_wait(
-        self, waiter: TaskWaiter, states: list[FutureState], calls: Sequence[ActorFuture]
+        self,
+        waiter: TaskWaiter | AsyncTaskWaiter,
+        states: list[FutureState],
+        calls: Sequence[ActorFuture],
     ) -> TaskWait:
         """Return what the worker reports of a wait in one of its tasks."""
 
@@ -198,13 +214,24 @@ class EngineWaiting:
         calls: Sequence[ActorFuture] = (),
     ) -> bool:
         """Do what `wait_for` does, in a coroutine."""
+        n_all = len(states) + len(calls)
+        n_left = n_all if n is None else n
+        waiter: AsyncWaiter
+        wait = None
         if is_in_task():
             check_not_own(states)
-        n_left = len(states) + len(calls) if n is None else n
-        waiter = AsyncWaiter(n_left, wants_data, stops_at_failure)
+            waiter = in_task = AsyncTaskWaiter(n_left, wants_data, stops_at_failure)
+            if timeout is None and n_left == n_all:
+                wait = self._task_wait(in_task, states, calls)
+        else:
+            waiter = AsyncWaiter(n_left, wants_data, stops_at_failure)
         try:
             with self._watching(waiter, calls) if calls else contextlib.nullcontext():
-                return await self.wait_async(waiter, Watch(waiter, states), timeout)
+                is_done = await self.wait_async(waiter, Watch(waiter, states), timeout, wait)
+            if waiter.problem:
+                self.post(Unwatch(waiter, states))
+                raise WaitingCycle(waiter.problem)
+            return is_done
         finally:
             if self.output is not None:
                 self.show_output()

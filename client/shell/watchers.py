@@ -37,7 +37,7 @@ def pending(states: list[FutureState]) -> list[FutureState]:
 class Waiter(Watcher):
     """Waits until `n_left` states are ready, or earlier if it stops at failures."""
 
-    __slots__ = ("answer", "n_left", "stops_at_failure")
+    __slots__ = ("answer", "n_left", "problem", "stops_at_failure")
 
     def __init__(self, n: int, wants_data: bool, stops_at_failure: bool = False) -> None:
         super().__init__(wants_data)
@@ -45,6 +45,8 @@ class Waiter(Watcher):
         self.stops_at_failure = stops_at_failure
         #: The last item that came, for callers that wait for an answer and not for states.
         self.answer: Any = None
+        #: Why a wait in a task would have no end; "" = it has one, for all that is known.
+        self.problem = ""
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""
@@ -81,15 +83,10 @@ class ThreadWaiter(Waiter):
         return acquire(self._lock, timeout)
 
 
-class TaskWaiter(ThreadWaiter):
-    """Blocks the thread of a task, whose wait fails if it would have no end."""
+class _FailingWaiter(Waiter):
+    """A wait in a task, which fails if it would have no end."""
 
-    __slots__ = ("problem",)
-
-    def __init__(self, n: int, wants_data: bool, stops_at_failure: bool = False) -> None:
-        super().__init__(n, wants_data, stops_at_failure)
-        #: Why it would have no end; "" = it has one, for all that is known.
-        self.problem = ""
+    __slots__ = ()
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""
@@ -101,6 +98,12 @@ class TaskWaiter(ThreadWaiter):
                     self.wake()
                 return
         super().on_ready(items)
+
+
+class TaskWaiter(_FailingWaiter, ThreadWaiter):
+    """Blocks the thread of a task."""
+
+    __slots__ = ()
 
 
 class StartWaiter(ThreadWaiter):
@@ -139,6 +142,12 @@ class AsyncWaiter(Waiter):
             return True
         await asyncio.wait([self._future], timeout=max(timeout, 0.0))
         return self._future.done()
+
+
+class AsyncTaskWaiter(_FailingWaiter, AsyncWaiter):
+    """Blocks a coroutine of a task."""
+
+    __slots__ = ()
 
 
 class Confirmed(Watcher):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -32,21 +32,6 @@ __all__ = [
 ]
 
 
-class Awaits:
-    """Counts the `awaited` that are under way in one event loop."""
-
-    __slots__ = ("n",)
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    def __enter__(self) -> None:
-        self.n += 1
-
-    def __exit__(self, *_error: object) -> None:
-        self.n -= 1
-
-
 class TaskWait(NamedTuple):
     """A wait of a thread without a time limit: for tasks and calls of actors, all of them."""
 
@@ -57,6 +42,25 @@ class TaskWait(NamedTuple):
     #: The actors of the first of the calls, one for each, and the texts that name the calls.
     actors: list[str] = []  # noqa: RUF012 - never changed
     calls: list[str] = []  # noqa: RUF012 - never changed
+
+
+class Awaits:
+    """The `awaited` that are under way in one event loop."""
+
+    __slots__ = ("waits",)
+
+    def __init__(self) -> None:
+        #: What each waits for; None = something else, or not without a time limit.
+        self.waits: list[TaskWait | None] = []
+
+    @contextlib.contextmanager
+    def of(self, wait: TaskWait | None) -> Iterator[None]:
+        """Count an `await` of this."""
+        self.waits.append(wait)
+        try:
+            yield
+        finally:
+            self.waits.remove(wait)
 
 
 _Enter: TypeAlias = Callable[[TaskWait | None, bool], AbstractContextManager[None]]
@@ -111,10 +115,14 @@ def on_interrupts_here(gate: InterruptGate | None) -> None:
     _here.gate = gate
 
 
-def awaited() -> AbstractContextManager[None]:
-    """Return a context for an `await` of something that other tasks may have to bring about."""
+def awaited(wait: TaskWait | None = None) -> AbstractContextManager[None]:
+    """Return a context for an `await` of something that other tasks may have to bring about.
+
+    Args:
+        wait: as that of `blocked`.
+    """
     awaits = _here.awaits
-    return contextlib.nullcontext() if awaits is None else awaits
+    return contextlib.nullcontext() if awaits is None else awaits.of(wait)
 
 
 def on_awaits_here(awaits: Awaits | None) -> None:

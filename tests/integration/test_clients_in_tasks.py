@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 
@@ -112,11 +113,31 @@ def wait_for_my_caller_without_a_thread(name):
     return client.submit(wait_for_my_caller_without_a_thread, other, key=other).result()
 
 
-@pytest.mark.parametrize("call", [wait_for_my_caller_without_a_thread])
+async def await_my_caller(name):
+    other = {"ping": "pong", "pong": "ping"}[name]
+    client = weft.get_client()
+    return await client.submit(await_my_caller, other, key=other).result()
+
+
+@pytest.mark.parametrize("call", [wait_for_my_caller_without_a_thread, await_my_caller])
 def test_waits_without_a_thread_that_have_no_end_fail_as_others_do(in_threads, call):
     with pytest.raises(weft.WaitingCycle, match=r"task 'p.ng' waits for task 'p.ng'"):
         in_threads.submit(call, "ping", key="ping").result(60)
     assert in_threads.submit(abs, -5).result(60) == 5
+
+
+async def await_my_caller_for_a_while(name):
+    client = weft.get_client()
+    if name == "ping":
+        return await client.submit(await_my_caller_for_a_while, "pong", key="pong").result()
+    caller = client.submit(await_my_caller_for_a_while, "ping", key="ping")
+    _, left = await asyncio.wait([asyncio.ensure_future(caller.result())], timeout=2)
+    return f"went on, {len(left)} left"
+
+
+def test_an_await_beside_something_that_ends_it_is_no_cycle(in_threads):
+    first = in_threads.submit(await_my_caller_for_a_while, "ping", key="ping")
+    assert first.result(60) == "went on, 1 left"
 
 
 def fail_after_a_wait():
