@@ -199,6 +199,14 @@ CLUSTER_OPTIONS: Final = _table(
     ("data executor", "leave it out: a worker has one store and one pool of threads", _BY_DESIGN),
 )
 
+#: Names of Python's own queues; dask's has none of them.
+QUEUE: Final = _table(
+    ("get_nowait", "`get(timeout=0)` raises TimeoutError if there is no value", _BY_DESIGN),
+    ("put_nowait", "`put(value, timeout=0)` raises TimeoutError if there is no room", _BY_DESIGN),
+    ("empty full", "`qsize()` is how many values are in it at this moment", _BY_DESIGN),
+    ("task_done join", "wait for the futures of the tasks that take the values", _BY_DESIGN),
+)
+
 MODULE: Final = _table(
     ("BaseActorFuture", "it is called `ActorFuture`", _BY_DESIGN),
     ("local_client", "it is called `worker_client`", _BY_DESIGN),

@@ -27,6 +27,7 @@ def cluster():
 def test_nothing_that_is_there_is_listed_as_absent(client, cluster):
     future = client.submit(abs, -1)
     owners = [(Client, "CLIENT"), (client, "CLIENT"), (Future, "FUTURE"), (future, "FUTURE")]
+    owners += [(weft.Queue, "QUEUE"), (weft.Queue("absent", client), "QUEUE")]
     owners += [(LocalCluster, "CLUSTER"), (cluster, "CLUSTER"), (weft, "MODULE")]
     for owner, name in owners:
         for absentee in TABLES[name]:
@@ -57,6 +58,8 @@ def test_the_error_of_a_missing_method_gives_advice(client):
     )
     with pytest.raises(AttributeError, match=r"no Future\.running, by design: .*`status`"):
         client.submit(abs, -1).running()
+    with pytest.raises(AttributeError, match=r"no Queue\.get_nowait, by design: .*timeout=0"):
+        weft.Queue("absent", client).get_nowait()
     with pytest.raises(AttributeError, match=r"no get_task_metadata, by design: .*get_task_stream"):
         weft.get_task_metadata
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):

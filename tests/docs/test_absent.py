@@ -12,6 +12,7 @@ TITLES = [
     ("`Future`", absent.FUTURE, ""),
     ("`LocalCluster`", absent.CLUSTER, ""),
     ("`LocalCluster(...)`", absent.CLUSTER_OPTIONS, "="),
+    ("`Queue`", absent.QUEUE, ""),
     ("`weft`", absent.MODULE, ""),
 ]
 
