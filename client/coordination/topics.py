@@ -79,7 +79,10 @@ def subscribe(client: Any, topic: str, handler: Handler) -> Any:
     held = _topic(client, topic)
     if not callable(handler):
         raise TypeError(f"a handler of events is a function, not {type(handler).__name__}")
-    if inspect.iscoroutinefunction(handler) and not client.is_in_callers_loop:
+    # Of an object that is called, its method.
+    called = handler if inspect.isroutine(handler) else type(handler).__call__
+    is_coroutine = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
+    if is_coroutine and not client.is_in_callers_loop:
         raise TypeError(
             "a handler that is a coroutine function needs a client with asynchronous=True"
         )
@@ -160,7 +163,7 @@ class _Subscription(Watcher):
                 n_missed,
                 self._topic,
             )
-        if inspect.iscoroutinefunction(self._handler):
+        if self._engine.is_in_callers_loop:
             task = asyncio.get_running_loop().create_task(self._handle_async(answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -177,14 +180,18 @@ class _Subscription(Watcher):
             self.ask()
 
     async def _handle_async(self, answer: Operated) -> None:
-        for i in range(len(answer.values)):
-            if self._is_over:
-                return
-            try:
-                await self._handler(_event(answer, i))
-            except Exception:
-                self._note_error()
-        self.ask()
+        try:
+            for i in range(len(answer.values)):
+                if self._is_over:
+                    return
+                try:
+                    found = self._handler(_event(answer, i))
+                    if inspect.isawaitable(found):
+                        await found
+                except Exception:
+                    self._note_error()
+        finally:
+            self.ask()
 
     def _note_error(self) -> None:
         logger.exception("the handler of topic %r raised: %r", self._topic, self._handler)

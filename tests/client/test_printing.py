@@ -30,7 +30,12 @@ def warns():
 
 
 def test_a_script_shows_what_its_tasks_print_for_all(cluster, capfd):
-    with Client(cluster) as client, Client(cluster, forward_output=False, set_as_default=False):
+    # Once in each program, whatever the number of its clients.
+    with (
+        Client(cluster, forward_output=False, set_as_default=False),
+        Client(cluster) as client,
+        Client(cluster, set_as_default=False),
+    ):
         assert client.submit(prints, 1).result(timeout=60) == 1
     shown = capfd.readouterr()
     assert [line.split(") ")[1] for line in shown.out.splitlines() if ") " in line] == ["one-1!"]
@@ -42,6 +47,13 @@ def test_a_client_that_forwards_output_shows_it_once(cluster, capfd):
         client.submit(prints, 2).result(timeout=60)
     lines = [line.split(") ")[1] for line in capfd.readouterr().out.splitlines() if ") " in line]
     assert lines == ["one-2!", "not shown"]
+
+
+async def test_an_asynchronous_client_shows_it_too(cluster, capfd):
+    async with Client(cluster, asynchronous=True, set_as_default=False) as client:
+        assert await client.submit(prints, 3) == 3
+    lines = [line.split(") ")[1] for line in capfd.readouterr().out.splitlines() if ") " in line]
+    assert lines == ["one-3!"]
 
 
 def test_warnings_of_tasks_follow_the_filters_of_the_program(cluster):

@@ -114,8 +114,9 @@ def test_wrong_arguments_of_events_are_named(cluster, client):
     async def handler(event):
         pass
 
-    with pytest.raises(TypeError, match="needs a client with asynchronous=True"):
-        client.subscribe_topic("t", handler)
+    for each in (handler, Collector()):
+        with pytest.raises(TypeError, match="needs a client with asynchronous=True"):
+            client.subscribe_topic("t", each)
     with pytest.raises(ValueError, match="not subscribed to topic 't'"):
         client.unsubscribe_topic("t")
     with Client(cluster, set_as_default=False) as other:
@@ -128,6 +129,16 @@ def test_wrong_arguments_of_events_are_named(cluster, client):
     ):
         with pytest.raises(ClientClosed):
             call()
+
+
+class Collector:
+    """An object whose call is a coroutine function."""
+
+    def __init__(self):
+        self.seen = asyncio.Queue()
+
+    async def __call__(self, event):
+        await self.seen.put(event[1])
 
 
 async def test_asynchronous_handlers_run_in_the_loop(cluster, caplog):
@@ -144,8 +155,12 @@ async def test_asynchronous_handlers_run_in_the_loop(cluster, caplog):
         await client.subscribe_topic("async", lambda event: seen.put_nowait(event[1]))
         await client.log_event("async", 2)
         assert await asyncio.wait_for(seen.get(), 60) == 2
+        collector = Collector()
+        await client.subscribe_topic("async", collector)
+        await client.log_event("async", 3)
+        assert await asyncio.wait_for(collector.seen.get(), 60) == 3
         client.unsubscribe_topic("async")
-        assert [msg for _, msg in await client.get_events("async")] == [1, 2]
+        assert [msg for _, msg in await client.get_events("async")] == [1, 2, 3]
         assert "async" in await client.get_events()
     assert not caplog.records
 
