@@ -71,6 +71,8 @@ def run_embedded(parent: Parent) -> int:
     def worker_main(plain: dict[str, Any]) -> int:
         parent.close()
         _start_log(plain)
+        if plain["channel"] is not None:
+            return _host_plugins(plain)
         return _work(plain, None, _EMBEDDED_STOP_TIMEOUT_S)
 
     return spawn.run(supervisor_main, worker_main, embedded=True)
@@ -85,6 +87,8 @@ def run_daemon(config: SupervisorConfig, page: FamilyPage | None = None) -> int:
     """
 
     def worker_main(plain: dict[str, Any]) -> int:
+        if plain["channel"] is not None:
+            return _host_plugins(plain)
         known = plain["scheduler_addresses"], Security.from_plain(plain["security"])
 
         def find() -> tuple[Sequence[str], Security]:
@@ -117,17 +121,25 @@ def _start_log(plain: dict[str, Any]) -> None:
     logging.basicConfig(level=plain["log_level"], format=LOG_FORMAT)
 
 
-def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
-    """Be a worker process, or the one in which the supervisor's plugins run."""
+def _prepare(plain: dict[str, Any]) -> None:
     keep_latest()
     os.environ.update(plain.get("environment", {}))
     if temporary := plain.get("temporary_directory"):
         os.environ["TMPDIR"] = temporary  # for processes that tasks start
         tempfile.tempdir = temporary
-    if plain["channel"] is not None:
-        set_title("weft plugins")
-        plugin_host.main(plain)
-        return 0
+
+
+def _host_plugins(plain: dict[str, Any]) -> int:
+    """Be the process in which the supervisor's plugins run."""
+    _prepare(plain)
+    set_title("weft plugins")
+    plugin_host.main(plain)
+    return 0
+
+
+def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
+    """Be a worker process."""
+    _prepare(plain)
     set_title(f"weft worker {plain['name']}")
     config = WorkerConfig(
         scheduler=plain["scheduler_addresses"][0],

@@ -41,10 +41,11 @@ class UnknownWorker(WeftError, ValueError):
 
 
 class PluginFailed(WeftError):
-    """A plugin could not be set up on a new worker, which ends, because no task may run without it.
+    """A plugin could not be set up on a new worker, or the process that was to do so has ended.
 
-    Its supervisor starts another worker in its place, after a growing pause. Remove the cause, or
-    end the plugin with `client.unregister_plugin(name)`.
+    A new worker ends with this error, because no task may run without the plugin, and its
+    supervisor starts another one in its place, after a growing pause. Remove the cause, or end the
+    plugin with `client.unregister_plugin(name)`.
 
     Args:
         plugin: its name.
@@ -57,7 +58,7 @@ class PluginFailed(WeftError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"plugin {self.plugin!r} could not be set up on this new worker: {self.reason}"
+        return f"plugin {self.plugin!r} could not be set up here: {self.reason}"
 
 
 class UnsupportedRequest(WeftError):

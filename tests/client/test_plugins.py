@@ -367,7 +367,7 @@ def test_new_workers_set_plugins_up_before_their_tasks_or_end(tmp_path, caplog):
         os.kill(second, signal.SIGKILL)
         future = client.submit(seen_by, -1)
         logged = ""
-        while "could not be set up on this new worker: FileNotFoundError" not in logged:
+        while "could not be set up here: FileNotFoundError" not in logged:
             logged = " ".join(line for _, line in client.get_scheduler_logs())
         assert not future.done()
         needed.write_text("")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,18 @@ class Noting(weft.WorkerPlugin):
     def setup(self, worker):
         with self.path.open("a") as file:
             file.write(f"{worker.name}\n")
+
+
+class Prepared(weft.SupervisorPlugin):
+    """A plugin that needs a file, and whose workers have a variable."""
+
+    name = "prepared"
+
+    def __init__(self, needed: Path) -> None:
+        self.needed = needed
+
+    def setup(self, supervisor):
+        supervisor.env["WEFT_TEST_PREPARED"] = self.needed.read_text()
 
 
 def pid_and_plugins() -> tuple[int, list[str]]:
@@ -48,3 +62,31 @@ def test_later_workers_of_the_next_scheduler_have_the_plugins(tmp_path):
             second, plugins = client.submit(pid_and_plugins, pure=False).result(timeout=60)
             assert second != first
             assert plugins == ["noting"]
+
+
+def test_later_families_start_their_workers_after_the_plugins_of_supervisors_or_end(tmp_path):
+    needed = tmp_path / "needed"
+    needed.write_text("yes")
+    with (
+        scheduler(folder=tmp_path) as started,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        file = str(file_of(started))
+        worker = ("worker", "--connection-file", file, "--nworkers", "2", "--nthreads", "1")
+        assert client.register_plugin(Prepared(needed)) == {}
+        restarted(started, real_pid(started))
+        with daemon(*worker, "--name", "first", folder=tmp_path):
+            future = client.submit(os.getenv, "WEFT_TEST_PREPARED", pure=False)
+            assert future.result(timeout=60) == "yes"
+            assert {*client.run(os.getenv, "WEFT_TEST_PREPARED").values()} == {"yes"}
+            needed.unlink()
+            ended = subprocess.run(
+                [sys.executable, "-m", "weft", *worker, "--name", "second"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                cwd=tmp_path,
+                check=False,
+            )
+            assert ended.returncode == 1
+            assert "the workers end: plugin 'prepared' could not be set up here" in ended.stderr
