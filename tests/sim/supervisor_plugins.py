@@ -16,6 +16,7 @@ from weft.protocol.wire.messages import (
     TearDownOnSupervisor,
 )
 from weft.worker.family.hosting import (
+    PATIENCE_S,
     EndFamily,
     HoldWorkers,
     Hosting,
@@ -28,6 +29,7 @@ from weft.worker.family.hosting import (
     ReportJob,
     RunJob,
     StartHost,
+    Watch,
 )
 
 if TYPE_CHECKING:
@@ -91,8 +93,10 @@ class SupervisorPluginsNode:
             self._n_hosts += 1
             self.world.at(action.pause_s + rng.random() * 0.05, self._host_started, self._n_hosts)
         elif isinstance(action, RunJob):
-            delay_s = rng.choice([0.0, 0.01, 1.0])
+            delay_s = rng.choice([0.0, 0.01, 1.0, 5.0])
             self.world.at(delay_s, self._job_done, action.job, self._n_hosts)
+        elif isinstance(action, Watch):
+            self.world.at(PATIENCE_S, self._on_overdue, action.job)
         elif isinstance(action, KillHost):
             self.world.probes["supervisor plugin: hangs"] += 1
             self.world.at(0.0, self._host_ended, "killed", self._n_hosts)
@@ -132,6 +136,10 @@ class SupervisorPluginsNode:
             self._n_hosts += 1
             self.core.on_host_ended(why, 1.0)
             self.act()
+
+    def _on_overdue(self, job: Job) -> None:
+        self.core.on_overdue(job)
+        self.act()
 
     def _job_done(self, job: Job, number: int) -> None:
         if number != self._n_hosts:

@@ -10,8 +10,8 @@ A core: it has no I/O, clock or threads. Each call appends to `actions`, which t
   until the job is done. If it fails, the family ends.
 - A host that dies takes with it what its plugins have made (processes, attributes). They are set up
   again in the next one; meanwhile no worker is started, and those that run go on.
-- A plugin that is torn down while its set-up runs may never return: the host is ended, and with it
-  that set-up fails.
+- A set-up that goes on for `PATIENCE_S` after its plugin was ended may never return: the host is
+  ended, and with it that set-up fails.
 - The answer to an order goes to the connection on which it came, because requests of another
   scheduler have the same numbers. A scheduler that has got no answer asks again.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from ...protocol.restart_pauses import RestartPauses
 from ...protocol.wire.messages import (
@@ -31,6 +31,9 @@ from ...protocol.wire.messages import (
     TearDownOnSupervisor,
 )
 from ...protocol.wire.payload import Blob
+
+#: A set-up whose plugin is ended meanwhile has this long to return, seconds.
+PATIENCE_S: Final = 3.0
 
 
 @dataclass(slots=True)
@@ -75,6 +78,13 @@ class StartHost:
 @dataclass(slots=True)
 class LetHostEnd:
     """Let the process tear down what it has, and end."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """Call `on_overdue` with the job after `PATIENCE_S`."""
+
+    job: Job
 
 
 @dataclass(slots=True)
@@ -126,6 +136,7 @@ class EndFamily:
 Action: TypeAlias = (
     StartHost
     | LetHostEnd
+    | Watch
     | KillHost
     | RunJob
     | ReportJob
@@ -201,6 +212,11 @@ class Hosting:
         self._jobs.append(Job(step="teardown", plugin=plugin, asked=asked))
         current = self._current
         if current is not None and (current.plugin, current.step) == (plugin, "setup"):
+            self.actions.append(Watch(current))
+
+    def on_overdue(self, job: Job) -> None:
+        """End the host if it still does a job whose plugin was ended."""
+        if self._current is job:
             self.actions.append(KillHost())
 
     # --- Workers ----------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from ...protocol.wire.payload import Payload
 from ..calling_plugins import packed
 from .exits import read_failure
 from .hosting import (
+    PATIENCE_S,
     EndFamily,
     HoldWorkers,
     Hosting,
@@ -41,6 +42,7 @@ from .hosting import (
     ReportJob,
     RunJob,
     StartHost,
+    Watch,
 )
 from .plugin_host import LENGTH, is_environment
 
@@ -212,8 +214,14 @@ class SupervisorPlugins:
                     self._family.stop(action.reason, 1)
                 elif isinstance(action, LetHostEnd):
                     self._let_end()
+                elif isinstance(action, Watch):
+                    self._loop.call_later(PATIENCE_S, self._on_overdue, action.job)
                 elif isinstance(action, KillHost):
                     self._kill()
+
+    def _on_overdue(self, job: Job) -> None:
+        self._core.on_overdue(job)
+        self._act()
 
     @property
     def _record(self) -> Path:

@@ -23,6 +23,7 @@ from weft.worker.family.hosting import (
     ReportJob,
     RunJob,
     StartHost,
+    Watch,
 )
 
 FAILURE = [b"", "ValueError", "no", "", b""]
@@ -189,12 +190,26 @@ def test_a_host_that_dies_in_a_teardown_has_torn_down(play):
 def test_a_set_up_that_hangs_is_ended_by_its_teardown(play):
     play.ready("p")
     play.set_up("q", is_required=True)
-    assert play.tear_down("q") == [KillHost()]
+    (watch,) = play.tear_down("q")
+    assert isinstance(watch, Watch)
+    play.core.on_overdue(watch.job)
+    assert play.take() == [KillHost()]
     actions = play.ended("killed")
     assert "EndFamily" not in kinds(actions)
     assert [a.job.plugin for a in play.started()] == ["p"]
     assert (3, None) in reports(play.done())
     assert not play.core.is_holding
+
+
+def test_a_set_up_that_returns_in_time_is_torn_down(play):
+    play.set_up("p")
+    play.started()
+    (watch,) = play.tear_down("p")
+    report, run = play.done()
+    assert isinstance(report, ReportJob)
+    assert run.job.step == "teardown"
+    play.core.on_overdue(watch.job)
+    assert play.take() == []
 
 
 def test_workers_are_replaced_and_the_answer_follows_when_the_old_ones_have_ended(play):
