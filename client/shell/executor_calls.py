@@ -28,6 +28,7 @@ from ..core.events import Confirm, Watch, Withdraw
 from ..core.tasks import NO_VALUE, FutureState, Watcher
 from ..failures import exception_of
 from ..future import Future, load
+from .in_task import is_in_task
 from .interruptible import SLICE_S
 from .watchers import StartWaiter, ThreadWaiter
 
@@ -236,6 +237,8 @@ class ExecutorFuture(futures.Future[Any]):
         super().__init__()
         self._calls: Calls | None = calls
         self._task: FutureState | None = state
+        if is_in_task():
+            self._waiters: list[Any] = _Waiters()
 
     def cancel(self) -> bool:
         """Cancel the call if it has not begun, and return whether it is cancelled.
@@ -287,6 +290,28 @@ class ExecutorFuture(futures.Future[Any]):
     def forget(self) -> None:
         """Keep no reference to the task, which is over."""
         self._calls = self._task = None
+
+
+class _Waiters(list[Any]):
+    """The callers of `wait` and `as_completed` of the standard library, on threads of tasks.
+
+    Each brings an event that it waits for. It gets another one, before anything can set the first.
+    """
+
+    def append(self, waiter: Any) -> None:
+        """Note a caller."""
+        if type(waiter.event) is threading.Event:
+            waiter.event = _EventForTasks()
+        super().append(waiter)
+
+
+class _EventForTasks(threading.Event):
+    """An event for which a task waits without its thread."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """See `threading.Event`."""
+        with blocked():
+            return super().wait(timeout)
 
 
 class Rows(Watcher):

@@ -204,6 +204,20 @@ def test_a_task_may_use_an_executor_of_its_cluster(client):
     assert all(n_cancelled for _, n_cancelled in found)
 
 
+def wait_as_libraries_do(n, how):
+    """Wait for calls that only this worker may run, which has one thread."""
+    executor = weft.get_client().get_executor(workers=weft.get_worker().name)
+    futures = [executor.submit(abs, -i) for i in range(n)]
+    if how == "wait":
+        assert not concurrent.futures.wait(futures).not_done
+    return sum(future.result() for future in concurrent.futures.as_completed(futures))
+
+
+@pytest.mark.parametrize("how", ["wait", "as_completed"])
+def test_functions_of_the_standard_library_wait_in_a_task_without_its_thread(client, how):
+    assert client.submit(wait_as_libraries_do, 10, how).result(30) == 45
+
+
 def test_map_yields_in_order_whatever_the_sizes(executor):
     expected = [i * 10 for i in range(20)]
     for options in (
