@@ -313,10 +313,13 @@ class Client(
             reason: the text of the errors that waiting callers get.
             msg: added to `reason`.
             running: interrupt those that run: see docs/ending.md.
+
+        Raises:
+            ForeignFuture: a future belongs to another client; nothing was cancelled.
         """
         engine = self._running()
         why, running = cancel_reason(reason, msg), checked_running(running)
-        engine.post(Cancel(states_in(futures, "cancel"), force, why, running))
+        engine.post(Cancel(states_in(futures, "cancel", engine), force, why, running))
         if self.asynchronous if asynchronous is None else asynchronous:
             return engine.settle_async()
         engine.settle()

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.errors import ForeignFuture
 from .actors import ActorFuture, split
 from .core.tasks import FutureState
 from .failures import exception_of, last_notice
@@ -232,21 +233,28 @@ def _shape_of(futures: Any) -> Any:
     return list(items_of(futures, "gather"))
 
 
-def states_in(futures: Any, call: str) -> list[FutureState]:
+def states_in(futures: Any, call: str, engine: Engine | None = None) -> list[FutureState]:
     """Return the states of the futures in nested containers and other iterables.
 
     Args:
         futures: a future, or any of these.
         call: the name of the function that takes them, for the error.
+        engine: of the client whose futures they have to be; None = of any.
 
     Raises:
         TypeError: there are other objects among them.
+        ForeignFuture: one is of another client.
     """
     found: list[FutureState] = []
     stack = [futures]
     while stack:
         item = stack.pop()
         if isinstance(item, Future):
+            if engine is not None and item._engine is not engine:
+                raise ForeignFuture(
+                    f"{call} takes futures of this client, {engine.name}, and that of "
+                    f"{item.key!r} is of {item._engine.name}: use that client"
+                )
             found.append(item._state)
         elif isinstance(item, dict):
             stack.extend(item.values())

@@ -25,6 +25,7 @@ from weft.protocol.errors import (
     ConfigError,
     ConnectTimeout,
     DataLost,
+    ForeignFuture,
     SerializationError,
     TaskCancelled,
     WorkerStartTimeout,
@@ -361,6 +362,18 @@ def test_futures_of_another_client_are_refused(client, scheduler):
             other.gather([future])
         with pytest.raises(ValueError, match="another client"):
             other.gather({"x": future})
+
+
+def test_a_future_is_cancelled_by_its_own_client_only(client, scheduler):
+    scheduler.is_holding = True
+    future, own = client.submit(inc, 1), client.submit(inc, 2)
+    with Client(scheduler, set_as_default=False, name="other") as other:
+        mine = other.submit(inc, 3)
+        with pytest.raises(ForeignFuture, match="futures of this client, other, and that of 'inc-"):
+            other.cancel([mine, {"x": future}])
+        assert (mine.status, future.status) == ("pending", "pending")
+    client.cancel([future])
+    assert (future.status, own.status) == ("cancelled", "pending")
 
 
 def test_large_results_come_from_their_worker_in_one_batch(client, scheduler):
