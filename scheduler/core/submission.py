@@ -515,16 +515,23 @@ def is_delivered(message: m.SubmitTasks, row: int) -> bool:
 def run_again(state: SchedulerState, task: SchedulerTask) -> list[SchedulerTask]:
     """Reset a failed task, and those of its inputs that failed, so that they can run again.
 
-    Return them all, the task first.
+    A failed input that others want may be behind one that nobody wanted, and that was released.
+    Return the tasks that had failed, this one first.
     """
     stack = [task]
+    seen = {task: None}
     failed = []
     while stack:
         task = stack.pop()
         if task.state == ERRED and task.args is not None:
             move(state, task, RELEASED)
             failed.append(task)
-            stack.extend(task.dependencies)
+        elif task.state != RELEASED:
+            continue
+        for dependency in task.dependencies:
+            if dependency not in seen:
+                seen[dependency] = None
+                stack.append(dependency)
     for task in failed:
         if task.wanted_by:
             activate(state, task)

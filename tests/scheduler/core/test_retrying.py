@@ -47,6 +47,20 @@ def test_a_failed_task_runs_again_with_its_failed_inputs(board):
     assert sent_keys(board.finish(worker, "b"), client, m.ResultsReady) == ["b"]
 
 
+def test_a_failed_input_behind_one_that_was_released_runs_again_as_well(board):
+    """As the part of a persisted collection does, which a sum reads by way of partial sums."""
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", "a -> b", "b -> c"))
+    board.send(client, m.ReleaseKeys(keys=["b"]))
+    board.raise_(worker, "a")
+    board.send(client, retry("a"))
+    board.raise_(worker, "a")
+    assert board.states("a", "b", "c") == ["erred", "released", "erred"]
+    out = board.send(client, retry("c"))
+    assert sent_keys(out, client, m.KeysPending) == ["c", "a"]
+    assert board.states("a", "b", "c") == ["processing"] * 3
+
+
 def test_a_retried_task_has_all_its_retries_again(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", retries=1))
