@@ -44,7 +44,7 @@ from .lineage import release_temporary, supply
 from .puts import inherit_values, keep_value
 from .recipes import SMALL_NBYTES, keep_result
 from .releasing import guard, note_let_go, release, set_barrier
-from .retrying import on_retry
+from .retrying import can_retry, on_retry
 from .submitting import close_submissions, submit, submit_columns
 from .tasks import (
     CANCELLED,
@@ -291,15 +291,24 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
 
 
 def trace(core: ClientState, state: FutureState, keys: list[str]) -> list[FutureState] | None:
-    """Return the states of a new task's dependencies. None if one failed, which fails the task."""
+    """Return the states of a new task's dependencies. None if one failed, which fails the task.
+
+    Not if that one can be retried: then this one could be as well, so the scheduler has to have it,
+    and fails it.
+    """
     table = core.table.states
     lineage: list[FutureState] = []
     for key in keys:
         dependency = table.get(key)
         if dependency is None:
             continue  # of another client; the scheduler has it
-        if dependency.failure is not None and dependency.failure[0] != UNREADABLE:
-            fail(core, state, dependency.status, dependency.failure)
+        failure = dependency.failure
+        if (
+            failure is not None
+            and failure[0] != UNREADABLE
+            and not (core.is_linked and can_retry(dependency))
+        ):
+            fail(core, state, dependency.status, failure)
             return None
         if dependency.shared is not None:
             inherit_values(state, dependency)

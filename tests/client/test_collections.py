@@ -138,6 +138,45 @@ def test_persisting_again_uses_no_released_futures_and_none_of_another_client(cl
     assert client.persist(frame()).a.sum().compute() == 15
 
 
+#: Parts whose calls fail.
+_broken = set()
+
+
+def checked(part):
+    if int(part[0]) in _broken:
+        raise OSError(f"part {part[0]} is broken")
+    return part
+
+
+def test_what_failed_of_a_collection_is_run_again(client):
+    _broken.update([0, 4])
+    kept = client.persist((da.arange(10, chunks=4) + 0).map_blocks(checked, dtype=int))
+    total = client.compute(kept.sum())
+    with pytest.raises(OSError, match="is broken"):
+        total.result(20)
+    weft.wait(kept, timeout=20)
+    statuses = sorted(future.status for future in weft.futures_of(kept))
+    assert statuses == ["error", "error", "finished"]
+    client.retry(kept)
+    weft.wait(kept, timeout=20)
+    assert sorted(f.status for f in weft.futures_of(kept)) == statuses
+    _broken.clear()
+    client.retry([kept, total])
+    assert (client.gather(kept, timeout=20).sum(), total.result(20)) == (45, 45)
+    with pytest.raises(TypeError, match="this Array of dask holds none"):
+        client.retry(da.arange(3))
+
+
+def test_the_future_of_a_collection_is_retried_with_the_parts_that_only_it_reads(client):
+    _broken.add(4)
+    total = client.compute(da.arange(10, chunks=4).map_blocks(checked, dtype=int).sum())
+    with pytest.raises(OSError, match="part 4 is broken"):
+        total.result(20)
+    _broken.clear()
+    total.retry()
+    assert total.result(20) == 45
+
+
 def test_persisted_collections_are_arguments_and_results_of_tasks(client):
     def total(x):
         with weft.worker_client():

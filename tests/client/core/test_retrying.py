@@ -56,10 +56,14 @@ def test_a_retried_state_is_pending_until_its_new_result(bench, failed):
     assert not bench.core.retries
 
 
-def test_failed_inputs_of_this_client_are_pending_as_well(bench, failed):
+def test_a_task_that_was_submitted_after_its_input_had_failed_can_be_retried(bench, failed):
     other = bench.task("b", "a")
     bench.do(other)
-    assert other.state.status == "error"  # at once, because its input has failed
+    bench.hear(erred("b"))
+    (message,) = bench.do(RetryFailed([other.state]))
+    assert message == RetryKeys(request=message.request, keys=["b"])
+    bench.hear(KeysRetried(request=message.request, keys=["a"]))
+    assert (failed.status, other.state.status) == ("pending", "pending")
 
 
 def test_inputs_that_the_scheduler_names_are_pending(bench):

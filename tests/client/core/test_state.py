@@ -156,8 +156,8 @@ def in_memory(keys, nbytes=100, holder="tcp://w:1"):
     )
 
 
-def erred(key, root=None):
-    failure = ["exception", root or key, b"", "T", "t", "", b""]
+def erred(key, root=None, kind="exception"):
+    failure = [kind, root or key, b"", "T", "t", "", b""]
     return KeysErred(keys=[key], failure_of=[0], failures=[failure])
 
 
@@ -329,9 +329,17 @@ def test_a_failed_task_is_submitted_again_and_not_shared(bench):
     assert bench.do(second.state) == [ReleaseKeys(keys=["a"])]
 
 
-def test_a_dependent_of_a_failed_task_fails_without_being_sent(bench):
+def test_a_dependent_of_a_failed_task_is_sent_because_it_may_be_retried(bench):
     bench.do(bench.task("a"))
     bench.hear(erred("a", root="root"))
+    (sent,) = bench.do(bench.task("b", "a"))
+    assert (sent.keys, sent.dependencies) == (["b"], [["a"]])
+    assert bench.state("b").status == "pending"
+
+
+def test_a_dependent_of_a_task_that_cannot_be_retried_fails_without_being_sent(bench):
+    bench.do(bench.task("a"))
+    bench.hear(erred("a", root="root", kind="not-permitted"))
     assert bench.do(bench.task("b", "a"), bench.columns(["c"], [["b"]])) == []
     assert bench.state("c").status == "error"
     assert bench.state("c").failure[1] == "root"
