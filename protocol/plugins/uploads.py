@@ -70,7 +70,11 @@ class UploadFile(WorkerPlugin):
         """Write the file, and make it importable."""
         suffix = Path(self.filename).suffix
         is_importable = suffix == ".py" or suffix in _ARCHIVES
-        self._place = place = _Place(worker, is_importable=is_importable)
+        self._place = _Place(worker, is_importable=is_importable)
+        with self._place.removed_on_error() as place:
+            self._fill(place, suffix, is_importable=is_importable)
+
+    def _fill(self, place: _Place, suffix: str, *, is_importable: bool) -> None:
         self.path = place.write(self.filename, self.data)
         if suffix == ".py":
             module = Path(self.filename).stem
@@ -135,7 +139,11 @@ class UploadDirectory(WorkerPlugin):
 
     def setup(self, worker: Any) -> None:
         """Unpack the directory, and make it importable."""
-        self._place = place = _Place(worker, is_importable=True)
+        self._place = _Place(worker, is_importable=True)
+        with self._place.removed_on_error() as place:
+            self._fill(place)
+
+    def _fill(self, place: _Place) -> None:
         unpack_directory(self.data, place.folder)
         self.path = os.path.join(place.folder, self.directory)
         os.makedirs(self.path, exist_ok=True)  # an empty one is in no archive
@@ -161,6 +169,17 @@ class _Place:
         if self._is_own:
             self.folder = tempfile.mkdtemp(prefix="weft-upload-", dir=parent or None)
         self._entries: dict[str, None] = {}
+        #: What was written to a folder of the worker: the path, and which file it was.
+        self._written: tuple[str, tuple[int, int]] | None = None
+
+    @contextlib.contextmanager
+    def removed_on_error(self) -> Iterator[_Place]:
+        """Leave nothing if the set-up fails: a plugin that has failed is not torn down."""
+        try:
+            yield self
+        except BaseException:
+            self.remove()
+            raise
 
     def write(self, name: str, data: bytes) -> str:
         """Write a file, so that no reader sees a part of it; return its path."""
@@ -169,7 +188,9 @@ class _Place:
         try:
             with open(number, "wb") as file:
                 file.write(data)
+            found = os.stat(draft)
             os.replace(draft, path)
+            self._written = path, (found.st_dev, found.st_ino)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(draft)
@@ -198,6 +219,13 @@ class _Place:
         _forget([name for name, file in _imported() if file.startswith(tuple(self._entries))])
         if self._is_own:
             shutil.rmtree(self.folder, ignore_errors=True)
+        elif self._written is not None:
+            # Workers may share the folder: the file may be that of another one, or a newer one.
+            path, written = self._written
+            with contextlib.suppress(OSError):
+                found = os.stat(path)
+                if (found.st_dev, found.st_ino) == written:
+                    os.unlink(path)
         importlib.invalidate_caches()
 
 

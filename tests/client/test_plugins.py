@@ -252,13 +252,25 @@ def test_a_data_file_is_in_the_folder_of_the_worker(apart, tmp_path):
         return path == os.path.join(worker.local_directory, "weft_data.csv"), open(path).read()
 
     assert apart.submit(read).result() == (True, "1,2")
+    folders = {*apart.run(lambda: weft.get_worker().local_directory).values()}
+    data.write_text("3,4")
+    apart.upload_file(data)
+    assert apart.submit(read, pure=False).result() == (True, "3,4")
+    apart.unregister_plugin("upload-weft_data.csv")
+    assert not [folder for folder in folders if Path(folder, "weft_data.csv").exists()]
+
+
+def uploads_on_path() -> list[str]:
+    return [entry for entry in sys.path if "weft-upload-" in entry]
 
 
 def test_a_module_with_an_error_is_refused_where_it_is_uploaded(apart, tmp_path):
     module = tmp_path / "weft_wrong.py"
     module.write_text("1 / 0\n")
+    before = apart.run(uploads_on_path)
     with pytest.raises(ZeroDivisionError):
         apart.upload_file(module)
+    assert apart.run(uploads_on_path) == before, "it hides no module that is installed"
     with pytest.raises(FileNotFoundError):
         apart.upload_file(tmp_path / "nothing.py")
     with pytest.raises(ValueError, match="is a directory"):
