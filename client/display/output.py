@@ -64,6 +64,7 @@ class TaskOutputs(Watcher):
     __slots__ = (
         "__weakref__",
         "_is_drawn",
+        "_is_showing",
         "_lock",
         "_missed",
         "_n_left",
@@ -88,6 +89,8 @@ class TaskOutputs(Watcher):
         self._sent: tuple[int, dict[str, int]] = (0, {})
         #: Messages, and the rows of them that are to be shown.
         self._waiting: deque[tuple[Message, list[int]]] = deque()
+        #: Lines were taken out of `_waiting`, and may not be written yet.
+        self._is_showing = False
         #: Held while lines are written.
         self._lock = threading.RLock()
         #: `draw` will be called.
@@ -120,8 +123,8 @@ class TaskOutputs(Watcher):
 
     @property
     def is_waiting(self) -> bool:
-        """True if there is something to show."""
-        return bool(self._waiting)
+        """True if there is something to show, or another thread is about to show it."""
+        return bool(self._waiting) or self._is_showing
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`: the loop's thread calls it, and shows nothing itself."""
@@ -147,6 +150,7 @@ class TaskOutputs(Watcher):
         """Show what has come, on the thread of the caller."""
         if self._pid != os.getpid() or not self._lock.acquire(timeout=1.0):
             return
+        self._is_showing = True
         try:
             with undisturbed():
                 while self._waiting:
@@ -159,6 +163,7 @@ class TaskOutputs(Watcher):
         except (OSError, ValueError, IndexError) as error:  # a stream that was closed
             ticking.logger.debug("cannot show the output of tasks: %r", error)
         finally:
+            self._is_showing = False
             self._lock.release()
 
     def _rows_of(self, message: TaskOutput | LogRecords) -> list[int]:

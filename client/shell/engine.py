@@ -371,7 +371,7 @@ class Engine(EngineWaiting):
     def _place(self) -> int:
         """Return which scheduler this client is connected to, 0 = none."""
         core = self.core
-        return core.epoch if core.is_linked and not self.loop.is_closed() else 0
+        return core.epoch if core.is_linked and not self.is_gone else 0
 
     def give_up(self, reason: str) -> None:
         """End what waits, and refuse what comes: there will be no session."""

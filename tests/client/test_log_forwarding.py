@@ -94,7 +94,9 @@ def test_the_level_of_this_program_decides_and_its_changes_are_noticed(client, c
     assert texts(caplog) == ["lib later"]
 
 
-def test_each_client_has_its_own_wishes_and_one_of_a_program_shows_them(cluster, client, caplog):
+def test_each_client_has_its_own_wishes_and_one_of_a_program_shows_them(
+    cluster, client, caplog, wait_until
+):
     caplog.set_level(logging.DEBUG)
     with Client(cluster, set_as_default=False) as other:
         client.forward_logging("lib", logging.WARNING)
@@ -103,7 +105,7 @@ def test_each_client_has_its_own_wishes_and_one_of_a_program_shows_them(cluster,
             for name in ("lib", "lib.sub"):
                 client.submit(logs, name, level, pure=False).result(timeout=60)
         other.submit(logs, "lib.sub", logging.WARNING, "%s last", pure=False).result(timeout=60)
-    client.close()
+        wait_until(lambda: "lib.sub last" in texts(caplog))
     assert sorted(texts(caplog)) == [
         "lib of a task",
         "lib.sub last",

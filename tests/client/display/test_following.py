@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
@@ -178,3 +179,31 @@ def test_a_record_that_is_followed_is_not_shown_as_a_line_of_a_task_too(outputs,
     )
     show(mine, message)
     assert [record.name for record in caplog.records] == ["x"]
+
+
+def test_a_look_waits_for_the_thread_that_shows_lines_already(outputs, caplog):
+    mine = outputs()
+    mine.following.follow("lib", logging.INFO)
+    begun, go = threading.Event(), threading.Event()
+
+    class Slow(logging.Handler):
+        def emit(self, record):
+            begun.set()
+            assert go.wait(30)
+
+    handler = Slow()
+    logging.getLogger("lib").addHandler(handler)
+    try:
+        with caplog.at_level(logging.INFO, "lib"):
+            message = records(("lib", 20, blob("slow")))
+            thread = threading.Thread(target=show, args=(mine, message))
+            thread.start()
+            assert begun.wait(30)
+            assert mine.is_waiting  # though the message was taken out
+            go.set()
+            mine.show()
+            assert not mine.is_waiting
+            assert [record.getMessage() for record in caplog.records] == ["slow"]
+            thread.join()
+    finally:
+        logging.getLogger("lib").removeHandler(handler)
