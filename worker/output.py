@@ -72,6 +72,8 @@ class OutputCatcher:
         self._record_buffer = RecordBuffer()
         #: {(thread, level): (client, key, text)} of lines that have not ended.
         self._begun: dict[tuple[int, int], tuple[int, str, str]] = {}
+        #: There is something to send, or a line that has not ended: looked at with each report.
+        self.is_filled = False
         #: `send` will be called.
         self._is_due = False
         self._streams: tuple[Any, Any] | None = None
@@ -136,6 +138,7 @@ class OutputCatcher:
                 self._add(client, key, level, "", rest)
             elif rest:
                 self._begun[place] = client, key, rest
+                self.is_filled = True
 
     def show(self, key: str, level: int, name: str, text: str) -> None:
         """Take what a task shows all clients."""
@@ -175,6 +178,7 @@ class OutputCatcher:
         self._send_soon()
 
     def _send_soon(self) -> None:
+        self.is_filled = True
         if not self._is_due:
             self._is_due = True
             with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
@@ -185,11 +189,6 @@ class OutputCatcher:
         if self._executor is not None:
             self._executor.send_output(self.take(None))
 
-    @property
-    def is_filled(self) -> bool:
-        """True if there is something to send."""
-        return self._buffer.is_filled or self._record_buffer.is_filled or bool(self._begun)
-
     def take(self, thread: int | None) -> list[OutputCame]:
         """Return what is to be sent, with the lines that the tasks of `thread` have not ended."""
         with self._lock:
@@ -197,6 +196,7 @@ class OutputCatcher:
                 client, key, text = self._begun.pop(place)
                 self._add(client, key, place[1], "", text)
             taken = self._buffer.take(), self._record_buffer.take()
+            self.is_filled = bool(self._begun)
         return [OutputCame(message) for message in taken if message is not None]
 
 

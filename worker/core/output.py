@@ -73,11 +73,6 @@ class OutputBuffer:
         message, self._message = self._message, None
         return message
 
-    @property
-    def is_filled(self) -> bool:
-        """True if there is something to send."""
-        return self._message is not None or bool(self._n_dropped)
-
     def _append(self, client: int, key: str, level: int, name: str, text: str) -> None:
         message = self._message
         if message is None:
@@ -134,11 +129,6 @@ class RecordBuffer:
         self._dropped.clear()
         message, self._message = self._message, None
         return message
-
-    @property
-    def is_filled(self) -> bool:
-        """True if there is something to send."""
-        return self._message is not None or bool(self._dropped)
 
     def _append(self, name: str, level: int, dropped: int, record: bytes | None) -> None:
         message = self._message

@@ -5,7 +5,15 @@ from __future__ import annotations
 from tests.worker.builders import Hands
 from weft.protocol.wire import messages as m
 from weft.worker.core.events import CatchOutput, OutputCame, SchedulerSent, SessionOpened
-from weft.worker.core.output import MAX_LINE_CHARS, MAX_LINES, OutputBuffer
+from weft.worker.core.output import (
+    GRAVE_LEVEL,
+    MAX_COUNTED,
+    MAX_LINE_CHARS,
+    MAX_LINES,
+    MAX_RECORDS,
+    OutputBuffer,
+    RecordBuffer,
+)
 from weft.worker.core.state import WorkerState
 
 
@@ -19,7 +27,6 @@ def test_lines_of_all_clients_come_in_their_order():
     add(buffer, "one")
     add(buffer, "two", client=2, level=m.STDERR)
     buffer.add(0.0, 1, "other", 20, "lib", "three")
-    assert buffer.is_filled
     assert buffer.take() == m.TaskOutput(
         clients=[1, 2, 1],
         keys=["key", "key", "other"],
@@ -27,7 +34,6 @@ def test_lines_of_all_clients_come_in_their_order():
         names=["", "", "lib"],
         texts=["one", "two", "three"],
     )
-    assert not buffer.is_filled
 
 
 def test_lines_beyond_the_limit_of_a_second_are_counted_for_each_client():
@@ -39,7 +45,6 @@ def test_lines_beyond_the_limit_of_a_second_are_counted_for_each_client():
     assert message.levels[-2:] == [m.DROPPED_LINES] * 2
     assert message.clients[-2:] == [0, 1]
     add(buffer, "late", now=5.9)
-    assert buffer.is_filled
     assert buffer.take().texts == ["1"]
     add(buffer, "next second", now=6.0)
     assert buffer.take().texts == ["next second"]
@@ -65,6 +70,9 @@ def test_the_shell_is_asked_to_catch_what_the_scheduler_wants_until_the_next_ses
     state.handle(SchedulerSent([m.WantOutput(clients=[3], level=20)]), 0.0)
     assert state.before == [CatchOutput(20, [3])]
     state.before.clear()
+    state.handle(SchedulerSent([m.WantOutput(clients=[], level=0, loggers={"a": 10})]), 0.0)
+    assert state.before == [CatchOutput(0, [], {"a": 10})]
+    state.before.clear()
     state.handle(SessionOpened(is_first=False), 1.0)
     assert state.before == [CatchOutput(0, [])]
 
@@ -75,3 +83,54 @@ def test_lines_leave_before_the_reports_that_follow():
     state = hands.state
     state.handle(OutputCame(message), 0.0)
     assert state.to_scheduler == [message]
+
+
+# --- Records of followed loggers ------------------------------------------------------------------
+
+
+def record(buffer, name, level, now=0.0):
+    if buffer.has_room(now, name, level):
+        buffer.add(name, level, b"packed")
+
+
+def rows(message):
+    return list(zip(message.names, message.levels, message.dropped, message.records, strict=True))
+
+
+def test_records_beyond_the_limit_of_a_second_are_counted_for_each_logger():
+    buffer = RecordBuffer()
+    assert buffer.take() is None
+    for _ in range(MAX_RECORDS):
+        record(buffer, "a", 10)
+    for _ in range(3):
+        record(buffer, "a", 20)
+        record(buffer, "b", 10)
+    message = buffer.take()
+    assert rows(message)[: MAX_RECORDS + 1][-2:] == [("a", 10, 0, b"packed"), ("a", 20, 3, None)]
+    assert rows(message)[MAX_RECORDS + 1 :] == [("b", 10, 3, None)]
+    record(buffer, "a", 10, now=0.9)
+    assert rows(buffer.take()) == [("a", 10, 1, None)]
+    record(buffer, "a", 10, now=1.0)
+    assert rows(buffer.take()) == [("a", 10, 0, b"packed")]
+
+
+def test_warnings_are_not_lost_between_records_for_debugging():
+    buffer = RecordBuffer()
+    for _ in range(2 * MAX_RECORDS):
+        record(buffer, "a", 10)
+    record(buffer, "a", GRAVE_LEVEL)
+    assert rows(buffer.take())[-2:] == [
+        ("a", GRAVE_LEVEL, 0, b"packed"),
+        ("a", 10, MAX_RECORDS, None),
+    ]
+
+
+def test_loggers_whose_records_were_left_out_are_few():
+    buffer = RecordBuffer()
+    for _ in range(MAX_RECORDS):
+        record(buffer, "a", 10)
+    for i in range(3 * MAX_COUNTED):
+        record(buffer, f"l{i}", 10)
+    left_out = rows(buffer.take())[MAX_RECORDS:]
+    assert len(left_out) == MAX_COUNTED + 1
+    assert left_out[-1] == ("", 10, 2 * MAX_COUNTED, None)
