@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from .peers import WorkerHandle
     from .state import SchedulerState
 
-#: Attempts that are kept, and characters of their keys; the oldest reports are forgotten first.
+#: Attempts that are kept, and characters of their keys and types. The oldest are forgotten first.
 MAX_ROWS: Final = 100_000
-MAX_CHARS: Final = 16 << 20
+MAX_CHARS: Final = 32 << 20
 #: The longest time for which one question has times recorded, seconds.
 MAX_KEEP_S: Final = 3600.0
 #: Workers whose clocks are known.
@@ -180,7 +180,7 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
             keys,
             [[name, list(span)] for name, span in places],
             kind_of,
-            sum(map(len, keys)),
+            sum(map(len, keys)) + sum(map(len, message.types)),
         )
     )
 

@@ -143,8 +143,21 @@ def test_a_slow_reader_is_told_how_many_attempts_it_has_missed(monkeypatch):
     assert board.n_missed == 0
 
 
+def test_types_that_a_worker_makes_up_are_bounded_in_their_length(monkeypatch):
+    monkeypatch.setattr(task_stream, "MAX_CHARS", 100_000)
+    board = Stream()
+    board.rows()
+    board.send(board.alice, graph("a b"))
+    for key in ("a", "b"):
+        report = times(board.attempt(key))
+        report.types[:] = ["x" * 60_000]
+        board.send(board.w, report)
+    assert [key for key, _ in board.rows()] == ["b"]
+    assert board.n_missed == 1
+
+
 def test_keys_are_bounded_in_their_length_too(monkeypatch):
-    monkeypatch.setattr(task_stream, "MAX_CHARS", 300)
+    monkeypatch.setattr(task_stream, "MAX_CHARS", 309)
     board = Stream()
     board.rows()
     for i in range(4):
