@@ -19,8 +19,9 @@ import io
 import pickle
 import sys
 import types
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 #: Protocol 5 has out-of-band buffers, and every Python that weft supports reads it.
 PROTOCOL = 5
@@ -91,11 +92,48 @@ def _cloud_pickler() -> Callable[..., Any]:
     class CloudPickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # untyped base
         """cloudpickle's, which also knows functions under `functools.lru_cache` by value."""
 
+        dispatch_table: ClassVar[Any] = ChainMap(
+            {types.CodeType: _reduce_code, types.ModuleType: _reduce_module},
+            cloudpickle.CloudPickler.dispatch_table,
+        )
+
         def reducer_override(self, obj: Any) -> Any:
             reduced = reduce_lru_cache(obj)
             return super().reducer_override(obj) if reduced is NotImplemented else reduced
 
     return CloudPickler
+
+
+# A pickle refers to a text that is the same object as an earlier one. Which texts are one object is
+# not the same in a function that was unpickled as in the original: the qualified name of a function
+# that calls itself, and the name of a module, are that of a global variable in one of them. So a
+# call by a task would not be the equal call of its client. cloudpickle copies the name of code for
+# this reason; here the other two are copied, so that none is the same object as another.
+
+#: The place of `co_qualname` among the arguments of `types.CodeType`, from Python 3.11 on.
+_QUALNAME: Final = 12
+
+
+def _reduce_code(code: types.CodeType) -> Any:
+    """Reduce code as cloudpickle does, with a qualified name that is no other object."""
+    import cloudpickle
+
+    reduce: Callable[[types.CodeType], Any] = cloudpickle.cloudpickle._code_reduce
+    function, args, *more = reduce(code)
+    if len(args) > _QUALNAME and args[_QUALNAME] is getattr(code, "co_qualname", None):
+        args = (*args[:_QUALNAME], "".join(code.co_qualname), *args[_QUALNAME + 1 :])
+    return function, args, *more
+
+
+def _reduce_module(module: types.ModuleType) -> Any:
+    """Reduce a module as cloudpickle does, with a name that is no other object."""
+    import cloudpickle
+
+    reduce: Callable[[types.ModuleType], Any] = cloudpickle.cloudpickle._module_reduce
+    function, args, *more = reduce(module)
+    if len(args) == 1 and type(args[0]) is str:
+        args = ("".join(args[0]),)
+    return function, args, *more
 
 
 def cloud_reducers() -> dict[type, Callable[[Any], Any]]:

@@ -33,6 +33,7 @@ _NAMES = (
     "quickstart.md",
     "scaling.md",
     "task_stream.md",
+    "tasks.md",
 )
 PAGES = [Page("README.md"), *[Page(f"docs/{name}") for name in _NAMES]]
 
