@@ -205,12 +205,16 @@ def _count_dropped(
 def on_log_records(state: SchedulerState, ws: WorkerHandle, message: m.LogRecords) -> None:
     """A worker reports records of followed loggers: pass each on to the clients that follow it."""
     flow = state.output
+    if not state.output_wishes.followers:
+        return  # any more
     if state.now >= flow.period_ends:
         flow.begin_period(state.now)
     places_of: dict[ClientHandle, list[int]] = {}
+    followers = {name: followers_of(state, name) for name in dict.fromkeys(message.names)}
     for i, (name, level) in enumerate(zip(message.names, message.levels, strict=True)):
-        for client in followers_of(state, name, level):
-            places_of.setdefault(client, []).append(i)
+        for client, least in followers[name].items():
+            if level >= least:
+                places_of.setdefault(client, []).append(i)
     for client, places in places_of.items():
         _pass_records_on(state, client, ws, message, places)
 

@@ -9,7 +9,7 @@ A client that is not connected wants nothing; its next session begins with its w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
@@ -117,18 +117,16 @@ def _least(followers: dict[str, dict[ClientHandle, int]]) -> dict[str, int]:
     return least
 
 
-def followers_of(state: SchedulerState, name: str, level: int) -> Iterator[ClientHandle]:
-    """Return the clients that follow a logger, or one above it, from this level on; each once."""
+def followers_of(state: SchedulerState, name: str) -> dict[ClientHandle, int]:
+    """Return the clients that follow a logger, or one above it: {client: the least level}."""
     followers = state.output_wishes.followers
-    seen: dict[ClientHandle, None] = {}
+    found: dict[ClientHandle, int] = {}
     left = "" if name == "root" else name[: m.MAX_LOGGER_CHARS]
     while True:
         for client, least in followers.get(left, {}).items():
-            if level >= least and client not in seen:
-                seen[client] = None
-                yield client
+            found[client] = min(least, found.get(client, least))
         if not left:
-            return
+            return found
         left = left.rpartition(".")[0]
 
 
