@@ -1,0 +1,132 @@
+"""The errors of tasks that have no result."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+
+from .base import WeftError
+from .remedies import with_remedy
+
+
+class TaskError(WeftError):
+    """A task has no result, and no exception of its own that can be raised here.
+
+    Subclasses name the reason. `key` is the task's key and always the first argument.
+    """
+
+    def __init__(self, key: str | tuple[object, ...], *fields: object) -> None:
+        super().__init__(key, *fields)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"task {self.key!r} has no result"
+
+
+class TaskErred(TaskError):
+    """The task raised an exception that could not be sent here, except for its type and text.
+
+    The exception refers to something that cannot be pickled, or its class cannot be imported here.
+    Install the module that defines it on this machine too, or raise an exception of a simpler type.
+
+    Args:
+        key: the task's key.
+        type_name: qualified name of the exception's type on the worker.
+        text: its message on the worker.
+    """
+
+    def __init__(self, key: str, type_name: str, text: str) -> None:
+        super().__init__(key, type_name, text)
+        self.type_name = type_name
+        self.text = text
+
+    def __str__(self) -> str:
+        raised = f"{self.type_name}: {self.text}" if self.text else self.type_name
+        return f"task {self.key!r} raised {raised}"
+
+
+class WorkerDied(TaskError):
+    """More workers died while they ran this task than is allowed, so it was given up.
+
+    Most often the task needs more memory than a worker has, or calls native code that crashes; the
+    reason says which. Give workers more memory, split the task, or try it in this process with
+    `Client(processes=False)`.
+
+    Args:
+        key: the task's key.
+        attempts: number of started attempts that ended with the death of their worker.
+        last_worker: name or address of the worker that died last.
+        reason: how that worker ended (exit code or signal, memory), "" if unknown.
+    """
+
+    def __init__(self, key: str, attempts: int, last_worker: str, reason: str = "") -> None:
+        super().__init__(key, attempts, last_worker, reason)
+        self.attempts = attempts
+        self.last_worker = last_worker
+        self.reason = reason
+
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason else ""
+        if self.attempts == 1:
+            return f"{self.last_worker} died while it ran task {self.key!r}{why}"
+        died = f"its worker died {self.attempts} times, last on {self.last_worker}"
+        return f"task {self.key!r} was given up: {died}{why}"
+
+
+class TaskCancelled(TaskError, CancelledError):
+    """The task was cancelled by `cancel`, or because the client that wanted it was closed.
+
+    Submit it again if you still want it. This is also a `concurrent.futures.CancelledError`.
+
+    Args:
+        key: the task's key.
+        reason: why it was cancelled, "" if the user did.
+    """
+
+    def __init__(self, key: str, reason: str = "") -> None:
+        super().__init__(key, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"task {self.key!r} was cancelled" + (f": {self.reason}" if self.reason else "")
+
+
+class DataLost(TaskError):
+    """The only copy of a result was lost, and it cannot be computed again.
+
+    The task, or a task whose result it needs, was released meanwhile, so nothing is left to compute
+    the result from: submit the call again. Or it was scattered: scatter it again, with
+    `broadcast=2` to have two copies.
+
+    Args:
+        key: the task's key.
+        reason: how the result was lost, "" if unknown.
+    """
+
+    def __init__(self, key: str, reason: str = "") -> None:
+        super().__init__(key, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the data of {self.key!r} was lost" + (f": {self.reason}" if self.reason else "")
+
+
+class UnpicklableResult(TaskError):
+    """The task finished, but its result cannot be pickled and so cannot leave its worker.
+
+    Return plain data instead: the content of a file, not the open file; rows, not the database
+    connection. If its pickle does not fit into the worker's memory, the text gives the sizes.
+
+    Args:
+        key: the task's key.
+        type_name: qualified name of the type that cannot be pickled.
+        text: pickle's message, and the path to the object within the result.
+    """
+
+    def __init__(self, key: str, type_name: str, text: str) -> None:
+        super().__init__(key, type_name, text)
+        self.type_name = type_name
+        self.text = text
+
+    def __str__(self) -> str:
+        text = f"the result of task {self.key!r} cannot be pickled ({self.type_name}): {self.text}"
+        return with_remedy(text, self.type_name)
