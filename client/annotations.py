@@ -20,7 +20,7 @@ import functools
 import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..graphs.dask_graphs import as_mapping
 from ..protocol.errors import NotSupported, UnknownOption
@@ -31,10 +31,13 @@ from .encoding import make_options
 from .retries import Retries
 from .spans import check_tags, current_span
 
+if TYPE_CHECKING:
+    from ..protocol.durations import Duration
+
 #: The module that has the annotations of the context.
 _DASK: Final = "dask.base"
 #: The options of a task that can be annotated.
-NAMES: Final = ("allow_other_workers", "priority", "resources", "retries", "workers")
+NAMES: Final = ("allow_other_workers", "priority", "resources", "retries", "timeout", "workers")
 #: What can be annotated beside them: tags, which are put behind those of `weft.span`.
 _SPAN: Final = "span"
 _ANNOTATED: Final = (*NAMES, _SPAN)
@@ -109,6 +112,7 @@ def options_of_call(
     workers: str | Iterable[str] | None,
     allow_other_workers: bool,
     resources: Mapping[str, float] | None,
+    timeout: Duration | None = None,
 ) -> SubmitOptions | TaskOptions:
     """Return the options of a call, completed by those of the context.
 
@@ -118,7 +122,7 @@ def options_of_call(
     """
     active = active_annotations() if _DASK in sys.modules else None
     if not active:
-        options = make_options(priority, retries, workers, allow_other_workers, resources)
+        options = make_options(priority, retries, workers, allow_other_workers, resources, timeout)
         tags = current_span()
         if not tags:
             return options
@@ -129,6 +133,7 @@ def options_of_call(
         "workers": workers,
         "allow_other_workers": allow_other_workers,
         "resources": resources,
+        "timeout": timeout,
     }
     return TaskOptions(given, active, {})
 
@@ -286,6 +291,7 @@ def _make(values: Mapping[str, Any], key: Any, tags: tuple[str, ...]) -> SubmitO
             # An annotation of all tasks may be meant for those that name workers.
             bool(made.get("allow_other_workers")) and workers is not None,
             made.get("resources"),
+            made.get("timeout"),
         )
         tags = (*tags, *_tags_of(made.get(_SPAN)))
         return options.in_span([*tags[:MAX_SPAN_TAGS]]) if tags else options

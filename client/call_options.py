@@ -12,19 +12,54 @@ from typing import Any, Final
 
 from ..protocol.values.serialize import function_name
 
-_OPTIONS: Final = ("key", "priority", "pure", "resources", "retries", "workers")
-_OF_EXECUTORS: Final = ("priority", "resources", "retries", "workers")
+_OPTIONS: Final = ("key", "priority", "pure", "resources", "retries", "timeout", "workers")
+_OF_EXECUTORS: Final = ("priority", "resources", "retries", "timeout", "workers")
 #: {name that is not similar, or is known from other libraries: what it is here}
 _ELSEWHERE: Final = {
     "chunksize": "the option batch_size= of map",
     "retry": "the option retries= of submit and map",
-    "timeout": "result(timeout=) of the future",
+    "timeout": "dask.annotate(timeout=...), since the function takes any keyword",
 }
 #: As Python's functions and those in C refuse an argument.
 _REFUSED: Final = re.compile(
     r"got an unexpected keyword argument '(\w+)'|^'(\w+)' is an invalid keyword argument"
 )
 _SIMILAR: Final = 0.75
+
+
+class _NotGiven:
+    """The type of `NOT_GIVEN`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+#: The default of an option that may be one of the function, too: so None may be meant for that.
+NOT_GIVEN: Final = _NotGiven()
+
+
+def limit_of(func: Callable[..., Any], timeout: Any, keywords: dict[str, Any]) -> Any:
+    """Return the time limit of a call that was given `timeout=`, None if there is none.
+
+    A function that takes such a keyword is given it, as dask does: then it is added to `keywords`.
+    """
+    if _takes(func, "timeout"):
+        keywords["timeout"] = timeout
+        return None
+    return timeout
+
+
+def _takes(func: Callable[..., Any], name: str) -> bool:
+    """Return whether a function takes a keyword, by its signature; False if it has none."""
+    try:
+        parameters = inspect.signature(func).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    kinds = {p.kind for p in parameters if p.name == name or p.kind is p.VAR_KEYWORD}
+    by_keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return not kinds.isdisjoint((*by_keyword, inspect.Parameter.VAR_KEYWORD))
 
 
 def meant_option(text: str) -> str:

@@ -23,7 +23,7 @@ from ..protocol.wire.keys import key_of
 from . import absent
 from .actors import map_actors, submit_actor
 from .annotations import options_of_call
-from .call_options import unexpected
+from .call_options import NOT_GIVEN, limit_of, unexpected
 from .calling import submit_call, submit_rows
 from .core.events import Cancel
 from .core.tasks import FutureState
@@ -157,6 +157,7 @@ class Client(
         actor: bool = False,
         actors: bool = False,
         pure: bool = True,
+        timeout: Any = NOT_GIVEN,
         **kwargs: Any,
     ) -> Future:
         """Run `func(*args, **kwargs)` on a worker, with futures replaced by their results.
@@ -179,6 +180,8 @@ class Client(
             actors: see `actor`.
             pure: a call that is equal to one whose future is alive and has not failed shares its
                 result instead of being run again.
+            timeout: how long an attempt may run, in seconds or as "30s", ...; None = for ever. If
+                the function takes such a keyword, it is given it instead. See docs/ending.md.
             kwargs: its keyword arguments.
 
         Raises:
@@ -190,7 +193,8 @@ class Client(
             raise TypeError(f"submit needs a function, not {type(func).__name__}")
         if fifo_timeout is not None:
             check_unsupported(fifo_timeout=fifo_timeout)
-        options = options_of_call(priority, retries, workers, allow_other_workers, resources)
+        limit = None if timeout is NOT_GIVEN else limit_of(func, timeout, kwargs)
+        options = options_of_call(priority, retries, workers, allow_other_workers, resources, limit)
         if actor or actors:
             return submit_actor(engine, self._encoder, func, args, kwargs, key, options)
         return submit_call(engine, self._encoder, func, args, kwargs, key, options, pure)
@@ -211,6 +215,7 @@ class Client(
         actors: bool = False,
         pure: bool = True,
         batch_size: int | None = None,
+        timeout: Any = NOT_GIVEN,
         **kwargs: Any,
     ) -> list[Future]:
         """Run `func` once for each row of `zip(*iterables)`; return the futures as a list.
@@ -229,6 +234,7 @@ class Client(
             actors: see `submit`.
             pure: see `submit`.
             batch_size: the largest number of tasks in one message to the scheduler.
+            timeout: see `submit`; for each call.
             kwargs: keyword arguments, the same for all calls; they are sent once.
         """
         engine = self._running()
@@ -237,7 +243,8 @@ class Client(
         if not iterables:
             raise TypeError("map needs an iterable of arguments beside the function")
         check_unsupported(fifo_timeout=fifo_timeout)
-        options = options_of_call(priority, retries, workers, allow_other_workers, resources)
+        limit = None if timeout is NOT_GIVEN else limit_of(func, timeout, kwargs)
+        options = options_of_call(priority, retries, workers, allow_other_workers, resources, limit)
         rows = rows_of(iterables)
         if actor or actors:
             return map_actors(engine, self._encoder, func, rows, kwargs, key, options)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ..graphs.core.reading import FindOutside, Graph
     from ..graphs.core.tasks import GraphTask
+    from ..protocol.durations import Duration
     from .retries import Retries
     from .shell.engine import Engine
 
@@ -55,6 +56,7 @@ class DaskCollections:
         fifo_timeout: object = None,
         actors: object = None,
         traverse: bool = True,
+        timeout: Duration | None = None,
         **options: Any,
     ) -> Any:
         """Compute collections of dask on the cluster; return futures of their values at once.
@@ -72,6 +74,7 @@ class DaskCollections:
             fifo_timeout: see `submit`.
             actors: see `submit`.
             traverse: look for collections in lists, dicts and other containers in `collections`.
+            timeout: how long an attempt of each task may run; see `submit`.
             options: `order`, see `get`. Others are ignored, unless they look misspelt.
 
         Returns:
@@ -99,6 +102,7 @@ class DaskCollections:
             resources=resources,
             retries=retries,
             priority=priority,
+            timeout=timeout,
         )
         futures = iter(self._compute(found, optimize_graph, options) if found else ())
         results = [next(futures) if is_collection(item) else item for item in given]
@@ -139,6 +143,7 @@ class DaskCollections:
         priority: int = 0,
         fifo_timeout: object = None,
         actors: object = None,
+        timeout: Duration | None = None,
         **options: Any,
     ) -> Any:
         """Compute collections of dask and keep their parts on the workers.
@@ -156,6 +161,7 @@ class DaskCollections:
             priority: see `submit`.
             fifo_timeout: see `submit`.
             actors: see `submit`.
+            timeout: see `compute`.
             options: see `compute`.
 
         Returns:
@@ -182,6 +188,7 @@ class DaskCollections:
             resources=resources,
             retries=retries,
             priority=priority,
+            timeout=timeout,
         )
         expression = _expression_of(found, optimize_graph).optimize()
         keys = [_flat(each) for each in expression.__dask_keys__()]
@@ -214,7 +221,7 @@ class DaskCollections:
             asynchronous: see `gather`.
             direct: see `gather`.
             options: those of `submit`, for every task: workers, resources, retries, priority,
-                allow_other_workers. Annotations of `dask.annotate` take precedence. And
+                timeout, allow_other_workers. Annotations of `dask.annotate` take precedence. And
                 `order`, {key: number} or a function that makes that of a graph, like
                 `dask.order.order`: the lowest number runs first. Others are ignored, as dask's own
                 schedulers do, unless they look misspelt.

@@ -19,10 +19,10 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.durations import seconds_of
-from ..protocol.errors import SerializationError
+from ..protocol.durations import seconds_of, seconds_or_none
+from ..protocol.errors import InvalidDuration, SerializationError
 from ..protocol.values.large_functions import LargeFunctions
 from ..protocol.values.serialize import (
     dumps_arguments,
@@ -31,6 +31,7 @@ from ..protocol.values.serialize import (
     dumps_with_dependencies,
     function_name,
 )
+from ..protocol.wire.columns import MAX_SIZE
 from ..protocol.wire.keys import text_of
 from ..protocol.wire.message import MAX_DEPENDENCIES
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
@@ -40,6 +41,9 @@ from .core.submitting import MAX_NBYTES, MAX_TASKS
 from .core.tasks import DEFAULT_OPTIONS, FunctionRecord, SubmitOptions
 from .retries import Retries
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
+
+if TYPE_CHECKING:
+    from ..protocol.durations import Duration
 
 _log: Final = logging.getLogger("weft.client")
 
@@ -366,13 +370,14 @@ def make_options(
     workers: str | Iterable[str] | None,
     allow_other_workers: bool,
     resources: Mapping[str, float] | None,
+    timeout: Duration | None = None,
 ) -> SubmitOptions:
     """Check options and combine them.
 
     Raises:
         TypeError, ValueError: an option has the wrong type or is out of range.
     """
-    if not priority and not retries and workers is None and not resources:
+    if not priority and not retries and workers is None and not resources and timeout is None:
         if allow_other_workers:
             raise ValueError("allow_other_workers= has no effect without workers=")
         return DEFAULT_OPTIONS
@@ -408,7 +413,28 @@ def make_options(
         if not isinstance(name, str) or not is_number or not (0 <= amount < math.inf):
             raise ValueError(f"resources= maps names to amounts >= 0, not {name!r} to {amount!r}")
         amounts[name] = amount
-    return SubmitOptions(priority, retries or 0, names, allow_other_workers, amounts, pauses=pauses)
+    return SubmitOptions(
+        priority,
+        retries or 0,
+        names,
+        allow_other_workers,
+        amounts,
+        pauses=pauses,
+        timeout_us=_limit_us(timeout),
+    )
+
+
+def _limit_us(timeout: Duration | None) -> int:
+    """Return how long an attempt may run, microseconds; 0 = for ever."""
+    limit_s = seconds_or_none(timeout, "timeout")
+    if limit_s is None:
+        return 0
+    if not limit_s:
+        raise InvalidDuration(
+            "0 leaves no time to run; leave it out, or give None, if there is to be no limit",
+            "timeout",
+        )
+    return min(max(round(limit_s * 1e6), 1), MAX_SIZE)
 
 
 def rows_of(iterables: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

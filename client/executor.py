@@ -33,7 +33,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OPTIONS: Final = ("allow_other_workers", "priority", "pure", "resources", "retries", "workers")
+_OPTIONS: Final = (
+    "allow_other_workers",
+    "priority",
+    "pure",
+    "resources",
+    "retries",
+    "timeout",
+    "workers",
+)
 #: Of one executor, whose wrappers are kept.
 _MAX_FUNCTIONS: Final = 100
 #: {parameter of the executors of the standard library: what serves its purpose}.
@@ -60,8 +68,8 @@ class Executor(futures.Executor):
         initializer: called in each worker process before the first call that it gets of this
             executor. If it raises, all calls fail with `InitializerFailed`.
         initargs: its arguments.
-        options: those of `Client.submit` for each call: workers, resources, retries, priority,
-            allow_other_workers.
+        options: those of `Client.submit` for each task: workers, resources, retries, priority,
+            allow_other_workers, timeout.
 
     Raises:
         ValueError: max_workers is less than one, or was given with a client.
@@ -235,6 +243,7 @@ def _submit_options(given: Mapping[str, Any]) -> Callable[[], Any]:
         given.get("workers"),
         given.get("allow_other_workers", False),
         given.get("resources"),
+        given.get("timeout"),
     )
     make()
     return make

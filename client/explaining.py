@@ -140,6 +140,10 @@ async def _with_stack(engine: Engine, found: Explanation, place: list[str]) -> E
                     if key_of(key) == last:
                         is_there = True
                         found.stack.extend(frames[-_N_FRAMES:])
+                for key, ran_s, limit_s in page.get("timeouts", ()):
+                    if key_of(key) == last:
+                        text = f"it has run for {_seconds(ran_s)} of at most {_seconds(limit_s)}"
+                        found.details.append(text)
     except WeftError as error:
         found.details.append(f"its worker was asked where it is: {error}")
     else:

@@ -21,9 +21,10 @@ from ..protocol.errors import (
     TaskCancelled,
     TaskErred,
     TaskError,
+    TaskTimedOut,
     WorkerDied,
 )
-from ..protocol.wire.failure import MAX_RELAYED_BYTES, Failure
+from ..protocol.wire.failure import MAX_RELAYED_BYTES, TIMED_OUT, Failure
 from ..protocol.wire.keys import key_of
 from .call_options import meant_option
 from .core.borrowing import LOAN_TIMEOUT_S
@@ -54,6 +55,19 @@ def _from_exception(failure: Failure) -> BaseException:
     return made
 
 
+def _timed_out(failure: Failure) -> TaskTimedOut:
+    _, key, function, timeout_us, worker, can_end, n_failed = failure
+    text = "it was interrupted, and its process is ended if it goes on all the same"
+    if not can_end:
+        text = (
+            "it was interrupted; if it goes on all the same, it keeps its thread, because its "
+            "process is that of a program (processes=False), or has no supervisor"
+        )
+    if n_failed > 1:
+        text += f" (attempt {n_failed} of {n_failed}: each one failed)"
+    return TaskTimedOut(key, function, timeout_us / 1e6, worker, text)
+
+
 #: {kind: failure -> exception}. `protocol.failure` has the kinds that travel; the others are made
 #: by the client's core.
 _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
@@ -68,6 +82,7 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
         f"and the scheduler does not pass it on; its limit is {MAX_RELAYED_BYTES >> 20} MiB",
         f[3],
     ),
+    TIMED_OUT: _timed_out,
     "cancelled": lambda f: TaskCancelled(f[1], f[2]),
     "key-conflict": lambda f: ValueError(
         f"key {f[1]!r} belongs to a task of another function or of other arguments, which a client "

@@ -205,8 +205,9 @@ class Future(_Reference):
         """Return how the attempts to run the task ended: `[(worker, end), ...]`, oldest first.
 
         The scheduler remembers attempts that raised, whose worker died, or whose result was lost,
-        of the latest 10 000 such tasks. An attempt under way is not listed. After a restart of the
-        scheduler less is known, see docs/client.md; nothing of a future that was cancelled.
+        of the latest 10 000 such tasks; and how attempts were ended that took too long, or whose
+        task was cancelled with `running`. An attempt under way is not listed. After a restart of
+        the scheduler less is known, see docs/client.md.
         """
         from .attempts import attempts_of
 

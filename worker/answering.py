@@ -162,14 +162,17 @@ class Answering:
             n_rows -= len(self._lists.pop(number).records)
 
     def call_stack(self, question: Ask) -> _Found:
-        """Return the frames of the tasks that run now, outermost first, by key."""
+        """Return the frames of the tasks that run now, outermost first, by key.
+
+        And `[key, seconds, limit]` of those that have a time limit and were seen to run.
+        """
         frames = sys._current_frames()
         stacks = []
         for key, thread in self._executor.running():
             frame = frames.get(thread)
             if frame is not None:
                 stacks.append([key, _frames_of_task(frame)])
-        return {"stacks": stacks}, "", []
+        return {"stacks": stacks, "timeouts": self._executor.interrupts.watch.time_limits()}, "", []
 
     def logs(self, question: Ask) -> _Found:
         """Return the latest log records of this process."""

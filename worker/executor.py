@@ -27,7 +27,7 @@ from ..protocol.errors import InternalError, LocalProtocolError, Reschedule
 from ..protocol.host.blocking import TaskWait, on_blocked_here, on_interrupts_here
 from ..protocol.values.serialize import loads, loads_arguments
 from ..protocol.values.sizeof import sizeof
-from ..protocol.wire.failure import Failure
+from ..protocol.wire.failure import Failure, interrupted
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts
 from ..protocol.wire.payload import Blob
@@ -71,9 +71,6 @@ _REPORT_AFTER_NS = 1_000_000
 #: A slot that goes on with another chunk looks into the connection when the last look is older. A
 #: look at each chunk would double the cost of a chain of tiny tasks, whose chunks have one task.
 _LOOK_AFTER_NS = 1_000_000
-
-#: Of a task that asks to be run elsewhere.
-_MAX_REASON_CHARS = 1000
 
 #: How often the loop looks whether reports have waited for too long, while any wait.
 WATCH_S = 0.005
@@ -146,7 +143,7 @@ class TaskExecutor:
         self.clocks = [SlotClock() for _ in state.slots]
         #: {thread: the context of its slot, whose key is that of the task that runs there}.
         self._contexts: dict[int, WorkerContext] = {}
-        self.interrupts = Interrupts(state, self._contexts)
+        self.interrupts = Interrupts(state, self._contexts, self.handle, crashed)
 
     @property
     def context(self) -> WorkerContext:
@@ -586,8 +583,11 @@ class TaskExecutor:
 
     def _failure(self, error: BaseException, task: WorkerTask) -> Failure:
         logger.debug("task %s raised (attempt id %d)", task.key, task.attempt)
-        if isinstance(error, TaskInterrupted) and self.interrupts.was_mistaken(task):
-            error = Reschedule(IN_PLACE_OF)
+        if isinstance(error, TaskInterrupted):
+            if self.interrupts.was_mistaken(task):
+                error = Reschedule(IN_PLACE_OF)
+            elif self.interrupts.was_asked(task.attempt):
+                return interrupted(task.key)
         return failure_of(error, task, self._context.name, TaskExecutor._load.__code__)
 
 

@@ -19,17 +19,19 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.host.blocking import gate_here
 from ..protocol.wire.failure import reschedule
+from .core.events import WatchRunning
+from .timeouts import RunningWatch
 
 if TYPE_CHECKING:
     import asyncio
 
     from .context import WorkerContext
-    from .core.events import ChunkDone
+    from .core.events import ChunkDone, Event, OfRunning
     from .core.state import WorkerState
     from .core.tasks import WorkerTask
 
@@ -140,9 +142,17 @@ def closed_here() -> Iterator[None]:
 class Interrupts:
     """The running tasks that are to end. All methods but `is_asked` are for the loop's thread."""
 
-    __slots__ = ("_contexts", "_due", "_is_stepping", "_looked", "_state", "gates")
+    __slots__ = ("_contexts", "_due", "_is_stepping", "_looked", "_state", "gates", "watch")
 
-    def __init__(self, state: WorkerState, contexts: dict[int, WorkerContext]) -> None:
+    def __init__(
+        self,
+        state: WorkerState,
+        contexts: dict[int, WorkerContext],
+        handle: Callable[[Event], object],
+        crashed: Callable[[BaseException], object],
+    ) -> None:
+        #: Looks which tasks run.
+        self.watch = RunningWatch(state, contexts, handle, crashed)
         self._state = state
         self._contexts = contexts
         #: `step` will be called.
@@ -173,6 +183,13 @@ class Interrupts:
         was_hit, gate.was_hit = gate.was_hit, False
         gate.open()  # it has been delivered; the next task of the chunk may be interrupted, too
         return was_hit and not self.was_asked(task.attempt)
+
+    def do(self, action: OfRunning, loop: asyncio.AbstractEventLoop) -> None:
+        """Do an action of the core."""
+        if isinstance(action, WatchRunning):
+            self.watch.start(loop)
+        else:
+            self.ask(action.attempts, loop)
 
     def ask(self, attempts: list[int], loop: asyncio.AbstractEventLoop) -> None:
         """Interrupt tasks, now and until they have ended."""

@@ -66,8 +66,8 @@ from .context import TaskHost, WorkerContext
 from .core.events import (
     EndWorker,
     Event,
-    InterruptRunning,
     Leave,
+    OfRunning,
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
@@ -555,8 +555,8 @@ class WorkerServer:
             for action in after:
                 if isinstance(action, EndWorker):
                     self._is_over = True
-                elif isinstance(action, InterruptRunning):
-                    executor.interrupts.ask(action.attempts, self._loop)
+                elif isinstance(action, OfRunning):
+                    executor.interrupts.do(action, self._loop)
                 else:
                     self._peers.do(action)
         if self._is_over and writable:  # else the last reports are not sent yet

@@ -77,6 +77,7 @@ class SubmitOptions:
         "retries",
         "scattered",
         "span",
+        "timeout_us",
         "workers",
     )
 
@@ -92,6 +93,7 @@ class SubmitOptions:
         pauses: list[float] | None = None,
         actor: str = "",
         span: list[str] | None = None,
+        timeout_us: int = 0,
     ) -> None:
         #: That on whose behalf a task submits; 0 = the submission is not one of a task.
         self.attempt = attempt
@@ -101,6 +103,8 @@ class SubmitOptions:
         self.retries = retries
         #: Before the retries: see `Retries.as_pauses`; [] = none.
         self.pauses = pauses or []
+        #: How long an attempt may run, microseconds; 0 = for ever.
+        self.timeout_us = timeout_us
         self.workers = workers or []
         self.allow_other_workers = allow_other_workers
         self.resources = resources or {}
@@ -145,6 +149,7 @@ class SubmitOptions:
             self.pauses,
             actor,
             self.span,
+            self.timeout_us,
         )
 
     def in_span(self, tags: list[str]) -> SubmitOptions:
@@ -165,8 +170,8 @@ class SubmitOptions:
         names = tuple(self.workers)
         flags = self.allow_other_workers, self.delivered, self.scattered, self.made
         pauses = tuple(self.pauses)
-        span = tuple(self.span)
-        return self.priority, self.retries, names, flags, amounts, self.caller, pauses, span
+        others = tuple(self.span), self.timeout_us
+        return self.priority, self.retries, names, flags, amounts, self.caller, pauses, others
 
 
 DEFAULT_OPTIONS: Final = SubmitOptions()

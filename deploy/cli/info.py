@@ -92,6 +92,7 @@ def describe_task(task: dict[str, Any]) -> str:
             ("wanted by", ", ".join(task["wanted_by"])),
             ("may run on", task["restrictions"]),
             ("in span", ", ".join(task.get("span", ()))),
+            ("may run for", f"{limit_s:g} s" if (limit_s := task.get("timeout_s")) else ""),
         ]
         rows += [
             ("attempt", f"on {worker}: {end}" if worker else end)

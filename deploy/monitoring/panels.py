@@ -334,7 +334,8 @@ _FAILURES: Final = Row(
         Panel(
             "Tasks that failed, by reason",
             "exception: the function raised; worker_died: its workers died, several times; "
-            "lost_data: an input is gone and cannot be computed again.",
+            "lost_data: an input is gone and cannot be computed again; timed_out: it took longer "
+            "than its timeout=.",
             (Query(f"sum by (reason) ({_rate(_scheduler('tasks_failed_total'))})", "{{reason}}"),),
             unit="cps",
         ),

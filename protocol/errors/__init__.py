@@ -44,7 +44,15 @@ from .held import (
 )
 from .questions import NoAnswer, PluginFailed, QuestionFailed, UnknownWorker, UnsupportedRequest
 from .remedies import with_remedy
-from .tasks import DataLost, TaskCancelled, TaskErred, TaskError, UnpicklableResult, WorkerDied
+from .tasks import (
+    DataLost,
+    TaskCancelled,
+    TaskErred,
+    TaskError,
+    TaskTimedOut,
+    UnpicklableResult,
+    WorkerDied,
+)
 
 __all__ = [
     "ActorCallInDoubt",
@@ -91,6 +99,7 @@ __all__ = [
     "TaskCancelled",
     "TaskErred",
     "TaskError",
+    "TaskTimedOut",
     "TooLarge",
     "UnknownOption",
     "UnknownWorker",

@@ -90,6 +90,34 @@ class TaskCancelled(TaskError, CancelledError):
         return f"task {self.key!r} was cancelled" + (f": {self.reason}" if self.reason else "")
 
 
+class TaskTimedOut(TaskError, TimeoutError):
+    """An attempt to run the task took longer than its `timeout=` allows, and was interrupted.
+
+    It is given up when the retries of the task are used up as well. Give it more time, or less to
+    do. This is a `TimeoutError`, too: so is the one by which `result(timeout=...)` ends a wait.
+
+    Args:
+        key: the task's key.
+        function: the name of its function.
+        timeout_s: its limit, seconds.
+        worker: the name of the worker of the last attempt.
+        text: how the attempt is ended, and how many others failed before it.
+    """
+
+    def __init__(self, key: str, function: str, timeout_s: float, worker: str, text: str) -> None:
+        super().__init__(key, function, timeout_s, worker, text)
+        self.function = function
+        self.timeout_s = timeout_s
+        self.worker = worker
+        self.text = text
+
+    def __str__(self) -> str:
+        return (
+            f"task {self.key!r} (function {self.function}) ran on {self.worker} for longer than "
+            f"its timeout={self.timeout_s:g} s: {self.text}"
+        )
+
+
 class DataLost(TaskError):
     """The only copy of a result was lost, and it cannot be computed again.
 

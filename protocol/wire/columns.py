@@ -155,6 +155,12 @@ def _check_priority(value: Any, _buffers: list[Any]) -> int:
     return value
 
 
+def _check_size(value: Any, _buffers: list[Any]) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_SIZE:
+        raise TypeError("a whole number from 0 to 2**48 is expected")
+    return value
+
+
 def _check_text(value: Any, _buffers: list[Any]) -> str:
     if type(value) is not str or len(value) > MAX_TEXT_CHARS:
         raise TypeError("a short text is expected")
@@ -232,6 +238,7 @@ OPTION_CHECKS: Final[dict[str, Callable[[Any, list[Any]], Any]]] = {
     "priority": _check_priority,  #: -512..511, higher runs earlier
     "retries": _check_number,  #: how often it is run again after its own exception
     "pauses": _check_pauses,  #: before a retry: the first, factor, longest (seconds), jitter
+    "timeout_us": _check_size,  #: how long an attempt may run, microseconds; 0 = for ever
     "workers": _check_texts,  #: names, hosts or addresses; empty = any
     "allow_other_workers": _check_flag,  #: prefer `workers`, but run it on others if these cannot
     "resources": _check_amounts,  #: what it occupies while it runs

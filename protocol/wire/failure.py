@@ -9,6 +9,9 @@ carry the same failure. Kinds and their fields:
 - `data-lost`: key, text
 - `actor-lost`: key, text
 - `actor-in-doubt`: key, text; never sent by the scheduler
+- `interrupted`: key; only within a worker: a dropped attempt was interrupted, and has ended
+- `timed-out`: key, the name of its function, its limit in microseconds, the worker, 1 if its
+  process can be ended, how many attempts have failed
 - `cancelled`: key, reason
 - `key-conflict`: key
 - `reschedule`: key, reason; only from workers: the task has asked to be run on another one
@@ -25,6 +28,10 @@ Failure = list[Any]
 #: The kind of a report that is no failure: the task is run again, elsewhere if possible.
 RESCHEDULE: Final = "reschedule"
 
+_INTERRUPTED: Final = "interrupted"
+#: The kind of the failure of a task that took too long.
+TIMED_OUT: Final = "timed-out"
+
 #: Data of more than this is not carried through the scheduler; the client has to reach the worker.
 MAX_RELAYED_BYTES: Final = 64 << 20
 
@@ -39,9 +46,26 @@ def reschedule(key: str, reason: str) -> Failure:
     return [RESCHEDULE, key, reason]
 
 
+def interrupted(key: str) -> Failure:
+    """Make the report of a dropped attempt that was interrupted; it does not leave the worker."""
+    return [_INTERRUPTED, key]
+
+
+def is_interruption(failure: Failure) -> bool:
+    """Return whether a dropped attempt has ended because its thread was interrupted."""
+    return failure[0] in (_INTERRUPTED, RESCHEDULE)  # the latter between two tasks
+
+
 def worker_died(key: str, attempts: int, last_worker: str, reason: str) -> Failure:
     """Make the failure of a task whose workers died while they ran it."""
     return ["worker-died", key, attempts, last_worker, reason]
+
+
+def timed_out(
+    key: str, function: str, timeout_us: int, worker: str, *, can_end: bool, attempts: int
+) -> Failure:
+    """Make the failure of a task whose last attempt took too long."""
+    return [TIMED_OUT, key, function, timeout_us, worker, int(can_end), attempts]
 
 
 def cancelled(key: str, reason: str) -> Failure:

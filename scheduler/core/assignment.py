@@ -80,7 +80,7 @@ MAX_LOADED_SEEN: Final = 8
 class Draft:
     """The AssignTasks of one worker, while a pass fills its columns, and what they refer to."""
 
-    __slots__ = ("function_index", "group", "index", "located", "message")
+    __slots__ = ("function_index", "group", "has_limits", "index", "located", "message")
 
     def __init__(self) -> None:
         #: `spec_hashes` is empty until the first task that has one, `dependencies` until the first
@@ -108,6 +108,8 @@ class Draft:
         #: of the last row: its group and the place of that
         self.group: TaskGroup | None = None
         self.index = 0
+        #: a row has a time limit
+        self.has_limits = False
         #: inputs in memory elsewhere
         self.located: dict[SchedulerTask, None] = {}
 
@@ -350,6 +352,8 @@ def assign(
 
         if group is not draft.group:
             draft.group = group
+            if group.timeout_us:
+                draft.has_limits = True
             places = draft.function_index
             draft.index = places.setdefault((group.function, group.client), len(places))
         message.function_of.append(draft.index)
@@ -402,6 +406,9 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
         message.spec_hashes += [m.NO_HASH] * (len(message.keys) - len(message.spec_hashes))
     if message.n_raised:
         message.n_raised += [0] * (len(message.keys) - len(message.n_raised))
+    if draft.has_limits:
+        processing = ws.processing
+        message.timeouts_us = [processing[a].group.timeout_us for a in message.attempts]
     located = draft.located
     if located:
         message.located_keys = [t.key for t in located]

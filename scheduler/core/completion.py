@@ -21,7 +21,7 @@ from .missing import answer, note_failed
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import Prefix
 from .reporting import report_results
-from .retrying import avoid, is_reschedule, pause, pause_s
+from .retrying import avoid, is_reschedule, pause, take_retry
 from .tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
 from .transitions import (
     drop_attempt,
@@ -222,12 +222,10 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
         task.group.prefix.note_raised(duration_us, queued_us)
         note_raised(state, task, ws.name, failure)
         n_before = state.n_exceptions.get(task, 0)
-        if n_before < task.group.retries:
-            state.n_exceptions[task] = n_before + 1
-            state.counters.tasks_retried += 1
+        delay_s = take_retry(state, task)
+        if delay_s is not None:
             again[task] = None
-            if task.group.pauses:
-                pauses[task] = pause_s(task.group.pauses, task.key, n_before + 1)
+            pauses[task] = delay_s
             drop_attempt(state, ws, attempt)
             continue
         if n_before and failure[0] == "exception":
@@ -251,7 +249,8 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
 
 def on_ended(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsEnded) -> None:
     """Dropped attempts hold no thread and no resources any more."""
-    for attempt in message.attempts:
-        note_attempt_ended(state, ws, attempt)
+    ends = message.ends or [m.NOT_BEGUN] * len(message.attempts)
+    for attempt, end in zip(message.attempts, ends, strict=True):
+        note_attempt_ended(state, ws, attempt, end)
         if attempt in ws.claims:
             claims.withdraw(state, ws, attempt)

@@ -12,6 +12,7 @@ from typing import Final
 
 from ...protocol.metrics import Metric
 from ...protocol.reported import DEATHS
+from ...protocol.wire.failure import TIMED_OUT
 
 #: Why workers are lost: as their supervisors report, or else what the scheduler has seen.
 LOSSES: Final = (*DEATHS, "silent", "disconnected")
@@ -41,9 +42,11 @@ class Counters:
     tasks_failed_exception: int = _total(*_FAILED, ("reason", "exception"))
     tasks_failed_worker_died: int = _total(*_FAILED, ("reason", "worker_died"))
     tasks_failed_lost_data: int = _total(*_FAILED, ("reason", "lost_data"))
+    tasks_failed_timed_out: int = _total(*_FAILED, ("reason", "timed_out"))
     tasks_cancelled: int = _total("Tasks that clients cancelled.")
     attempts_interrupted: int = _total("Running attempts that were asked to end.")
-    tasks_retried: int = _total("Attempts made because an earlier one raised.")
+    attempts_timed_out: int = _total("Attempts that took longer than their timeout=.")
+    tasks_retried: int = _total("Attempts made because an earlier one raised, or took too long.")
     tasks_recomputed: int = _total("Tasks run again because their only copy was lost.")
     tasks_returned: int = _total("Unstarted attempts that busy workers gave back.")
     tasks_assigned: int = _total("Attempts given to workers.")
@@ -83,6 +86,8 @@ class Counters:
             self.tasks_failed_worker_died += 1
         elif kind == "data-lost":
             self.tasks_failed_lost_data += 1
+        elif kind == TIMED_OUT:
+            self.tasks_failed_timed_out += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """Running tasks that are to end: their thread is interrupted, later their process is ended.
 
-A client cancels with `running`, and nobody else wants the tasks. Their attempts are dropped as any,
-so each holds its thread until the worker reports its end (`WorkerHandle.zombies`); the worker is
-asked to interrupt them as well. What has not ended after `END_PROCESS_AFTER_S` waits in code that
-no exception reaches, or swallows it: then the worker's supervisor is asked to end the process and
-to start another one. Its other tasks are placed again; none of them has caused that, so it reports
-no attempt that ran, and nothing counts towards the crash limit.
+A client cancels with `running`, and nobody else wants the tasks; or attempts take longer than they
+may (`overdue`). The attempts are dropped as any, so each holds its thread until the worker reports
+its end (`WorkerHandle.zombies`); the worker is asked to interrupt them as well. What has not ended
+after `END_PROCESS_AFTER_S` waits in code that no exception reaches, or swallows it: then the
+worker's supervisor is asked to end the process and to start another one. Its other tasks are placed
+again; none of them has caused that, so it reports no attempt that ran, and nothing counts towards
+the crash limit.
 
 A worker without a supervisor shares the process of a program (`processes=False`), which cannot be
 ended for a task: this is logged, and the thread stays occupied.
@@ -19,6 +20,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_FACTS
 from ...protocol.wording import counted
 from .asked import BadArgument
+from .attempts import note_cancelled
 
 if TYPE_CHECKING:
     from .peers import WorkerHandle
@@ -30,20 +32,33 @@ RESTARTED: Final = "restarted, because a client asked for it"
 END_PROCESS_AFTER_S: Final = 5.0
 
 
-def interrupt(state: SchedulerState, attempts: dict[WorkerHandle, list[int]]) -> None:
-    """Have dropped attempts interrupted, and the processes of those ended that go on."""
-    for ws, running in attempts.items():
-        state.send(ws.peer, m.InterruptAttempts(attempts=running))
-        state.call_after(END_PROCESS_AFTER_S, _end_process, ws, running)
-        state.counters.attempts_interrupted += len(running)
+def interrupt_cancelled(
+    state: SchedulerState, abandoned: dict[WorkerHandle, dict[int, str]]
+) -> None:
+    """Have the dropped attempts of cancelled tasks interrupted."""
+    for ws, keys in abandoned.items():
+        note_cancelled(state, ws, keys)
+        interrupt(state, ws, list(keys), "cancelled")
 
 
-def _end_process(state: SchedulerState, ws: WorkerHandle, attempts: list[int]) -> None:
-    left = [attempt for attempt in attempts if attempt in ws.zombies]
+def interrupt(state: SchedulerState, ws: WorkerHandle, attempts: list[int], why: str) -> None:
+    """Have dropped attempts interrupted, and their process ended if some go on.
+
+    They were noted as interrupted. `why` is a word: the tasks are "cancelled" or "overdue".
+    """
+    state.send(ws.peer, m.InterruptAttempts(attempts=attempts))
+    state.call_after(END_PROCESS_AFTER_S, _end_process, ws, attempts, why)
+    state.counters.attempts_interrupted += len(attempts)
+
+
+def _end_process(state: SchedulerState, ws: WorkerHandle, attempts: list[int], why: str) -> None:
+    left = [attempt for attempt in attempts if attempt in state.interrupted]
     if not left or state.workers.get(ws.peer) is not ws:
         return
-    what = f"{counted(len(left), 'cancelled task')} did not end within {END_PROCESS_AFTER_S:g} s"
+    what = f"{counted(len(left), f'{why} task')} did not end within {END_PROCESS_AFTER_S:g} s"
     if end_process(state, ws, f"ended by weft, because {what} after being interrupted"):
+        for attempt in left:
+            state.interrupted[attempt].is_killed = True
         text = f"{what} at worker {ws.name}: its process is ended, and another one is started"
     else:
         text = (

@@ -60,6 +60,8 @@ def explain(state: SchedulerState, task: SchedulerTask) -> Info:
         steps.append([cause.key, cause.state, reason.text])
         details = list(reason.details) or details
         cause = reason.following
+    if task.group.timeout_us and task.state not in (MEMORY, ERRED):
+        details.append(f"an attempt may run for {task.group.timeout_us / 1e6:g} s")
     if cause is not None and cause in seen:
         waits = cycles.find_cycle(state, task, set(), set())
         if waits is not None:
@@ -199,7 +201,8 @@ def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     if task in state.paused:
         left_s = max(state.paused[task].when - state.awake_s, 0.0)
         return TaskReason(
-            f"it has raised, or asked for another worker, and runs again in {left_s:.3g} s"
+            f"it has raised, taken too long, or asked for another worker, and runs again within "
+            f"{left_s:.3g} s"
         )
     if task_class.members:
         text = "its inputs are at workers that cannot be reached from those that may run it"

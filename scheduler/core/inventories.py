@@ -87,6 +87,8 @@ def on_unfinished(state: SchedulerState, ws: WorkerHandle, message: m.InventoryU
         if attempt in ws.zombies:
             if phase != m.DROPPED and attempt not in state.twins:
                 drop_attempt(state, ws, attempt)  # the first drop may be lost
+            if attempt in state.interrupted:
+                state.send(ws.peer, m.InterruptAttempts(attempts=[attempt]))
             continue
         ws.zombies[attempt] = ()  # it may hold a thread, whatever becomes of it
         state.touched[ws] = None

@@ -15,7 +15,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import worker_died
 from ...protocol.wording import counted, sized
 from . import actors
-from .attempts import note_death
+from .attempts import note_death, note_process_over
 from .missing import lose_replica, replace_lost
 from .peers import ClientHandle, WorkerHandle
 from .relays import end_relays
@@ -51,6 +51,8 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
 
     It is out of `state.workers` already.
     """
+    if state.interrupted:
+        note_process_over(state, ws)
     processing = dict(ws.processing)
     for other in ws.unreachable_from:
         del other.unreachable[ws]

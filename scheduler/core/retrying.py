@@ -7,6 +7,7 @@ joins a class that its last workers may not run, while others may.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -64,6 +65,21 @@ def on_retry(state: SchedulerState, client: ClientHandle, message: m.RetryKeys) 
         state.send_client(client, m.KeysUnknown(keys=list(unknown)))
 
 
+# -- after an exception ---------------------------------------------------------------------------
+def take_retry(state: SchedulerState, task: SchedulerTask) -> float | None:
+    """Take one of the retries of a task whose attempt has failed.
+
+    Return the pause before it, seconds, 0 = none; or None: the task has no retry left.
+    """
+    group = task.group
+    n_before = state.n_exceptions.get(task, 0)
+    if n_before >= group.retries:
+        return None
+    state.n_exceptions[task] = n_before + 1
+    state.counters.tasks_retried += 1
+    return pause_s(group.pauses, task.key, n_before + 1) if group.pauses else 0.0
+
+
 # -- after a pause --------------------------------------------------------------------------------
 def pause_s(pauses: tuple[float, ...], key: str, n: int) -> float:
     """Return the pause before the n-th retry of a task, seconds.
@@ -91,6 +107,27 @@ def pause(state: SchedulerState, task: SchedulerTask, delay_s: float) -> None:
     if task.state == NO_WORKER:
         state.paused[task] = state.call_after(delay_s, _end_pause, task)
         state.story.note(state.now, f"runs again in {delay_s:.3g} s", [task.key])
+
+
+def pause_until(
+    state: SchedulerState, task: SchedulerTask, delay_s: float, longest_s: float
+) -> Callable[[], None]:
+    """Let a task that was taken back wait for an event, and for its pause.
+
+    Return what is to be called then; it runs again after the longer one of the two times in any
+    case.
+    """
+    not_before = state.awake_s + delay_s
+    pause(state, task, max(delay_s, longest_s))
+    deadline = state.paused.get(task)
+
+    def go_on() -> None:
+        if deadline is not None and state.paused.get(task) is deadline:
+            state.deadlines.cancel(deadline)
+            left_s = max(not_before - state.awake_s, 0.0)
+            state.paused[task] = state.call_after(left_s, _end_pause, task)
+
+    return go_on
 
 
 def _end_pause(state: SchedulerState, task: SchedulerTask) -> None:
@@ -136,6 +173,7 @@ def avoid(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> float
         old.submitted,
         old.pauses,
         old.span,
+        old.timeout_us,
     )
     group.n_rescheduled = old.n_rescheduled + 1
     change_group(state, task, group)

@@ -54,6 +54,7 @@ from . import (
     puts,
     relays,
 )
+from .attempts import Interruption
 from .barrier import Recovery
 from .census import Census
 from .counters import Counters
@@ -299,9 +300,11 @@ class SchedulerState:
         #: {task: (times, since, last)} taken back because its inputs' holder was out of reach of
         #: its worker. Of these, some are in state no_worker until `missing.RETRY_S` is over.
         self.out_of_reach: dict[SchedulerTask, tuple[int, float, float]] = {}
-        #: {worker: attempts} that the cancellation under way drops, and that are interrupted; None
-        #: = it interrupts none, and between events
-        self.abandoned: dict[WorkerHandle, list[int]] | None = None
+        #: {worker: {attempt: key}} that the cancellation under way drops, and that are interrupted;
+        #: None = it interrupts none, and between events
+        self.abandoned: dict[WorkerHandle, dict[int, str]] | None = None
+        #: {attempt: interruption} of zombies of workers that were asked to interrupt them
+        self.interrupted: dict[int, Interruption] = {}
         #: {task: the end of its pause} of those in state no_worker that wait before a retry
         self.paused: dict[SchedulerTask, Deadline] = {}
         #: {task: own exceptions so far} of tasks with retries
@@ -310,6 +313,8 @@ class SchedulerState:
         self.deaths: dict[SchedulerTask, list[str]] = {}
         #: {task: [(worker, how it ended, attempt or 0)]}, the latest ones; see `attempts`
         self.attempt_ends: OrderedDict[SchedulerTask, list[tuple[str, str, int]]] = OrderedDict()
+        #: {key: the same} of attempts of cancelled tasks that were interrupted; the latest ones
+        self.cancelled_ends: OrderedDict[str, list[tuple[str, str, int]]] = OrderedDict()
         #: {worker_id: (worker, {attempt: task} processing, {attempt: task} whose only copy it had)}
         #: of lost workers whose supervisor has not reported yet
         self.lost_workers: dict[

@@ -19,7 +19,7 @@ from ...protocol.wire.keys import names_content
 from ...protocol.wire.payload import Blob
 from . import actors, claims, puts, recipes, scattered
 from .eligibility import fill_class
-from .ending import interrupt
+from .ending import interrupt_cancelled
 from .peers import RESOURCE_DIGITS, ClientHandle
 from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
 from .reporting import send_states
@@ -77,7 +77,7 @@ class _Batch:
         options: dict[str, Any],
     ) -> None:
         task_class = state.default_class
-        retries = user_priority = 0
+        retries = user_priority = timeout_us = 0
         pauses: tuple[float, ...] = ()
         span: tuple[str, ...] = ()
         #: the client in whose turns the tasks run, and the generation in which they stand
@@ -89,6 +89,7 @@ class _Batch:
             retries, user_priority = options.get("retries", 0), options.get("priority", 0)
             if retries and "pauses" in options:
                 pauses = tuple(options["pauses"])
+            timeout_us = options.get("timeout_us", 0)
             self.is_delivered = options.get("delivered", False)
             span = tuple(options.get("span", ()))
             ws = client.worker
@@ -103,23 +104,11 @@ class _Batch:
                 span = (maker.group.span + span)[:MAX_SPAN_TAGS]
         #: by the place of the function
         self.groups: list[TaskGroup] | _LateGroups
+        common = task_class, generation, retries, self.number, state.now, pauses, span, timeout_us
         if len(functions) == 1:
-            self.groups = [
-                TaskGroup(
-                    functions[0],
-                    task_class,
-                    generation,
-                    retries,
-                    self.number,
-                    state.now,
-                    pauses,
-                    span,
-                )
-            ]
+            self.groups = [TaskGroup(functions[0], *common)]
         else:
-            self.groups = _LateGroups(
-                functions, task_class, generation, retries, self.number, state.now, pauses, span
-            )
+            self.groups = _LateGroups(functions, *common)
         self.task_class = task_class
         task_class.n_tasks += 1  # while rows are worked off it must not be dropped
         #: of all rows; a row's priority is this and its rank
@@ -570,7 +559,7 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
     release_unneeded(state, cancelled)
     if state.abandoned is not None:
         abandoned, state.abandoned = state.abandoned, None
-        interrupt(state, abandoned)
+        interrupt_cancelled(state, abandoned)
 
 
 def cancel_dependents(state: SchedulerState, task: SchedulerTask, key: str, reason: str) -> None:

@@ -110,8 +110,8 @@ def ask_story(state: SchedulerState, arguments: Info, page: str) -> Page:
 
 def ask_attempts(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Return how attempts ended: [[key, [[worker, end], ...]], ...]; see `attempt_ends`."""
-    found, next_page = _look_up(state, arguments, page, N_DESCRIBED)
-    ends = [[t.key, [list(end) for end in attempt_ends(state, t.key)]] for t in found]
+    keys, next_page = _next_keys(arguments, page, N_DESCRIBED)
+    ends = [[key, [list(end) for end in attempt_ends(state, key)]] for key in keys]
     return {"attempts": ends}, next_page
 
 
@@ -131,11 +131,15 @@ def _look_up(
     state: SchedulerState, arguments: Info, page: str, n: int
 ) -> tuple[list[SchedulerTask], str]:
     """Return the tasks of the next `n` keys, as far as they are known, and the next page."""
+    keys, next_page = _next_keys(arguments, page, n)
+    return [task for key in keys if (task := state.tasks.get(key)) is not None], next_page
+
+
+def _next_keys(arguments: Info, page: str, n: int) -> tuple[list[str], str]:
     keys = keys_of(arguments)
     start = position_of(page)
     end = start + n
-    tasks = [task for key in keys[start:end] if (task := state.tasks.get(key)) is not None]
-    return tasks, str(end) if end < len(keys) else ""
+    return keys[start:end], str(end) if end < len(keys) else ""
 
 
 def _describe(state: SchedulerState, task: SchedulerTask) -> Info:
@@ -160,6 +164,7 @@ def _describe(state: SchedulerState, task: SchedulerTask) -> Info:
         "span": list(group.span),
         "attempts": [list(end) for end in attempt_ends(state, task.key)],
         "restrictions": group.task_class.restrictions,
+        "timeout_s": group.timeout_us / 1e6,
         "args_nbytes": number_of(task.args),
     }
 

@@ -141,6 +141,7 @@ class TaskGroup:
         "span",
         "submitted",
         "task_class",
+        "timeout_us",
     )
 
     def __init__(
@@ -153,6 +154,7 @@ class TaskGroup:
         submitted: float = 0.0,
         pauses: tuple[float, ...] = (),
         span: tuple[str, ...] = (),
+        timeout_us: int = 0,
     ) -> None:
         #: number of the client that submitted it first: clients take turns by this number, not by
         #: which of them want it now
@@ -167,6 +169,8 @@ class TaskGroup:
         #: before a retry: the first pause, a factor, the longest pause (seconds), and the share of
         #: it that may be left out; () = none
         self.pauses = pauses
+        #: how long an attempt may run, microseconds; 0 = for ever
+        self.timeout_us = timeout_us
         #: how often its task has asked for another worker; above 0 it has one task
         self.n_rescheduled = 0
         #: when

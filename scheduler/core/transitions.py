@@ -25,6 +25,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure, data_lost, scattered_lost
 from ...protocol.wire.message import MAX_ITEMS
 from ...protocol.wire.payload import blob_nbytes
+from .attempts import note_interruption_over
 from .failures import failure_nbytes
 from .peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
 from .tasks import (
@@ -210,7 +211,7 @@ def abandon(state: SchedulerState, task: SchedulerTask) -> None:
     state.touched[ws] = None
     drop_attempt(state, ws, task.attempt)
     if state.abandoned is not None:
-        state.abandoned.setdefault(ws, []).append(task.attempt)
+        state.abandoned.setdefault(ws, {})[task.attempt] = task.key
 
 
 def assigned_behind(tasks: Iterable[SchedulerTask], ws: WorkerHandle) -> dict[SchedulerTask, None]:
@@ -228,10 +229,14 @@ def assigned_behind(tasks: Iterable[SchedulerTask], ws: WorkerHandle) -> dict[Sc
     return behind
 
 
-def note_attempt_ended(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:
+def note_attempt_ended(
+    state: SchedulerState, ws: WorkerHandle, attempt: int, end: int = m.NOT_BEGUN
+) -> None:
     """Note that an abandoned attempt has ended, or that its report has crossed the DropAttempts."""
     resources = ws.zombies.pop(attempt, None)
     if resources is not None:
+        if state.interrupted:
+            note_interruption_over(state, attempt, end)
         free_resources(ws, resources)
         ws.blocked.pop(attempt, None)
         ws.last_progress = state.now

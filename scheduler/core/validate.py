@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, get_args
 from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
 from .actors import ACTOR_INVARIANTS
-from .attempts import MAX_TASKS
+from .attempts import MAX_CANCELLED, MAX_TASKS
 from .census import CENSUS_INVARIANTS
 from .checking import differences, tasks_in, unless
 from .claims import ASSIGNED
@@ -556,6 +556,12 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "a task is retried at most so often as it may": lambda s: [
         (t, n) for t, n in s.n_exceptions.items() if not 0 < n <= t.group.retries
     ],
+    "interrupted lists zombies of workers": lambda s: [
+        (attempt, found)
+        for attempt, found in s.interrupted.items()
+        if not _is_registered(s, found.ws) or attempt not in found.ws.zombies
+    ],
+    "cancelled_ends lists few": lambda s: list(s.cancelled_ends)[MAX_CANCELLED:],
     "attempt_ends lists few tasks, all known": lambda s: [
         *_unknown(s, s.attempt_ends),
         *list(s.attempt_ends)[MAX_TASKS:],

@@ -98,7 +98,7 @@ def test_an_option_that_is_meant_for_the_function_is_refused_with_the_remedy(cli
         ("retry", "the option retries= of submit and map?"),
         ("worker", "the option workers= of submit and map?"),
         ("chunksize", "the option batch_size= of map?"),
-        ("timeout", "result(timeout=) of the future?"),
+        ("timeouts", "the option timeout= of submit and map?"),
         ("zzz", None),
     ],
 )

@@ -26,6 +26,7 @@ _NAMES = (
     "coordination.md",
     "data.md",
     "embedded.md",
+    "ending.md",
     "executor.md",
     "explain.md",
     "from_dask.md",

@@ -434,6 +434,24 @@ FORBIDDEN: dict[str, tuple[Role, Registration, list[Message], str]] = {
         [m.ActorResultsTaken(requests=[1])],
         "a client may not send ActorResultsTaken",
     ),
+    "overdue attempts, by a client": (
+        Role.CLIENT,
+        client,
+        [m.AttemptsOverdue(attempts=[1], timeouts_us=[1])],
+        "a client may not send AttemptsOverdue",
+    ),
+    "overdue attempts without limits": (
+        Role.WORKER,
+        worker,
+        [m.AttemptsOverdue(attempts=[1, 2], timeouts_us=[1])],
+        "timeouts_us",
+    ),
+    "a worker that is held up, by a worker": (
+        Role.WORKER,
+        worker,
+        [m.WorkerHeldUp(worker_id="w", attempts=[1], held_ms=[1 << 48])],
+        "a worker may not send WorkerHeldUp",
+    ),
     "waits with too few keys": (
         Role.WORKER,
         worker,

@@ -124,6 +124,7 @@ def check_empty(sim: Simulation) -> None:
     assert not core.unclaimed_functions, "functions of earlier schedulers are left"
     assert not core.twins, "attempts that run twice are left"
     assert not core.failed_at, "failures are left"
+    assert not core.interrupted, "interrupted attempts are left"
     assert not core.away, "workers are expected back"
     for client in sim.clients:
         if client.is_alive:

@@ -25,6 +25,7 @@ from weft.client.core.tasks import (
     FutureState,
     Watcher,
 )
+from weft.protocol.wire.failure import TIMED_OUT
 from weft.protocol.wire.messages import Bye
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 
@@ -303,6 +304,9 @@ class ClientNode(ClientProcess):
         if kind == "exception":
             excused = culprit in sim.excused and culprit in spec.ancestors
             assert culprit in spec.culprits or excused, why
+        elif kind == TIMED_OUT:
+            assert culprit in spec.ancestors, why
+            assert culprit in sim.timed_out, why
         elif kind == "worker-died":
             assert culprit in spec.ancestors, why
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why

@@ -267,6 +267,7 @@ def options_of(spec: Spec) -> SubmitOptions:
         allow_other_workers=spec.allow_other_workers,
         resources=spec.resources,
         scattered=spec.scattered,
+        timeout_us=spec.timeout_us,
     )
 
 

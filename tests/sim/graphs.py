@@ -45,6 +45,8 @@ class Spec:
     workers: list[str] = field(default_factory=list)
     allow_other_workers: bool = False
     resources: dict[str, float] = field(default_factory=dict)
+    #: How long an execution may take; 0 = for ever.
+    timeout_us: int = 0
     #: Its client keeps its value only until that is at a worker.
     scattered: bool = False
     #: What it submits while it runs, in batches; it reads their values.
@@ -200,9 +202,11 @@ class Graph:
             spec.resources = rng.choice([{"gpu": 1.0}, {"gpu": 2.0}, {"mem": 0.1}, {"mem": 0.3}])
         self.by_key[spec.key] = spec
         self.by_args[tag] = spec
+        if rng.random() < plan.p_timeout:
+            spec.timeout_us = 1 + int(spec.duration * 1e6 * rng.choice([0.1, 0.5, 2.0]))
         if not depth and not dependencies and rng.random() < plan.p_put:
             spec.function, spec.n_raises, spec.kills = PUT, 0, False
-            spec.workers, spec.resources, spec.spec_hash = [], {}, None
+            spec.workers, spec.resources, spec.spec_hash, spec.timeout_us = [], {}, None, 0
             spec.scattered = rng.random() < plan.p_scattered
         elif not depth and rng.random() < plan.p_actor:
             spec.function, spec.nbytes = ACTOR, LARGE  # a handle stays with its worker
@@ -252,7 +256,8 @@ class Graph:
         if spec.function == ACTOR:
             spec.actors[spec.key] = None
         spec.reads_scattered = spec.reads_scattered or spec.scattered
-        if spec.n_raises > spec.retries:
+        # An execution that takes too long takes a retry as well.
+        if spec.n_raises > (0 if spec.timeout_us else spec.retries):
             # The task cannot decide which of its executions are reported, and so counted.
             spec.culprits[spec.key] = None
         spec.can_finish = spec.can_finish and spec.n_raises < ALWAYS

@@ -37,6 +37,7 @@ class Plan:
     pauses: list[float]  #: before a retry, see `Retries`; [] = none
     p_retry: float  #: share of a user's operations that retry failed futures, if there are any
     p_reschedule: float  #: share of executions that ask for another worker
+    p_timeout: float  #: share of tasks with a time limit
     p_poison: float  #: share of tasks that kill their worker
     p_large: float  #: share of results that do not ride along
     p_named: float  #: share of keys that the user named
@@ -121,6 +122,8 @@ class Plan:
         plan.p_poison = plan.p_cancel = plan.p_bye = plan.p_crash = 0.0
         plan.p_fetch_refused = plan.p_fetch_missing = plan.p_half_open = 0.0
         plan.p_retry = plan.p_reschedule = 0.0
+        if plan.supervised:  # it would end the processes of tasks that do not end
+            plan.p_timeout = 0.0
         plan.kill_rate = plan.freeze_rate = plan.leave_rate = 0.0
         plan.timing.p_stall = plan.p_restricted = plan.p_plugin_fails = 0.0
         plan.lease = 60.0
@@ -173,6 +176,7 @@ class Plan:
             pauses=rng.choice([[], [], [0.01, 2.0, 1.0, 0.5], [0.5, 1.0, 0.5, 0.0]]),
             p_retry=some(0.5, 0.1, 0.6),
             p_reschedule=some(0.2, 0.02, 0.3),
+            p_timeout=some(0.3, 0.05, 0.5),
             # Without a supervisor that starts workers again there would be none left.
             p_poison=some(0.2 * faults, 0.01, 0.08) if supervised else 0.0,
             p_large=some(0.6, 0.1, 0.9),

@@ -17,6 +17,7 @@ from weft.protocol.wire.messages import (
     AssignTasks,
     AttemptsErred,
     AttemptsFinished,
+    AttemptsOverdue,
     AttemptsReturned,
     KeysMissing,
     Welcome,
@@ -228,6 +229,13 @@ class SchedulerNode:
             if ws is not None and isinstance(message, AttemptsErred)
             for attempt, failure in zip(message.attempts, message.failures, strict=True)
             if attempt in ws.processing and failure[0] != RESCHEDULE
+        }
+        tasks |= {
+            ws.processing[attempt]: None
+            for message in messages
+            if ws is not None and isinstance(message, AttemptsOverdue)
+            for attempt in message.attempts
+            if attempt in ws.processing
         }
         return [(task, self.core.n_exceptions.get(task, 0)) for task in tasks]
 

@@ -72,6 +72,8 @@ class Simulation:
         self.n_executed: dict[str, int] = {}
         #: {key: executions that raised}
         self.n_raised: dict[str, int] = {}
+        #: {key: {attempt: None}} of executions that were reported to take too long
+        self.timed_out: dict[str, dict[int, None]] = {}
         #: {key: deaths of workers that executed it}
         self.died: dict[str, int] = {}
         #: {key of a task: why it raised} of those that have read a failure, or whose wait failed,
@@ -169,9 +171,10 @@ class Simulation:
         self.n_executed[spec.key] = n_before + 1
         if not self.plan.executes_once or spec.key in self.released or spec.key in self.cancelled:
             return
-        n_raised = self.n_raised.get(spec.key, 0) + self.n_excused[spec.key]
-        assert n_before <= n_raised, (
-            f"{task!r} is executed again: {n_before} times before, of which {n_raised} raised"
+        n_failed = self.n_raised.get(spec.key, 0) + self.n_excused[spec.key]
+        n_failed += len(self.timed_out.get(spec.key, ()))
+        assert n_before <= n_failed, (
+            f"{task!r} is executed again: {n_before} times before, of which {n_failed} failed"
         )
 
     def _given_up(self, attempt: int, link: Link | None) -> bool:
@@ -518,6 +521,7 @@ class Simulation:
         for name in (
             "tasks_completed",
             "tasks_failed_worker_died",
+            "attempts_timed_out",
             "tasks_retried",
             "tasks_recomputed",
             "tasks_returned",

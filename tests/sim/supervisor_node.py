@@ -114,7 +114,8 @@ class SupervisorNode:
         """See `SessionOwner`."""
         ids = list(self.workers)
         alive = WorkersAlive(worker_ids=ids, rss=[1 << 20] * len(ids))
-        return [*self._take_reports(), alive]
+        held_up = [w.held_up() for w in self.workers.values() if w.is_frozen and any(w.running)]
+        return [*self._take_reports(), alive, *held_up]
 
     def on_welcome(self) -> None:
         """See `SessionOwner`."""

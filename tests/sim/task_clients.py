@@ -23,7 +23,7 @@ from weft.client.core.events import (
     Watch,
 )
 from weft.client.core.tasks import NO_VALUE, FutureState, Watcher
-from weft.protocol.wire.failure import Failure
+from weft.protocol.wire.failure import TIMED_OUT, Failure, interrupted
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import RegisterClient
@@ -216,7 +216,7 @@ class Parent:
             self.sim.n_excused[self.task.key] += 1
             self._failure = ["exception", self.task.key, "ReadFailure", str(error)]
         except Interrupted:
-            self._failure = ["exception", self.task.key, "TaskInterrupted", ""]
+            self._failure = interrupted(self.task.key)
         if self.has_submitted:
             watcher = TaskWatcher(self, 1, wants_data=False)
             yield Hold(watcher, Confirm(watcher), CONFIRM_S)
@@ -434,6 +434,8 @@ class Parent:
         self.world.probes[f"read in a task: {kind}"] += 1
         if kind == "exception":
             is_right = culprit in spec.culprits or culprit in sim.excused
+        elif kind == TIMED_OUT:
+            is_right = culprit in sim.timed_out
         elif kind == "worker-died":
             is_right = sim.died.get(culprit, 0) > sim.plan.allowed_deaths
         elif kind == "cancelled":

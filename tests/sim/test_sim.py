@@ -25,6 +25,7 @@ N_SESSION_BATCHES = 2
 #: Situations that some seeds must reach, or the tests prove less than they seem to.
 EXPECTED = {
     "attempts adopted",
+    "attempts_timed_out",
     "blocked",
     "blip",
     "break",
@@ -38,6 +39,7 @@ EXPECTED = {
     "executed twice at once",
     "failure cancelled",
     "failure exception",
+    "failure timed-out",
     "failure worker-died",
     "fetch given up",
     "fetch missing",
@@ -51,6 +53,7 @@ EXPECTED = {
     "held: next done",
     "held: publish done",
     "interrupt",
+    "interrupted in the end",
     "interrupted in a task",
     "join",
     "kill",

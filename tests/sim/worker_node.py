@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from weft.protocol.wire.failure import Failure, reschedule
+from weft.protocol.wire.failure import Failure, interrupted, reschedule
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
+    AttemptsOverdue,
     Bye,
     FetchKeys,
     GetData,
@@ -25,6 +26,7 @@ from weft.protocol.wire.messages import (
     RegisterWorker,
     SetUpPlugin,
     TearDownPlugin,
+    WorkerHeldUp,
     WorkerStatus,
 )
 from weft.worker.core.events import (
@@ -41,6 +43,7 @@ from weft.worker.core.events import (
     Leave,
     OutputCame,
     Run,
+    RunningSeen,
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
@@ -49,12 +52,14 @@ from weft.worker.core.events import (
     StartSlot,
     ValueExpired,
     ValuePut,
+    WatchRunning,
 )
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
 from weft.worker.executor import WATCH_S
 from weft.worker.server import WorkerPolicy
+from weft.worker.timeouts import LOOK_S
 
 from .graphs import ACTOR, packed, unpacked, value_of
 from .plugins import WorkerPluginsNode
@@ -84,6 +89,7 @@ class WorkerNode:
         self.is_alive = True
         self.is_leaving = False
         self.is_frozen = False
+        self.frozen_at = 0.0
         self._last_epoch = 0
         self._deferred: list[tuple[Any, tuple[Any, ...]]] = []
         self.supervisor: SupervisorNode | None = None
@@ -94,6 +100,10 @@ class WorkerNode:
         self._asked: dict[str, Callable[[KeysData | None], None]] = {}
         #: The tasks that each slot executes.
         self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
+        #: `_look_at_running` will be called.
+        self._is_looking = False
+        #: Attempts that were interrupted while they ran.
+        self._interrupted: dict[int, None] = {}
         #: `Run` actions that a sleeping slot has not handled.
         self._woken = [False] * sim.plan.nthreads
         #: {slot: what its thread does then} of those that wait for a seat.
@@ -120,6 +130,7 @@ class WorkerNode:
         """Stop the process for a while (SIGSTOP)."""
         if not self.is_frozen:
             self.is_frozen = True
+            self.frozen_at = self.world.now
             self.world.at(seconds, self.thaw)
 
     def thaw(self) -> None:
@@ -128,6 +139,14 @@ class WorkerNode:
         deferred, self._deferred = self._deferred, []
         for what, args in deferred:
             what(*args)
+
+    def held_up(self) -> WorkerHeldUp:
+        """Return the report of a supervisor, as if a task held the interpreter lock."""
+        self.world.probes["held up"] += 1
+        attempts = [task.attempt for task in self.running if task is not None]
+        self._note_timed_out(attempts)
+        held_ms = [int((self.world.now - self.frozen_at) * 1000)] * len(attempts)
+        return WorkerHeldUp(worker_id=self.worker_id, attempts=attempts, held_ms=held_ms)
 
     def kill(self, reason: str, *, on_request: bool = False) -> None:
         """End the process at once (SIGKILL); `on_request` of the scheduler no task is at fault."""
@@ -287,10 +306,13 @@ class WorkerNode:
             elif isinstance(action, InterruptRunning):
                 # Other tasks do not let themselves be interrupted; most end soon.
                 self.world.probes["interrupt"] += 1
+                self._interrupted.update(dict.fromkeys(action.attempts))
                 for attempt in action.attempts:
                     parent = self.parents.get(attempt)
                     if parent is not None and self.world.chance(self.sim.plan.p_interruptible):
                         self.world.at(self.world.rng.random() * 0.05, parent.interrupt)
+            elif isinstance(action, WatchRunning):
+                self._look_at_running()
             else:
                 self.world.probes["fetch given up"] += 1
                 self.world.at(0.0, self._asked[action.holder], None)
@@ -313,7 +335,30 @@ class WorkerNode:
 
     def _take(self) -> list[Message]:
         messages, self.core.to_scheduler = self.core.to_scheduler, []
+        for message in messages:
+            if isinstance(message, AttemptsOverdue):
+                self._note_timed_out(message.attempts)
         return messages
+
+    def _note_timed_out(self, attempts: list[int]) -> None:
+        for attempt in attempts:
+            key = self.sim.executed[attempt]
+            self.sim.timed_out.setdefault(key, {})[attempt] = None
+
+    def _look_at_running(self) -> None:
+        """Pass the running tasks that have a time limit to the core, now and then."""
+        if self._is_looking:
+            return
+        running = [task.attempt for task in self.running if task is not None]
+        self._handle(RunningSeen([a for a in running if a in self.core.timeouts]))
+        if self.core.timeouts and self.is_alive:
+            self._is_looking = True
+            self.world.at(LOOK_S, self._look_again, is_work=False)
+
+    def _look_again(self) -> None:
+        if self.when_awake(self._look_again):
+            self._is_looking = False
+            self._look_at_running()
 
     # -- slots ------------------------------------------------------------------------------------
     def _wake(self, slot: int) -> None:
@@ -446,6 +491,9 @@ class WorkerNode:
         self.running[slot] = None
         self.sim.on_stop(self, task)
         duration_us = int(spec.duration * 1e6)
+        if self._interrupted.pop(task.attempt, 0) is None and self.world.chance(0.5):
+            self.world.probes["interrupted in the end"] += 1
+            failure = interrupted(task.key)
         if failure is None:
             if self.world.chance(plan.p_reschedule):
                 self.world.probes["reschedule"] += 1

@@ -38,6 +38,7 @@ from weft.worker.core.events import (
     SlotResumes,
     StartSlot,
     TakeSeat,
+    WatchRunning,
 )
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
@@ -145,9 +146,10 @@ class Hands:
         #: Slots that have a seat.
         self.seated: set[int] = set(range(nthreads))
         #: (attempt, text) of the waits that were to fail.
-        self.interrupted: list[int] = []
-        self.interrupted: list[int] = []
         self.failed_waits: list[tuple[int, str]] = []
+        self.interrupted: list[int] = []
+        #: How often the shell was asked to look which attempts run.
+        self.n_looks = 0
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
         self.fetches: dict[int, Fetch] = {}
@@ -217,6 +219,8 @@ class Hands:
             self.has_ended = True
         elif isinstance(action, InterruptRunning):
             self.interrupted += action.attempts
+        elif isinstance(action, WatchRunning):
+            self.n_looks += 1
         else:
             assert isinstance(action, EndFetch)
             self.given_up.append(action.holder)

@@ -145,7 +145,7 @@ def test_a_thread_is_interrupted_once_for_each_time_that_it_is_asked():
     contexts = {}
     state = SimpleNamespace(slots=[None], cancelled={7: None})
     loop = Timers()
-    interrupts = Interrupts(state, contexts)
+    interrupts = Interrupts(state, contexts, print, print)
     hits = []
 
     class Counting(SlotGate):
@@ -168,7 +168,7 @@ def test_a_thread_is_interrupted_once_for_each_time_that_it_is_asked():
 
 def test_a_task_that_has_looked_at_the_flag_gets_time():
     state = SimpleNamespace(slots=[None], cancelled={7: None, 8: None})
-    interrupts = Interrupts(state, {})
+    interrupts = Interrupts(state, {}, print, print)
     assert not interrupts.is_asked(7)
     interrupts.ask([7, 8], Timers())
     assert interrupts.is_asked(7)

@@ -53,6 +53,7 @@ _OF_CLUSTERS = frozenset(
         "resources",
         "restrictions",
         "retries",
+        "timeout",
         "workers",
     }
 )

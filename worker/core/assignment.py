@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire.messages import PUT_FUNCTION, AssignTasks
+from . import timeouts
 from .copies import on_located_keys
 from .drops import supersede
 from .inputs import link, note_missing
@@ -63,6 +64,8 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         for attempt, n_raised in zip(message.attempts, message.n_raised, strict=True):
             if attempt in by_attempt:
                 by_attempt[attempt].n_raised = n_raised
+    if message.timeouts_us:
+        timeouts.note(state, message)
     if unknown or message.located_keys:
         report_unknown(state, message, unknown)
     if lapsed:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...protocol.wire.messages import (
+    NOT_BEGUN,
     AttemptsReturned,
     AttemptsWithdrawn,
     DropAttempts,
@@ -92,7 +93,7 @@ def on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
         if record.state == CANCELLED:
             state.owed[attempt] = None
         elif is_unfinished:
-            state.ended.append(attempt)
+            state.ended[attempt] = NOT_BEGUN
     for key in awaited:
         left = by_key.get(key)
         if left is not None and left.state == MISSING:

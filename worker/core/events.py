@@ -175,6 +175,13 @@ class ActorResumes:
 
 
 @dataclass(slots=True)
+class RunningSeen:
+    """These attempts run now; at least all that have a time limit."""
+
+    attempts: Sequence[int]
+
+
+@dataclass(slots=True)
 class OutputCame:
     """Tasks have printed or logged."""
 
@@ -190,6 +197,7 @@ Event: TypeAlias = (
     | ActorBlocked
     | ActorResumes
     | OutputCame
+    | RunningSeen
     | CopiesFetched
     | CopiesNotFetched
     | ValuePut
@@ -294,13 +302,20 @@ class InterruptRunning:
 
 
 @dataclass(slots=True)
+class WatchRunning:
+    """Look now and then which attempts run, while `WorkerState.timeouts` has any."""
+
+
+@dataclass(slots=True)
 class EndWorker:
     """End the worker as soon as the messages are sent: it leaves, and no task runs any more."""
 
 
+#: Actions about tasks that run.
+OfRunning: TypeAlias = InterruptRunning | WatchRunning
 #: Actions that must be done before the messages of the same event leave.
 Before: TypeAlias = (
     Run | StartSlot | TakeSeat | LeaveSeat | ForgetValues | ForgetFunctions | CatchOutput | FailWait
 )
 #: Actions that are done after the messages.
-After: TypeAlias = Fetch | EndFetch | InterruptRunning | EndWorker
+After: TypeAlias = Fetch | EndFetch | OfRunning | EndWorker

@@ -23,7 +23,7 @@ from ...protocol.wire.messages import (
     InventoryHeld,
     InventoryUnfinished,
 )
-from . import actor_waits, puts
+from . import actor_waits, puts, timeouts
 from .drops import end
 from .events import CatchOutput, SchedulerLost, SessionOpened
 from .inputs import note_missing
@@ -84,6 +84,7 @@ def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
     """
     _clear_reports(state)
     puts.give_up_all(state)
+    timeouts.report_again(state)
     if not event.is_first:
         state.before.append(CatchOutput(0, []))  # until this scheduler sends what is wanted
         _send_inventory(state)

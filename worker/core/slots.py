@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from ...protocol.wire.failure import RESCHEDULE
-from ...protocol.wire.messages import AttemptsErred
-from . import seats
+from ...protocol.wire.failure import RESCHEDULE, is_interruption
+from ...protocol.wire.messages import INTERRUPTED, RETURNED, AttemptsErred
+from . import seats, timeouts
 from .events import ChunkDone, Run
 from .inputs import move_waiters, placeholder, unpin, wake
 from .reports import report_finished
@@ -122,6 +122,8 @@ def finish(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
     """Move the attempts whose values are in the store to memory (a hot lane)."""
     by_attempt = state.by_attempt
     slot.n_executing -= len(event.attempts)
+    if state.timeouts:
+        timeouts.drop_all(state, event.attempts)
     for attempt, nbytes, duration_us in zip(
         event.attempts, event.nbytes, event.durations_us, strict=True
     ):
@@ -167,19 +169,25 @@ def _end_failed(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
 
 
 def _end_cancelled(state: WorkerState, event: ChunkDone) -> None:
-    for attempt in _take_out(event, state.cancelled):
+    for attempt, end in _take_out(event, state.cancelled).items():
         task = state.cancelled[attempt]
         if state.owed.pop(attempt, False) is None:
-            state.ended.append(attempt)
+            state.ended[attempt] = end
         move(state, task, FORGOTTEN)
         if task.inputs:
             unpin(state, task)
 
 
-def _take_out(event: ChunkDone, cancelled: Container[int]) -> list[int]:
-    """Take the attempts that are in `cancelled` out of the event's columns, and return them."""
+def _take_out(event: ChunkDone, cancelled: Container[int]) -> dict[int, int]:
+    """Take the attempts that are in `cancelled` out of the event's columns.
+
+    Return them, and how each has ended.
+    """
     attempts, failed = event.attempts, event.failed_attempts
-    ended = [attempt for attempt in (*attempts, *failed) if attempt in cancelled]
+    ended = {attempt: RETURNED for attempt in attempts if attempt in cancelled}
+    for attempt, failure in zip(failed, event.failures, strict=True):
+        if attempt in cancelled:
+            ended[attempt] = INTERRUPTED if is_interruption(failure) else RETURNED
     if ended:
         rows = [i for i, attempt in enumerate(attempts) if attempt not in cancelled]
         event.attempts = [attempts[i] for i in rows]

@@ -37,6 +37,7 @@ from . import (
     reports,
     seats,
     slots,
+    timeouts,
     times,
 )
 from .events import (
@@ -51,6 +52,7 @@ from .events import (
     ForgetValues,
     Leave,
     OutputCame,
+    RunningSeen,
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
@@ -139,12 +141,15 @@ class WorkerState:
         #: {(holder, it is unreachable): (keys that it did not give, their attempts)}, to be
         #: reported likewise.
         self.missing: dict[tuple[str, bool], tuple[list[str], list[int]]] = {}
-        #: Attempts dropped before they finished, which no thread runs now; to be reported likewise.
-        self.ended: list[int] = []
+        #: {attempt: how it has ended} of those dropped before they finished, which no thread runs
+        #: now; to be reported likewise.
+        self.ended: dict[int, int] = {}
         #: {attempt: None}: those of `cancelled` whose end this session's scheduler waits for.
         self.owed: dict[int, None] = {}
         #: The scheduler wants the times of attempts.
         self.records_times = False
+        #: {attempt: its time limit} of all unfinished tasks that have one.
+        self.timeouts: dict[int, timeouts.TimeLimit] = {}
         #: No task is started any more: the scheduler asks the unstarted ones back.
         self.is_leaving = False
         #: It leaves, and `EndWorker` was put out: no slot executes, or the scheduler is lost.
@@ -183,8 +188,10 @@ class WorkerState:
                 )
             self.missing = {}
         if self.ended:
-            self.to_scheduler.append(m.AttemptsEnded(attempts=self.ended))
-            self.ended = []
+            ends = list(self.ended.values())
+            message = m.AttemptsEnded(attempts=list(self.ended), ends=ends if any(ends) else [])
+            self.to_scheduler.append(message)
+            self.ended = {}
         if self.forget:
             self.before.append(ForgetValues(self.forget))
             self.forget = []
@@ -210,6 +217,7 @@ _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
     ValueRefused: puts.on_value_refused,
     Leave: drops.on_leave,
     OutputCame: output.on_output_came,
+    RunningSeen: timeouts.on_running_seen,
     SlotBlocked: seats.on_blocked,
     SlotResumes: seats.on_resumes,
     ActorBlocked: actor_waits.on_blocked,

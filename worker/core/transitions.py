@@ -109,6 +109,8 @@ def move(state: WorkerState, record: WorkerTask, finish: State) -> None:
             del state.by_attempt[attempt]
     if start not in _UNLISTED:
         _leave(state, record, start, finish)
+    if state.timeouts and finish not in UNFINISHED:
+        state.timeouts.pop(attempt, None)
     if finish == FORGOTTEN:
         if start in _STORED:
             state.forget.append(attempt)

@@ -362,6 +362,13 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     "owed names cancelled attempts": lambda state: (
         attempt for attempt in state.owed if attempt not in state.cancelled
     ),
+    "timeouts lists unfinished tasks, those that run with their begin": lambda state: (
+        attempt
+        for attempt, limit in state.timeouts.items()
+        if attempt not in state.by_attempt
+        or state.by_attempt[attempt].state not in UNFINISHED
+        or (limit.began is not None and state.by_attempt[attempt].state != EXECUTING)
+    ),
     "forget, missing and ended are empty between events": lambda state: (
         [*state.forget, *state.missing, *state.ended]
     ),

@@ -18,6 +18,7 @@ import psutil
 from ...protocol.restart_pauses import RestartPauses
 from ..silence import SilenceWatch
 from .config import WorkerSpec
+from .held_up import HeldUpWatch
 from .restarts import StartFailures
 
 #: More workers than this are not started on one machine.
@@ -43,6 +44,7 @@ class Place:
     retired: bool = False
     record: Path = field(default_factory=Path)
     silence: SilenceWatch = field(default_factory=lambda: SilenceWatch(0.0))
+    held_up: HeldUpWatch = field(default_factory=HeldUpWatch)
 
 
 class CannotScale(ValueError):

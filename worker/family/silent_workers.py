@@ -1,17 +1,22 @@
-"""The report about a worker that does nothing at all: one warning, with its stacks."""
+"""Reports about workers whose loops do not run.
+
+To the scheduler, which attempts hold a worker up (`held_up`); to the log, one warning with the
+stacks of a worker that does nothing at all (`silence`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import psutil
 
+from ...protocol.wire.messages import WorkerHeldUp
 from ..silence import STACK_SIGNAL, STACK_SUFFIX
-from ..started import read_beats
+from ..started import read_beats, read_started
 from .measuring import SUSPENDED
 from .places import Place
 
@@ -20,6 +25,23 @@ _log = logging.getLogger("weft.supervisor")
 _CHECK_S: Final = 0.1
 #: Number of times that the supervisor looks for a stack that it has requested.
 _STACK_LOOKS: Final = 20
+
+
+def held_up(places: Iterable[Place], now: float) -> list[WorkerHeldUp]:
+    """Look at the workers; return reports about those that attempts hold up."""
+    reports = []
+    for place in places:
+        record = place.record
+        held_s = place.held_up.look(read_beats(record), read_started(record), now)
+        with contextlib.suppress(psutil.Error):  # it ends just now
+            process = place.process
+            if held_s and process is not None and process.status() not in SUSPENDED:
+                held_ms = [int(1000 * seconds) for seconds in held_s.values()]
+                report = WorkerHeldUp(
+                    worker_id=place.worker_id, attempts=[*held_s], held_ms=held_ms
+                )
+                reports.append(report)
+    return reports
 
 
 async def look_at_silence(slot: Place, elapsed_s: float, ask: Callable[..., None]) -> None:

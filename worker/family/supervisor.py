@@ -61,6 +61,7 @@ from .exits import (
     read_refusal,
     read_signal,
 )
+from .held_up import HeldUpWatch
 from .large_workers import end_too_large
 from .lifetimes import Lifetimes
 from .measuring import FamilyMeter
@@ -76,7 +77,7 @@ from .restarts import (
     judge,
     kind_of,
 )
-from .silent_workers import look_at_silence
+from .silent_workers import held_up, look_at_silence
 from .supervisor_link import SupervisorLink, SupervisorPolicy
 
 _log = logging.getLogger("weft.supervisor")
@@ -160,6 +161,7 @@ class Supervisor:
                 is_embedded=self.config.embedded,
             ),
             measure=lambda: self._meter.measure(self._processes()),
+            held_up=lambda: held_up(self._running.values(), time.monotonic()),
             metrics_url=self.config.metrics_url,
             on_stop=lambda reason: self.stop(f"the scheduler requested it: {reason}"),
             on_scale=self.scale,
@@ -341,6 +343,7 @@ class Supervisor:
         slot.started = time.monotonic()
         slot.record = Path(self.config.directory, f"{slot.worker_id}.started")
         slot.silence = SilenceWatch(self.config.silent_after_s)
+        slot.held_up = HeldUpWatch()
         self._running[slot.worker_id] = slot
         # The last known address is enough: a worker looks the scheduler up itself if it moved.
         addresses, security = self._find()

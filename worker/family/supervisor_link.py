@@ -35,6 +35,7 @@ from ...protocol.wire.messages import (
     TearDownOnSupervisor,
     Welcome,
     WorkerExited,
+    WorkerHeldUp,
     WorkersAlive,
     WorkersRetired,
 )
@@ -77,6 +78,7 @@ class SupervisorLink:
         policy: SupervisorPolicy,
         *,
         measure: Callable[[], tuple[dict[str, int], list[int]]],
+        held_up: Callable[[], list[WorkerHeldUp]],
         metrics_url: str = "",
         on_stop: Callable[[str], None],
         on_scale: Callable[[int | None], list[str]],
@@ -93,6 +95,7 @@ class SupervisorLink:
             policy: decides how long to try.
             measure: returns {worker id: resident bytes} of the workers that are alive, and what
                 `reported.OF_SUPERVISORS` declares.
+            held_up: returns reports about the workers whose loops do not run.
             metrics_url: of the page of this family, "" = it has none.
             on_stop: called with the reason when the scheduler sends `Stop`.
             on_scale: called with the number of workers that the family is to have; returns their
@@ -105,6 +108,7 @@ class SupervisorLink:
         self._supervisor_id = supervisor_id
         self._policy = policy
         self._measure = measure
+        self._held_up = held_up
         self._metrics_url = metrics_url
         self._on_stop = on_stop
         self._on_scale = on_scale
@@ -181,7 +185,7 @@ class SupervisorLink:
         """See `SessionOwner`."""
         sizes, numbers = self._measure()
         alive = WorkersAlive(worker_ids=list(sizes), rss=list(sizes.values()), numbers=numbers)
-        return [*self._take_reports(), alive]
+        return [*self._take_reports(), alive, *self._held_up()]
 
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """See `SessionOwner`."""

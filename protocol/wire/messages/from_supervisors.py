@@ -16,6 +16,18 @@ class WorkersAlive(Message):
     numbers: Sizes = field(default_factory=list)  #: of the supervisor, see `protocol/reported.py`
 
 
+@message(191, columns=("attempts", "held_ms"))
+class WorkerHeldUp(Message):
+    """Report a worker whose event loop does not run, and the attempts that run meanwhile.
+
+    Most often one of them holds the interpreter lock: then the worker cannot report anything.
+    """
+
+    worker_id: Text
+    attempts: Ints
+    held_ms: Sizes  #: for how long each of them has certainly run
+
+
 @message(81)
 class WorkerExited(Message):
     """Report that a worker process ended.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Final
 
 from ..message import (
     Blobs,
@@ -17,6 +18,12 @@ from ..message import (
     Text,
     message,
 )
+
+#: How a dropped attempt has ended: it had not begun, or that is not known; its function has
+#: returned, or has raised something of its own; an interruption has ended it.
+NOT_BEGUN: Final = 0
+RETURNED: Final = 1
+INTERRUPTED: Final = 2
 
 
 @message(
@@ -101,11 +108,26 @@ class GetData(Message):
     keys: Keys
 
 
-@message(70, columns=("attempts",))
+@message(70, columns=("attempts",), optional_columns=("ends",))
 class AttemptsEnded(Message):
-    """Report dropped attempts that occupy no thread of the worker any more, or never did."""
+    """Report dropped attempts that occupy no thread of the worker any more, or never did.
+
+    `ends` are NOT_BEGUN, RETURNED or INTERRUPTED.
+    """
 
     attempts: Ints
+    ends: Ints = field(default_factory=list)
+
+
+@message(190, columns=("attempts", "timeouts_us"))
+class AttemptsOverdue(Message):
+    """Report attempts that run for longer than they may. The scheduler drops them.
+
+    They are reported again as long as it has not done so.
+    """
+
+    attempts: Ints
+    timeouts_us: Sizes  #: how long each may run
 
 
 @message(71)

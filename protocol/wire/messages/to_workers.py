@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from ..message import Blobs, Ids, Ints, KeyLists, Keys, Message, Number, Text, Texts, message
+from ..message import (
+    Blobs,
+    Ids,
+    Ints,
+    KeyLists,
+    Keys,
+    Message,
+    Number,
+    Sizes,
+    Text,
+    Texts,
+    message,
+)
 
 
 @message(
     48,
     columns=("keys", "function_of", "attempts", "priorities", "args", "wanted"),
-    optional_columns=("dependencies", "spec_hashes", "n_raised"),
+    optional_columns=("dependencies", "spec_hashes", "n_raised", "timeouts_us"),
     tables=(
         ("functions", "function_blobs", "function_clients"),
         ("located_keys", "located_attempts", "located_nbytes", "located_holders"),
@@ -23,7 +35,8 @@ class AssignTasks(Message):
     Each dependency is in the worker's store, runs there earlier, or is listed with its holders in
     `located_*`. `wanted[i]` is 1 if a client waits for the result: a small one is sent with the
     completion. `spec_hashes` has NO_HASH for keys of weft's own. `n_raised` counts the exceptions
-    of earlier attempts; the worker keeps it for the next scheduler.
+    of earlier attempts; the worker keeps it for the next scheduler. `timeouts_us` is how long each
+    may run.
     """
 
     functions: Ids
@@ -43,6 +56,7 @@ class AssignTasks(Message):
     spec_hashes: Ids = field(default_factory=list)
     n_raised: Ints = field(default_factory=list)  #: empty if no earlier attempt of a row raised
     located_hashes: Ids = field(default_factory=list)  #: as `spec_hashes`; empty if none has one
+    timeouts_us: Sizes = field(default_factory=list)  #: 0 = for ever; empty if none has a limit
 
 
 @message(49, columns=("attempts",))

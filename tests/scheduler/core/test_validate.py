@@ -11,6 +11,7 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.attempts import MAX_CANCELLED, Interruption
 from weft.scheduler.core.barrier import Recovery
 from weft.scheduler.core.claims import HELD, Claim
 from weft.scheduler.core.copies import CopyOrder, Wish
@@ -420,6 +421,12 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "n_exceptions lists known tasks": lambda b: b.state.n_exceptions.update({b.stranger(): 1}),
     "a task is retried at most so often as it may": lambda b: b.state.n_exceptions.update(
         {b.task("retried"): 2}
+    ),
+    "interrupted lists zombies of workers": lambda b: b.state.interrupted.update(
+        {9999: Interruption(b.w, "x", "why", 0.0, None)}
+    ),
+    "cancelled_ends lists few": lambda b: b.state.cancelled_ends.update(
+        {f"key-{i}": [] for i in range(MAX_CANCELLED + 1)}
     ),
     "attempt_ends lists few tasks, all known": lambda b: b.state.attempt_ends.update(
         {b.stranger(): []}

@@ -10,6 +10,7 @@ import pytest
 from tests.worker.builders import SLOW, Hands, assign, drop
 from weft.protocol.errors import InvalidTransition
 from weft.protocol.wire.messages import (
+    RETURNED,
     AttemptsBlocked,
     AttemptsEnded,
     AttemptsFinished,
@@ -130,7 +131,7 @@ def test_a_dropped_task_that_waits_ends_without_a_result():
     worker.block(0)
     worker.receive(drop(1))
     worker.resume(0)
-    assert AttemptsEnded(attempts=[1]) in worker.report(0)
+    assert AttemptsEnded(attempts=[1], ends=[RETURNED]) in worker.report(0)
 
 
 def test_the_next_session_begins_with_what_waits():

@@ -9,6 +9,7 @@ import pytest
 from tests.worker.builders import INC, SLOW, Hands, assign, drop, give_back, locate
 from weft.protocol.errors import RemoteProtocolError
 from weft.protocol.wire.messages import (
+    RETURNED,
     AttemptsEnded,
     AttemptsErred,
     AttemptsFinished,
@@ -229,7 +230,7 @@ def test_a_task_dropped_while_it_runs_is_not_reported_and_its_value_is_forgotten
     worker.start()
     worker.receive(drop(1))
     assert worker.messages == []
-    assert worker.report() == [AttemptsEnded(attempts=[1])]
+    assert worker.report() == [AttemptsEnded(attempts=[1], ends=[RETURNED])]
     assert worker.store == set()
     assert worker.run_all() == ["b"]
 

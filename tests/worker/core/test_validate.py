@@ -12,6 +12,7 @@ from weft.protocol.wire.messages import DropAttempts
 from weft.worker.core.events import SlotBlocked
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import NO_ATTEMPT, NO_FUNCTION, WorkerFunction, WorkerTask
+from weft.worker.core.timeouts import TimeLimit
 from weft.worker.core.validate import OF_RECORDS, OF_STATE, validate
 
 
@@ -189,7 +190,10 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     ),
     "early values are of attempts to come": lambda state: state.early.update({0: 1}),
     "owed names cancelled attempts": lambda state: state.owed.update({4: None}),
-    "forget, missing and ended are empty between events": lambda state: state.ended.append(1),
+    "timeouts lists unfinished tasks, those that run with their begin": (
+        lambda state: state.timeouts.update({2: TimeLimit(5)})
+    ),
+    "forget, missing and ended are empty between events": lambda state: state.ended.update({1: 0}),
 }
 
 

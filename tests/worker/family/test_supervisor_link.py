@@ -21,6 +21,7 @@ from weft.protocol.wire.messages import (
     TearDownOnSupervisor,
     Welcome,
     WorkerExited,
+    WorkerHeldUp,
     WorkersAlive,
     WorkersRetired,
 )
@@ -94,6 +95,7 @@ class Family:
         self.ends: list[GiveUp] = []
         self.stops: list[str] = []
         self.sizes = {"w": 5}
+        self.held_up: list[WorkerHeldUp] = []
         self.scaled: list[int | None] = []
         self.retired: list[str] = []
         self.ended: list[tuple[list[str], str]] = []
@@ -103,6 +105,7 @@ class Family:
             lambda: ([address], SECURITY),
             SupervisorPolicy(**policy),
             measure=lambda: (self.sizes, [7]),
+            held_up=lambda: self.held_up,
             on_stop=self.stops.append,
             on_scale=self._scale,
             on_retired=self.retired.extend,
