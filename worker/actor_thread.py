@@ -282,7 +282,7 @@ class ActorThread:
             futures = _NONE
             try:
                 value = _do(made, name, arguments)
-                blob, futures = self.actors.pack(value, name)
+                blob, futures = self.actors.pack(value, self.key, name)
                 del value
             except BaseException as error:  # of user code: SystemExit ends the call only
                 failure = self._failure(error, name)
@@ -414,7 +414,7 @@ class ActorThread:
         self._note(row)
 
     def _packed(self, value: Any, name: str) -> tuple[Blob, None, list[Any]]:
-        blob, futures = self.actors.pack(value, name)
+        blob, futures = self.actors.pack(value, self.key, name)
         return blob, None, futures
 
     def _note(self, row: Answer) -> None:

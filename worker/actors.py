@@ -121,12 +121,12 @@ class Actors:
         if actor is not None:
             actor.put(None)
 
-    def pack(self, value: Any, name: str) -> tuple[Blob, list[Any]]:
-        """Pickle what a method has returned; return that, and the futures in it."""
+    def pack(self, value: Any, key: str, name: str) -> tuple[Blob, list[Any]]:
+        """Pickle what a method of an actor has returned; return that, and the futures in it."""
         if value.__class__ in PLAIN_TYPES:
             return pack_result(value, name), _NONE
         with futures_met() as met:
-            blob = pack_result(value, name)
+            blob = pack_result(value, f"{key}.{name}")
         # The next call may change the object, whose memory the buffers of the pickle are.
         return blob.detached() if blob.__class__ is Payload and blob.buffers else blob, met
 
@@ -145,7 +145,7 @@ class Actors:
         if requests:
             results = [row[2] for row in rows if row[3] is None]
             keys: list[list[str]] = []
-            if any(row[4] for row in rows):
+            if any([row[4] for row in rows]):  # noqa: C419 - faster, of many rows
                 keys = self._hand_over(connection, [row for row in rows if row[3] is None])
             messages.append(ActorResults(requests=requests, results=results, keys=keys))
         if len(requests) < len(rows):

@@ -320,7 +320,8 @@ class _ActorLine:
                     ):
                         call = self._pop(request)
                         if call is not None:
-                            notify += call.finish(blob, None, self._lines.hold(wanted))
+                            kept = self._lines.hold(wanted) if wanted else None
+                            notify += call.finish(blob, None, kept)
                     if message.keys:
                         self._lines.engine.post(Confirm(_Taken(self, message)))
                 elif isinstance(message, ActorFailures):
@@ -431,10 +432,8 @@ class ActorLines:
                 line = self._by_address[address] = _ActorLine(self, address, self._n_lines)
             line.add(call)
 
-    def hold(self, keys: list[str]) -> list[Any] | None:
-        """Return futures of these keys, for a result in which they are; None if there are none."""
-        if not keys:
-            return None
+    def hold(self, keys: list[str]) -> list[Any]:
+        """Return futures of these keys, for a result in which they are."""
         from .current import future_of
 
         return [future_of(self.engine, key) for key in keys]

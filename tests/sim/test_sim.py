@@ -24,6 +24,7 @@ N_SESSION_BATCHES = 2
 
 #: Situations that some seeds must reach, or the tests prove less than they seem to.
 EXPECTED = {
+    "actor waits",
     "attempts adopted",
     "attempts_timed_out",
     "blocked",

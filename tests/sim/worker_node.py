@@ -61,6 +61,7 @@ from weft.worker.executor import WATCH_S
 from weft.worker.server import WorkerPolicy
 from weft.worker.timeouts import LOOK_S
 
+from .actors import WaitingActors
 from .graphs import ACTOR, packed, unpacked, value_of
 from .plugins import WorkerPluginsNode
 from .session import SimulatedSession
@@ -114,6 +115,7 @@ class WorkerNode:
         #: The loggers whose records it catches, and their levels.
         self.caught: dict[str, int] = {}
         self.plugins = WorkerPluginsNode(self)
+        self.actors = WaitingActors(self)
         self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
 
     def __repr__(self) -> str:
@@ -507,6 +509,8 @@ class WorkerNode:
         else:
             value = value_of(spec.function, task.args or b"", inputs)
             self.store[task.attempt] = value
+            if spec.function == ACTOR:
+                self.actors.made(task)
             rides = task.wanted and spec.nbytes <= plan.ride_along and spec.function != ACTOR
             report.attempts.append(task.attempt)
             report.nbytes.append(spec.nbytes)
