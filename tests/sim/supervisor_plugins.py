@@ -29,7 +29,7 @@ from weft.worker.family.hosting import (
     ReportJob,
     RunJob,
     StartHost,
-    Watch,
+    WatchJob,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class SupervisorPluginsNode:
         elif isinstance(action, RunJob):
             delay_s = rng.choice([0.0, 0.01, 1.0, 5.0])
             self.world.at(delay_s, self._job_done, action.job, self._n_hosts)
-        elif isinstance(action, Watch):
+        elif isinstance(action, WatchJob):
             self.world.at(PATIENCE_S, self._on_overdue, action.job)
         elif isinstance(action, KillHost):
             self.world.probes["supervisor plugin: hangs"] += 1

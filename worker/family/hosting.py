@@ -81,7 +81,7 @@ class LetHostEnd:
 
 
 @dataclass(slots=True)
-class Watch:
+class WatchJob:
     """Call `on_overdue` with the job after `PATIENCE_S`."""
 
     job: Job
@@ -136,7 +136,7 @@ class EndFamily:
 Action: TypeAlias = (
     StartHost
     | LetHostEnd
-    | Watch
+    | WatchJob
     | KillHost
     | RunJob
     | ReportJob
@@ -212,7 +212,7 @@ class Hosting:
         self._jobs.append(Job(step="teardown", plugin=plugin, asked=asked))
         current = self._current
         if current is not None and (current.plugin, current.step) == (plugin, "setup"):
-            self.actions.append(Watch(current))
+            self.actions.append(WatchJob(current))
 
     def on_overdue(self, job: Job) -> None:
         """End the host if it still does a job whose plugin was ended."""

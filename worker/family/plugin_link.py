@@ -42,7 +42,7 @@ from .hosting import (
     ReportJob,
     RunJob,
     StartHost,
-    Watch,
+    WatchJob,
 )
 from .plugin_host import LENGTH, is_environment
 
@@ -214,7 +214,7 @@ class SupervisorPlugins:
                     self._family.stop(action.reason, 1)
                 elif isinstance(action, LetHostEnd):
                     self._let_end()
-                elif isinstance(action, Watch):
+                elif isinstance(action, WatchJob):
                     self._loop.call_later(PATIENCE_S, self._on_overdue, action.job)
                 elif isinstance(action, KillHost):
                     self._kill()

@@ -23,7 +23,7 @@ from weft.worker.family.hosting import (
     ReportJob,
     RunJob,
     StartHost,
-    Watch,
+    WatchJob,
 )
 
 FAILURE = [b"", "ValueError", "no", "", b""]
@@ -191,7 +191,7 @@ def test_a_set_up_that_hangs_is_ended_by_its_teardown(play):
     play.ready("p")
     play.set_up("q", is_required=True)
     (watch,) = play.tear_down("q")
-    assert isinstance(watch, Watch)
+    assert isinstance(watch, WatchJob)
     play.core.on_overdue(watch.job)
     assert play.take() == [KillHost()]
     actions = play.ended("killed")
