@@ -23,6 +23,8 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
+from .hdf5 import reduce_hdf5
+
 #: Protocol 5 has out-of-band buffers, and every Python that weft supports reads it.
 PROTOCOL = 5
 
@@ -90,7 +92,7 @@ def _cloud_pickler() -> Callable[..., Any]:
     import cloudpickle
 
     class CloudPickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # untyped base
-        """cloudpickle's, which also knows functions under `functools.lru_cache` by value."""
+        """cloudpickle's, which also knows functions under `functools.lru_cache`, and h5py."""
 
         dispatch_table: ClassVar[Any] = ChainMap(
             {types.CodeType: _reduce_code, types.ModuleType: _reduce_module},
@@ -99,6 +101,8 @@ def _cloud_pickler() -> Callable[..., Any]:
 
         def reducer_override(self, obj: Any) -> Any:
             reduced = reduce_lru_cache(obj)
+            if reduced is NotImplemented:
+                reduced = reduce_hdf5(obj)
             return super().reducer_override(obj) if reduced is NotImplemented else reduced
 
     return CloudPickler

@@ -227,6 +227,14 @@ def test_futures_are_entries_and_arguments_of_graphs(client):
     assert client.get({}, [("two", 0)]) == [2]  # dask leaves out entries that stand for themselves
 
 
+def test_arrays_in_a_file_of_hdf5_are_read_on_the_workers(client, tmp_path):
+    h5py = pytest.importorskip("h5py", reason="h5py is missing: pip install h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = np.arange(10)
+    with h5py.File(tmp_path / "x.h5", "r") as file:
+        assert da.from_array(file["x"], chunks=5).sum().compute() == 45
+
+
 def test_tasks_that_dask_has_fused_are_counted_by_the_names_of_their_keys(client, capsys):
     frame = dd.from_pandas(pd.DataFrame({"a": range(10)}), npartitions=2)
     kept = frame[frame.a > 2].assign(c=1).persist()
