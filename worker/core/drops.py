@@ -135,13 +135,19 @@ def on_return_attempts(state: WorkerState, message: ReturnAttempts) -> None:
 
 
 def on_withdraw_attempts(state: WorkerState, message: WithdrawAttempts) -> None:
-    """Give back these attempts, those that have not started and that no task here reads."""
+    """Give back these attempts, those that have not started and that no task here reads.
+
+    The first task of a thread that wakes up for it counts as started. Else a call that could begin
+    at once would be cancelled or not, depending on how fast the threads of this machine wake up.
+    """
     returned: list[int] = []
     started: list[int] = []
     for attempt in message.attempts:
         task = state.by_attempt.get(attempt)
         if task is not None and task.state == EXECUTING:
-            take_back(state, state.slots[task.slot])  # its unstarted tasks are ready again
+            slot = state.slots[task.slot]
+            wakes_up = len(slot.chunk) == slot.n_executing
+            take_back(state, slot, n_kept=int(wakes_up))  # the others are ready again
         if task is None or task.pins or task.state not in {READY, WAITING}:
             started.append(attempt)
             continue

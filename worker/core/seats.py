@@ -63,10 +63,10 @@ def place(slot: Slot, finish: Place) -> None:
     slot.place = finish
 
 
-def take_back(state: WorkerState, slot: Slot) -> None:
-    """Make the slot's unstarted tasks ready again."""
+def take_back(state: WorkerState, slot: Slot, n_kept: int = 0) -> None:
+    """Make the slot's unstarted tasks ready again, but for the first `n_kept`."""
     chunk = slot.chunk
-    while chunk:
+    while len(chunk) > n_kept:
         try:
             task = chunk.pop()
         except IndexError:  # its thread was faster

@@ -18,6 +18,14 @@ def test_only_what_has_not_started_is_given_back():
     assert worker.run_all() == ["c"]
 
 
+def test_the_first_task_of_a_thread_that_wakes_up_for_it_counts_as_started():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b", "3 c"))
+    answer = worker.receive(WithdrawAttempts(attempts=[3, 1, 2]))
+    assert answer == [AttemptsWithdrawn(attempts=[3, 2], started=[1])]
+    assert worker.run_all() == ["a"]
+
+
 def test_an_attempt_that_waits_for_an_input_is_given_back():
     worker = Hands()
     worker.receive(assign("1 a", "2 b <- a"))
