@@ -124,7 +124,8 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
             on_abandoned(core, operation)
         elif cls is SendInOrder:
             close_submissions(core)
-            if core.is_linked:
+            # While keys are asked about, the first messages of the session are gone already.
+            if core.is_linked or core.unanswered is not None:
                 core.to_scheduler.append(operation.message)
         elif cls is WatchCluster:
             watch_cluster(core, operation.watcher, operation.n_workers)

@@ -24,6 +24,7 @@ from weft.client.core.events import (
     Operations,
     ResultsFetched,
     ResultsNotFetched,
+    SendInOrder,
     ShutDown,
     Unwatch,
     Want,
@@ -66,6 +67,7 @@ from weft.protocol.wire.messages import (
     SubmitTasks,
     Unsupported,
     WantKeys,
+    WantOutput,
 )
 
 F = FunctionRecord(b"f" * 16, b"<f>", "f")
@@ -817,3 +819,13 @@ def test_closing_wakes_all_watchers(bench):
         asking,
     ]
     assert bench.state("a").status == "cancelled"
+
+
+def test_a_wish_that_is_stated_while_keys_are_asked_about_is_not_lost(bench):
+    """The first messages of the session, which state the wish before it, are on their way."""
+    bench.do(bench.task("a"))
+    bench.sent(Disconnected())
+    wish = WantOutput(clients=[], level=0, loggers={"x": 10})
+    assert bench.do(SendInOrder(wish)) == []
+    assert bench.connect() == [WantKeys(keys=["a"])]
+    assert bench.do(SendInOrder(wish)) == [wish]
