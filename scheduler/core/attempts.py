@@ -39,7 +39,7 @@ _CANCELLED: Final = "was cancelled"
 _RAISED_BEFORE: Final = "raised an exception, before the scheduler was restarted"
 
 
-class Interruption:
+class InterruptedAttempt:
     """A running attempt that was dropped and is interrupted, until it has ended."""
 
     __slots__ = ("cause", "is_killed", "key", "since", "task", "when_over", "ws")
@@ -95,13 +95,13 @@ def note_overdue(
     """Note that an attempt takes too long. It is dropped and interrupted."""
     cause = f"took longer than its timeout of {timeout_us / 1e6:g} s"
     _note(state, task, ws.name, cause, task.attempt)
-    state.interrupted[task.attempt] = Interruption(ws, task.key, cause, state.now, task)
+    state.interrupted[task.attempt] = InterruptedAttempt(ws, task.key, cause, state.now, task)
 
 
 def note_cancelled(state: SchedulerState, ws: WorkerHandle, keys: dict[int, str]) -> None:
     """Note that attempts of cancelled tasks are interrupted: {attempt: key}."""
     for attempt, key in keys.items():
-        state.interrupted[attempt] = Interruption(ws, key, _CANCELLED, state.now, None)
+        state.interrupted[attempt] = InterruptedAttempt(ws, key, _CANCELLED, state.now, None)
 
 
 def note_interruption_over(state: SchedulerState, attempt: int, end: int) -> None:
@@ -132,7 +132,7 @@ def note_process_over(state: SchedulerState, ws: WorkerHandle) -> None:
             _note_end(state, found, attempt, f"{how} {after}")
 
 
-def _note_end(state: SchedulerState, found: Interruption, attempt: int, how: str) -> None:
+def _note_end(state: SchedulerState, found: InterruptedAttempt, attempt: int, how: str) -> None:
     noted = found.ws.name, f"{found.cause}; {how}"[:_MAX_TEXT_CHARS], attempt
     if found.task is None:
         known = state.tasks.get(found.key)

@@ -54,7 +54,7 @@ from . import (
     puts,
     relays,
 )
-from .attempts import Interruption
+from .attempts import InterruptedAttempt
 from .barrier import Recovery
 from .census import Census
 from .counters import Counters
@@ -304,7 +304,7 @@ class SchedulerState:
         #: None = it interrupts none, and between events
         self.abandoned: dict[WorkerHandle, dict[int, str]] | None = None
         #: {attempt: interruption} of zombies of workers that were asked to interrupt them
-        self.interrupted: dict[int, Interruption] = {}
+        self.interrupted: dict[int, InterruptedAttempt] = {}
         #: {task: the end of its pause} of those in state no_worker that wait before a retry
         self.paused: dict[SchedulerTask, Deadline] = {}
         #: {task: own exceptions so far} of tasks with retries

@@ -11,7 +11,7 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core.attempts import MAX_CANCELLED, Interruption
+from weft.scheduler.core.attempts import MAX_CANCELLED, InterruptedAttempt
 from weft.scheduler.core.barrier import Recovery
 from weft.scheduler.core.claims import HELD, Claim
 from weft.scheduler.core.copies import CopyOrder, Wish
@@ -423,7 +423,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {b.task("retried"): 2}
     ),
     "interrupted lists zombies of workers": lambda b: b.state.interrupted.update(
-        {9999: Interruption(b.w, "x", "why", 0.0, None)}
+        {9999: InterruptedAttempt(b.w, "x", "why", 0.0, None)}
     ),
     "cancelled_ends lists few": lambda b: b.state.cancelled_ends.update(
         {f"key-{i}": [] for i in range(MAX_CANCELLED + 1)}
