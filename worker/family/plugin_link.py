@@ -63,14 +63,11 @@ class Family(Protocol):
     def kill(self, pid: int) -> None:
         """Ask the spawner to end a process at once."""
 
-    def hold_workers(self, *, ends_running: bool) -> None:
-        """Start no workers; end those that run, if so."""
+    def end_workers(self, reason: str) -> None:
+        """End the processes of all workers; others are started in their places."""
 
     def release_workers(self) -> None:
         """Start the workers that were held."""
-
-    def replace_workers(self) -> None:
-        """End the processes of all workers, and start others."""
 
     def accompany(self, life: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a coroutine, whose failure is a bug that ends the supervisor."""
@@ -204,11 +201,16 @@ class SupervisorPlugins:
                 elif isinstance(action, ReportJob):
                     self._report(action)
                 elif isinstance(action, HoldWorkers):
-                    self._family.hold_workers(ends_running=action.ends_running)
+                    if action.ends_running:
+                        self._family.end_workers(
+                            "it is started after the plugins of its supervisor"
+                        )
                 elif isinstance(action, ReleaseWorkers):
                     self._family.release_workers()
                 elif isinstance(action, ReplaceWorkers):
-                    self._family.replace_workers()
+                    self._family.end_workers(
+                        "restarted, because a plugin of its supervisor asks for it"
+                    )
                 elif isinstance(action, EndFamily):
                     _log.error("the workers end: %s", action.reason)
                     self._family.stop(action.reason, 1)

@@ -45,11 +45,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.host.thread_defaults import THREAD_DEFAULTS
 from .exits import note_failure
 from .repeats import Repeats
+
+if TYPE_CHECKING:
+    import asyncio
 
 #: The signals that end the family: a terminal's hang-up, Ctrl-C, a service manager's stop.
 END_SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -101,6 +104,34 @@ def run(supervise: SupervisorMain, work: WorkerMain, *, embedded: bool = False) 
         return ended
     code: int = argument
     return code
+
+
+def send_with_channel(
+    commands: socket.socket,
+    writer: asyncio.StreamWriter,
+    order: list[Any],
+    channel: socket.socket,
+) -> bool:
+    """Send an order to start a process that gets a channel; False if it must be tried later.
+
+    Args:
+        commands: the supervisor's end of the socket to the spawner.
+        writer: that writes into it.
+        order: `["start", its configuration]`.
+        channel: the caller closes its copy.
+    """
+    # The channel goes with the first byte of the line, so nothing may wait before it.
+    if writer.transport.get_write_buffer_size():
+        return False
+    verb, config = order
+    line = json.dumps([verb, {**config, "channel": True}]).encode() + b"\n"
+    try:
+        n_sent = socket.send_fds(commands, [line], [channel.fileno()])
+    except BlockingIOError:
+        return False
+    if n_sent < len(line):
+        writer.write(line[n_sent:])
+    return True
 
 
 @dataclass

@@ -45,11 +45,9 @@ import psutil
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
 from ...protocol.net.deadline import within
 from ...protocol.trust.security import Security
-from ...protocol.wire.address import parse_address
 from ...protocol.wire.session import GiveUp
-from ..config import socket_path
 from ..numbers import SUFFIX, SUPERVISOR
-from ..silence import STACK_SUFFIX, SilenceWatch
+from ..silence import SilenceWatch
 from ..started import read_joined, read_served, read_started
 from .config import SupervisorConfig
 from .death_lines import DeathLines
@@ -63,6 +61,7 @@ from .exits import (
 )
 from .held_up import HeldUpWatch
 from .large_workers import end_too_large
+from .leftovers import remove_files
 from .lifetimes import Lifetimes
 from .measuring import FamilyMeter
 from .places import CannotScale, Growth, Place
@@ -78,6 +77,7 @@ from .restarts import (
     kind_of,
 )
 from .silent_workers import held_up, look_at_silence
+from .spawn import send_with_channel
 from .supervisor_link import SupervisorLink, SupervisorPolicy
 
 _log = logging.getLogger("weft.supervisor")
@@ -408,12 +408,7 @@ class Supervisor:
             failure=read_failure(slot.record),
             has_joined=read_joined(slot.record),
         )
-        slot.record.unlink(missing_ok=True)
-        for suffix in (STACK_SUFFIX, SUFFIX):
-            slot.record.with_suffix(suffix).unlink(missing_ok=True)
-        for address in map(parse_address, self._known[0]):
-            if address.scheme == "unix":  # a killed worker leaves its socket
-                socket_path(address.host, slot.worker_id).unlink(missing_ok=True)
+        remove_files(slot, self._known[0])
         is_over = self._lifetimes.end(slot.worker_id)
         if not self._stopping and slot.retired:
             self._on_place_gone()
@@ -505,26 +500,15 @@ class Supervisor:
 
     def ask_for_host(self, config: dict[str, Any], channel: socket.socket) -> bool:
         """Ask the spawner to start the host; False if it cannot be asked at the moment."""
-        # The channel goes with the first byte of the line, so nothing may wait before it.
-        if self._writer.transport.get_write_buffer_size():
-            return False
-        line = json.dumps(["start", {**config, "channel": True}]).encode() + b"\n"
-        try:
-            n_sent = socket.send_fds(self._commands, [line], [channel.fileno()])
-        except BlockingIOError:
-            return False
-        if n_sent < len(line):
-            self._writer.write(line[n_sent:])
-        return True
+        return send_with_channel(self._commands, self._writer, ["start", config], channel)
 
     def kill(self, pid: int) -> None:
         """Ask the spawner to end a process at once."""
         self._ask("kill", pid, int(signal.SIGKILL))
 
-    def hold_workers(self, *, ends_running: bool) -> None:
-        """End the workers that run, if so: none is started while plugins are set up."""
-        if ends_running:
-            self._on_end([*self._running], "it is started after the plugins of its supervisor")
+    def end_workers(self, reason: str) -> None:
+        """End the processes of all workers; others are started in their places."""
+        self._on_end([*self._running], reason)
 
     def release_workers(self) -> None:
         """Start the workers that were held."""
@@ -532,10 +516,6 @@ class Supervisor:
         for slot in held.values():
             if slot in self._slots and not self._stop_asked.done():
                 self._start(slot)
-
-    def replace_workers(self) -> None:
-        """End the processes of all workers, and start others."""
-        self._on_end([*self._running], "restarted, because a plugin of its supervisor asks for it")
 
     # --- What is watched ------------------------------------------------------------------------
 
