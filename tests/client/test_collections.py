@@ -148,7 +148,7 @@ def checked(part):
     return part
 
 
-def test_what_failed_of_a_collection_is_run_again(client):
+def test_failed_parts_of_a_collection_are_run_again(client):
     _broken.update([0, 4])
     kept = client.persist((da.arange(10, chunks=4) + 0).map_blocks(checked, dtype=int))
     total = client.compute(kept.sum())

@@ -459,7 +459,9 @@ def releases(name):
     [Lock, partial(Semaphore, 1), partial(weft.limit, at_once=1), lambda name: MultiLock([name])],
     ids=["lock", "semaphore", "limit", "multilock"],
 )
-def test_what_a_task_still_holds_at_its_end_is_released_with_a_warning(client, make, keep, fails):
+def test_locks_that_a_task_still_holds_at_its_end_are_released_with_a_warning(
+    client, make, keep, fails
+):
     held = make(f"left, {fails}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -50,7 +50,7 @@ def test_attempts_that_were_taken_back_are_left_out():
     assert [one.key for one in pages.timings()] == ["a"]
 
 
-def test_what_was_missed_is_added_up_and_another_scheduler_is_a_gap():
+def test_missed_attempts_are_added_up_and_another_scheduler_is_a_gap():
     pages = StreamPages()
     pages._add(page("7.2", n_missed=2))
     pages._add(page("7.5", "a", n_missed=3))

@@ -63,7 +63,7 @@ def noted() -> str | None:
     return os.getenv("WEFT_TEST_NOTED")
 
 
-def test_it_is_set_up_once_beside_the_supervisor_and_for_later_workers(client, tmp_path):
+def test_a_plugin_is_set_up_once_beside_the_supervisor_and_for_later_workers(client, tmp_path):
     plugin = Noting(tmp_path / "notes")
     workers = client.scheduler_info()["workers"].values()
     done = client.register_plugin(plugin)
@@ -103,7 +103,7 @@ def test_workers_are_replaced_and_their_tasks_run_again(client, tmp_path, wait_u
     assert future.result(timeout=60) == "1"
 
 
-def test_it_is_torn_down_when_the_workers_end(tmp_path):
+def test_a_plugin_is_torn_down_when_the_workers_end(tmp_path):
     plugin = Noting(tmp_path / "notes")
     with weft.Client(n_workers=1, threads_per_worker=1) as client:
         client.register_plugin(plugin)
@@ -174,7 +174,7 @@ async def test_a_set_up_that_hangs_is_ended_by_unregistering_it(tmp_path, wait_u
         assert {*(await client.run(noted)).values()} == {"1"}
 
 
-def test_what_a_dead_process_had_is_set_up_again(client, tmp_path, wait_until):
+def test_plugins_of_a_dead_process_are_set_up_again(client, tmp_path, wait_until):
     plugin = Noting(tmp_path / "notes")
     client.register_plugin(plugin)
     os.kill(plugin.pid(), signal.SIGKILL)

@@ -70,7 +70,7 @@ def compute_in_a_thread():
     return found
 
 
-def test_what_is_no_task_computes_by_itself(client):
+def test_code_outside_of_tasks_computes_by_itself(client):
     """A thread that a task has started, and a function of `client.run`, may submit nothing."""
     assert client.submit(compute_in_a_thread).result(60) == [""]
     assert [*client.run(lambda: dask.delayed(key_here)().compute()).values()] == [""]

@@ -125,7 +125,7 @@ def find_nothing():
         return str(error)
 
 
-def test_what_is_submitted_fails_if_the_client_of_tasks_finds_no_scheduler():
+def test_calls_fail_if_the_client_of_tasks_finds_no_scheduler():
     with weft.Client(n_workers=1, set_as_default=False) as client:
         text = client.submit(find_nothing).result(60)
         assert "found no scheduler" in text

@@ -45,7 +45,7 @@ def refuse(bench, key: str, attempt: int):
     return bench.hear(KeysErred(keys=[key], failure_of=[0], failures=failures))
 
 
-def test_what_is_refused_to_one_task_is_submitted_for_another_that_shares_it(bench):
+def test_a_call_refused_to_one_task_is_submitted_for_another_that_shares_it(bench):
     assert callers(bench.do(bench.task("f", options=of_attempt(7)))) == {"f": 7}
     assert bench.do(bench.task("f", options=of_attempt(8))) == []
     messages, actions = refuse(bench, "f", 7)
@@ -56,7 +56,7 @@ def test_what_is_refused_to_one_task_is_submitted_for_another_that_shares_it(ben
     assert bench.state("f").failure[0] == "not-permitted"
 
 
-def test_it_is_submitted_with_its_inputs(bench):
+def test_a_refused_call_is_submitted_with_its_inputs(bench):
     bench.do(bench.task("a", options=of_attempt(7)), bench.task("b", "a", options=of_attempt(7)))
     a = bench.state("a")
     bench.do(bench.task("b", "a", options=of_attempt(8)), a)

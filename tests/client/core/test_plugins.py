@@ -67,7 +67,7 @@ def test_plugins_that_ended_while_the_connection_was_lost_are_forgotten(bench):
     assert [stated.arguments["plugin"] for stated in again(bench)] == ["p-2"]
 
 
-def test_what_was_stated_and_not_confirmed_is_stated_again_in_the_next_session(bench):
+def test_unconfirmed_plugins_are_stated_again_in_the_next_session(bench):
     register(bench, "1", workers=[])
     register(bench, "2", workers=[])
     first, _second = again(bench)

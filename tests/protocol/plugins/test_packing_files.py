@@ -52,7 +52,7 @@ def test_the_same_files_are_the_same_archive(package):
     assert packed(package) == first
 
 
-def test_what_is_left_out_is_not_read(package, tmp_path):
+def test_files_that_are_left_out_are_not_read(package, tmp_path):
     os.mkfifo(package / ".git")
     (package / "old.pyc").write_text("")
     assert [p.name for p in unpacked(package, tmp_path).iterdir()] == ["__init__.py"]
@@ -79,7 +79,7 @@ def test_a_link_to_a_directory_above_is_refused(package):
         packed(package)
 
 
-def test_what_is_too_large_is_refused_before_it_is_read_whole(package, monkeypatch):
+def test_a_directory_that_is_too_large_is_refused_before_it_is_read_whole(package, monkeypatch):
     monkeypatch.setattr(packing_files, "MAX_RELAYED_BYTES", 3 << 20)
     large = package / "data"
     with large.open("wb") as file:

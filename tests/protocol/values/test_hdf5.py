@@ -18,7 +18,7 @@ def path(tmp_path):
     return path
 
 
-def test_what_is_open_for_reading_is_opened_again(path):
+def test_objects_open_for_reading_are_opened_again(path):
     with h5py.File(path, "r") as file:
         blob, _ = dumps_arguments("load", (file, file["group"], [file["group/x"]]), {})
     (again, group, [x]), _ = loads_arguments(blob, [])
@@ -37,7 +37,7 @@ def test_a_file_of_a_relative_path_is_found_from_another_folder(path, monkeypatc
         assert again.mode == "r"
 
 
-def test_what_is_open_for_writing_or_closed_is_refused(path):
+def test_objects_open_for_writing_or_closed_are_refused(path):
     words = r"argument args\[0\] of load .*is open for writing \(mode 'r\+'\).*such as zarr"
     with h5py.File(path, "r+") as file, pytest.raises(SerializationError, match=words):
         dumps_arguments("load", (file["group/x"],), {})

@@ -46,7 +46,7 @@ def test_the_supervisors_that_are_there_set_it_up_and_then_the_client_is_answere
     }  # fmt: skip
 
 
-def test_its_workers_are_replaced_when_all_supervisors_have_set_it_up():
+def test_workers_are_replaced_when_all_supervisors_have_set_a_plugin_up():
     board = Board()
     client = board.client()
     one, two = board.supervisor("one"), board.supervisor("two")

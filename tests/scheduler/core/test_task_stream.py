@@ -166,7 +166,7 @@ def test_keys_are_bounded_in_their_length_too(monkeypatch):
     assert board.n_missed == 1
 
 
-def test_what_ended_while_nobody_read_counts_as_missed():
+def test_attempts_that_ended_while_nobody_read_count_as_missed():
     board = Stream()
     board.rows(keep_s=5.0)
     board.run("a")

@@ -156,7 +156,7 @@ def test_another_plugin_that_fails_ends_nothing(play):
     assert [*play.core.ready] == ["p"]
 
 
-def test_what_a_dead_host_had_is_set_up_again_and_meanwhile_no_worker_is_started(play):
+def test_plugins_of_a_dead_host_are_set_up_again_and_meanwhile_no_worker_is_started(play):
     play.ready("p", "q")
     play.core.on_worker_started("w1")
     play.set_up("r")
@@ -222,7 +222,7 @@ def test_workers_are_replaced_and_the_answer_follows_when_the_old_ones_have_ende
     assert reports(Play().order(RenewWorkers(request=8))) == [(8, None)]
 
 
-def test_what_ended_during_a_lost_connection_is_torn_down(play):
+def test_plugins_that_ended_during_a_lost_connection_are_torn_down(play):
     play.ready("p", "q")
     (run,) = play.order(PluginsHeld(plugins=["q"]))
     assert (run.job.step, run.job.plugin) == ("teardown", "p")
