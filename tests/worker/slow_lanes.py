@@ -12,8 +12,8 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.worker.builders import Hands
-from weft.protocol.wire.messages import AssignTasks, DropAttempts
-from weft.worker.core import assignment, copies, slots
+from weft.protocol.wire.messages import NOT_BEGUN, AssignTasks, DropAttempts
+from weft.worker.core import assignment, copies, slots, timeouts
 from weft.worker.core import state as state_module
 from weft.worker.core.drops import drop
 from weft.worker.core.events import ChunkDone, Event, ForgetFunctions
@@ -69,6 +69,8 @@ def slow_on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
                 task.n_waiting_on += 1
         task.inputs = inputs or ()
         move(state, task, WAITING if task.n_waiting_on else READY)
+    if message.timeouts_us:
+        timeouts.note(state, message)
     assignment.report_unknown(state, message, unknown)
 
 
@@ -130,7 +132,7 @@ def slow_on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
             if record.state == CANCELLED:
                 state.owed[attempt] = None
             elif is_unfinished:
-                state.ended.append(attempt)
+                state.ended[attempt] = NOT_BEGUN
     for key in awaited:
         left = state.by_key.get(key)
         if left is not None and left.state == MISSING:
@@ -166,6 +168,7 @@ def shown(state: WorkerState) -> list[Any]:
         ),
         *(list(index) for index in (state.waiting, state.cancelled, state.released, state.owed)),
         sorted(task.attempt for task in state.ready),
+        [(attempt, limit.timeout_us) for attempt, limit in state.timeouts.items()],
         [(slot.busy, slot.n_executing, repr(slot.chunk)) for slot in state.slots],
         [slot.index for slot in state.idle],
         [(peer.address, list(map(repr, peer.queue))) for peer in state.fetching.waiting],

@@ -88,6 +88,8 @@ class Worker(RuleBasedStateMachine):
                 self.over.add(newest[key])
             newest[key] = int(attempt)
         message = assign(*lines, located=where, function=function, priority=priority)
+        if data.draw(st.booleans(), label="limited"):
+            message.timeouts_us = [i % 2 for i in range(len(lines))]
         self.listen(self.hands.receive(message))
 
     @rule(data=st.data())
