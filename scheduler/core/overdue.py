@@ -75,10 +75,7 @@ def _end(state: SchedulerState, ws: WorkerHandle, timeouts_us: dict[int, int]) -
             again[task] = delay_s
             attempts[task] = attempt
             continue
-        can_end = bool(state.supervisors_by_id.get(ws.supervisor_id))
-        name = task.group.prefix.name
-        failure = timed_out(task.key, name, timeout_us, ws.name, can_end=can_end, attempts=n_failed)
-        err(state, task, failure)
+        _fail(state, ws, task, timeout_us, n_failed)
     if not overdue:
         return
     # A failure in the same message may have taken away the need for a retry.
@@ -92,3 +89,13 @@ def _end(state: SchedulerState, ws: WorkerHandle, timeouts_us: dict[int, int]) -
         state.interrupted[attempts[task]].when_over = go_on
     state.counters.attempts_timed_out += len(overdue)
     interrupt(state, ws, overdue, "overdue")
+
+
+def _fail(
+    state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, timeout_us: int, n_failed: int
+) -> None:
+    """Fail a task that has no retry left."""
+    can_end = bool(state.supervisors_by_id.get(ws.supervisor_id))
+    name = task.group.prefix.name
+    failure = timed_out(task.key, name, timeout_us, ws.name, can_end=can_end, attempts=n_failed)
+    err(state, task, failure)

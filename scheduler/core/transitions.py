@@ -85,8 +85,8 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     "back",
     (NO_WORKER, RELEASED): "no longer needed",
     (PROCESSING, MEMORY): "finished",
-    (PROCESSING, ERRED): "raised; an input failed; an input was cancelled; too many workers died "
-    "under it",
+    (PROCESSING, ERRED): "raised; took too long; an input failed; an input was cancelled; too many "
+    "workers died under it",
     (PROCESSING, WAITING): "taken back, and an input is missing",
     (PROCESSING, QUEUED): "taken back: worker lost, returned unstarted, or to be retried",
     (PROCESSING, NO_WORKER): "taken back, and no worker may run it now",

@@ -18,6 +18,7 @@ from ..builders import Board, graph
 #: {function that calls `err`: why it fails the task}
 CAUSES = {
     "on_erred": "raised",
+    "_fail": "took too long",
     "count_death": "too many workers died under it",
     "_give_up_unreachable": "its inputs are at workers that cannot reach each other",
     "_fail_unlinked": "an input is unknown or needs this task",
@@ -70,6 +71,13 @@ def raise_with_waiting_and_ahead() -> None:
     assert board.states("ahead", "waits") == ["processing", "waiting"]
     board.raise_(worker, "a")
     board.send(board.alice, graph(":a -> late"))
+
+
+def take_too_long() -> None:
+    board = Deadly()
+    worker = board.worker()
+    board.send(board.alice, graph("a", timeout_us=1))
+    board.send(worker, m.AttemptsOverdue(attempts=[board.attempt("a")], timeouts_us=[1]))
 
 
 def cancel_inputs() -> None:
@@ -185,6 +193,7 @@ def lose_an_actor() -> None:
 
 def test_the_table_names_each_cause_of_a_failure(found):
     raise_with_waiting_and_ahead()
+    take_too_long()
     cancel_inputs()
     submit_without_inputs()
     for state in ("waiting", "queued", "no_worker", "processing"):
