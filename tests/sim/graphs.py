@@ -246,6 +246,8 @@ class Graph:
     def _answer(spec: Spec) -> None:
         for called in spec.called:
             spec.can_finish = spec.can_finish and called.can_finish
+            if called.culprits:
+                spec.culprits[spec.key] = None  # it raises what it reads
         for dependency in spec.dependencies:
             spec.culprits.update(dependency.culprits)
             spec.actors.update(dependency.actors)

@@ -180,10 +180,11 @@ class Simulation:
     def _given_up(self, attempt: int, link: Link | None) -> bool:
         """Return whether the scheduler expects no report of an attempt that is being executed.
 
-        It still counts the thread, or has lost the worker's session.
+        It still counts the thread, or has lost the worker's session; or the worker, which it had
+        given up, is back, and its inventory is being read.
         """
         ws = self.scheduler.session_of(link)
-        return ws is None or attempt in ws.zombies
+        return ws is None or attempt in ws.zombies or ws.inventory is not None
 
     def on_stop(self, worker: WorkerNode, task: WorkerTask) -> None:
         """Note that an execution has ended, or its process."""
