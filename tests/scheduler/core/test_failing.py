@@ -25,6 +25,7 @@ CAUSES = {
     "cancel_dependents": "an input was cancelled",
     "merge_failed": "a worker that came back has its failure",
     "forget_unknown": "no peer has come back with it",
+    "fail_made": "it had made an actor, which has not come back",
     "fail_lost": "it was an actor, and its worker is lost",
     "_give_up_without_recipe": "its only copy was lost, and no client has submitted it",
 }
@@ -191,6 +192,20 @@ def lose_an_actor() -> None:
     assert board.states("a") == ["erred"]
 
 
+def miss_an_actor(state: str) -> None:
+    board = Board()
+    client = board.client()
+    if state != "no_worker":
+        board.worker()
+    board.send(client, graph("x"))
+    message = graph(
+        ":x -> a" if state == "waiting" else "a", made=True, delivered=state == "released"
+    )
+    message.functions = [m.ACTOR_FUNCTION]
+    board.send(client, message)
+    assert board.states("a") == ["erred"]
+
+
 def test_the_table_names_each_cause_of_a_failure(found):
     raise_with_waiting_and_ahead()
     take_too_long()
@@ -205,6 +220,8 @@ def test_the_table_names_each_cause_of_a_failure(found):
     come_back_without()
     lose_without_recipe()
     lose_an_actor()
+    for state in ("released", "waiting", "queued", "no_worker"):
+        miss_an_actor(state)
     listed = {
         (start, cause)
         for (start, finish), why in TRANSITIONS.items()
