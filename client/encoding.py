@@ -511,8 +511,7 @@ def check_unsupported(**options: object) -> None:
             given = seconds_of(value, name) if name == "fifo_timeout" else value
             if given not in _HARMLESS[name]:
                 raise TypeError(
-                    f"{name}= is not supported by weft; leave {value!r} out: "
-                    f"{CALL_OPTIONS[name].instead}"
+                    f"{name}= is not supported by weft; leave {value!r} out: {CALL_OPTIONS[name]}"
                 )
         elif value:
-            raise TypeError(f"{name}= is not supported by weft: {CALL_OPTIONS[name].instead}")
+            raise TypeError(f"{name}= is not supported by weft: {CALL_OPTIONS[name]}")

@@ -42,7 +42,7 @@ def test_nothing_that_is_there_is_listed_as_absent(client, cluster):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_each_piece_of_advice_can_follow_a_colon_and_names_what_is_there(name):
-    for absentee, (instead, _) in TABLES[name].items():
+    for absentee, instead in TABLES[name].items():
         assert instead
         assert not instead.endswith(".")
         assert not instead[0].isupper(), absentee

@@ -22,7 +22,7 @@ def listed() -> str:
     lines = []
     for title, table, suffix in TITLES:
         rows: dict[str, list[str]] = {}
-        for name, (instead, _) in table.items():
+        for name, instead in table.items():
             rows.setdefault(instead, []).append(f"`{name}{suffix}`")
         lines += ["", f"| of {title} | |", "|---|---|"]
         lines += [f"| {', '.join(names)} | {instead} |" for instead, names in rows.items()]
