@@ -11,7 +11,7 @@ import pickle
 import threading
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from ..protocol.durations import seconds_or_none
 from ..protocol.errors import ClientClosed, WaitingCycle
@@ -22,6 +22,7 @@ from ..protocol.values.serialize import dumps, futures_met, loads
 from ..protocol.wire.messages import ACTOR_BLOB, ACTOR_FUNCTION
 from ..protocol.wire.messages.actors import call_text
 from ..protocol.wire.payload import Blob, Payload
+from .absent import FUTURE, missing_attribute
 from .annotations import TaskOptions
 from .core.tasks import NO_VALUE, FutureState, TaskRecord
 from .encoding import Encoder, check_key, check_keys, spec_hash
@@ -310,6 +311,16 @@ class FutureOfActor(Future):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return reduce_future_of_actor(_Plain(self))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or name in FUTURE:
+            raise missing_attribute(FUTURE, "Future", name)
+        raise AttributeError(
+            f"the future of an actor has no attribute {name!r}: its result() is the actor, which "
+            "has those of the class",
+            name=name,
+            obj=self,
+        )
 
 
 class _Plain:

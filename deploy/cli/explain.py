@@ -38,7 +38,9 @@ def explain(arguments: tuple[str, ...], connection_file: Path | None, as_json: b
 
     keys = list(arguments)
     address = keys.pop(0) if keys and is_address(keys[0]) else None
-    if len(keys) != 1:
+    if not keys:
+        raise click.UsageError("which task? Give its key: weft explain KEY")
+    if len(keys) > 1:
         raise click.UsageError(f"one key is expected, not {len(keys)}: {' '.join(keys)}")
     path = None if connection_file is None else str(connection_file)
     info, _ = asking(path, address, lambda viewer: _ask(viewer, keys[0]))

@@ -17,6 +17,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from .functions import in_function
+
 __all__ = ["Actor", "ActorInfo", "StoredActor"]
 
 _CALLS: Final = f"{__name__.partition('.')[0]}.client.actors"
@@ -99,6 +101,11 @@ class Actor:
         return f"<Actor: {self._info.name}, key: {self._info.key}>"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if in_function.depth:
+            raise TypeError(
+                f"the actor {self._info.key!r} is part of a function, where nothing keeps it "
+                "alive: pass it as an argument of the call"
+            )
         return actor_from, (_PassedOn(self._hold), self._info)
 
 

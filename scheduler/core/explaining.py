@@ -245,10 +245,16 @@ def _why_processing(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     )
 
 
+def _where_it_is(task: SchedulerTask) -> str:
+    names = ", ".join(ws.name for ws in task.replicas[:MAX_WORKERS])
+    n_more = len(task.replicas) - MAX_WORKERS
+    return f"its result is on {names}" + (f" and {n_more} others" if n_more > 0 else "")
+
+
 def _why_in_memory(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     node = cycles.actor_node(task)
     if node is None:
-        return TaskReason("it has finished")
+        return TaskReason(_where_it_is(task))
     where = f"it has made an actor on worker {node.ws.name}, a method of which waits"
     wait = node.ws.actor_waits[node.number].wait
     return _why_blocked(state, wait, cycles.call_of(state, node), where)

@@ -542,3 +542,15 @@ def test_several_threads_of_a_worker_may_use_their_first_actor_at_once():
     command = [sys.executable, "-c", FIRST_USES]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr) == (f"{[True] * 4}\n", "")
+
+
+def test_the_future_of_an_actor_names_its_result_where_a_method_is_called_on_it(client):
+    future = client.submit(Counter, actor=True)
+    with pytest.raises(AttributeError, match=r"no attribute 'add': its result\(\) is the actor"):
+        future.add(1)
+    with pytest.raises(AttributeError, match="by design: a client does not know it"):
+        future.running
+    assert not hasattr(future, "__dask_graph__")
+    actor = future.result(60)
+    with pytest.raises(SerializationError, match="is part of a function, where nothing keeps it"):
+        client.submit(lambda: actor.add(1))

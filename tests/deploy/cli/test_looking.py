@@ -55,7 +55,7 @@ def test_a_task_is_described_with_its_story(cluster, tmp_path):
     assert (task["state"], task["holders"], task["wanted_by"]) == ("memory", ["w-1"], ["me"])
     assert task["story"][-1][1] == "finished on w-1"
     explained = run("explain", future.key, folder=tmp_path)
-    assert explained.stdout.startswith(f"task {future.key} is finished: it has finished\n")
+    assert explained.stdout.startswith(f"task {future.key} is finished: its result is on w-1\n")
     plain = json.loads(run("explain", future.key, "--json", folder=tmp_path).stdout)
     assert plain["times"]["run"] > 0
     key = future.key
@@ -85,6 +85,9 @@ def test_an_unknown_task_is_one_line(cluster, tmp_path):
     assert "knows no task 'nothing'" in done.stderr
     done = run("explain", "one", "two", folder=tmp_path)
     assert done.stderr == "weft explain: one key is expected, not 2: one two\n"
+    done = run("explain", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "weft explain: which task? Give its key: weft explain KEY\n"
     done = run("info", "one", "two", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "weft info: one key is expected, not 2: one two\n"
