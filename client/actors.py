@@ -195,8 +195,16 @@ class ActorFuture(ActorCall):
         wake = partial(call_in, loop, _settle, future)
         if not self.notify(wake):
             return
+        problems: list[str] = []
+
+        def fail(text: str) -> None:
+            if self.forget(wake):
+                problems.append(text)
+                wake()
+
+        wait = None if timeout_s is not None else TaskWait([], fail, [self.actor_key], [self.id])
         try:
-            with awaited():
+            with awaited(wait):
                 if timeout_s is None:
                     await future
                 else:
@@ -204,6 +212,8 @@ class ActorFuture(ActorCall):
         finally:
             if not future.done() or future.cancelled():
                 self.forget(wake)
+        if problems:
+            raise WaitingCycle(problems[0])
         if not future.done():
             assert timeout_s is not None, "else it is done"
             raise self._late(timeout_s)

@@ -222,10 +222,14 @@ class ActorThread:
         """Return the last call of each holder that has begun; None if there are too many."""
         if len(self._begun) >= _MAX_HOLDERS:
             return None
-        begun = {holder: (holder, *last) for holder, last in self._begun.items()}
+        begun = {holder: (holder, *last) for holder, last in list(self._begun.items())}
         if self._request is not None:
             begun[self._caller[0]] = *self._caller, self._request
         return [*begun.values()]
+
+    def forget(self, holder: str) -> None:
+        """Forget a holder whose line has ended: none of its calls is waited for. On the loop."""
+        self._begun.pop(holder, None)
 
     def open(self) -> list[CallId]:
         """Return the calls that have begun and not ended."""

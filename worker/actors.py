@@ -271,6 +271,8 @@ class Actors:
         self.on_writable(connection)
         for holder in [name for name, line in self._lines.items() if line[0] is connection]:
             del self._lines[holder]
+            for actor in self._actors.values():
+                actor.forget(holder)
         handed = self._handed.pop(connection, None)
         if handed:  # the holder may have read of them, and the scheduler not yet of its own
             self._loop.call_later(_HAND_OVER_S, handed.clear)

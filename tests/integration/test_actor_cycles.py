@@ -28,6 +28,10 @@ class Node:
     def ask_all(self) -> list[str]:
         return weft.get_client().gather([self.other.ask_back(), weft.get_client().submit(abs, -1)])
 
+    def run_async(self) -> str:
+        node = weft.get_client().get_dataset("node")
+        return weft.get_client().submit(ask_async, node).result()
+
     def run(self) -> str:
         return weft.get_client().submit(ask, weft.get_client().get_dataset("node")).result()
 
@@ -56,6 +60,10 @@ class AsyncNode(Node):
 
 def ask(node: weft.Actor) -> str:
     return node.ask().result()
+
+
+async def ask_async(node: weft.Actor) -> str:
+    return await node.ask()
 
 
 def take(lock: weft.Lock) -> str:
@@ -105,15 +113,16 @@ def test_two_actors_that_wait_for_each_other(client, cls, how):
         assert one.n().result(60) == other.n().result(60) == 1
 
 
-def test_an_actor_and_a_task_that_wait_for_each_other(client):
+@pytest.mark.parametrize("how", ["run", "run_async"])
+def test_an_actor_and_a_task_that_wait_for_each_other(client, how):
     node = client.submit(Node, actor=True, key=f"node-{next(_numbers)}").result()
     client.publish_dataset(node=node)
     node.take(node).result()
     with apart(node):
         with pytest.raises(weft.WaitingCycle, match="waits for itself") as caught:
-            node.run().result(60)
+            getattr(node, how)().result(60)
         assert f"waits for a call of actor {node.key!r}" in str(caught.value)
-        assert f"actor {node.key!r} waits for task 'ask-" in str(caught.value)
+        assert f"actor {node.key!r} waits for task 'ask" in str(caught.value)
     client.unpublish_dataset("node")
 
 

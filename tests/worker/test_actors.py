@@ -207,12 +207,16 @@ async def test_calls_behind_the_end_of_an_actor_are_refused(slot, wait_until):
     assert end.sent[0].failures[0][0] == "actor-lost"
 
 
-async def test_lines_of_closed_connections_are_forgotten(slot):
+async def test_lines_of_closed_connections_and_their_holders_are_forgotten(slot, wait_until):
     end = End()
+    (actor,) = slot.actors._actors.values()
     slot.actors.on_calls(end, slot.calls(5, "append"))
+    wait_until(lambda: end.sent)
     assert slot.actors._lines
+    assert actor.begun()
     slot.actors.on_closed(end)
     assert not slot.actors._lines
+    assert not actor.begun()
 
 
 async def test_an_answer_does_not_wait_for_a_later_call_of_the_same_message():
