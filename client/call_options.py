@@ -45,14 +45,22 @@ def limit_of(func: Callable[..., Any], timeout: Any, keywords: dict[str, Any]) -
 
     A function that takes such a keyword is given it, as dask does: then it is added to `keywords`.
     """
-    if _takes(func, "timeout"):
+    names = None if type(func) is functools.partial else _parameters(func)
+    takes = _takes(func, "timeout") if names is None else "timeout" in names
+    if takes:
         keywords["timeout"] = timeout
         return None
     return timeout
 
 
 def _takes(func: Callable[..., Any], name: str) -> bool:
-    """Return whether a function takes a keyword, by its signature; False if it has none."""
+    """Return whether a callable takes a keyword, by its signature; False if it has none.
+
+    For classes, objects and functions with `**keywords`; those of plain functions are remembered.
+    """
+    code = getattr(func, "__code__", None)
+    if code is not None and not hasattr(func, "__wrapped__"):
+        return bool(code.co_flags & inspect.CO_VARKEYWORDS)
     try:
         parameters = inspect.signature(func).parameters.values()
     except (TypeError, ValueError):

@@ -140,7 +140,10 @@ def closed_here() -> Iterator[None]:
 
 
 class Interrupts:
-    """The running tasks that are to end. All methods but `is_asked` are for the loop's thread."""
+    """The running tasks that are to end.
+
+    `is_asked`, `was_asked` and `was_mistaken` are for threads of slots, all others for the loop's.
+    """
 
     __slots__ = ("_contexts", "_due", "_is_stepping", "_looked", "_state", "gates", "watch")
 

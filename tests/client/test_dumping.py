@@ -47,7 +47,7 @@ def test_a_dump_has_the_cluster_its_tasks_and_logs(client, tmp_path):
 
 
 def test_a_dump_in_yaml_is_read_by_any_reader_of_yaml(client, tmp_path):
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="PyYAML is missing: pip install pyyaml")
     future = client.submit(abs, -3, key="name with \x7f, \u2028, 'quotes': and \U0001f600")
     future.result()
     path = client.dump_cluster_state(tmp_path / "dump", format="yaml")

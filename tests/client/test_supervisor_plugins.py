@@ -249,7 +249,10 @@ def test_any_function_can_be_run_once_per_machine(client, tmp_path):
 
 
 def test_plugins_of_distributed_are_taken(client):
-    plugins = pytest.importorskip("distributed.diagnostics.plugin")
+    plugins = pytest.importorskip(
+        "distributed.diagnostics.plugin",
+        reason="distributed is missing: pip install distributed",
+    )
     before = {*client.run(os.getpid).values()}
     client.register_plugin(plugins.Environ({"WEFT_TEST_NOTED": 5}))
     assert {*client.run(noted).values()} == {"5"}

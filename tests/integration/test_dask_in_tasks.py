@@ -77,7 +77,9 @@ def test_code_outside_of_tasks_computes_by_itself(client):
 
 
 async def sum_in_a_coroutine(n):
-    array = pytest.importorskip("dask.array")
+    array = pytest.importorskip(
+        "dask.array", reason="dask.array is missing: pip install 'weft[dask]'"
+    )
     return int(array.arange(n, chunks=10).sum().compute()), dask.delayed(key_here)().compute()
 
 
@@ -88,7 +90,9 @@ def test_a_coroutine_computes_on_the_cluster_as_well(client):
 
 
 def persist_blocks():
-    array = pytest.importorskip("dask.array")
+    array = pytest.importorskip(
+        "dask.array", reason="dask.array is missing: pip install 'weft[dask]'"
+    )
     return array.arange(30, chunks=10).persist()
 
 
@@ -97,7 +101,7 @@ def total_of(blocks):
 
 
 def test_parts_that_a_task_keeps_are_read_by_other_tasks(client):
-    pytest.importorskip("dask.array")
+    pytest.importorskip("dask.array", reason="dask.array is missing: pip install 'weft[dask]'")
     blocks = client.submit(persist_blocks).result(60)
     assert client.submit(total_of, blocks).result(60) == 435
     assert len(weft.futures_of(blocks)) == 3
