@@ -9,11 +9,18 @@ from ..message import Ints, Message, Sizes, Text, Texts, message
 
 @message(80, columns=("worker_ids", "rss"))
 class WorkersAlive(Message):
-    """Report which worker processes exist, with their resident memory in bytes."""
+    """Report which worker processes exist, with their resident memory in bytes.
+
+    It is answered by one heartbeat, which proves that what was sent before it has been read.
+    """
 
     worker_ids: Texts
     rss: Sizes
     numbers: Sizes = field(default_factory=list)  #: of the supervisor, see `protocol/reported.py`
+
+    def parts(self, max_rows: int) -> list[Message]:
+        """Return it whole: each part would be answered."""
+        return [self]
 
 
 @message(191, columns=("attempts", "held_ms"))

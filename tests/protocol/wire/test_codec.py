@@ -144,7 +144,11 @@ def repeated(message: Message, times: int) -> Message:
     return cls(**{n: value * times if n in cut else value for n, value in values.items()})
 
 
-CUT = [cls for cls in CLASSES if cls.columns and "request" not in cls._names]
+CUT = [
+    cls
+    for cls in CLASSES
+    if cls.columns and "request" not in cls._names and cls.parts is Message.parts
+]
 WHOLE = [cls for cls in CLASSES if cls not in CUT]
 
 

@@ -269,6 +269,14 @@ def test_heartbeats_are_answered_with_the_time_of_the_next_one():
     assert answer(board, supervisor, alive) == 1010
 
 
+def test_a_report_of_living_workers_is_not_cut_so_that_it_is_answered_once():
+    alive = m.WorkersAlive(worker_ids=["w1", "w2"], rss=[1, 2])
+    assert alive.parts(1) == [alive]
+    board = Board()
+    supervisor = board.supervisor("sup")
+    assert [type(answer) for answer in board.send(supervisor, alive)[supervisor]] == [m.Heartbeat]
+
+
 def test_many_peers_send_fewer_heartbeats_and_in_groups(monkeypatch):
     monkeypatch.setattr("weft.scheduler.core.liveness._FEW_PEERS", 20)
     monkeypatch.setattr("weft.scheduler.core.liveness._GROUP", 5)
