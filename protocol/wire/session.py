@@ -265,6 +265,8 @@ class Session:
         self._n_short = 0
         #: When the delay, the registration or the time until the next heartbeat ends.
         self._until = math.inf
+        #: Heartbeats that the scheduler has answered, in the latest session.
+        self.n_answered = 0
 
     # --- Events -----------------------------------------------------------------------------------
 
@@ -292,6 +294,7 @@ class Session:
         policy = self.policy
         self.epoch = epoch
         self.beat_s = max(heartbeat_ms / 1000 / policy.beats, policy.least_beat_s)
+        self.n_answered = 0
         self.outage = None
         self._deadline = math.inf
         self._began = now
@@ -303,6 +306,7 @@ class Session:
     def on_answered(self, next_ms: int, now: float) -> None:
         """Send the next heartbeat `next_ms` from now: the scheduler answered the last one."""
         if next_ms and self.phase == "open":
+            self.n_answered += 1
             pause_s = max(next_ms / 1000, self.policy.least_beat_s)
             self._pause_s = min(pause_s, LONGEST_PAUSE * self.beat_s)
             self._until = now + self._pause_s

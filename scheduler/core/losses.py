@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 REASON_WAIT_S: Final = 1.0
 #: A line of the death log is looked for again after this time at the earliest.
 _LEAST_WAIT_S: Final = 0.001
+#: Workers whose exits are known to be reported; a supervisor repeats so many.
+_MAX_EXITS: Final = 1000
 
 
 @dataclass(slots=True)
@@ -60,11 +62,18 @@ def _report_unexplained(state: SchedulerState, worker_id: str, loss: Loss) -> No
 
 
 def note_exit(state: SchedulerState, worker_id: str, reason: str, kind: str) -> None:
-    """Record a supervisor's report. A worker that is still connected is logged with its loss."""
+    """Record a supervisor's report. A worker that is still connected is logged with its loss.
+
+    A supervisor whose line broke reports again what it does not know to have arrived.
+    """
+    was_reported = worker_id in state.exits
+    state.exits[worker_id] = None
+    if len(state.exits) > _MAX_EXITS:
+        del state.exits[next(iter(state.exits))]
     loss = state.losses.pop(worker_id, None)
     if loss is not None:
         _report(state, loss, reason, kind)
-    elif worker_id not in state.workers_by_id:
+    elif worker_id not in state.workers_by_id and not was_reported:
         text = f"the process of worker {worker_id[:8]}, which is not connected, ended: {reason}"
         _log_death(state, text, "workers that had not joined", reason)
 

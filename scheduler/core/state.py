@@ -346,6 +346,7 @@ class SchedulerState:
         #: {worker_id: what was there} of lost workers, in order of time, that will be logged with
         #: the reason, or soon without it
         self.losses: dict[str, Loss] = {}
+        self.exits: dict[str, None] = {}  #: ids of workers whose exits were reported lately
         self.death_log = DeathLog("were lost")  #: deaths that were logged, or counted, lately
         #: when a line of `death_log` may be due; None while it has counted nothing
         self.death_line: Deadline | None = None

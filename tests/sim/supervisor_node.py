@@ -16,6 +16,7 @@ from weft.protocol.wire.messages import (
     WorkerExited,
     WorkersAlive,
 )
+from weft.worker.family.exit_reports import ExitReports
 from weft.worker.family.supervisor_link import SupervisorPolicy
 
 from .session import SimulatedSession
@@ -34,7 +35,7 @@ class SupervisorNode:
         self.world = sim.world
         self.supervisor_id = supervisor_id
         self.workers: dict[str, WorkerNode] = {}
-        self._reports: list[Message] = []
+        self._reports = ExitReports()
         self.plugins = SupervisorPluginsNode(self)
         self.is_alive = True
         self.session = SimulatedSession(sim, self, Role.SUPERVISOR, SupervisorPolicy())
@@ -51,9 +52,7 @@ class SupervisorNode:
     def on_exit(self, worker: WorkerNode, reason: str, running: list[int]) -> None:
         """Handle the end of a worker's process."""
         del self.workers[worker.worker_id]
-        self._reports.append(
-            WorkerExited(worker_id=worker.worker_id, reason=reason, running=running)
-        )
+        self._reports.add(WorkerExited(worker_id=worker.worker_id, reason=reason, running=running))
         self.world.at(self.world.rng.random() * 0.1, self._report)
         if not worker.is_leaving:
             self.world.at(self.world.rng.random() * 0.5, self.start_again, worker)
@@ -93,11 +92,7 @@ class SupervisorNode:
 
     def _report(self) -> None:
         if self.session.is_open:
-            self.session.send(self._take_reports())
-
-    def _take_reports(self) -> list[Message]:
-        reports, self._reports = self._reports, []
-        return reports
+            self.session.send([*self._reports.take()])
 
     # -- the session ------------------------------------------------------------------------------
     def when_awake(self, what: Any, *args: Any) -> bool:
@@ -115,10 +110,12 @@ class SupervisorNode:
         ids = list(self.workers)
         alive = WorkersAlive(worker_ids=ids, rss=[1 << 20] * len(ids))
         held_up = [w.held_up() for w in self.workers.values() if w.is_frozen and any(w.running)]
-        return [*self._take_reports(), alive, *held_up]
+        self._reports.on_answers(self.session.machine.n_answered)
+        return [*self._reports.beat(), alive, *held_up]
 
     def on_welcome(self) -> None:
         """See `SessionOwner`."""
+        self._reports.on_session()
 
     def on_messages(self, messages: list[Message]) -> None:
         """See `SessionOwner`."""
@@ -136,3 +133,4 @@ class SupervisorNode:
 
     def on_lost(self) -> None:
         """See `SessionOwner`."""
+        self._reports.on_answers(self.session.machine.n_answered)

@@ -41,13 +41,12 @@ from ...protocol.wire.messages import (
 )
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
 from ...protocol.wire.session import GiveUp, Outage, Policy, Session
+from .exit_reports import ExitReports
 from .hosting import Order
 
 _log: Final = logging.getLogger("weft.supervisor")
 
 _ORDERS: Final = (SetUpOnSupervisor, TearDownOnSupervisor, RenewWorkers, PluginsHeld)
-#: How many reports are kept while there is no session; older ones are dropped.
-_MAX_REPORTS: Final = 1000
 _LEAVE_TIMEOUT_S: Final = 2.0
 
 
@@ -116,7 +115,7 @@ class SupervisorLink:
         self._on_end = on_end
         self._on_plugin = on_plugin
         self._on_over = on_over
-        self._reports: list[Message] = []
+        self._reports = ExitReports()
         self._loop = asyncio.get_running_loop()
         self._runner = SessionRunner(
             Session(policy, random.random), self, find, role=Role.SUPERVISOR
@@ -144,16 +143,12 @@ class SupervisorLink:
         self._runner.start()
 
     def report_exit(self, worker_id: str, reason: str, running: list[int], kind: str) -> None:
-        """Report why a worker ended, now or as soon as there is a session again."""
+        """Report why a worker ended, in this session and those that follow until it has arrived."""
         report = WorkerExited(worker_id=worker_id, reason=reason, running=running, kind=kind)
-        self._reports = [*self._reports[1 - _MAX_REPORTS :], report]
+        self._reports.add(report)
         connection = self._runner.connection
         if connection is not None:
-            connection.send(self._take_reports())
-
-    def _take_reports(self) -> list[Message]:
-        reports, self._reports = self._reports, []
-        return reports
+            connection.send([*self._reports.take()])
 
     def stay_away(self) -> None:
         """Make no further attempt after the open session."""
@@ -185,10 +180,12 @@ class SupervisorLink:
         """See `SessionOwner`."""
         sizes, numbers = self._measure()
         alive = WorkersAlive(worker_ids=list(sizes), rss=list(sizes.values()), numbers=numbers)
-        return [*self._take_reports(), alive, *self._held_up()]
+        self._reports.on_answers(self._runner.session.n_answered)
+        return [*self._reports.beat(), alive, *self._held_up()]
 
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """See `SessionOwner`."""
+        self._reports.on_session()
         if outage.error is not None:
             seconds = self._loop.time() - outage.since
             _log.info("the scheduler is back after %.1f s", seconds)
@@ -214,6 +211,7 @@ class SupervisorLink:
 
     def on_lost(self, reason: WeftError) -> None:
         """See `SessionOwner`."""
+        self._reports.on_answers(self._runner.session.n_answered)
         if self._policy.again_s:
             _log.log(self._level, "the scheduler is gone: %s; trying to reconnect", reason)
 

@@ -129,6 +129,19 @@ def test_a_process_that_ended_before_it_joined_is_logged(log):
     ]
 
 
+def test_a_report_that_comes_twice_is_one_line(log):
+    worker = log.start()
+    log.send(log.user, graph("a"))
+    log.close(worker)
+    log.report("w1", "exit code 3")
+    log.report("w2", "exit code 4")
+    lines = list(log.lines)
+    assert [text.rpartition("exit code ")[2][0] for text in log.warnings()] == ["3", "4"]
+    log.report("w1", "exit code 3")
+    log.report("w2", "exit code 4")
+    assert log.lines == lines
+
+
 def test_the_lines_that_were_kept_back_are_logged_when_the_scheduler_ends(log):
     for _ in range(3):
         worker = log.start()

@@ -16,6 +16,7 @@ from weft.protocol.wire.messages import (
     Ask,
     AskFailed,
     Bye,
+    Heartbeat,
     RegisterSupervisor,
     Stop,
     TearDownOnSupervisor,
@@ -137,6 +138,30 @@ async def test_reports_wait_for_a_session_and_come_before_the_heartbeat():
     await family.link.leave("x" * 100_000)
     assert line.of(Bye) == [Bye(reason="x" * 1000)]
     assert not family.link.connected
+    await line.stop()
+
+
+async def test_a_report_that_no_answer_covers_is_sent_again_in_the_next_session():
+    connections: list[Connection] = []
+
+    def accept(connection: Connection) -> None:
+        connections.append(connection)
+        connection.send([welcome(len(connections))])
+
+    line = Line("torn", accept)
+    await line.start()
+    family = Family(line.address, again_s=60.0)
+    family.link.report_exit("w", "killed", [3], "signal")
+    family.link.start()
+    await line.until(lambda: line.of(WorkerExited))
+    connections[0].abort()
+    await line.until(lambda: len(connections) == 2 and isinstance(line.heard[-1], WorkersAlive))
+    assert len(line.of(WorkerExited)) == 2
+    connections[1].send([Heartbeat(next_ms=50)])
+    connections[1].close()
+    await line.until(lambda: len(connections) == 3 and isinstance(line.heard[-1], WorkersAlive))
+    assert len(line.of(WorkerExited)) == 2
+    await family.link.leave("")
     await line.stop()
 
 
