@@ -10,16 +10,20 @@ import weakref
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.errors import NotHeld
+from ...protocol.errors import ClientClosed, NotHeld
 from ...protocol.wire.messages import WARNED, Operated
 from ...protocol.wire.messages.held import LOCK, MULTILOCK, SEMAPHORE
+from ..core.events import HeldAbandoned
 from ..shell.in_task import context_here, owner_here
 from .held_object import LATER, HeldObject, names_in
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
+    from ...protocol.wire.payload import Blob
     from ..client import Client
+    from ..core.events import HeldCall
     from ..shell.engine import Engine
+    from .held_object import Read
 
 logger: Final = logging.getLogger("weft.client")
 
@@ -45,14 +49,37 @@ def _owner(*, is_async: bool) -> str:
     return _task_owners.setdefault(task, f"task-{next(_numbers)}")
 
 
+#: {lease that a running task has asked for and not given back: its attempt, the object, the call}.
+#: A lease is here from before its call is sent until its release is answered, so an interrupt
+#: between any two steps loses none.
+_of_tasks: Final[dict[str, tuple[int, Acquirable, HeldCall]]] = {}
+
+
+def _release_left() -> None:
+    """Release what the task that ends has left, and warn: nobody else could release it."""
+    context = context_here()
+    left: dict[str, None] = {}
+    for lease, (attempt, held, call) in list(_of_tasks.items()):
+        # Else it is another task's, or another thread was faster.
+        is_left = attempt == context.attempt and _of_tasks.pop(lease, None) is not None
+        if is_left and held._give_back(lease, call):
+            left[f"{held._KIND} {held.name!r}"] = None
+    for what in left:
+        text = (
+            f"task {context.task_key!r} has ended and still held {what}, which is released now; "
+            "use a `with` block, or release it\n"
+        )
+        if not context.show(WARNED, "RuntimeWarning", text):
+            logger.warning("%s", text.rstrip())
+
+
 class Acquirable(HeldObject):
     """An object that is acquired and released, with `with` and `async with`."""
 
     def __init__(self, name: str | None = None, client: Client | None = None) -> None:
         super().__init__(name, client)
-        #: {lease that this object has: its owner, and the attempt of the task that has taken it, 0
-        #: for others}, oldest first
-        self._leases: dict[str, tuple[str, int]] = {}
+        #: {lease that this object has: its owner}, oldest first
+        self._leases: dict[str, str] = {}
 
     def _acquire(
         self,
@@ -80,39 +107,53 @@ class Acquirable(HeldObject):
         def read(_engine: Engine, answer: Operated) -> bool:
             is_granted = answer.info.get("granted") is True
             if is_granted:
-                self._leases[lease] = (owner, self._watch_task())
+                self._leases[lease] = owner
             return is_granted
 
         return {**(arguments or {}), "lease": lease, "owner": owner}, read
 
-    def _watch_task(self) -> int:
-        """Have released at the end of the task that runs here what it has got; return its attempt.
+    def _made(
+        self,
+        operation: str,
+        arguments: dict[str, Any] | None,
+        timeout: Duration | None,
+        values: list[Blob | None] | None,
+        keys: list[str] | None,
+    ) -> tuple[HeldCall, float | None]:
+        call, limit_s = super()._made(operation, arguments, timeout, values, keys)
+        if operation == "acquire":
+            self._note_task(call)
+        return call, limit_s
 
-        0 if none runs here, and for actors, which may release in a later call.
+    def _note_task(self, call: HeldCall) -> None:
+        """Have released at the end of the task that runs here what it is about to acquire.
+
+        Not for actors, which may release in a later call.
         """
         context = context_here()
         seat = None if context is None else context.seat
-        if seat is None or not context.attempt or seat.actor:
-            return 0
-        seat.when_task_ends(self._release_left)
-        return int(context.attempt)
+        if seat is not None and context.attempt and not seat.actor:
+            seat.when_task_ends(_release_left)
+            _of_tasks[call.arguments["lease"]] = int(context.attempt), self, call
 
-    def _release_left(self) -> None:
-        """Release what the task that ends holds, and warn: nobody else could release it."""
-        context = context_here()
-        left = [lease for lease, (_, by) in list(self._leases.items()) if by == context.attempt]
-        if not left:
-            return
-        text = (
-            f"task {context.task_key!r} has ended and still held {self._KIND} {self.name!r}, which "
-            "is released now; use a `with` block, or release it\n"
-        )
-        if not context.show(WARNED, "RuntimeWarning", text):
-            logger.warning("%s", text.rstrip())
-        engine = self._engine()
-        for lease in left:
-            if self._leases.pop(lease, None) is not None:  # else another thread was faster
-                engine.post(self._made("release", {"lease": lease}, None, None, None)[0])
+    def _read(self, engine: Engine, call: HeldCall, answer: Operated, read: Read) -> Any:
+        is_granted = call.operation == "acquire" and answer.info.get("granted") is True
+        if not is_granted and "lease" in call.arguments:
+            _of_tasks.pop(call.arguments["lease"], None)  # it is not held, or no longer
+        return super()._read(engine, call, answer, read)
+
+    def _give_back(self, lease: str, call: HeldCall) -> bool:
+        """Release what a task has left; return whether it held it, by what it knew."""
+        is_held = self._leases.pop(lease, None) is not None
+        try:
+            engine = self._engine()
+        except ClientClosed:
+            return False  # its end has released all
+        # The task may have been interrupted before it took the answer: then that is given back.
+        engine.post(HeldAbandoned(call))
+        release = super()._made("release", {"lease": lease}, None, None, None)[0]
+        engine.post(release)
+        return is_held
 
     def _release(self, *, is_async: bool = False) -> Any:
         arguments = {"lease": self._take_lease(is_async)}
@@ -131,7 +172,7 @@ class Acquirable(HeldObject):
                 )
             # The caller's own one, if there are several: the scheduler knows their owners.
             owner = _owner(is_async=is_async or self._engine().is_asynchronous)
-            lease = next((own for own, (by, _) in leases if by == owner), leases[0][0])
+            lease = next((own for own, by in leases if by == owner), leases[0][0])
             if self._leases.pop(lease, None) is not None:  # else another thread was faster
                 return lease
 
@@ -286,7 +327,9 @@ class Semaphore(Acquirable):
 
     def close(self) -> Any:
         """End the semaphore: all leases, and all waits for one, which raise `HeldClosed`."""
-        self._leases.clear()
+        for lease in list(self._leases):
+            self._leases.pop(lease, None)
+            _of_tasks.pop(lease, None)
         return self._call("close", _nothing)
 
 

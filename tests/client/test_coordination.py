@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
-import warnings
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 
@@ -430,50 +428,6 @@ async def test_a_blocking_client_may_be_used_in_async_with(cluster):
 
 
 # --- Holders --------------------------------------------------------------------------------------
-
-
-def keeps(held, *, fails):
-    held.acquire(timeout=10)
-    if fails:
-        raise KeyError(held.name)
-
-
-async def keeps_async(held, *, fails):
-    await held.acquire(timeout=10)
-    if fails:
-        raise KeyError(held.name)
-
-
-def releases(name):
-    lock = Lock(name)
-    lock.acquire()
-    lock.release()
-    with lock:
-        pass
-
-
-@pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize("keep", [keeps, keeps_async])
-@pytest.mark.parametrize(
-    "make",
-    [Lock, partial(Semaphore, 1), partial(weft.limit, at_once=1), lambda name: MultiLock([name])],
-    ids=["lock", "semaphore", "limit", "multilock"],
-)
-def test_locks_that_a_task_still_holds_at_its_end_are_released_with_a_warning(
-    client, make, keep, fails
-):
-    held = make(f"left, {fails}")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        error = client.submit(keep, held, fails=fails, key="keeps").exception(60)
-        assert isinstance(error, KeyError) is fails
-        assert held.acquire(timeout=10)
-        held.release()
-        client.submit(releases, "released by a task").result(timeout=60)
-        client.close()
-    (warning,) = caught
-    assert warning.category is RuntimeWarning
-    assert str(warning.message).startswith(f"task 'keeps' has ended and still held {held._KIND}")
 
 
 def test_a_thread_releases_its_own_lease_of_an_object_that_threads_share(client):
