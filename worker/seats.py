@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .context import WorkerContext, get_worker
 from .core.events import SlotWaits
-from .interrupting import TaskInterrupted
+from .interrupting import TaskInterrupted, closed_here
 
 if TYPE_CHECKING:
     from ..protocol.host.blocking import TaskWait
@@ -145,9 +145,10 @@ class SlotSeat:
     def end_task(self) -> int:
         """Do what is due at the end of the task; return for how many ns it has waited."""
         if self._at_end:
-            actions, self._at_end = list(self._at_end), {}
-            for action in actions:
-                action()
+            with closed_here():  # an interrupt would leave some undone
+                actions, self._at_end = list(self._at_end), {}
+                for action in actions:
+                    action()
         self.was_used = False
         self._depth = 0  # as always, unless an exception came between two steps of `blocked`
         waited_ns, self._waited_ns = self._waited_ns, 0

@@ -12,6 +12,7 @@ import pytest
 
 import weft
 from weft import Client, Lock, MultiLock, Semaphore
+from weft.protocol.host.blocking import gate_here
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -108,6 +109,26 @@ def test_a_task_that_is_interrupted_between_any_two_steps_leaves_nothing_held(cl
         held.release()
         step += 1
     assert step > 50, "the test does not see the steps"
+
+
+gates = []
+
+
+def notes_its_gate():
+    seat = weft.get_worker().seat
+    gate = gate_here()
+    seat.when_task_ends(lambda: gates.append(gate.is_open))
+    gates.append(gate.is_open)
+
+
+def noted():
+    return list(gates)
+
+
+def test_what_a_task_has_left_is_released_without_interrupts(client):
+    """Else one at the end of a task would leave what is due there undone."""
+    client.submit(notes_its_gate, pure=False).result(timeout=60)
+    assert client.submit(noted, pure=False).result(timeout=60) == [True, False]
 
 
 def acquires_often(name):
