@@ -31,7 +31,9 @@ class LogForwarding:
         So the handlers of this program show it. The loggers below it are forwarded as well, and
         whatever logs: tasks of any client, their threads, plugins. It holds for all workers, those
         that come later too, until `unforward_logging` or the end of this client. The workers' own
-        handlers show what they would show without it.
+        handlers have what they would have without it. The exception is the stdout and stderr of a
+        `LocalCluster`'s workers, which share the terminal of this program: what is forwarded is not
+        written there.
 
         A record has its name, level, text, time and place in the source; its exception as text; and
         the attributes of `extra=` that are plain data. Those that it has in addition are

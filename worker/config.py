@@ -49,7 +49,7 @@ class WorkerConfig:
         grace_period_s: time that running tasks get to end when the worker leaves after SIGTERM.
         catches_output: send what tasks print and log to clients that want it; only for a process
             that has no other worker.
-        keeps_output: write that to the process's own streams and log as well.
+        keeps_output: write that to the process's own stdout and stderr as well.
         preloaded: modules whose functions `weft_setup` and `weft_teardown` are called with the
             worker, before it first connects and at its end.
         orphan_lease_s: time for which a worker that has lost its scheduler keeps its data and looks

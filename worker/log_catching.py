@@ -1,7 +1,9 @@
 """Catches records of logging: those of tasks whose clients want them, and of followed loggers.
 
 A part of the shell. While a logger is wanted it has a handler of ours, and a level that lets the
-wanted records pass. Its other handlers, and those above it, get what they would get without that.
+wanted records pass. The other handlers get what they would get without that. The exception is a
+worker that shares the terminal of the program: what the program is sent is not written to this
+process's stdout and stderr, since the program shows it.
 
 Weft's own records are not caught: sending them would log further ones.
 """
@@ -9,6 +11,7 @@ Weft's own records are not caught: sending them would log further ones.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -28,7 +31,8 @@ class RecordCatcher:
             calling thread's task wants it.
         takes_followed: takes a record of a followed logger.
         is_taken_here: returns whether a client wants the output of the calling thread's task.
-        keeps: let the process's own handlers have what was caught as well.
+        keeps: let handlers that write to the stdout or stderr of this process have what was caught
+            as well; all others have it in any case.
     """
 
     def __init__(
@@ -50,9 +54,8 @@ class RecordCatcher:
         self._handlers: dict[str, _Records] = {}
         #: {name of a logger: its own level, and the lower one that it has now}.
         self._levels: dict[str, tuple[int, int]] = {}
-        self._filter = _NotCaught(self)
-        #: Handlers with that filter.
-        self._filtered: list[logging.Handler] = []
+        #: {handler of this process: our filter there}.
+        self._filters: dict[logging.Handler, _NotCaught] = {}
 
     def want(self, task_level: int, followed: dict[str, int]) -> None:
         """Catch from now on what clients want.
@@ -112,12 +115,12 @@ class RecordCatcher:
             for handler in logger.handlers
             if not isinstance(handler, _Records)
         }
-        for handler in self._filtered:
-            if handler not in handlers:
-                handler.removeFilter(self._filter)
+        for handler in [handler for handler in self._filters if handler not in handlers]:
+            handler.removeFilter(self._filters.pop(handler))
         for handler in handlers:
-            handler.addFilter(self._filter)
-        self._filtered = list(handlers)
+            if handler not in self._filters:
+                self._filters[handler] = _NotCaught(self, handler)
+                handler.addFilter(self._filters[handler])
 
     # --- On the threads that log ------------------------------------------------------------------
 
@@ -132,12 +135,14 @@ class RecordCatcher:
             setattr(record, _TAKEN, True)
             self._takes_followed(record)
 
-    def is_for_own_handlers(self, record: logging.LogRecord) -> bool:
-        """Return whether the handlers of this process are to have a record."""
+    def is_for(self, handler: logging.Handler, record: logging.LogRecord) -> bool:
+        """Return whether a handler of this process is to have a record."""
         logger = logging.getLogger(record.name)
         if record.levelno < self._effective(logger, {}):
             return False
-        return self._keeps or _is_ours(record) or not self._is_sent(logger, record)
+        if self._keeps or _is_ours(record) or not self._is_sent(logger, record):
+            return True
+        return not _writes_to_terminal(handler)
 
     def _is_sent(self, logger: logging.Logger, record: logging.LogRecord) -> bool:
         if self._task_level and record.levelno >= self._task_level and self._is_taken_here():
@@ -178,15 +183,29 @@ class _Records(logging.Handler):
 
 
 class _NotCaught(logging.Filter):
-    """Passes what this process logs without a client, on its own handlers."""
+    """Passes what one of this process's own handlers is to have."""
 
-    def __init__(self, catcher: RecordCatcher) -> None:
+    def __init__(self, catcher: RecordCatcher, handler: logging.Handler) -> None:
         super().__init__()
         self._catcher = catcher
+        self._handler = handler
 
     def filter(self, record: logging.LogRecord) -> bool:
         """See `logging.Filter`."""
-        return self._catcher.is_for_own_handlers(record)
+        return self._catcher.is_for(self._handler, record)
+
+
+def _writes_to_terminal(handler: logging.Handler) -> bool:
+    """Return whether a handler writes to the stdout or stderr of this process."""
+    stream = getattr(handler, "stream", None)  # None: of a file that is not open yet, too
+    if stream is None:
+        return False
+    if any(stream is each for each in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)):
+        return True
+    try:
+        return stream.fileno() in (1, 2)  # such as a stream that was `sys.stderr` before
+    except (AttributeError, OSError, ValueError):  # it has no descriptor, or is closed
+        return False
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

@@ -6,7 +6,8 @@ written on the thread of a task goes to its client, if that wants it, and everyt
 it would go. So do threads and processes that a task starts, and what is written by other languages.
 
 The workers of a `LocalCluster` share the terminal of the program, which shows what it is sent; so
-what was caught is not written there as well. Those of `weft worker` have a log of their own, which
+what was caught is not written there as well; files and the ring of `get_worker_logs` have all
+records in any case. Those of `weft worker` have a log of their own, which
 keeps it.
 """
 
@@ -57,7 +58,7 @@ class OutputCatcher:
 
     Args:
         loop: the worker's event loop.
-        keeps: write what was caught to this process's streams and log as well.
+        keeps: write what was caught to this process's stdout and stderr as well.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keeps: bool) -> None:

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from weft.protocol.host.log_ring import LogRing
 from weft.worker.log_catching import RecordCatcher
 
 
@@ -138,16 +139,43 @@ def test_records_of_tasks_and_followed_ones_are_taken_apart(caught, own):
     assert caught.followed == ["a 10", "a 20"]
 
 
-def test_a_worker_that_shares_its_terminal_does_not_write_what_it_sends(own):
-    caught = Caught(keeps=False)
-    caught.want(logging.INFO, {"a": logging.ERROR})
-    log("a", logging.ERROR)
-    log("a", logging.WARNING)
-    caught.is_wanted = True
-    log("other", logging.ERROR)
-    caught.want(0, {})
-    assert own.texts == ["a 30"]
+def test_a_worker_that_shares_its_terminal_does_not_write_what_it_sends_there(own, capsys):
+    caught, handler = Caught(keeps=False), logging.StreamHandler()
+    logging.getLogger().addHandler(handler)
+    try:
+        caught.want(logging.INFO, {"a": logging.ERROR})
+        log("a", logging.ERROR)
+        log("a", logging.WARNING)
+        caught.is_wanted = True
+        log("other", logging.ERROR)
+        caught.want(0, {})
+        log("a", logging.CRITICAL)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert capsys.readouterr().err.splitlines() == ["a 30", "a 50"]
     assert (caught.followed, caught.of_tasks) == (["a 40"], ["other 40"])
+
+
+def test_files_and_the_ring_have_what_a_worker_sends_and_its_terminal_does_not_show(own, tmp_path):
+    caught, ring = Caught(keeps=False), LogRing()
+    file = logging.FileHandler(tmp_path / "log")
+    logging.getLogger().addHandler(ring)
+    logging.getLogger("a").addHandler(file)
+    try:
+        caught.want(logging.INFO, {"a": logging.INFO})
+        log("a", logging.ERROR)
+        log("a")  # which they would not have without us
+        caught.is_wanted = True
+        log("other", logging.ERROR)
+        caught.want(0, {})
+    finally:
+        logging.getLogger().removeHandler(ring)
+        logging.getLogger("a").removeHandler(file)
+        file.close()
+    assert (tmp_path / "log").read_text().splitlines() == ["a 40"]
+    assert [row[3] for row in ring.page(None, "")[0]["records"]] == ["a 40", "other 40"]
+    assert own.texts == ["a 40", "other 40"]
+    assert (caught.followed, caught.of_tasks) == (["a 40", "a 20"], ["other 40"])
 
 
 def test_weft_s_own_records_and_those_that_came_from_workers_are_not_caught(caught, own):
