@@ -30,10 +30,11 @@ class LogForwarding:
 
         So the handlers of this program show it. The loggers below it are forwarded as well, and
         whatever logs: tasks of any client, their threads, plugins. It holds for all workers, those
-        that come later too, until `unforward_logging` or the end of this client. The workers' own
-        handlers have what they would have without it. The exception is the stdout and stderr of a
-        `LocalCluster`'s workers, which share the terminal of this program: what is forwarded is not
-        written there.
+        that come later too, until `unforward_logging` or the end of this client. The handlers
+        that the workers have by then get what they would get without it. The exception is the
+        stdout and stderr of a `LocalCluster`'s workers, which share the terminal of this program:
+        what is forwarded is not written there. A handler that is added on a worker later gets all
+        that is forwarded by its logger, unless it has a level itself.
 
         A record has its name, level, text, time and place in the source; its exception as text; and
         the attributes of `extra=` that are plain data. Those that it has in addition are

@@ -1,9 +1,10 @@
 """Catches records of logging: those of tasks whose clients want them, and of followed loggers.
 
 A part of the shell. While a logger is wanted it has a handler of ours, and a level that lets the
-wanted records pass. The other handlers get what they would get without that. The exception is a
-worker that shares the terminal of the program: what the program is sent is not written to this
-process's stdout and stderr, since the program shows it.
+wanted records pass. The handlers that there are then, above and below it, get what they would get
+without that. The exception is a worker that shares the terminal of the program: what the program is
+sent is not written to this process's stdout and stderr, since the program shows it. A handler that
+is added later gets all records that pass, until the next call of `want`.
 
 Weft's own records are not caught: sending them would log further ones.
 """
@@ -107,12 +108,15 @@ class RecordCatcher:
         return logging.NOTSET
 
     def _set_filters(self, wanted: dict[str, int]) -> None:
-        """Put our filter into all handlers that see records of wanted loggers."""
+        """Put our filter into all handlers that see records of wanted loggers and those below."""
+        loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
         handlers = {
             handler: None
-            for name in wanted
-            for logger in _upwards(logging.getLogger(name))
-            for handler in logger.handlers
+            for logger in loggers
+            if isinstance(logger, logging.Logger)  # and not the place of one that is not made yet
+            if any(_name_of(each) in wanted for each in _upwards(logger))
+            for above in _upwards(logger)
+            for handler in above.handlers
             if not isinstance(handler, _Records)
         }
         for handler in [handler for handler in self._filters if handler not in handlers]:

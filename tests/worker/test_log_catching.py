@@ -128,6 +128,24 @@ def test_handlers_of_the_program_get_what_its_own_levels_let_pass(caught, own):
     assert caught.of_tasks == ["other 20"]
 
 
+def test_handlers_below_a_followed_logger_get_what_they_would_get_without_it(caught, own):
+    handlers = {name: Collected() for name in ("a.b", "a.b.c")}
+    for name, handler in handlers.items():
+        logging.getLogger(name).addHandler(handler)
+    try:
+        for followed in ("a", ""):
+            caught.want(0, {followed: logging.DEBUG})
+            log("a.b.c", logging.DEBUG)
+            log("a.b.c", logging.ERROR)
+        assert caught.followed == ["a.b.c 10", "a.b.c 40"] * 2
+        assert [each.texts for each in handlers.values()] == [["a.b.c 40"] * 2] * 2
+        caught.want(0, {})
+        assert not any(each.filters for each in handlers.values())
+    finally:
+        for name, handler in handlers.items():
+            logging.getLogger(name).removeHandler(handler)
+
+
 def test_records_of_tasks_and_followed_ones_are_taken_apart(caught, own):
     caught.want(logging.INFO, {"a": logging.DEBUG})
     log("other")
