@@ -231,7 +231,7 @@ class ClientLife(Openable):
                 raise ClientClosed("this asynchronous client is not open yet: await it first")
             raise ClientClosed(*([] if engine is None else [engine.closed_text]))
         if engine.output is not None:
-            engine.note_level()  # before the calls that are submitted now
+            engine.note_level()  # a new level of the root logger holds for the calls made now
         return engine
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -15,6 +15,8 @@ from . import ticking
 
 __all__ = ["FollowedLoggers"]
 
+#: Seconds between two looks at the levels of the loggers of this process.
+LOOK_S: Final = 0.1
 #: Workers of which it is said how many records were left out.
 _MAX_NAMED: Final = 5
 
@@ -22,13 +24,16 @@ _MAX_NAMED: Final = 5
 class FollowedLoggers:
     """The loggers that one client follows."""
 
-    __slots__ = ("_missed", "levels")
+    __slots__ = ("_missed", "_seen", "_unchanged_until", "levels")
 
     def __init__(self) -> None:
         #: {name: the least level}; "" is the root; NOTSET = that of the logger of this process.
         self.levels: dict[str, int] = {}
         #: {worker: number of records that were left out}.
         self._missed: dict[str, int] = {}
+        #: `levels` when they were last found to be as they were sent, and when to look again.
+        self._seen = self.levels
+        self._unchanged_until = 0.0
 
     def follow(self, name: str, level: int) -> None:
         """Follow a logger, or follow it with another level.
@@ -60,6 +65,24 @@ class FollowedLoggers:
             name: level or max(logging.getLogger(name).getEffectiveLevel(), 1)
             for name, level in self.levels.items()
         }
+
+    def has_changed(self, sent: dict[str, int], now: float) -> bool:
+        """Return whether something else is wanted than was sent.
+
+        Each submit asks, so levels of this process's loggers are looked at every `LOOK_S` only.
+        What is followed, and no more, counts at once: each such call makes new `levels`.
+
+        Args:
+            sent: what `wanted` returned last, or nothing.
+            now: the time in seconds, of a monotonic clock.
+        """
+        levels = self.levels
+        if levels is self._seen and (not levels or now < self._unchanged_until):
+            return False
+        if sent != self.wanted():
+            return True
+        self._seen, self._unchanged_until = levels, now + LOOK_S
+        return False
 
     def covers(self, name: str, level: int) -> bool:
         """Return whether records of this logger and level are followed."""

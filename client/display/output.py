@@ -116,7 +116,7 @@ class TaskOutputs(Watcher):
         level, followed = self._sent
         if self.wants_lines and level != _level():
             return True
-        return bool(followed or self.following.levels) and followed != self.following.wanted()
+        return self.following.has_changed(followed, time.monotonic())
 
     def _wish(self) -> tuple[int, dict[str, int]]:
         return _level() if self.wants_lines else 0, self.following.wanted()

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from weft.client.display.following import FollowedLoggers
+from weft.client.display.following import LOOK_S, FollowedLoggers
 from weft.client.display.output import TaskOutputs
 from weft.protocol.values.log_records import packed
 from weft.protocol.wire import messages as m
@@ -122,6 +122,33 @@ def test_levels_follow_those_of_the_program_unless_one_is_given():
     finally:
         logger.setLevel(logging.NOTSET)
     assert following.wanted()["lib"] == logging.getLogger().getEffectiveLevel()
+
+
+def test_levels_of_the_program_are_looked_at_once_in_a_while_and_own_wishes_count_at_once():
+    following = FollowedLoggers()
+    assert not following.has_changed({}, 0.0)
+    following.follow("lib", logging.NOTSET)
+    assert following.has_changed({}, 0.0)
+    sent = following.wanted()
+    assert not following.has_changed(sent, 1.0)
+    logger = logging.getLogger("lib")
+    logger.setLevel(logging.ERROR)
+    try:
+        assert not following.has_changed(sent, 1.0 + LOOK_S / 2)  # it does not look
+        assert following.has_changed(sent, 1.0 + LOOK_S)
+        assert following.has_changed(sent, 1.0 + LOOK_S)  # until it is sent
+        sent = following.wanted()
+        assert not following.has_changed(sent, 2.0)
+    finally:
+        logger.setLevel(logging.NOTSET)
+    following.follow("other", logging.DEBUG)
+    assert following.has_changed(sent, 2.0)
+    sent = following.wanted()
+    assert not following.has_changed(sent, 2.0)
+    following.end("other")
+    following.end("lib")
+    assert following.has_changed(sent, 2.0)
+    assert not following.has_changed({}, 2.0)
 
 
 def test_loggers_have_a_limit_and_an_unknown_one_is_not_ended():
