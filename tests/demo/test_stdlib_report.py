@@ -302,7 +302,7 @@ def test_ctrl_c_prints_one_line_and_leaves_nothing_running(start: Start, tmp_pat
     assert script.returncode == 130, err
     assert out == ""
     *progress, last = err.splitlines()
-    assert all("/10 files" in line for line in progress)
+    assert all("/10 files" in line for line in progress), err
     assert last.startswith("stdlib_report: interrupted after ")
     assert descendants
     _gone, alive = psutil.wait_procs(descendants, timeout=10)

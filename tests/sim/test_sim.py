@@ -165,8 +165,8 @@ def test_a_seed_is_the_same_run_whatever_the_order_of_hashes():
     assert traces("2") == first
 
 
-def run_until_failure(n: int, *, sessions: bool = False) -> str:
-    for seed in range(n):
+def run_until_failure(n: int, *, first: int = 0, sessions: bool = False) -> str:
+    for seed in range(first, first + n):
         try:
             Simulation(seed, sessions=sessions).run()
         except SimulationFailed as error:
@@ -200,7 +200,8 @@ def test_waits_in_tasks_that_have_no_end_are_found():
             suspect(state, node, *wait)
 
     with patch.object(cycles, "suspect", suspect_threads):
-        report = run_until_failure(80)
+        # About one of 150 seeds has such a cycle: 276 and 285 do.
+        report = run_until_failure(20, first=270)
     assert "tasks that submit tasks never end" in report or "never ends" in report
     assert "waits for" in report
 
