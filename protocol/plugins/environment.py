@@ -12,8 +12,9 @@ import importlib
 import os
 import subprocess
 import sys
+import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,47 @@ __all__ = ["Environ", "InstallPlugin", "PipInstall"]
 
 #: Characters of pip's last lines that an error shows.
 _MAX_CHARS: Final = 4000
+
+
+class _Variables:
+    """The variables that plugins have set in one environment: of each name, the last one holds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: {name: {plugin: value}}, in the order in which they were set; none is empty
+        self._set: dict[str, dict[object, str]] = {}
+        #: {name: the value before the first of them; None = it was not set}
+        self._before: dict[str, str | None] = {}
+
+    def add(self, plugin: object, environ: Mapping[str, str], to: MutableMapping[str, str]) -> None:
+        """Set the variables of a plugin."""
+        with self._lock:
+            for name, value in environ.items():
+                if name not in self._set:
+                    self._set[name] = {}
+                    self._before[name] = to.get(name)
+                self._set[name].pop(plugin, None)
+                self._set[name][plugin] = value
+                to[name] = value
+
+    def remove(self, plugin: object, of: MutableMapping[str, str]) -> None:
+        """Restore what the variables of a plugin were without it."""
+        with self._lock:
+            for name, values in list(self._set.items()):
+                if values.pop(plugin, None) is None:
+                    continue
+                value = next(reversed(values.values())) if values else self._before[name]
+                if not values:
+                    del self._set[name], self._before[name]
+                if value is None:
+                    of.pop(name, None)
+                else:
+                    of[name] = value
+
+
+#: Of this process, and of the workers that it starts.
+_here: Final = _Variables()
+_of_workers: Final = _Variables()
 
 
 class Environ(WorkerPlugin):
@@ -45,7 +87,6 @@ class Environ(WorkerPlugin):
         digest = hashlib.sha256(repr(sorted(self.environ)).encode()).hexdigest()
         self.name = f"environ-{digest[:12]}"
         self.restart = restart
-        self._before: dict[str, str | None] = {}
 
     def for_supervisors(self) -> SupervisorPlugin | None:
         """Return what is registered in its place: the same for supervisors, if it restarts."""
@@ -53,16 +94,11 @@ class Environ(WorkerPlugin):
 
     def setup(self, worker: Any) -> None:
         """Set the variables."""
-        self._before = {name: os.environ.get(name) for name in self.environ}
-        os.environ.update(self.environ)
+        _here.add(self, self.environ, os.environ)
 
     def teardown(self, worker: Any) -> None:
         """Restore what the variables were."""
-        for name, value in self._before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _here.remove(self, os.environ)
 
 
 class _EnvironOfWorkers(SupervisorPlugin):
@@ -73,18 +109,12 @@ class _EnvironOfWorkers(SupervisorPlugin):
     def __init__(self, environ: dict[str, str], name: str) -> None:
         self.environ = environ
         self.name = name
-        self._before: dict[str, str | None] = {}
 
     def setup(self, supervisor: Any) -> None:
-        self._before = {name: supervisor.env.get(name) for name in self.environ}
-        supervisor.env.update(self.environ)
+        _of_workers.add(self, self.environ, supervisor.env)
 
     def teardown(self, supervisor: Any) -> None:
-        for name, value in self._before.items():
-            if value is None:
-                supervisor.env.pop(name, None)
-            else:
-                supervisor.env[name] = value
+        _of_workers.remove(self, supervisor.env)
 
 
 class InstallPlugin(WorkerPlugin):
