@@ -212,6 +212,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             continue
         if task in again:
             continue  # a row that comes twice counts once
+        state.task_stream.n_raised += 1
         if is_reschedule(failure):
             note_raised(state, task, ws.name, failure)
             state.story.note(state.now, f"asked on {ws.name} for another worker", [task.key])

@@ -62,7 +62,7 @@ class StreamReport(NamedTuple):
 class TaskStream:
     """The latest reports, and for how long others are wanted."""
 
-    __slots__ = ("due", "n_chars", "n_completed", "n_rows", "next", "offsets", "reports")
+    __slots__ = ("due", "n_chars", "n_ended", "n_raised", "n_rows", "next", "offsets", "reports")
 
     def __init__(self) -> None:
         self.reports: deque[StreamReport] = deque()
@@ -73,8 +73,10 @@ class TaskStream:
         self.next = 0
         #: {worker id: seconds that make its times those of the scheduler's clock}, while it is on
         self.offsets: dict[str, float] = {}
-        #: tasks that had completed when recording ended
-        self.n_completed = 0
+        #: attempts that raised, since the scheduler started
+        self.n_raised = 0
+        #: attempts that had ended when `next` was brought up to date, while times are not recorded
+        self.n_ended = 0
         #: when it ends; pending iff times are recorded
         self.due: Deadline | None = None
 
@@ -117,11 +119,23 @@ class TaskStream:
 
 
 # -- recording -------------------------------------------------------------------------------------
+def _n_ended(state: SchedulerState) -> int:
+    """Return how many attempts have ended since the scheduler started."""
+    return state.counters.tasks_completed + state.task_stream.n_raised
+
+
+def _count_unrecorded(state: SchedulerState) -> None:
+    """Let positions count the attempts that have ended while times were not recorded."""
+    stream = state.task_stream
+    if not stream.is_on:
+        n_before, stream.n_ended = stream.n_ended, _n_ended(state)
+        stream.next += stream.n_ended - n_before
+
+
 def _want(state: SchedulerState, keep_s: float) -> None:
     """Have times recorded for at least this long from now on."""
     stream = state.task_stream
     if stream.due is None:
-        stream.next += state.counters.tasks_completed - stream.n_completed
         for ws in state.workers.values():
             _send(state, ws, on=True)
     elif stream.due.when >= state.awake_s + keep_s:
@@ -135,7 +149,7 @@ def _end(state: SchedulerState) -> None:
     stream = state.task_stream
     stream.due = None
     stream.forget()
-    stream.n_completed = state.counters.tasks_completed
+    stream.n_ended = _n_ended(state)
     for ws in state.workers.values():
         _send(state, ws, on=False)
 
@@ -205,6 +219,7 @@ def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
     epoch_text, _, position_text = text.partition(".")
     is_known = epoch_text == str(state.epoch)
     position, limit = (position_of(one) if is_known else 0 for one in (position_text, end_text))
+    _count_unrecorded(state)
     if keep_s:
         _want(state, keep_s)
     start = min(position, stream.next) if is_known else stream.first

@@ -179,6 +179,23 @@ def test_attempts_that_ended_while_nobody_read_count_as_missed():
     assert board.n_missed == 0
 
 
+def test_attempts_that_ended_after_recording_count_as_missed_by_a_question_that_keeps_nothing():
+    board = Stream()
+    board.rows(keep_s=5.0)
+    board.tick(6.0)
+    board.run("a", "b", timed=False)
+    board.send(board.alice, graph("c d"))
+    board.raise_(board.w, "c", "d")
+    assert board.rows(keep_s=0) == []
+    assert board.n_missed == 4
+    assert board.rows(keep_s=0) == []
+    assert board.n_missed == 0
+    board.send(board.alice, graph("e"))
+    board.raise_(board.w, "e")
+    assert board.rows() == []
+    assert board.n_missed == 1
+
+
 def test_a_new_reader_begins_with_what_is_there_and_misses_nothing():
     board = Stream()
     board.run("before", timed=False)
