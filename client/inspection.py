@@ -224,7 +224,7 @@ class ClusterInspection(PluginRegistration):
             bokeh_resources: accepted for compatibility with dask; only None is allowed.
 
         Returns:
-            A list of dicts in order of their ends: `key`, `function`, `span`, `worker` (address),
+            A list of dicts in order of `stop`: `key`, `function`, `span`, `worker` (address),
             `name` (of the worker), `thread`, `attempt`, `status` ("OK" or "error"), `type`,
             `nbytes`, `waited` (seconds) and `startstops`: `[{"action", "start", "stop"}, ...]`,
             seconds since 1970, where the action is "compute" or "transfer". With `plot` the list

@@ -69,7 +69,7 @@ class StreamPages:
             self.n_rows += n
 
     def timings(self) -> Iterator[AttemptTiming]:
-        """Yield the attempts, those of each thread in order of time."""
+        """Yield the attempts, report by report."""
         for report in self._reports:
             yield from _timings_in(report)
 

@@ -278,7 +278,7 @@ class get_task_stream(StreamContext):
 
     @property
     def data(self) -> list[dict[str, Any]]:
-        """The records in order of their ends, once the block has ended: see `Client`."""
+        """The records in order of `stop`, once the block has ended: see `Client`."""
         if self._data is None:
             if not self._end:
                 return []

@@ -2,8 +2,10 @@
 
 The executor measures durations, and not when each task began: on the thread of a slot tasks follow
 each other without a gap, and a report is made when its last task ends. So their ends are counted
-back from the time of the report. One that takes more than a millisecond is the last of its report,
-so that its end is exact; that of shorter ones is exact to about a millisecond.
+back from the time of the report, as if those that raised had followed the others: a report has
+the two apart, and not their order. One that takes more than a millisecond is the last of its
+report, so ends are exact to about a millisecond, and the rows of a report in which none raised
+are in the order in which they ended.
 """
 
 from __future__ import annotations

@@ -61,6 +61,20 @@ def test_failed_attempts_have_the_name_of_their_exception():
     assert (times.attempts, times.failed, times.types) == ([1], [1], ["ValueError"])
 
 
+def test_attempts_that_raised_follow_the_others_of_their_report():
+    worker = recording()
+    worker.receive(assign("1 first"))
+    worker.run_all()
+    worker.receive(assign("2 a", "3 b", "4 c"))
+    worker.now = 60.0
+    for _ in range(3):
+        worker.start()
+    times = worker.report(failed=["b"], duration_us=10)[0]
+    assert isinstance(times, AttemptTimes)
+    assert (times.attempts, times.failed) == ([2, 4, 3], [0, 0, 1])
+    assert times.ended_us == [59_999_980, 59_999_990, 60_000_000]
+
+
 def test_waits_lie_between_start_and_end_and_are_no_part_of_the_duration():
     worker = recording()
     worker.receive(assign("1 a"))
