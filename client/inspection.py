@@ -216,7 +216,8 @@ class ClusterInspection(PluginRegistration):
         Each further one renews that. `weft.get_task_stream` is a context manager.
 
         Args:
-            start: leave out what ended before: seconds since 1970, or a time before now as "60s".
+            start: leave out what ended before: seconds since 1970 by the
+                scheduler's clock, or a time before its now as "60s".
             stop: leave out what began later, likewise.
             count: how many, the latest; None = all.
             plot: True = return a picture as well, which notebooks show; "save" = also write it.

@@ -105,7 +105,7 @@ class performance_report(StreamContext):
         failures: list[dict[str, Any]] = []
         async for page in ask(engine, "overview"):
             failures = page["failures"]
-        lasted_s = time.time() - self._begin
+        lasted_s = time.monotonic() - self._entered
         self._content = {
             "workers": await describe_workers(engine),
             "versions": await versions(engine, False, None),

@@ -27,12 +27,14 @@ class StreamPages:
         n_rows: attempts that are kept.
         n_missed: attempts that are not: the scheduler had forgotten them, or there were too many.
         has_gap: the scheduler was replaced by another one meanwhile.
+        read_at: when it answered the last reading, seconds since 1970 by its clock, as all times.
     """
 
     def __init__(self) -> None:
         self.n_rows = 0
         self.n_missed = 0
         self.has_gap = False
+        self.read_at = 0.0
         self._reports: list[dict[str, Any]] = []
         self._cursor = ""
 
@@ -43,8 +45,12 @@ class StreamPages:
             WeftError: see `ask`.
         """
         arguments = {"after": self._cursor, "keep_s": keep_s}
+        is_first = True
         async for page in ask(engine, "task_stream", arguments):
             with reading("the scheduler"):
+                if is_first:  # the further ones have what had ended by then
+                    self.read_at = part_of(page, "now_unix_s", float)
+                    is_first = False
                 self._add(page)
 
     def skip(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..protocol.durations import seconds_of
 from ..protocol.errors import WeftError
@@ -53,8 +53,7 @@ def read_task_stream(
     filename: str | os.PathLike[str],
 ) -> Any:
     """See `Client.get_task_stream`; a coroutine if the client is asynchronous."""
-    now = time.time()
-    between = _when(start, now, "start"), _when(stop, now, "stop")
+    between = _when(start, "start"), _when(stop, "stop")
     if count is not None and (type(count) is not int or count < 0):
         raise ValueError(f"count= is a whole number >= 0, or None for all, not {count!r}")
     check_plot(plot)
@@ -80,13 +79,13 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
 
 def _answer(
     pages: StreamPages,
-    between: tuple[float | None, float | None],
+    between: tuple[_When | None, _When | None],
     count: int | None,
     plot: bool | str,
     filename: str | os.PathLike[str],
 ) -> Any:
     """Return the records, and with `plot` the picture, of what was read."""
-    earliest, latest = between
+    earliest, latest = (None if one is None else one.at(pages.read_at) for one in between)
     timings = [
         one
         for one in pages.timings()
@@ -101,13 +100,24 @@ def _answer(
     return records, draw(timings, earliest, latest, plot, filename)
 
 
-def _when(value: Any, now: float, name: str) -> float | None:
-    """Return a time since 1970; a text or timedelta is a time before now."""
+class _When(NamedTuple):
+    """A time: seconds since 1970, or before now."""
+
+    seconds: float
+    is_before_now: bool
+
+    def at(self, now: float) -> float:
+        """Return the time since 1970."""
+        return now - self.seconds if self.is_before_now else self.seconds
+
+
+def _when(value: Any, name: str) -> _When | None:
+    """Return the time that an argument means; a text or timedelta is a time before now."""
     if value is None:
         return None
     if type(value) in (int, float):
-        return float(value)
-    return now - seconds_of(value, name)
+        return _When(float(value), is_before_now=False)
+    return _When(seconds_of(value, name), is_before_now=True)
 
 
 def check_plot(plot: object) -> None:
@@ -146,7 +156,10 @@ class StreamContext(abc.ABC):
         self._client: Client | None = None
         self._task: asyncio.Task[None] | None = None
         self._pages = StreamPages()
+        #: Seconds since 1970 by the scheduler's clock, as the times of attempts.
         self._begin = self._end = 0.0
+        #: When it was entered, by this process' clock.
+        self._entered = 0.0
         #: Why the end of the stream is missing; None if it is not.
         self._failure: WeftError | None = None
 
@@ -214,7 +227,7 @@ class StreamContext(abc.ABC):
         await _in_thread(self._finish)
 
     def _note_failure(self, failure: WeftError) -> None:
-        self._end = self._end or time.time()
+        self._end = self._end or self._pages.read_at
         self._failure = failure
         logger.warning("the end of the task stream is missing: %s", failure)
 
@@ -222,7 +235,8 @@ class StreamContext(abc.ABC):
         await self._pages.read(engine, _KEEP_S)
         self._pages.skip()
         await self._on_begin(engine)
-        self._begin = time.time()
+        self._begin = self._pages.read_at
+        self._entered = time.monotonic()
         self._task = asyncio.get_running_loop().create_task(self._follow(engine))
 
     async def _follow(self, engine: Engine) -> None:
@@ -233,7 +247,6 @@ class StreamContext(abc.ABC):
                 await self._pages.read(engine, _KEEP_S)
 
     async def _stop(self, client: Client) -> None:
-        self._end = time.time()
         assert self._task is not None, "it was entered"
         self._task.cancel()
         await asyncio.wait([self._task])  # not `await task`: its cancellation is not ours
@@ -241,6 +254,7 @@ class StreamContext(abc.ABC):
             self._task.result()
         engine = client._running()
         await self._pages.read(engine, 0)
+        self._end = self._pages.read_at
         await self._on_end(engine)
 
 

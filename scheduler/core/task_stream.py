@@ -205,7 +205,8 @@ def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
 
     `keep_s` is for how long from now on (0 = ask only), `after` the `cursor` of the answer before;
     "" = from the first attempt that is there. Of several pages each has the `cursor` of its end.
-    `to_unix_s` is added to times of the scheduler's clock to make them seconds since 1970.
+    `to_unix_s` is added to times of the scheduler's clock to make them seconds since 1970, and
+    `now_unix_s` is that clock's time at the answer.
     """
     keep_s = arguments.get("keep_s", 0)
     if type(keep_s) not in (int, float) or not 0 <= keep_s <= MAX_KEEP_S:
@@ -228,11 +229,13 @@ def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
     reports, stop = _reports(stream, first, end)
     started = state.now if state.started is None else state.started
     cursor = f"{state.epoch}.{stop}"
+    to_unix_s = state.epoch / 1e9 - started
     info = {
         "reports": reports,
         "n_missed": first - start,
         "cursor": cursor,
-        "to_unix_s": state.epoch / 1e9 - started,
+        "to_unix_s": to_unix_s,
+        "now_unix_s": to_unix_s + state.now,
     }
     return info, f"{cursor}.{end}" if stop < end else ""
 

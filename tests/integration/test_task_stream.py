@@ -119,6 +119,19 @@ def test_the_method_returns_what_ended_since_its_first_call(client):
     assert len(client.get_task_stream(start="1 h")) >= 10
 
 
+def test_times_are_by_the_scheduler_s_clock_also_where_the_program_s_differs(client, monkeypatch):
+    client.get_task_stream()
+    client.gather(client.map(inc, range(5100, 5110)))
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 7200)
+    assert len(client.get_task_stream(start="1 h")) >= 10
+    with weft.get_task_stream(client, plot=True) as stream:
+        client.gather(client.map(inc, range(5110, 5120)))
+    assert len(stream.data) == 10
+    assert stream._begin <= stream.data[0]["startstops"][-1]["stop"]
+    assert stream.data[-1]["startstops"][-1]["stop"] <= stream._end
+
+
 def test_wrong_arguments_are_refused(client, tmp_path):
     for wrong in (-1, 1.5, True, "3"):
         with pytest.raises(ValueError, match="count= is a whole number"):

@@ -129,6 +129,8 @@ def test_times_are_those_of_the_scheduler_s_clock_whatever_the_worker_s_clock_is
     started = board.state.epoch / 1e9 - board.state.started
     ends = {key: round(when - started, 3) for key, when in board.rows()}
     assert ends == {"a": 200.0, "b": 201.0, "c": 201.6}
+    board.now = 210.0
+    assert round(board.read().info["now_unix_s"] - started, 3) == 210.0
 
 
 def test_a_slow_reader_is_told_how_many_attempts_it_has_missed(monkeypatch):
