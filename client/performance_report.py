@@ -97,10 +97,6 @@ class performance_report(StreamContext):
         if os.path.isdir(self._file):
             raise IsADirectoryError(f"the report is a file, and {self._file!r} is a folder")
 
-    async def _on_begin(self, engine: Engine) -> None:
-        # Workers that leave meanwhile are listed by their tasks.
-        pass
-
     async def _on_end(self, engine: Engine) -> None:
         failures: list[dict[str, Any]] = []
         async for page in ask(engine, "overview"):

@@ -164,10 +164,6 @@ class StreamContext(abc.ABC):
         self._failure: WeftError | None = None
 
     @abc.abstractmethod
-    async def _on_begin(self, engine: Engine) -> None:
-        """Do what is due on entry."""
-
-    @abc.abstractmethod
     async def _on_end(self, engine: Engine) -> None:
         """Ask the cluster what is due on exit."""
 
@@ -234,7 +230,6 @@ class StreamContext(abc.ABC):
     async def _start(self, engine: Engine) -> None:
         await self._pages.read(engine, _KEEP_S)
         self._pages.skip()
-        await self._on_begin(engine)
         self._begin = self._pages.read_at
         self._entered = time.monotonic()
         self._task = asyncio.get_running_loop().create_task(self._follow(engine))
@@ -318,9 +313,6 @@ class get_task_stream(StreamContext):
 
     def _timings(self) -> list[AttemptTiming]:
         return sorted(self._pages.timings(), key=lambda one: one.stop)
-
-    async def _on_begin(self, engine: Engine) -> None:
-        pass
 
     async def _on_end(self, engine: Engine) -> None:
         pass
