@@ -1,7 +1,7 @@
 """`get_task_stream`: the records of the attempts that end, as they do, or lately.
 
 A context manager follows the stream: it reads in the client's event loop twice per second, so that
-no attempt is forgotten before it was read, whatever their number.
+attempts are forgotten before they were read only if they end faster than they can be read.
 """
 
 from __future__ import annotations

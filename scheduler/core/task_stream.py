@@ -2,7 +2,7 @@
 
 Nothing is recorded by itself. The question `task_stream` has workers report the times of their
 attempts for the next `keep_s` seconds; each further question prolongs that. The latest attempts
-are kept, so a reader that asks often enough gets all of them, in any number.
+are kept, so a reader that asks often enough, and reads as fast as they end, gets all of them.
 
 A reader goes on at its *cursor*, the epoch and a position. Positions count attempts that have
 ended, also those that were not recorded because nobody was reading, and those that are forgotten.
