@@ -46,6 +46,7 @@ MAX_CHARS: Final = 500
 #: Failures in one answer; workers that an answer names.
 MAX_FAILURES: Final = 5
 MAX_NAMED: Final = 10_000
+_MAX_UNPREPARED: Final = 1_000
 
 
 # -- orders of clients -----------------------------------------------------------------------------
@@ -214,8 +215,9 @@ def _is_held_back(state: SchedulerState, ws: WorkerHandle) -> bool:
 
 
 def _prepare(state: SchedulerState, ws: WorkerHandle) -> None:
-    preparing = state.plugins.preparing
-    if ws.is_new and ws.inventory is None and ws not in preparing:
+    preparing, unprepared = state.plugins.preparing, state.plugins.unprepared
+    is_first = (ws.is_new and ws.inventory is None) or ws.worker_id in unprepared
+    if is_first and ws not in preparing:
         preparing[ws] = None
         if not ws.is_away:
             set_away(state, ws)
@@ -346,8 +348,11 @@ def _id_of(process: Process) -> str:
 def on_gone(state: SchedulerState, process: Process) -> None:
     """A worker will not come back under this record; or the line of a supervisor has ended."""
     plugins = state.plugins
-    if isinstance(process, WorkerHandle):
-        plugins.preparing.pop(process, None)
+    if isinstance(process, WorkerHandle) and process in plugins.preparing:
+        del plugins.preparing[process]
+        plugins.unprepared[process.worker_id] = None
+        if len(plugins.unprepared) > _MAX_UNPREPARED:
+            del plugins.unprepared[next(iter(plugins.unprepared))]
     for plugin in plugins.all():
         for those in (plugin.ready, plugin.required, plugin.outdated):
             those.pop(process, None)
@@ -388,6 +393,7 @@ def _admit_prepared(state: SchedulerState, ws: WorkerHandle) -> None:
         return
     if ws.peer in state.roles and ws.inventory is None and not _lacks_supervisor(state, ws):
         del plugins.preparing[ws]
+        plugins.unprepared.pop(ws.worker_id, None)
         bring_back(state, ws)
 
 

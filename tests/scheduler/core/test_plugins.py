@@ -112,6 +112,23 @@ def test_a_worker_that_prepares_and_loses_its_connection_goes_on_to_prepare():
     assert "x" in assigned(out, back)
 
 
+def test_a_worker_that_was_lost_while_it_prepared_prepares_again_when_it_comes_back():
+    board = Board(away_s=5.0)
+    client = board.client()
+    register(board, client)
+    board.send(client, graph("x"))
+    board.close(board.worker())
+    board.tick(6)
+    assert not board.state.workers
+    back = board.come_back()
+    assert not assigned(board.out, back)
+    (plugin,) = board.state.plugins.held.values()
+    request = plugin.waiting[board.state.workers[back]]
+    out = board.send(back, m.PluginDone(request=request, info={}))
+    assert "x" in assigned(out, back)
+    assert not board.state.plugins.unprepared
+
+
 def test_a_new_worker_on_which_it_fails_gets_no_task_and_ends():
     board = Board()
     client = board.client()
