@@ -258,6 +258,7 @@ class get_task_stream(StreamContext):
 
         with weft.get_task_stream() as stream:
             client.gather(client.map(f, range(100)))
+
         stream.data                         # a list of dicts, as `Client.get_task_stream` returns
 
     Attempts of all clients are listed. At most a million are kept.
@@ -267,9 +268,6 @@ class get_task_stream(StreamContext):
         plot: True = draw a picture, which notebooks show, as `figure`; "save" = also write it to
             `filename`.
         filename: of an HTML file that needs no other file.
-
-    Attributes:
-        figure: the picture, once the block has ended; None without `plot`.
     """
 
     def __init__(
@@ -282,8 +280,13 @@ class get_task_stream(StreamContext):
         super().__init__(client)
         self._plot = plot
         self._filename = os.path.abspath(filename)  # the program may change its folder
-        self.figure: TaskStreamPicture | None = None
+        self._figure: TaskStreamPicture | None = None
         self._data: list[dict[str, Any]] | None = None
+
+    @property
+    def figure(self) -> TaskStreamPicture | None:
+        """The picture, once the block has ended; None without `plot`."""
+        return self._figure
 
     @property
     def data(self) -> list[dict[str, Any]]:
@@ -320,4 +323,4 @@ class get_task_stream(StreamContext):
     def _finish(self) -> None:
         if self._plot:
             timings = self._timings()
-            self.figure = draw(timings, self._begin, self._end, self._plot, self._filename)
+            self._figure = draw(timings, self._begin, self._end, self._plot, self._filename)
