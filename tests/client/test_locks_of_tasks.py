@@ -125,7 +125,7 @@ def noted():
     return list(gates)
 
 
-def test_what_a_task_has_left_is_released_without_interrupts(client):
+def test_locks_that_a_task_has_left_are_released_without_interrupts(client):
     """Else one at the end of a task would leave what is due there undone."""
     client.submit(notes_its_gate, pure=False).result(timeout=60)
     assert client.submit(noted, pure=False).result(timeout=60) == [True, False]

@@ -14,7 +14,7 @@ def names(reports):
     return [report.worker_id for report in reports]
 
 
-def test_what_no_answer_covers_is_sent_again_in_the_next_session():
+def test_reports_that_no_answer_covers_are_sent_again_in_the_next_session():
     reports = ExitReports()
     reports.on_session()
     reports.add(report("a"))
