@@ -138,6 +138,7 @@ class Cluster:
         # worker of an attacker, to which tasks of the healthy client were given meanwhile.
         expected = re.compile(
             rf" INFO: |{re.escape(SUPPRESSED)}|WARNING: worker attacker\S* is lost"
+            r"|WARNING: workers were lost .*: attacker"
         )
         return [line for line in lines if not expected.search(line)]
 
