@@ -21,7 +21,7 @@ MAX_ROWS: Final = 1_000_000
 
 
 class StreamPages:
-    """What was read of the task stream.
+    """The part of the task stream that was read.
 
     Attributes:
         n_rows: attempts that are kept.

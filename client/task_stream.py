@@ -237,7 +237,7 @@ class StreamContext(abc.ABC):
     async def _follow(self, engine: Engine) -> None:
         while not engine.is_gone:
             await asyncio.sleep(_PAUSE_S)
-            # What goes wrong now is told at the end, if it still does.
+            # An error of this read is told at the end, if it still does.
             with contextlib.suppress(WeftError):
                 await self._pages.read(engine, _KEEP_S)
 

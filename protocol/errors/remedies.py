@@ -1,4 +1,4 @@
-"""What to do about objects that cannot be pickled, by the names of their types."""
+"""Advice about objects that cannot be pickled, by the names of their types."""
 
 from __future__ import annotations
 

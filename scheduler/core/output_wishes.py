@@ -1,4 +1,4 @@
-"""What clients want of the output of workers: lines of their own tasks, and records of loggers.
+"""Wishes of clients about the output of workers: lines of their own tasks, and records of loggers.
 
 Workers are sent what all clients together want, whenever that changes. A client that changes its
 wish again and again is heeded at most MAX_CHANGES times in a period; then its last wish counts when
@@ -30,7 +30,7 @@ MAX_FOLLOWED: Final = 1000
 
 
 class OutputWishes:
-    """What all clients want."""
+    """The wishes of all clients."""
 
     __slots__ = ("announced", "changes", "followers", "postponed", "wanting")
 

@@ -1,4 +1,4 @@
-"""What clients want of the output of workers, and records of loggers that they follow."""
+"""Wishes of clients about the output of workers, and records of loggers that they follow."""
 
 from __future__ import annotations
 
