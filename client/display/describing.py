@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import WeftError
+from ...protocol.wire.keys import key_of, prefix_of
 from ..core.tasks import NO_VALUE, FutureState
 from . import html
 
@@ -196,6 +197,10 @@ def function_of(state: FutureState) -> str:
     function = state.function or (spec.function if spec is not None else None)
     if function is not None and function.name:
         return function.name
+    key = key_of(state.key)
+    prefix = prefix_of(key)
+    if prefix != key:  # a tuple, or there is a hash of dask in it
+        return prefix
     head, separator, _ = _NUMBER.sub("", state.key).rpartition("-")
     return head if separator else state.key
 

@@ -87,6 +87,23 @@ def test_functions_beyond_the_limit_share_a_row(client):
     assert (rows[-1]["name"], rows[-1]["total"]) == ("other functions", 10)
 
 
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        (("getitem-assign-" + "0f" * 16, 3), "getitem-assign"),
+        ("sum-" + "0f" * 16, "sum"),
+        (("by-hand", 0), "by-hand"),
+        ("inc-0f0f0f-7", "inc"),
+        ("by_hand", "by_hand"),
+    ],
+)
+def test_without_its_record_a_call_is_named_by_its_key(client, key, name):
+    future = client.submit(abs, 1, key=key, pure=False)
+    client.gather([future])
+    future._state.function = future._state.spec = None
+    assert progress.function_of(future._state) == name
+
+
 @pytest.mark.parametrize("blocking", [True, False])
 def test_the_summary_comes_when_all_futures_are_done(client, capsys, wait_until, blocking):
     gate.set()
