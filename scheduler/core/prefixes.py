@@ -107,14 +107,17 @@ class Prefix:
 
     def begin(self, n: int = 1) -> None:
         """Note that `n` tasks are to run."""
-        if not self.n_unfinished:
-            n_before, self.n_before = self.n_before, self.n_finished + self.n_failed
-            n_failed_before, self.n_failed_before = self.n_failed_before, self.n_failed
+        if not self.n_unfinished:  # for each task of a client that waits for one after the other
+            n_more = self.n_finished + self.n_failed - self.n_before
+            self.n_before += n_more
             family = self.family
             if family is not None:
-                family.n_before += self.n_before - n_before
-                family.n_failed_before += self.n_failed - n_failed_before
+                family.n_before += n_more
                 family.active[self] = None
+            if self.n_failed != self.n_failed_before:
+                if family is not None:
+                    family.n_failed_before += self.n_failed - self.n_failed_before
+                self.n_failed_before = self.n_failed
         self.n_unfinished += n
 
     def finish(self, n: int, total_us: int, queued_us: int, nbytes: int) -> None:
