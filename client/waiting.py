@@ -23,8 +23,8 @@ from .core.tasks import NO_VALUE, FutureState, Watcher
 from .failures import exception_of, last_notice
 from .future import Future, load
 from .refusing import flat_futures, no_future
-from .shell.engine_waiting import CallNotes, forget_calls, watch_calls
-from .shell.in_task import check_not_own_calls
+from .shell.engine_waiting import CallNotes, LastWait, forget_calls, watch_calls
+from .shell.in_task import check_not_own, check_not_own_calls, is_in_task
 from .shell.interruptible import SLICE_S
 from .shell.short_tracebacks import cut, short_tracebacks
 from .shell.watchers import call_in, pending
@@ -189,9 +189,10 @@ class _Completions(Watcher):
     def wake(self) -> None:
         """Make all consumers check for completed futures."""
         self.event.set()
-        while self.async_waiters:
-            loop, future = self.async_waiters.popleft()
-            call_in(loop, _set, future)
+        with contextlib.suppress(IndexError):  # another thread was faster
+            while self.async_waiters:
+                loop, future = self.async_waiters.popleft()
+                call_in(loop, _set, future)
 
 
 def _set(future: asyncio.Future[None]) -> None:
@@ -241,6 +242,8 @@ class as_completed:
         #: The calls of actors among the futures that were not done.
         self._calls: CallNotes = {}
         self._n = 0
+        #: A wait for the last future was reported, so a consumer may have to report another one.
+        self._has_reported = False
         self._shows = progress
         self._progress: Progress | None = None
         if futures is not None:
@@ -302,6 +305,8 @@ class as_completed:
             engine.check_open()
         if ready:
             self._completions.on_ready(ready)
+        elif self._has_reported:
+            self._completions.wake()
 
     def _show(self, engine: Engine, states: list[FutureState]) -> None:
         from .display import painting, progress, ticking
@@ -435,9 +440,18 @@ class as_completed:
                 left = self._time_left()
                 if self._calls:
                     self._check_calls()
+                last = self._last_wait()
                 try:
-                    with blocked():
-                        event.wait(SLICE_S if left is None else min(left, SLICE_S))
+                    if last is None:
+                        with blocked():
+                            event.wait(SLICE_S if left is None else min(left, SLICE_S))
+                        continue
+                    with blocked(last.wait):
+                        # Another consumer may have cleared the event between two slices.
+                        while not event.wait(SLICE_S) and not self.has_ready() and self._n:
+                            pass
+                    if not self.has_ready():
+                        last.check()
                 except KeyboardInterrupt:
                     self._engine.note_interrupt(split([*self._futures])[0])
                     raise
@@ -447,6 +461,17 @@ class as_completed:
         states, calls = split([*self._futures])
         if not states and len({call.actor_key for call in calls}) == 1:
             check_not_own_calls(calls)
+
+    def _last_wait(self) -> LastWait | None:
+        """Return the wait of a task for the only future that is left, None if it is another one."""
+        if not is_in_task():
+            return None
+        self._has_reported = True  # before the look: another thread may add futures
+        if len(self._futures) != 1:
+            return None
+        states, calls = split([*self._futures])
+        check_not_own(states)
+        return LastWait(states, calls, self._completions.wake) if self._deadline is None else None
 
     def __iter__(self) -> Iterator[Any]:
         self._refuse_for()
@@ -481,8 +506,11 @@ class as_completed:
             completions.async_waiters.append((loop, waiter))
             # A batch may have come before the waiter was there to be woken.
             if not self.has_ready() and self._n:
-                with awaited():
+                last = self._last_wait()
+                with awaited(None if last is None else last.wait):
                     await asyncio.wait([waiter], timeout=self._time_left())
+                if last is not None and not self.has_ready():
+                    last.check()
             waiter.cancel()
 
     def __aiter__(self) -> AsyncIterator[Any]:

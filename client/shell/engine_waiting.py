@@ -186,13 +186,7 @@ class EngineWaiting:
         def fail(text: str) -> None:
             self.post(WaitFailed(waiter, text))
 
-        first = calls[:MAX_KEYS]
-        return TaskWait(
-            [state.key for state in states[:MAX_KEYS]],
-            fail,
-            [call.actor_key for call in first],
-            [call.id for call in first],
-        )
+        return _reported(states, calls, fail)
 
     @contextlib.contextmanager
     def _watching(self, waiter: Watcher, calls: Sequence[ActorFuture]) -> Iterator[None]:
@@ -257,6 +251,45 @@ class EngineWaiting:
                 "this call would block the event loop that it waits for; await it, with "
                 "Client(asynchronous=True)"
             )
+
+
+class LastWait:
+    """A wait of an `as_completed` in a task for the only future that is left."""
+
+    __slots__ = ("_wake", "problem", "wait")
+
+    def __init__(
+        self,
+        states: Sequence[FutureState],
+        calls: Sequence[ActorFuture],
+        wake: Callable[[], object],
+    ) -> None:
+        #: Why the wait would have no end; "" = it may have one.
+        self.problem = ""
+        self._wake = wake
+        #: What the worker reports.
+        self.wait = _reported(states, calls, self._fail)
+
+    def _fail(self, text: str) -> None:
+        self.problem = text
+        self._wake()
+
+    def check(self) -> None:
+        """Raise WaitingCycle if the wait would have no end."""
+        if self.problem:
+            raise WaitingCycle(self.problem)
+
+
+def _reported(
+    states: Sequence[FutureState], calls: Sequence[ActorFuture], fail: Callable[[str], None]
+) -> TaskWait:
+    first = calls[:MAX_KEYS]
+    return TaskWait(
+        [state.key for state in states[:MAX_KEYS]],
+        fail,
+        [call.actor_key for call in first],
+        [call.id for call in first],
+    )
 
 
 def watch_calls(engine: EngineWaiting, watcher: Watcher, calls: Iterable[ActorFuture]) -> CallNotes:

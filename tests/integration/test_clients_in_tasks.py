@@ -119,11 +119,44 @@ async def await_my_caller(name):
     return await client.submit(await_my_caller, other, key=other).result()
 
 
-@pytest.mark.parametrize("call", [wait_for_my_caller_without_a_thread, await_my_caller])
+def iterate_over_my_caller(name):
+    other = {"ping": "pong", "pong": "ping"}[name]
+    client = weft.get_client()
+    futures = [client.submit(abs, -1), client.submit(iterate_over_my_caller, other, key=other)]
+    return [result for _, result in weft.as_completed(futures, with_results=True)]
+
+
+async def iterate_over_my_caller_async(name):
+    other = {"ping": "pong", "pong": "ping"}[name]
+    client = weft.get_client()
+    caller = client.submit(iterate_over_my_caller_async, other, key=other)
+    futures = [client.submit(abs, -1), caller]
+    return [result async for _, result in weft.as_completed(futures, with_results=True)]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        wait_for_my_caller_without_a_thread,
+        await_my_caller,
+        iterate_over_my_caller,
+        iterate_over_my_caller_async,
+    ],
+)
 def test_waits_without_a_thread_that_have_no_end_fail_as_others_do(in_threads, call):
     with pytest.raises(weft.WaitingCycle, match=r"task 'p.ng' waits for task 'p.ng'"):
         in_threads.submit(call, "ping", key="ping").result(60)
     assert in_threads.submit(abs, -5).result(60) == 5
+
+
+def iterate_over_myself():
+    myself = weft.get_client().submit(iterate_over_myself)
+    return [future.result() for future in weft.as_completed([myself])]
+
+
+def test_a_task_that_iterates_over_its_own_future_fails(in_threads):
+    with pytest.raises(weft.WaitingCycle, match="would wait for itself, for ever"):
+        in_threads.submit(iterate_over_myself).result(60)
 
 
 async def await_my_caller_for_a_while(name):
