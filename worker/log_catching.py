@@ -202,6 +202,8 @@ class _NotCaught(logging.Filter):
 def _writes_to_terminal(handler: logging.Handler) -> bool:
     """Return whether a handler writes to the stdout or stderr of this process."""
     stream = getattr(handler, "stream", None)  # None: of a file that is not open yet, too
+    if stream is None:  # the handler of rich has a console instead
+        stream = getattr(getattr(handler, "console", None), "file", None)
     if stream is None:
         return False
     if any(stream is each for each in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 
 import pytest
+from rich.console import Console
+from rich.logging import RichHandler
 
 from weft.protocol.host.log_ring import LogRing
 from weft.worker.log_catching import RecordCatcher
@@ -157,8 +159,15 @@ def test_records_of_tasks_and_followed_ones_are_taken_apart(caught, own):
     assert caught.followed == ["a 10", "a 20"]
 
 
-def test_a_worker_that_shares_its_terminal_does_not_write_what_it_sends_there(own, capsys):
-    caught, handler = Caught(keeps=False), logging.StreamHandler()
+def handler_of_rich():
+    return RichHandler(
+        console=Console(stderr=True), show_time=False, show_level=False, show_path=False
+    )
+
+
+@pytest.mark.parametrize("make", [logging.StreamHandler, handler_of_rich])
+def test_a_worker_that_shares_its_terminal_does_not_write_what_it_sends_there(own, capsys, make):
+    caught, handler = Caught(keeps=False), make()
     logging.getLogger().addHandler(handler)
     try:
         caught.want(logging.INFO, {"a": logging.ERROR})
@@ -170,7 +179,7 @@ def test_a_worker_that_shares_its_terminal_does_not_write_what_it_sends_there(ow
         log("a", logging.CRITICAL)
     finally:
         logging.getLogger().removeHandler(handler)
-    assert capsys.readouterr().err.splitlines() == ["a 30", "a 50"]
+    assert capsys.readouterr().err.split() == ["a", "30", "a", "50"]
     assert (caught.followed, caught.of_tasks) == (["a 40"], ["other 40"])
 
 
