@@ -140,7 +140,26 @@ def test_a_task_that_does_not_end_costs_its_process(client, tmp_path, wait_until
     assert "; its process was ended" in last_end(future, wait_until)
 
 
+def spin_and_note_the_end(path):
+    try:
+        while True:
+            sum(range(100))
+    finally:
+        note(path, f"{time.monotonic()} ")
+
+
 def test_a_retry_has_the_whole_time_again(client, tmp_path, wait_until):
+    path = tmp_path / "ends"
+    future = client.submit(spin_and_note_the_end, str(path), timeout=1, retries=1)
+    with pytest.raises(weft.TaskTimedOut):
+        future.result(60)
+    wait_until(lambda: read(path).count(" ") == 2)
+    # The time of the retry starts after the first end, so this holds on the slowest machine.
+    first, second = map(float, read(path).split())
+    assert second - first >= 1
+
+
+def test_a_retry_of_a_task_that_took_too_long_may_finish(client, tmp_path, wait_until):
     future = client.submit(spin_at_first, str(tmp_path / "ran"), timeout=1, retries=1)
     assert future.result(60) == "done"
     wait_until(lambda: ";" in future.attempts()[0].end)
