@@ -32,6 +32,7 @@ from weft.worker.core.events import (
     ForgetValues,
     InterruptRunning,
     LeaveSeat,
+    LimitBegins,
     Run,
     SchedulerSent,
     SlotBlocked,
@@ -149,7 +150,8 @@ class Hands:
         self.failed_waits: list[tuple[int, str]] = []
         self.interrupted: list[int] = []
         #: How often the shell was asked to look which attempts run.
-        self.n_looks = 0
+        #: Times at which the shell was asked to look which attempts run.
+        self.looks: list[float] = []
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
         self.fetches: dict[int, Fetch] = {}
@@ -220,7 +222,7 @@ class Hands:
         elif isinstance(action, InterruptRunning):
             self.interrupted += action.attempts
         elif isinstance(action, WatchRunning):
-            self.n_looks += 1
+            self.looks.append(action.at)
         else:
             assert isinstance(action, EndFetch)
             self.given_up.append(action.holder)
@@ -243,6 +245,13 @@ class Hands:
     # --- A slot's thread --------------------------------------------------------------------------
 
     def start(self, slot: int = 0) -> WorkerTask | None:
+        """Take the next task of a slot's chunk and begin it; None when there is none."""
+        task = self.take(slot)
+        if task is not None and task.attempt in self.state.timeouts:
+            self.handle(LimitBegins(task.attempt))
+        return task
+
+    def take(self, slot: int) -> WorkerTask | None:
         """Take the next task of a slot's chunk; None when there is none."""
         chunk = self.state.slots[slot].chunk
         if not chunk:
