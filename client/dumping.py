@@ -1,7 +1,8 @@
 """`dump_cluster_state`: all that a cluster tells about itself, written to a file for later.
 
-The answers are written as they come, so the memory that it takes is bounded. A file is a sequence
-of rows, each of a section; a section has one row or many, one behind the other.
+The answers about tasks are written as they come; held at one time are the keys of all tasks that
+are found, the events and the lines of the logs. A file is a sequence of rows, each of a section; a
+section has one row or many, one behind the other.
 """
 
 from __future__ import annotations
