@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import queue
 
 import pytest
 
@@ -159,17 +160,30 @@ def test_a_task_that_iterates_over_its_own_future_fails(in_threads):
         in_threads.submit(iterate_over_myself).result(60)
 
 
-async def await_my_caller_for_a_while(name):
+#: (loop, what ends the wait of `await_my_caller_or_an_end`)
+ends = queue.SimpleQueue()
+
+
+async def await_my_caller_or_an_end(name):
     client = weft.get_client()
-    if name == "ping":
-        return await client.submit(await_my_caller_for_a_while, "pong", key="pong").result()
-    caller = client.submit(await_my_caller_for_a_while, "ping", key="ping")
-    _, left = await asyncio.wait([asyncio.ensure_future(caller.result())], timeout=2)
-    return f"went on, {len(left)} left"
+    if name == "caller":
+        return await client.submit(await_my_caller_or_an_end, "called", key="called").result()
+    caller = client.submit(await_my_caller_or_an_end, "caller", key="caller")
+    loop = asyncio.get_running_loop()
+    end = loop.create_future()
+    ends.put((loop, end))
+    waits = [asyncio.ensure_future(caller.result()), end]
+    done, left = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    return f"went on, {len(left)} left" if done == {end} else "its caller went on"
 
 
 def test_an_await_beside_something_that_ends_it_is_no_cycle(in_threads):
-    first = in_threads.submit(await_my_caller_for_a_while, "ping", key="ping")
+    first = in_threads.submit(await_my_caller_or_an_end, "caller", key="caller")
+    loop, end = ends.get(timeout=60)
+    # Those of a cycle get the only thread later, and waits are looked at in the order of their age.
+    with pytest.raises(weft.WaitingCycle, match=r"task 'p.ng' waits for task 'p.ng'"):
+        in_threads.submit(wait_for_my_caller, "ping", key="ping").result(60)
+    loop.call_soon_threadsafe(end.set_result, None)
     assert first.result(60) == "went on, 1 left"
 
 
