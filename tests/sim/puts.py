@@ -37,7 +37,7 @@ def put(
             return
         if not worker.when_awake(arrive, worker):
             return
-        worker.take_put(message)
+        worker.data.take_put(message)
         world.at(plan.timing.draw(world), on_end, "the answer is lost" if unanswered else "")
 
     delay = plan.timing.draw(world) + world.rng.random() * plan.put_s

@@ -224,7 +224,7 @@ class Simulation:
             if not self.is_healed and world.chance(plan.p_fetch_missing):
                 world.probes["fetch missing"] += 1
                 wanted = GetData(request=request.request, keys=[])
-            answer = holder.serve(wanted)
+            answer = holder.data.serve(wanted)
             answer.missing += [key for key in request.keys if key not in wanted.keys]
             world.note(f"{holder!r} serves {asking!r}", answer)
             shared = copied(answer)

@@ -17,7 +17,6 @@ from weft.protocol.wire.messages import (
     AttemptsOverdue,
     Bye,
     FetchKeys,
-    GetData,
     Heartbeat,
     KeysData,
     LeaveCluster,
@@ -32,8 +31,6 @@ from weft.protocol.wire.messages import (
 from weft.worker.core.events import (
     CatchOutput,
     ChunkDone,
-    CopiesFetched,
-    CopiesNotFetched,
     EndWorker,
     Event,
     FailWait,
@@ -51,8 +48,6 @@ from weft.worker.core.events import (
     SlotBlocked,
     SlotResumes,
     StartSlot,
-    ValueExpired,
-    ValuePut,
     WatchRunning,
 )
 from weft.worker.core.state import WorkerState
@@ -62,10 +57,11 @@ from weft.worker.executor import WATCH_S
 from weft.worker.server import WorkerPolicy
 
 from .actors import WaitingActors
-from .graphs import ACTOR, packed, unpacked, value_of
+from .graphs import ACTOR, packed, value_of
 from .plugins import WorkerPluginsNode
 from .session import SimulatedSession
 from .task_clients import Parent, TaskClientNode
+from .worker_data import WorkerDataNode
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -97,8 +93,6 @@ class WorkerNode:
         self._flush_scheduled = False
         #: `_look` will be called.
         self._watching = False
-        #: {holder: callable that takes its answer}
-        self._asked: dict[str, Callable[[KeysData | None], None]] = {}
         #: The tasks that each slot executes.
         self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
         #: Attempts that were interrupted while they ran.
@@ -112,6 +106,7 @@ class WorkerNode:
         self.task_client: TaskClientNode | None = None
         #: The loggers whose records it catches, and their levels.
         self.caught: dict[str, int] = {}
+        self.data = WorkerDataNode(self)
         self.plugins = WorkerPluginsNode(self)
         self.actors = WaitingActors(self)
         self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
@@ -234,7 +229,7 @@ class WorkerNode:
                 self._relay(message)
             elif isinstance(message, Put):
                 self.world.probes["put through the scheduler"] += 1
-                self.take_put(message)
+                self.data.take_put(message)
             elif isinstance(message, (SetUpPlugin, TearDownPlugin)):
                 self.plugins.on_message(message)
             elif isinstance(message, LeaveCluster):
@@ -254,7 +249,7 @@ class WorkerNode:
         self._handle(SchedulerLost())
 
     def _relay(self, message: FetchKeys) -> None:
-        keys, blobs = self.read(message.keys)
+        keys, blobs = self.data.read(message.keys)
         missing = [key for key in message.keys if key not in keys]
         answer = KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
         self.session.send([*self._take(), answer])
@@ -300,7 +295,7 @@ class WorkerNode:
         after, self.core.after = self.core.after, []
         for action in after:
             if isinstance(action, Fetch):
-                self._fetch(action)
+                self.data.fetch(action)
             elif isinstance(action, EndWorker):
                 self.world.at(0.0, self.end)
             elif isinstance(action, InterruptRunning):
@@ -316,8 +311,7 @@ class WorkerNode:
                 delay = max(0.0, action.at - self.world.now) + 1e-6
                 self.world.at(delay, self._look_at_running, action.at, is_work=False)
             else:
-                self.world.probes["fetch given up"] += 1
-                self.world.at(0.0, self._asked[action.holder], None)
+                self.data.give_up(action.holder)
 
     def _flush(self) -> None:
         self._flush_scheduled = False
@@ -515,63 +509,6 @@ class WorkerNode:
             self._handle(report)
             report = ChunkDone(slot, [], [], [], [])
         self._next(slot, report, told)
-
-    # -- data -------------------------------------------------------------------------------------
-    def read(self, keys: list[str]) -> tuple[list[str], list[Any]]:
-        """Return those keys that are in memory here, and their pickles, as `Executor.lookup`."""
-        found, blobs = [], []
-        for key in keys:
-            record = self.core.by_key.get(key)
-            if record is not None and record.state == "memory":
-                found.append(key)
-                nbytes = self.sim.nbytes(key)
-                blobs.append(packed(self.store[record.attempt], nbytes))
-        return found, blobs
-
-    def serve(self, message: GetData) -> KeysData:
-        """Answer a request on the data port."""
-        keys, blobs = self.read(message.keys)
-        missing = [key for key in message.keys if key not in keys]
-        return KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
-
-    def take_put(self, message: Put) -> None:
-        """Take values that a client puts."""
-        for key, attempt, args in zip(message.keys, message.attempts, message.values, strict=True):
-            if attempt not in self.store:
-                spec = self.sim.graph.spec_of(args)
-                assert spec.key == key
-                self.store[attempt] = spec.value
-                self._handle(ValuePut(key, attempt, spec.nbytes))
-                if attempt in self.core.early:
-                    self.world.probes["put early"] += 1
-                    seconds = self.world.rng.choice([0.01, 1.0])
-                    self.world.at(seconds, self._expire, attempt, is_work=False)
-
-    def _expire(self, attempt: int) -> None:
-        if self.is_alive:
-            self._handle(ValueExpired(attempt))
-
-    def _fetch(self, action: Fetch) -> None:
-        attempts = dict(zip(action.keys, action.attempts, strict=True))
-        request = GetData(request=action.request, keys=action.keys)
-
-        def on_answer(answer: KeysData | None) -> None:
-            if self._asked.get(action.holder) is not on_answer:
-                return  # it was given up
-            if not self.when_awake(on_answer, answer):
-                return
-            del self._asked[action.holder]
-            if answer is None:
-                self._handle(CopiesNotFetched(action.holder, action.request))
-                return
-            for key, blob in zip(answer.keys, answer.results, strict=True):
-                self.store[attempts[key]] = unpacked(blob)
-            nbytes = [self.sim.nbytes(key) for key in answer.keys]
-            self._handle(CopiesFetched(action.holder, action.request, answer.keys, nbytes))
-
-        assert action.holder not in self._asked
-        self._asked[action.holder] = on_answer
-        self.sim.ask(self, action.holder, request, on_answer)
 
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:

@@ -1,0 +1,86 @@
+"""The data of one worker process: values that peers read, that clients put, and that it fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from weft.protocol.wire.messages import GetData, KeysData, Put
+from weft.worker.core.events import CopiesFetched, CopiesNotFetched, Fetch, ValueExpired, ValuePut
+
+from .graphs import packed, unpacked
+
+if TYPE_CHECKING:
+    from .worker_node import WorkerNode
+
+
+class WorkerDataNode:
+    """What a worker does with its values besides making them."""
+
+    def __init__(self, node: WorkerNode) -> None:
+        self._node = node
+        self._world = node.world
+        #: {holder: callable that takes its answer}
+        self._asked: dict[str, Callable[[KeysData | None], None]] = {}
+
+    def read(self, keys: list[str]) -> tuple[list[str], list[Any]]:
+        """Return those keys that are in memory here, and their pickles, as `Executor.lookup`."""
+        found, blobs = [], []
+        for key in keys:
+            record = self._node.core.by_key.get(key)
+            if record is not None and record.state == "memory":
+                found.append(key)
+                nbytes = self._node.sim.nbytes(key)
+                blobs.append(packed(self._node.store[record.attempt], nbytes))
+        return found, blobs
+
+    def serve(self, message: GetData) -> KeysData:
+        """Answer a request on the data port."""
+        keys, blobs = self.read(message.keys)
+        missing = [key for key in message.keys if key not in keys]
+        return KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
+
+    def take_put(self, message: Put) -> None:
+        """Take values that a client puts."""
+        for key, attempt, args in zip(message.keys, message.attempts, message.values, strict=True):
+            if attempt not in self._node.store:
+                spec = self._node.sim.graph.spec_of(args)
+                assert spec.key == key
+                self._node.store[attempt] = spec.value
+                self._node._handle(ValuePut(key, attempt, spec.nbytes))
+                if attempt in self._node.core.early:
+                    self._world.probes["put early"] += 1
+                    seconds = self._world.rng.choice([0.01, 1.0])
+                    self._world.at(seconds, self._expire, attempt, is_work=False)
+
+    def _expire(self, attempt: int) -> None:
+        if self._node.is_alive:
+            self._node._handle(ValueExpired(attempt))
+
+    def fetch(self, action: Fetch) -> None:
+        """Ask a peer for copies."""
+        attempts = dict(zip(action.keys, action.attempts, strict=True))
+        request = GetData(request=action.request, keys=action.keys)
+
+        def on_answer(answer: KeysData | None) -> None:
+            if self._asked.get(action.holder) is not on_answer:
+                return  # it was given up
+            if not self._node.when_awake(on_answer, answer):
+                return
+            del self._asked[action.holder]
+            if answer is None:
+                self._node._handle(CopiesNotFetched(action.holder, action.request))
+                return
+            for key, blob in zip(answer.keys, answer.results, strict=True):
+                self._node.store[attempts[key]] = unpacked(blob)
+            nbytes = [self._node.sim.nbytes(key) for key in answer.keys]
+            self._node._handle(CopiesFetched(action.holder, action.request, answer.keys, nbytes))
+
+        assert action.holder not in self._asked
+        self._asked[action.holder] = on_answer
+        self._node.sim.ask(self._node, action.holder, request, on_answer)
+
+    def give_up(self, holder: str) -> None:
+        """End the request to a peer as if its connection had broken."""
+        self._world.probes["fetch given up"] += 1
+        self._world.at(0.0, self._asked[holder], None)
