@@ -237,7 +237,7 @@ class StreamContext(abc.ABC):
     async def _follow(self, engine: Engine) -> None:
         while not engine.is_gone:
             await asyncio.sleep(_PAUSE_S)
-            # An error of this read is told at the end, if it still does.
+            # If it fails for a lasting reason, so does the read at the end, which is reported.
             with contextlib.suppress(WeftError):
                 await self._pages.read(engine, _KEEP_S)
 

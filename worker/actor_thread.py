@@ -410,7 +410,7 @@ class ActorThread:
     async def _finish(self, connection: Connection, request: int, name: str, value: Any) -> None:
         try:
             row: Answer = (connection, request, *self._packed(await value, name))
-        except BaseException as error:  # of user code
+        except BaseException as error:  # of user code; or it is cancelled, as the actor ends
             row = connection, request, None, self._failure(error, name), _NONE
         task = asyncio.current_task()
         assert task is not None, "it is a coroutine"

@@ -232,10 +232,12 @@ def test_tasks_of_the_program_s_own_process_submit_by_its_client_without_their_t
 def test_a_span_belongs_to_its_asynchronous_task_and_ends_with_its_block():
     async def one(client, name):
         with weft.span(name):
-            await asyncio.sleep(0)
+            entered[name].set()
+            await asyncio.gather(*(one.wait() for one in entered.values()))
             return await client.submit(inc, name_number[name])
 
     name_number = {"a": 9000, "b": 9001}
+    entered = {name: asyncio.Event() for name in name_number}
 
     async def main():
         async with weft.Client(asynchronous=True, processes=False, n_workers=1) as client:
