@@ -91,6 +91,11 @@ FUTURE: Final = _table(
         "concurrent.futures.wait and as_completed do not accept weft's futures: use weft.wait and "
         "weft.as_completed",
     ),
+    (
+        "remove_done_callback",
+        "asyncio.wait takes futures of asyncio only: use `await weft.wait(...)`, or wrap each by "
+        "asyncio.ensure_future",
+    ),
 )
 
 CLUSTER: Final = _table(

@@ -99,6 +99,20 @@ async def test_a_client_that_is_not_open_raises_an_error_about_that(scheduler):
     await client.close()
 
 
+async def test_functions_of_asyncio_take_futures_except_wait_which_says_what_to_use(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        first, second = client.submit(inc, 1), client.submit(inc, 2)
+        assert await asyncio.gather(first, second) == [2, 3]
+        assert await asyncio.wait_for(first, 20) == 2
+        assert await asyncio.shield(first) == 2
+        assert [await done for done in asyncio.as_completed([first])] == [2]
+        with pytest.raises(AttributeError, match="takes futures of asyncio only"):
+            await asyncio.wait([first])
+        done, pending = await asyncio.wait([asyncio.ensure_future(second)])
+        assert [task.result() for task in done] == [3]
+        assert not pending
+
+
 async def test_blocking_on_the_clients_own_loop_is_refused(scheduler):
     async with Client(scheduler, asynchronous=True) as client:
         scheduler.is_holding = True
