@@ -42,7 +42,6 @@ from .core.events import (
     ForgetFunctions,
     ForgetValues,
     LeaveSeat,
-    LimitBegins,
     OutputCame,
     Run,
     SchedulerSent,
@@ -90,7 +89,8 @@ class TaskExecutor:
             after that time, and again after the same time as long as that returns True.
         send: called on the thread of a slot, without the lock, to send messages; returns False if
             only the loop can send them.
-        crashed: called on the thread of a slot with the error of weft that ends the thread.
+        crashed: called with the error on the thread of a slot that ends because weft's own code
+            failed.
         started: the file in which to note the attempts being executed, if any.
         output: catches what tasks print and log, if that is to be sent to clients.
     """
@@ -394,7 +394,6 @@ class TaskExecutor:
         own.begin(start, self.state.slots[slot].fetched_us)
         gate = self.interrupts.gates[slot]
         gate.open()
-        limits = self.state.timeouts  # the core changes it, and never replaces it
         unpack: Callable[..., Any] = loads_arguments
         pack = pack_to_ride_along
         if start >= own.next_sample:
@@ -430,10 +429,6 @@ class TaskExecutor:
             if note is not None:
                 note(slot, task.attempt)
             context.task = task
-            if limits and task.attempt in limits:
-                gate.close()
-                self.handle(LimitBegins(task.attempt))
-                gate.open()
             value: Any
             try:
                 call = task.function.call

@@ -190,7 +190,7 @@ class Interrupts:
     def do(self, action: OfRunning, loop: asyncio.AbstractEventLoop) -> None:
         """Do an action of the core."""
         if isinstance(action, WatchRunning):
-            self.watch.look_at(action.at, loop)
+            self.watch.start(loop)
         else:
             self.ask(action.attempts, loop)
 

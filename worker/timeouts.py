@@ -1,8 +1,7 @@
-"""Looks which tasks run, when the time limit of one of them passes.
+"""Looks which tasks run, as long as some of the worker have a time limit.
 
-`core/timeouts.py` decides when that is and what follows. For the loop's thread only. A task that
-holds the interpreter lock keeps the loop from looking; its supervisor sees that
-(`family/held_up.py`).
+`core/timeouts.py` decides what follows. For the loop's thread only. A task that holds the
+interpreter lock keeps the loop from looking; its supervisor sees that (`family/held_up.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .core.events import Event, RunningSeen
 
@@ -18,11 +17,14 @@ if TYPE_CHECKING:
     from .context import WorkerContext
     from .core.state import WorkerState
 
+#: The time between two looks, seconds: a limit is exceeded by up to twice as much.
+LOOK_S: Final = 0.02
+
 
 class RunningWatch:
     """Passes the attempts that run now, and have a limit, to the core."""
 
-    __slots__ = ("_contexts", "_crashed", "_handle", "_state", "_timer")
+    __slots__ = ("_contexts", "_crashed", "_handle", "_is_looking", "_state")
 
     def __init__(
         self,
@@ -43,14 +45,14 @@ class RunningWatch:
         self._contexts = contexts
         self._handle = handle
         self._crashed = crashed
-        #: Calls `_look`.
-        self._timer: asyncio.TimerHandle | None = None
+        #: `_look` will be called.
+        self._is_looking = False
 
-    def look_at(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Look at this time, of the monotonic clock, instead of when it was asked before."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = loop.call_later(max(0.0, at - time.monotonic()), self._look)
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look until no attempt with a limit is left."""
+        if not self._is_looking:
+            self._is_looking = True
+            self._look(loop)
 
     def time_limits(self) -> list[list[Any]]:
         """Return `[key, time so far, limit]` of the tasks that run and have one, in seconds.
@@ -65,11 +67,16 @@ class RunningWatch:
                 found.append([task.key, now - limit.began, limit.timeout_us / 1e6])
         return found
 
-    def _look(self) -> None:
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         timeouts = self._state.timeouts
         running = [context.attempt for context in list(self._contexts.values())]
-        try:
-            # Also if there is none: the core notes that it has looked.
-            self._handle(RunningSeen([attempt for attempt in running if attempt in timeouts]))
-        except Exception as bug:
-            self._crashed(bug)
+        limited = [attempt for attempt in running if attempt in timeouts]
+        if limited:
+            try:
+                self._handle(RunningSeen(limited))
+            except Exception as bug:
+                self._crashed(bug)
+                return
+        self._is_looking = bool(timeouts)
+        if self._is_looking:
+            loop.call_later(LOOK_S, self._look, loop)

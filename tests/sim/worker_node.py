@@ -38,7 +38,6 @@ from weft.worker.core.events import (
     ForgetValues,
     InterruptRunning,
     Leave,
-    LimitBegins,
     OutputCame,
     Run,
     RunningSeen,
@@ -55,6 +54,7 @@ from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
 from weft.worker.executor import WATCH_S
 from weft.worker.server import WorkerPolicy
+from weft.worker.timeouts import LOOK_S
 
 from .actors import WaitingActors
 from .graphs import ACTOR, packed, value_of
@@ -95,6 +95,8 @@ class WorkerNode:
         self._watching = False
         #: The tasks that each slot executes.
         self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
+        #: `_look_at_running` will be called.
+        self._is_looking = False
         #: Attempts that were interrupted while they ran.
         self._interrupted: dict[int, None] = {}
         #: `Run` actions that a sleeping slot has not handled.
@@ -307,9 +309,7 @@ class WorkerNode:
                     if parent is not None and self.world.chance(self.sim.plan.p_interruptible):
                         self.world.at(self.world.rng.random() * 0.05, parent.interrupt)
             elif isinstance(action, WatchRunning):
-                # Rounded up: a timer never goes off before its time.
-                delay = max(0.0, action.at - self.world.now) + 1e-6
-                self.world.at(delay, self._look_at_running, action.at, is_work=False)
+                self._look_at_running()
             else:
                 self.data.give_up(action.holder)
 
@@ -341,11 +341,20 @@ class WorkerNode:
             key = self.sim.executed[attempt]
             self.sim.timed_out.setdefault(key, {})[attempt] = None
 
-    def _look_at_running(self, at: float) -> None:
-        """Pass the running tasks that have a time limit to the core, if that is still asked for."""
-        if self.core.look_at == at and self.when_awake(self._look_at_running, at):
-            running = [task.attempt for task in self.running if task is not None]
-            self._handle(RunningSeen([a for a in running if a in self.core.timeouts]))
+    def _look_at_running(self) -> None:
+        """Pass the running tasks that have a time limit to the core, now and then."""
+        if self._is_looking:
+            return
+        running = [task.attempt for task in self.running if task is not None]
+        self._handle(RunningSeen([a for a in running if a in self.core.timeouts]))
+        if self.core.timeouts and self.is_alive:
+            self._is_looking = True
+            self.world.at(LOOK_S, self._look_again, is_work=False)
+
+    def _look_again(self) -> None:
+        if self.when_awake(self._look_again):
+            self._is_looking = False
+            self._look_at_running()
 
     # -- slots ------------------------------------------------------------------------------------
     def _wake(self, slot: int) -> None:
@@ -372,8 +381,6 @@ class WorkerNode:
         self.sim.on_start(self, task, spec)
         self.plugins.check()
         self.running[slot] = task
-        if task.attempt in self.core.timeouts:
-            self._handle(LimitBegins(task.attempt))
         assert task.function.blob is not None, f"{self!r} runs {task!r} without its function"
         assert task.function.blob == spec.function.encode()
         assert [record.key for record in task.inputs] == [d.key for d in spec.dependencies]

@@ -32,7 +32,6 @@ from weft.worker.core.events import (
     ForgetValues,
     InterruptRunning,
     LeaveSeat,
-    LimitBegins,
     Run,
     SchedulerSent,
     SlotBlocked,
@@ -150,8 +149,7 @@ class Hands:
         self.failed_waits: list[tuple[int, str]] = []
         self.interrupted: list[int] = []
         #: How often the shell was asked to look which attempts run.
-        #: Times at which the shell was asked to look which attempts run.
-        self.looks: list[float] = []
+        self.n_looks = 0
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
         self.fetches: dict[int, Fetch] = {}
@@ -222,7 +220,7 @@ class Hands:
         elif isinstance(action, InterruptRunning):
             self.interrupted += action.attempts
         elif isinstance(action, WatchRunning):
-            self.looks.append(action.at)
+            self.n_looks += 1
         else:
             assert isinstance(action, EndFetch)
             self.given_up.append(action.holder)
@@ -245,13 +243,6 @@ class Hands:
     # --- A slot's thread --------------------------------------------------------------------------
 
     def start(self, slot: int = 0) -> WorkerTask | None:
-        """Take the next task of a slot's chunk and begin it; None when there is none."""
-        task = self.take(slot)
-        if task is not None and task.attempt in self.state.timeouts:
-            self.handle(LimitBegins(task.attempt))
-        return task
-
-    def take(self, slot: int) -> WorkerTask | None:
         """Take the next task of a slot's chunk; None when there is none."""
         chunk = self.state.slots[slot].chunk
         if not chunk:

@@ -196,8 +196,8 @@ class TwinHands(Hands):
         validate(self.twin)
         self.twin.before, self.twin.to_scheduler, self.twin.after = [], [], []
 
-    def take(self, slot: int) -> WorkerTask | None:
-        task = super().take(slot)
+    def start(self, slot: int = 0) -> WorkerTask | None:
+        task = super().start(slot)
         if task is not None:
             assert self.twin.slots[slot].chunk.popleft().attempt == task.attempt
         return task

@@ -175,13 +175,6 @@ class ActorResumes:
 
 
 @dataclass(slots=True)
-class LimitBegins:
-    """An attempt that has a time limit begins to run."""
-
-    attempt: int
-
-
-@dataclass(slots=True)
 class RunningSeen:
     """These attempts run now; at least all that have a time limit."""
 
@@ -204,7 +197,6 @@ Event: TypeAlias = (
     | ActorBlocked
     | ActorResumes
     | OutputCame
-    | LimitBegins
     | RunningSeen
     | CopiesFetched
     | CopiesNotFetched
@@ -311,9 +303,7 @@ class InterruptRunning:
 
 @dataclass(slots=True)
 class WatchRunning:
-    """Look at this time which attempts run, and not before: it replaces what was asked earlier."""
-
-    at: float
+    """Look now and then which attempts run, while `WorkerState.timeouts` has any."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,6 @@ transition log; batches of columns. Costs O(1 + dependencies) per task; `ReturnA
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from typing import Any, Final
 
 from ...protocol.errors import RemoteProtocolError
@@ -52,7 +51,6 @@ from .events import (
     Event,
     ForgetValues,
     Leave,
-    LimitBegins,
     OutputCame,
     RunningSeen,
     SchedulerLost,
@@ -152,8 +150,6 @@ class WorkerState:
         self.records_times = False
         #: {attempt: its time limit} of all unfinished tasks that have one.
         self.timeouts: dict[int, timeouts.TimeLimit] = {}
-        #: When the shell looks next which attempts run; infinite if it does not.
-        self.look_at = inf
         #: No task is started any more: the scheduler asks the unstarted ones back.
         self.is_leaving = False
         #: It leaves, and `EndWorker` was put out: no slot executes, or the scheduler is lost.
@@ -221,7 +217,6 @@ _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
     ValueRefused: puts.on_value_refused,
     Leave: drops.on_leave,
     OutputCame: output.on_output_came,
-    LimitBegins: timeouts.on_limit_begins,
     RunningSeen: timeouts.on_running_seen,
     SlotBlocked: seats.on_blocked,
     SlotResumes: seats.on_resumes,
