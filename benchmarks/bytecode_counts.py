@@ -223,7 +223,8 @@ class CountedCluster:
 
 
 def run(cases: list[str]) -> None:
-    """Print the counts of all cases, as JSON."""
+    """Print the counts of all cases, as JSON. SIGTERM ends what was started as well."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="weft-bytecodes-") as folder:
         cluster = CountedCluster(Path(folder))
         try:

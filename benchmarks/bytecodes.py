@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .framework import machine
+from .framework.checkouts import add_other, interpreter
 from .framework.driving import ROOT
 from .framework.signals import ending_on_sigterm
 
@@ -42,9 +43,13 @@ Counted = dict[str, dict[str, dict[str, list[int]]]]
 
 def start(checkout: Path, cases: list[str]) -> subprocess.Popen[str]:
     """Start to count in a checkout, with the interpreter of its environment."""
-    python = checkout / ".venv" / "bin" / "python"
     script = ROOT / "benchmarks" / "bytecode_counts.py"
-    command = [str(python), str(script), "run", *(f"{case}:{CASES[case]}" for case in cases)]
+    command = [
+        str(interpreter(checkout)),
+        str(script),
+        "run",
+        *(f"{case}:{CASES[case]}" for case in cases),
+    ]
     # The folder of a script is on its path, and weft is imported from that of the checkout.
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(checkout)}
     return subprocess.Popen(
@@ -59,6 +64,8 @@ def count(checkouts: list[Path], cases: list[str]) -> list[Counted]:
         try:
             processes += [start(checkout, cases) for checkout in checkouts]
             outputs = [process.communicate(timeout=_LIMIT_S)[0] for process in processes]
+        except subprocess.TimeoutExpired:
+            sys.exit(f"counting has not ended within {_LIMIT_S:g} s; choose fewer cases by --only")
         finally:
             for process in processes:
                 process.terminate()
@@ -112,13 +119,11 @@ def main() -> None:
         prog="python -m benchmarks.bytecodes",
         description="Compare the bytecodes per task of this checkout with those of another one.",
     )
-    parser.add_argument("other", type=Path, help="a checkout with an environment in .venv")
+    add_other(parser)
     parser.add_argument("--only", nargs="+", choices=[*CASES], default=[*CASES], help="cases (all)")
     parser.add_argument("--functions", type=int, default=0, help="functions shown for each (0)")
     options = parser.parse_args()
-    other = options.other.resolve()
-    if not (other / ".venv" / "bin" / "python").exists():
-        parser.error(f"{other} has no .venv; run: make -C {options.other} .venv/.ready")
+    other = options.other
     states: dict[str, Any] = {"other": machine.commit(other)}
     print(machine.headline("weft, two states", machine.describe(ROOT), states), flush=True)
     found = count([other, ROOT], options.only)

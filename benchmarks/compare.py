@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from .framework import machine
+from .framework.checkouts import add_other, interpreter
 from .framework.driving import ROOT
 from .framework.signals import ending_on_sigterm
 
@@ -29,8 +30,7 @@ MEASURES = ("CPU", "scheduler's CPU", "wall")
 
 def measure(checkout: Path, repeat: int) -> Figures:
     """Run `benchmarks.where` in a checkout."""
-    python = checkout / ".venv" / "bin" / "python"
-    command = [str(python), "-m", "benchmarks.where", "--repeat", str(repeat)]
+    command = [str(interpreter(checkout)), "-m", "benchmarks.where", "--repeat", str(repeat)]
     with (
         ending_on_sigterm(),
         subprocess.Popen(
@@ -88,13 +88,11 @@ def main() -> None:
         prog="python -m benchmarks.compare",
         description="Compare this checkout with another one, in turns.",
     )
-    parser.add_argument("other", type=Path, help="a checkout with an environment in .venv")
+    add_other(parser)
     parser.add_argument("--pairs", type=int, default=10, help="runs of each state (10)")
     parser.add_argument("--repeat", type=int, default=4, help="runs of a workload in each (4)")
     options = parser.parse_args()
-    other = options.other.resolve()
-    if not (other / ".venv" / "bin" / "python").exists():
-        parser.error(f"{other} has no .venv; run: make -C {options.other} .venv/.ready")
+    other = options.other
     print(
         machine.headline(
             "weft, two states", machine.describe(ROOT), {"other": machine.commit(other)}

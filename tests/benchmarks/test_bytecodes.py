@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import signal
 import subprocess
 import sys
 import threading
 
+import psutil
+import pytest
+
 from benchmarks import bytecode_counts, bytecodes
+from benchmarks.framework.checkouts import add_other
 from benchmarks.framework.driving import ROOT
 
 
@@ -29,6 +35,30 @@ def test_each_case_is_counted_in_the_client_and_in_the_scheduler():
         finished = by_role["scheduler"]["weft/scheduler/core/completion.py:on_finished"]
         assert finished[0] > finished[1] > 0, case
         assert bytecodes.total(by_role["client"]) > 64, case
+
+
+def test_sigterm_ends_the_processes_that_were_started(wait_until):
+    script = ROOT / "benchmarks" / "bytecode_counts.py"
+    # More tasks than can end before the signal.
+    command = [sys.executable, str(script), "run", "submits:10000000"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as counting:
+        me = psutil.Process(counting.pid)
+        wait_until(lambda: len(me.children()) == 2, 60.0, "scheduler and worker have begun")
+        started = me.children(recursive=True)
+        counting.terminate()
+        assert counting.wait(60) == 128 + signal.SIGTERM
+    assert psutil.wait_procs(started, timeout=10)[1] == []
+
+
+def test_another_checkout_without_an_environment_is_refused_before_anything_runs(tmp_path, capsys):
+    parser = argparse.ArgumentParser()
+    add_other(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args([str(tmp_path)])
+    assert f"has no .venv; run: make -C {tmp_path}" in capsys.readouterr().err
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").touch()
+    assert parser.parse_args([str(tmp_path)]).other == tmp_path
 
 
 def test_only_what_runs_between_begin_and_end_is_counted():
