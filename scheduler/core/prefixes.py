@@ -107,7 +107,7 @@ class Prefix:
 
     def begin(self, n: int = 1) -> None:
         """Note that `n` tasks are to run."""
-        if not self.n_unfinished:  # for each task of a client that waits for one after the other
+        if not self.n_unfinished:  # at each call of a client that waits for every single one
             n_more = self.n_finished + self.n_failed - self.n_before
             self.n_before += n_more
             family = self.family

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WorkerDataNode:
-    """What a worker does with its values besides making them."""
+    """The values of one worker that peers read, clients put, or it fetches."""
 
     def __init__(self, node: WorkerNode) -> None:
         self._node = node
