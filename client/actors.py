@@ -19,17 +19,18 @@ from ..protocol.host.blocking import TaskWait, awaited, blocked
 from ..protocol.values.actors import Actor, reduce_future_of_actor
 from ..protocol.values.pickling import PROTOCOL
 from ..protocol.values.serialize import dumps, futures_met, loads
+from ..protocol.wire.message import MAX_TEXT_CHARS
 from ..protocol.wire.messages import ACTOR_BLOB, ACTOR_FUNCTION
 from ..protocol.wire.messages.actors import call_text
 from ..protocol.wire.payload import Blob, Payload
 from .absent import FUTURE, missing_attribute
 from .annotations import TaskOptions
+from .core.actor_calls import ActorCall
 from .core.tasks import NO_VALUE, FutureState, TaskRecord
 from .encoding import Encoder, check_key, check_keys, spec_hash
 from .failures import exception_from, exception_of
 from .future import Future
 from .lending import encode
-from .shell.actor_lines import ActorCall
 from .shell.current import bind_future, find_current
 from .shell.in_task import check_not_own_calls, is_in_task
 from .shell.interruptible import acquire
@@ -54,12 +55,13 @@ _NOT_LOADED: Final = object()
 class ActorFuture(ActorCall):
     """The result of a call of an actor. It can be awaited in any client."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("_value", "engine")
 
     def __init__(
         self, engine: Engine, actor: Actor, name: str, arguments: Blob | None, kept: Any
     ) -> None:
-        super().__init__(engine, actor, name, arguments, kept)
+        super().__init__(actor, name, arguments, kept)
+        self.engine = engine
         self._value: Any = _NOT_LOADED
 
     @property
@@ -140,6 +142,24 @@ class ActorFuture(ActorCall):
         )
 
     # --- Waiting ----------------------------------------------------------------------------------
+
+    def notify(self, callback: Callable[[], object]) -> bool:
+        """Have `callback` called when the call is done; False if it is done already."""
+        with self.engine.actor_lines().lock:
+            if self.is_done:
+                return False
+            if self._callbacks is None:
+                self._callbacks = []
+            self._callbacks.append(callback)
+            return True
+
+    def forget(self, callback: Callable[[], object]) -> bool:
+        """Do not call `callback`; False if it was called, or will be at once."""
+        with self.engine.actor_lines().lock:
+            if self._callbacks is None or callback not in self._callbacks:
+                return False
+            self._callbacks.remove(callback)
+            return True
 
     def _wait(self, timeout_s: float | None) -> None:
         if self.engine.is_own_thread:
@@ -279,6 +299,8 @@ def call(actor: Actor, name: str, *args: Any, **kwargs: Any) -> ActorFuture:
 
 def read(actor: Actor, name: str) -> Any:
     """Return an attribute of an actor; for an asynchronous client an awaitable."""
+    if len(name) > MAX_TEXT_CHARS:
+        raise AttributeError(f"no attribute has a name of {len(name)} characters", obj=actor)
     future = _send(actor, name, None, None)
     return future if future.engine.is_asynchronous else future.result()
 
