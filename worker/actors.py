@@ -31,6 +31,7 @@ from ..protocol.wire.messages import ActorCalls, ActorFailures, ActorResults, Ac
 from ..protocol.wire.payload import Blob, Payload
 from .actor_thread import ActorThread, Answer, Mail
 from .context import WorkerContext, get_worker
+from .core.actor_calls import HandedOver, HolderLines
 from .packing import PLAIN_TYPES, pack_result
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ _UNREAD_S: Final = 60.0
 _MAX_HOLDER: Final = 64
 #: Futures in answers are kept so long after the end of the connection that they went over.
 _HAND_OVER_S: Final = 60.0
+#: Calls over an earlier connection of a holder come at most so long after the end of a later one.
+_OVER_S: Final = 60.0
 _UNKNOWN: Final = (
     "is not on this worker: no holder was left, or the worker that had it is gone, and its state "
     "with it. Make a new one"
@@ -85,12 +88,11 @@ class Actors:
         self._watched: dict[ActorThread, None] = {}
         #: `_look` will be called.
         self._is_looking = False
-        #: {connection: {request: the futures in its result}} of results that were not taken
-        self._handed: dict[Connection, dict[int, list[Any]]] = {}
+        self._handed: HandedOver[Connection] = HandedOver()
         #: Threads that may still run.
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-        #: {holder: (the connection that it uses, its number)}. For the loop's thread.
-        self._lines: dict[str, tuple[Connection, int]] = {}
+        #: For the loop's thread.
+        self._lines: HolderLines[Connection] = HolderLines()
         #: {connection: set when it is writable or closed}, of those that an actor waits for
         self._readers: dict[Connection, threading.Event] = {}
 
@@ -169,10 +171,9 @@ class Actors:
 
     def _hand_over(self, connection: Connection, rows: list[Answer]) -> list[list[str]]:
         """Keep the futures in results until they are taken; return their keys."""
-        handed = self._handed.setdefault(connection, {})
-        handed.update({row[1]: row[4] for row in rows if row[4]})
+        self._handed.add(connection, [(row[1], row[4]) for row in rows if row[4]])
         if connection.closed:  # just now, perhaps
-            self._handed.pop(connection, None)
+            self._handed.end(connection)
         return [[*dict.fromkeys(future._state.key for future in row[4])] for row in rows]
 
     def _send(self, connection: Connection, messages: list[Message]) -> None:
@@ -230,12 +231,9 @@ class Actors:
             raise RemoteProtocolError(
                 f"a holder of actors named itself by {len(message.holder)} characters"
             )
-        known = self._lines.get(message.holder)
-        if known is None or known[0] is not connection:
-            if known is not None and message.line < known[1]:
-                return  # the holder has given that connection up
-            self._lines[message.holder] = connection, message.line
-            connection.allow_bypass()
+        if not self._lines.accept(connection, message.holder, message.line):
+            return
+        connection.allow_bypass()
         actor = self._actors.get(message.actor)
         if actor is None or actor.is_over:
             self.refuse(connection, message, _UNKNOWN)
@@ -244,9 +242,7 @@ class Actors:
 
     def on_taken(self, connection: Connection, message: ActorResultsTaken) -> None:
         """Let go of the futures in results: the holder has its own."""
-        handed = self._handed.get(connection, {})
-        for request in message.requests:
-            handed.pop(request, None)
+        self._handed.taken(connection, message.requests)
 
     def _look(self) -> None:
         """Send answers that have waited since the last look."""
@@ -269,13 +265,13 @@ class Actors:
     def on_closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self.on_writable(connection)
-        for holder in [name for name, line in self._lines.items() if line[0] is connection]:
-            del self._lines[holder]
+        for holder, number in self._lines.end(connection):
             for actor in self._actors.values():
                 actor.forget(holder)
-        handed = self._handed.pop(connection, None)
-        if handed:  # the holder may have read of them, and the scheduler not yet of its own
-            self._loop.call_later(_HAND_OVER_S, handed.clear)
+            self._loop.call_later(_OVER_S, self._lines.forget, holder, number)
+        futures = self._handed.end(connection)
+        if futures:
+            self._loop.call_later(_HAND_OVER_S, futures.clear)
 
     def close(self) -> None:
         """End all actors."""

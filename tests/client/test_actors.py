@@ -15,6 +15,7 @@ import pytest
 import weft
 from weft import Actor, ActorCallInDoubt, ActorFuture, ActorLost, Client
 from weft.protocol.errors import ClientClosed, SerializationError
+from weft.protocol.wire.framing import FrameLimits
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -271,6 +272,21 @@ def test_two_threads_may_unpickle_a_result_at_once(client, counter):
     assert call.result() == 2
 
 
+def test_a_call_beyond_a_limit_of_the_protocol_fails_alone(client, counter):
+    assert counter.add().result() == 1
+    (line,) = client._engine.actor_lines()._by_address.values()
+    line._connection.wire.limits = FrameLimits(payload=1000)
+    with pytest.raises(ActorLost, match=r"was not called: the arguments of add\(\) cannot be sent"):
+        counter.add(b"x" * 2000).result()
+    calls = [counter.add(), counter.add(b"x" * 2000), counter.add()]
+    assert (calls[0].result(), calls[2].result()) == (2, 3)
+    with pytest.raises(ActorLost):
+        calls[1].result()
+    with pytest.raises(AttributeError, match="no attribute has a name of 70000 characters"):
+        getattr(counter, "x" * 70_000)
+    assert counter.n == 3
+
+
 # --- Many at once ---------------------------------------------------------------------------------
 
 
@@ -404,7 +420,7 @@ def test_methods_submit_tasks_wait_for_them_and_return_their_futures(client):
 def n_handed() -> int:
     """Return how many results with futures wait on this worker to be taken."""
     actors = weft.get_worker().actors
-    return sum(map(len, actors._handed.values()))
+    return len(actors._handed)
 
 
 def test_futures_in_a_result_are_held_by_the_caller_from_its_arrival_on(client, wait_until):

@@ -207,16 +207,32 @@ async def test_calls_behind_the_end_of_an_actor_are_refused(slot, wait_until):
     assert end.sent[0].failures[0][0] == "actor-lost"
 
 
-async def test_lines_of_closed_connections_and_their_holders_are_forgotten(slot, wait_until):
+async def test_calls_over_an_earlier_line_are_not_done_after_the_end_of_a_later_one(
+    slot, wait_until
+):
+    old, new = End(), End()
+    slot.actors.on_calls(new, slot.calls(2, "append"))
+    slot.actors.on_closed(new)
+    slot.actors.on_calls(old, slot.calls(1, "append"))  # was on its way for long
+    reader = End()
+    copy = slot.calls(1, "copy", holder="reader", arguments=[pickle.dumps(())])
+    slot.actors.on_calls(reader, copy)
+    wait_until(lambda: reader.sent)
+    assert pickle.loads(reader.sent[0].results[0]) == [2]
+    assert old.sent == []
+
+
+async def test_holders_of_closed_connections_are_forgotten(slot, wait_until, monkeypatch):
+    monkeypatch.setattr("weft.worker.actors._OVER_S", 0.0)
     end = End()
     (actor,) = slot.actors._actors.values()
     slot.actors.on_calls(end, slot.calls(5, "append"))
     wait_until(lambda: end.sent)
-    assert slot.actors._lines
+    assert len(slot.actors._lines) == 1
     assert actor.begun()
     slot.actors.on_closed(end)
-    assert not slot.actors._lines
     assert not actor.begun()
+    await until(lambda: not len(slot.actors._lines))
 
 
 async def test_an_answer_does_not_wait_for_a_later_call_of_the_same_message():
