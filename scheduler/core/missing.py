@@ -29,6 +29,7 @@ from .transitions import (
     enqueue,
     err,
     move,
+    release_unneeded,
     take_back,
     wait_or_enqueue,
 )
@@ -257,6 +258,12 @@ def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
 
     Dependents that have not started wait again, needed ones run again. Actors fail.
     """
+    unneeded = [task for task in lost if not (task.wanted_by or task.n_waiters)]
+    if unneeded:  # they were kept for clients that may come back
+        lost = [task for task in lost if task.wanted_by or task.n_waiters]
+        for task in unneeded:
+            move(state, task, RELEASED)
+        release_unneeded(state, unneeded)
     lost = actors.fail_lost(state, lost)
     note_lost(state, lost)
     pending: dict[ClientHandle, list[str]] = {}

@@ -23,6 +23,7 @@ from .barrier import Recovery, plan_end, waits_for
 from .epochs import GiveWay, StartOver, is_from_the_future
 from .missing import answer_lacking
 from .recipes import forget_unknown
+from .transitions import release_unneeded
 
 if TYPE_CHECKING:
     from .peers import ClientHandle
@@ -108,6 +109,8 @@ def _end_claims(state: SchedulerState) -> None:
     state.keeps_claims = False
     state.claims_due = None
     claims.expire(state)
+    unowned, state.unowned = state.unowned, {}
+    release_unneeded(state, [*unowned])
     answer_lacking(state)
 
 

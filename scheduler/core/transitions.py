@@ -443,13 +443,18 @@ def stop_waiting(task: SchedulerTask, unneeded: list[SchedulerTask]) -> None:
 def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
     """Drop the data and the work of tasks that may not be needed any more.
 
-    Those that are not needed as lineage either are forgotten.
+    Those that are not needed as lineage either are forgotten. After a restart, a result that no
+    client has submitted yet is kept for those that may come back: see `SchedulerState.unowned`.
     """
+    keeps_claims = state.keeps_claims
     while stack:
         task = stack.pop()
         if task.wanted_by or task.n_waiters or task.state == FORGOTTEN:
             continue
         if task.state == MEMORY:  # the same as below, in one step
+            if keeps_claims and task.is_without_recipe:
+                state.unowned[task] = None
+                continue
             for ws in task.replicas:
                 del ws.has_what[task]
                 ws.nbytes -= task.nbytes

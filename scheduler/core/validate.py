@@ -315,7 +315,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ],
     "replicas are unique": lambda s: [t for t in tasks_in(s, MEMORY) if _repeated(t.replicas)],
     "data is kept only while it is needed": lambda s: [
-        t for t in tasks_in(s, MEMORY) if not _is_needed(t)
+        t for t in tasks_in(s, MEMORY) if not (_is_needed(t) or t in s.unowned)
     ],
     "a failure is kept only while it is wanted": lambda s: [
         t for t in tasks_in(s, ERRED) if not t.wanted_by
@@ -360,6 +360,9 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         and not s.tasks[key].is_without_recipe
         and (s.recovery is None or any(row.kind != ASSIGNED for row in rows))
     ],
+    "unneeded results are kept only for clients that may come back": lambda s: unless(
+        s.keeps_claims or not s.unowned, s.unowned
+    ),
     "claims are kept only for clients that may come back": lambda s: unless(
         s.keeps_claims or not s.claims, s.claims
     ),

@@ -144,3 +144,48 @@ def test_an_actor_that_a_client_brings_after_the_recovery_is_lost_at_once(board)
     assert sent_keys(out, client, m.KeysErred) == ["a"]
     assert assigned(board.send(client, graph(":a -> b")), worker) == {}
     assert board.states("a", "b") == ["erred", "erred"]
+
+
+def recovering_with_an_actor() -> tuple[Board, int]:
+    """Return a new scheduler to which the worker of the actor `a` is back; alice, who owns it, not.
+
+    A client of tasks has wanted the actor and let go of it.
+    """
+    board = Board(expected=Members(("id of w",), ("alice", "tasks")))
+    board.state.first_attempt = board.state.next_attempt = 100
+    worker = board.come_back(last_epoch=1, held={"a": 1})
+    tasks = board.client("tasks", last_epoch=1)
+    board.send(tasks, m.WantKeys(keys=["a"], spec_hashes=[]), m.Resubmitted())
+    out = board.send(tasks, m.ReleaseKeys(keys=["a"]))
+    assert dropped(out, worker) == []
+    return board, worker
+
+
+def test_an_actor_that_others_let_go_of_before_its_owner_is_back_is_kept_for_that():
+    board, worker = recovering_with_an_actor()
+    alice = board.client("alice", last_epoch=1)
+    board.send(alice, actors("a", made=True, delivered=True), m.Resubmitted())
+    assert board.states("a") == ["memory"]
+    out = board.send(alice, m.ReleaseKeys(keys=["a"]))
+    assert dropped(out, worker) == [1]
+    assert not board.state.tasks
+
+
+def test_an_actor_whose_owner_does_not_come_back_is_dropped_in_the_end():
+    board, worker = recovering_with_an_actor()
+    n_while_recovering, drops = 0, []
+    for _ in range(100):  # the worker shows that it lives
+        board.send(worker, m.Heartbeat())
+        drops += dropped(board.tick(2.0), worker)
+        n_while_recovering += board.state.keeps_claims and len(drops)
+    assert (n_while_recovering, drops) == (0, [1])
+    assert not board.state.tasks
+
+
+def test_an_actor_that_is_lost_while_it_is_kept_for_its_owner_is_forgotten():
+    board, worker = recovering_with_an_actor()
+    board.close(worker)
+    board.tick(90.0)
+    assert not board.state.tasks
+    board.tick(90.0)
+    assert not board.state.unowned

@@ -91,6 +91,9 @@ def test_a_result_of_the_last_scheduler_that_a_worker_came_back_with_has_ended()
     assert board.states("a") == ["memory"]
     validate(board.state)
     board.tick()
+    assert not board.state.held.background.keeper.wants
+    assert [task.key for task in board.state.unowned] == ["a"], "its owner may come back"
+    board.tick(200.0)
     assert board.states("a") == ["-"]
 
 

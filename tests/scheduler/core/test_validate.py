@@ -302,6 +302,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "a claim is of a key without a task, or without a recipe, or waits for inputs": lambda b: (
         b.claim("memory")
     ),
+    "unneeded results are kept only for clients that may come back": lambda b: (
+        b.state.unowned.update({b.task("memory"): None})
+    ),
     "claims are kept only for clients that may come back": lambda b: b.claim("nobody's"),
     "unclaimed functions are unknown": lambda b: b.state.unclaimed_functions.update(
         {key: {} for key in b.state.functions}
