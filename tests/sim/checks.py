@@ -134,6 +134,8 @@ def check_empty(sim: Simulation) -> None:
         worker.check_at_rest()
         assert not worker.core.by_key, f"{worker!r} keeps {list(worker.core.by_key.values())}"
         assert not worker.store, f"{worker!r} keeps values"
+        actors = list(worker.actors.by_attempt.values())
+        assert not actors, f"actors are left: {actors}"
         kept = list(worker.core.failures.by_attempt)
         assert not kept, f"{worker!r} keeps the failures of {kept}"
         ws = core.workers_by_id[worker.worker_id]

@@ -22,10 +22,12 @@ from weft.client.core.events import (
     PutEnded,
     ResultsFetched,
     ResultsNotFetched,
+    Want,
 )
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
+    NEW,
     FunctionRecord,
     FutureState,
     SubmitOptions,
@@ -38,6 +40,7 @@ from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import GetData, Heartbeat, KeysData, Put, RegisterClient
 from weft.protocol.wire.session import Policy
 
+from .actor_lines import ActorLinesNode
 from .graphs import PUT, Constants, Spec, function_id
 from .puts import put
 from .session import SimulatedSession
@@ -64,6 +67,7 @@ class ClientProcess:
         self._functions: dict[str, FunctionRecord] = {}
         #: Returns the first messages of each session.
         self.first_messages: Callable[[], list[Message]] = list
+        self.actor_lines = ActorLinesNode(self)
         self.session = SimulatedSession(sim, self, self.role, Policy())
         self.world.at(1.0, self._on_tick, is_work=False)
 
@@ -157,6 +161,20 @@ class ClientProcess:
         operations, self._operations = self._operations, []
         if operations:
             self.handle(Operations(operations))
+
+    def hold(self, keys: list[str]) -> list[FutureState]:
+        """Make futures of keys that came in a pickle; return their states."""
+        states = [self.table.find_or_make(key) for key in keys]
+        for state in states:
+            if state.phase == NEW:
+                self.post(Want([state]))
+        return states
+
+    def let_go(self, states: list[FutureState]) -> None:
+        """Release a future of each of these states."""
+        if self.is_alive:
+            for state in states:
+                self.post(state)
 
     # -- the session ------------------------------------------------------------------------------
     def registration(self, number: int, last_epoch: int) -> Message:

@@ -103,6 +103,13 @@ class Plan:
     p_task_locks: float  #: share of those tasks that hold a lock meanwhile
     p_interruptible: float  #: share of interrupts that find such a task where it can be hit
 
+    # -- calls of actors
+    call_rate: float  #: of users
+    actor_timing: Timing  #: of connections over which they call
+    break_actor_rate: float  #: of these
+    p_call_again: float  #: share of calls in doubt after which their user calls at once
+    p_task_calls: float  #: share of tasks with actors as inputs that call them
+
     # -- limits and boundaries
     allowed_deaths: int
     heartbeat: float
@@ -247,4 +254,14 @@ class Plan:
             p_shared_calls=rng.choice([0.0, 0.2]),
             p_task_locks=some(0.4, 0.05, 0.5),
             p_interruptible=rng.choice([0.0, 0.5, 1.0]),
+            call_rate=some(0.7, 5.0, 60.0) / time,
+            actor_timing=Timing(
+                latency=timing.latency,
+                jitter=timing.jitter,
+                p_stall=some(0.4 * faults, 0.02, 0.3),
+                stall=rng.choice([0.05, 0.5]),
+            ),
+            break_actor_rate=some(0.5 * faults, 3.0, 60.0) / time,
+            p_call_again=rng.choice([0.0, 0.3]),
+            p_task_calls=rng.choice([0.0, 0.5]),
         )

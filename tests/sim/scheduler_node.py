@@ -19,6 +19,7 @@ from weft.protocol.wire.messages import (
     AttemptsFinished,
     AttemptsOverdue,
     AttemptsReturned,
+    InventoryUnfinished,
     KeysMissing,
     Welcome,
 )
@@ -208,13 +209,19 @@ class SchedulerNode:
         ws = self.core.workers.get(peer)
         if ws is None:
             return 0
+        listed = {  # the scheduler may adopt these before it reads that they have finished
+            attempt: None
+            for message in messages
+            if isinstance(message, InventoryUnfinished)
+            for attempt in message.attempts
+        }
         return len(
             {
                 attempt: None
                 for message in messages
                 if isinstance(message, AttemptsFinished)
                 for attempt in message.attempts
-                if attempt in ws.processing
+                if attempt in ws.processing or attempt in listed
             }
         )
 

@@ -26,6 +26,7 @@ from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.worker.core.tasks import WorkerTask
 
 from . import checks, copies, following, plugins, reading, retiring
+from .actor_calls import ActorUsers
 from .client_node import FAILED, ClientNode
 from .graphs import Graph, Spec
 from .held import HeldUsers
@@ -92,6 +93,7 @@ class Simulation:
         self.orders: list[retiring.OrderWatcher] = []
         self.copy_orders: list[copies.CopyWatcher] = []
         self.held = HeldUsers(self)
+        self.actor_users = ActorUsers(self)
         self.readers: dict[ClientNode, reading.Reader] = {}
         self.followers: dict[ClientNode, following.Follower] = {}
         self.plugin_watchers: list[plugins.PluginWatcher] = []
@@ -287,11 +289,13 @@ class Simulation:
                 world.at(0.001, client.submit, self.graph.specs)
             self._each(plan.client_rate, client.act)
         self._each(plan.held_rate, self.held.act)
+        self._each(plan.call_rate, self.actor_users.act)
         self._each(plan.plugin_rate, lambda: plugins.act(self))
         self._each(plan.read_rate, lambda: reading.act(self))
         self._each(plan.follow_rate, lambda: following.act(self))
         self._each(plan.copy_rate, lambda: copies.order(self))
         self._each(plan.break_rate, self._break_link)
+        self._each(plan.break_actor_rate, self._break_actor_line)
         self._each(plan.kill_rate, self._kill_worker)
         self._each(plan.freeze_rate, self._freeze_worker)
         self._each(plan.leave_rate, self._retire_worker)
@@ -382,13 +386,24 @@ class Simulation:
             return
         node, link = self.world.rng.choice(links)
         self.world.probes["break"] += 1
-        delays = None
-        if self.world.chance(self.plan.p_half_open):
-            # One end does not notice for long; a node may count the scheduler as silent first.
-            late = self.world.rng.random() * 2 * self.plan.heartbeat * MISSED_HEARTBEATS
-            delays = (late, 0.0) if self.world.chance(0.5) else (0.0, late)
+        delays = self._notice()
         self.world.note(f"the link of {node!r} breaks", delays)
         link.break_(delays)
+
+    def _break_actor_line(self) -> None:
+        links = [link for w in self.workers.values() for link in w.actors.open_links()]
+        busy = [link for link in links if link.sides[1].incoming]  # with calls on their way
+        if links:
+            self.world.probes["actor line: breaks"] += 1
+            self.world.rng.choice(busy or links).break_(self._notice())
+
+    def _notice(self) -> tuple[float, float] | None:
+        """Draw when each end of a connection notices that it is broken; None = soon."""
+        if not self.world.chance(self.plan.p_half_open):
+            return None
+        # One end does not notice for long; a node may count the scheduler as silent first.
+        late = self.world.rng.random() * 2 * self.plan.heartbeat * MISSED_HEARTBEATS
+        return (late, 0.0) if self.world.chance(0.5) else (0.0, late)
 
     def _blip(self) -> None:
         """Reset all lines to the scheduler at once, with the messages on their way."""
@@ -425,7 +440,7 @@ class Simulation:
         world = self.world
         world.note("healing")
         self.is_healed = True
-        self.plan.timing.p_stall = 0.0
+        self.plan.timing.p_stall = self.plan.actor_timing.p_stall = 0.0
         self.plan.p_clock_back = 0.0
         self._end_zombies()
         for worker in list(self.workers.values()):
@@ -494,6 +509,8 @@ class Simulation:
     def _leave(self) -> None:
         world = self.world
         self.held.finish()
+        self.actor_users.check_at_rest()
+        self.actor_users.finish()
         self._rest()
         alive = [client for client in self.clients if client.is_alive]
         if not alive:

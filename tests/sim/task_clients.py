@@ -74,6 +74,7 @@ class TaskClientNode(ClientProcess):
         """End with the process."""
         self.is_alive = False
         self.session.abort()
+        self.actor_lines.close()
 
     def scheduler(self) -> SchedulerNode | None:
         """Return the scheduler with which it has a session."""

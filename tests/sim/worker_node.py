@@ -7,6 +7,7 @@ under the attempt that made them; a value that is missing when a task starts or 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -56,14 +57,15 @@ from weft.worker.executor import WATCH_S
 from weft.worker.server import WorkerPolicy
 from weft.worker.timeouts import LOOK_S
 
-from .actors import WaitingActors
+from .actors import WorkerActors
 from .graphs import ACTOR, packed, value_of
 from .plugins import WorkerPluginsNode
 from .session import SimulatedSession
-from .task_clients import Parent, TaskClientNode
+from .task_clients import MAX_KEYS, Parent, TaskClientNode
 from .worker_data import WorkerDataNode
 
 if TYPE_CHECKING:
+    from .actor_calls import UserCall
     from .simulation import Simulation
     from .supervisor_node import SupervisorNode
 
@@ -110,7 +112,7 @@ class WorkerNode:
         self.caught: dict[str, int] = {}
         self.data = WorkerDataNode(self)
         self.plugins = WorkerPluginsNode(self)
-        self.actors = WaitingActors(self)
+        self.actors = WorkerActors(self)
         self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
 
     def __repr__(self) -> str:
@@ -162,6 +164,7 @@ class WorkerNode:
         if self.sim.by_address.get(self.address) is self:
             del self.sim.by_address[self.address]
         self.session.abort()
+        self.actors.die()
         if self.task_client is not None:
             self.task_client.end()
         self.thaw()  # callers that waited for an answer are notified that there is none
@@ -284,6 +287,7 @@ class WorkerNode:
             elif isinstance(action, ForgetValues):
                 for attempt in action.attempts:
                     self.store.pop(attempt, None)
+                    self.actors.dropped(attempt)
         if self.core.to_scheduler and self.core.reporting.until > self.world.now:
             if not self._watching:
                 self._watching = True
@@ -395,6 +399,12 @@ class WorkerNode:
             self.parents[task.attempt] = parent = Parent(self, slot, task, inputs, report)
             parent.go_on()
             return
+        actors = [
+            record.attempt for record in task.inputs if self.sim.actor_users.knows(record.attempt)
+        ]
+        if actors and self.world.chance(self.sim.plan.p_task_calls):
+            self._call_actors(slot, task, inputs, report, actors)
+            return
         if self.world.chance(self.sim.plan.p_block):
             seconds = spec.duration * self.world.rng.random()
             self.world.at(seconds, self._block, slot, task, inputs, report)
@@ -421,6 +431,36 @@ class WorkerNode:
         else:
             self.world.at(seconds, self._resume, slot, task, inputs)
 
+    def _call_actors(
+        self,
+        slot: int,
+        task: WorkerTask,
+        inputs: list[bytes],
+        report: ChunkDone,
+        attempts: list[int],
+    ) -> None:
+        """Let a task call actors that it has as inputs, and wait for all answers."""
+        users = self.sim.actor_users
+        handles = [users.handle_in_task(self.client_of_tasks(), attempt) for attempt in attempts]
+        calls: list[UserCall] = []
+        n_done = itertools.count(1)
+
+        def on_done() -> None:
+            if next(n_done) == len(calls):
+                self.world.at(self.world.rng.random() * 0.0001, self._resume, slot, task, inputs)
+
+        for handle in handles:
+            n = self.world.rng.choice([1, 1, 3, 10])
+            calls += [users.make(handle, "do", when_done=on_done) for _ in range(n)]
+        self.world.probes["actor call: in a task"] += len(calls)
+        for call in calls:
+            users.send(call)
+        for handle in handles:
+            handle.drop()
+        names = [call.id for call in calls[:MAX_KEYS]]
+        actors = [call.actor_key for call in calls[:MAX_KEYS]]
+        self.give_seat_up(slot, task, [], report, actors=actors, calls=names)
+
     def _resume(self, slot: int, task: WorkerTask, inputs: list[bytes]) -> None:
         if self.when_awake(self._resume, slot, task, inputs):
             seconds = self.sim.graph.spec_of(task.args).duration * self.world.rng.random()
@@ -434,11 +474,13 @@ class WorkerNode:
         report: ChunkDone,
         *,
         may_park: bool = False,
+        actors: list[str] | None = None,
+        calls: list[str] | None = None,
     ) -> None:
         """Let another slot run tasks while the task of this one waits."""
         report.finished = False
         self._handle(report)
-        self._handle(SlotBlocked(slot, task.attempt, keys, may_park))
+        self._handle(SlotBlocked(slot, task.attempt, keys, may_park, actors or [], calls or []))
         if task.attempt in self.core.parked:
             self.world.probes["parked"] += 1
 
