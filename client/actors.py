@@ -370,6 +370,16 @@ class _Plain:
 # --- Making them ----------------------------------------------------------------------------------
 
 
+def check_actor(actor: object, func: Callable[..., Any]) -> None:
+    """Refuse anything but True for `actor=`, which might be meant for the function."""
+    if actor is not True:
+        name = getattr(func, "__name__", repr(func))
+        raise TypeError(
+            f"actor={actor!r} is not True or False: actor=True makes an object of {name} that "
+            "lives on one worker; an argument of this name is given by position"
+        )
+
+
 def submit_actor(
     engine: Engine,
     encoder: Encoder,

@@ -21,7 +21,7 @@ from ..protocol.trust.page_access import link_into
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
 from . import absent
-from .actors import map_actors, submit_actor
+from .actors import check_actor, map_actors, submit_actor
 from .annotations import options_of_call
 from .call_options import NOT_GIVEN, limit_of, unexpected
 from .calling import submit_call, submit_rows
@@ -196,6 +196,7 @@ class Client(
         limit = None if timeout is NOT_GIVEN else limit_of(func, timeout, kwargs)
         options = options_of_call(priority, retries, workers, allow_other_workers, resources, limit)
         if actor or actors:
+            check_actor(actor or actors, func)
             return submit_actor(engine, self._encoder, func, args, kwargs, key, options)
         return submit_call(engine, self._encoder, func, args, kwargs, key, options, pure)
 
@@ -247,6 +248,7 @@ class Client(
         options = options_of_call(priority, retries, workers, allow_other_workers, resources, limit)
         rows = rows_of(iterables)
         if actor or actors:
+            check_actor(actor or actors, func)
             return map_actors(engine, self._encoder, func, rows, kwargs, key, options)
         return submit_rows(
             engine, self._encoder, func, rows, kwargs, key, options, pure, batch_size

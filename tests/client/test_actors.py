@@ -272,6 +272,15 @@ def test_two_threads_may_unpickle_a_result_at_once(client, counter):
     assert call.result() == 2
 
 
+@pytest.mark.parametrize("value", [5, "yes", [Counter]])
+def test_actor_takes_truth_values_only_and_else_nothing_is_submitted(client, value):
+    with pytest.raises(TypeError, match="is not True or False: actor=True makes an object of"):
+        client.submit(Counter, actor=value)
+    with pytest.raises(TypeError, match="is not True or False"):
+        client.map(Counter, [1, 2], actors=value)
+    assert not client._engine.table.states
+
+
 def test_a_call_beyond_a_limit_of_the_protocol_fails_alone(client, counter):
     assert counter.add().result() == 1
     (line,) = client._engine.actor_lines()._by_address.values()
