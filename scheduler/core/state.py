@@ -335,8 +335,8 @@ class SchedulerState:
         self.unclaimed_functions: dict[bytes, dict[WorkerHandle, None]] = {}
         #: rows wait for tasks: a recovery is under way, or was until a short time ago
         self.keeps_claims = False
-        #: results that nobody needs who is back, and that no client has submitted yet: they wait
-        #: like rows without a task. One that was needed again, or lost, may still be listed.
+        #: results that no client has submitted yet and that the clients which are back do not need:
+        #: they wait like rows without a task. One that is needed again, or lost, may still be here.
         self.unowned: dict[SchedulerTask, None] = {}
         #: when they cease to wait; None before the end of the recovery
         self.claims_due: Deadline | None = None

@@ -1,4 +1,4 @@
-"""What is decided about calls of actors here: which are done, and how long their answers are kept.
+"""Decides which calls of actors are done, and how long the futures in their answers are kept.
 
 Calls do not touch the scheduler, so this is no part of `WorkerState`. The shell is `actors.py`.
 """
