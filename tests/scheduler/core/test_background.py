@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.scheduler.builders import Board, graph
+from tests.scheduler.builders import Board, dropped, graph
 from tests.scheduler.callers import Caller
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
@@ -85,7 +85,7 @@ def test_a_result_of_the_last_scheduler_that_a_worker_came_back_with_has_ended()
     board = Board(client_lease_s=60.0)
     board.state.first_attempt = board.state.next_attempt = 100
     alice = Caller(board, "alice", last_epoch=1)
-    board.come_back("w", last_epoch=1, held={"a": 5})
+    worker = board.come_back("w", last_epoch=1, held={"a": 5})
     assert "a" in board.state.claims
     assert alice.call(h.BACKGROUND, "keep", "all", keys=["a"]) == KEPT
     assert board.states("a") == ["memory"]
@@ -93,7 +93,11 @@ def test_a_result_of_the_last_scheduler_that_a_worker_came_back_with_has_ended()
     board.tick()
     assert not board.state.held.background.keeper.wants
     assert [task.key for task in board.state.unowned] == ["a"], "its owner may come back"
-    board.tick(200.0)
+    drops = []
+    for _ in range(100):  # the worker shows that it lives
+        board.send(worker, m.Heartbeat())
+        drops += dropped(board.tick(2.0), worker)
+    assert len(drops) == 1
     assert board.states("a") == ["-"]
 
 
