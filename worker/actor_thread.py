@@ -14,9 +14,11 @@ import asyncio
 import contextlib
 import copy
 import inspect
+import logging
 import queue
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -26,6 +28,7 @@ from ..protocol.values.exceptions import pack_exception
 from ..protocol.values.serialize import loads_arguments
 from ..protocol.wire.failure import Failure
 from .context import WorkerContext, set_worker
+from .coroutines import finish_loop
 
 if TYPE_CHECKING:
     from ..protocol.host.blocking import TaskWait
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from ..protocol.wire.messages import ActorCalls
     from ..protocol.wire.payload import Blob
     from .actors import Actors
+
+logger = logging.getLogger("weft.worker")
 
 __all__ = ["ActorThread", "Answer", "Mail", "has_coroutines"]
 
@@ -134,12 +139,15 @@ class ActorThread:
         self.inbox: queue.SimpleQueue[Mail | None] = queue.SimpleQueue()
         self.thread: threading.Thread
         self._seat = _ActorSeat(self, key, attempt)
-        self._made = threading.Lock()
-        self._made.acquire()
+        #: The object is there, or there will be none.
+        self._made = threading.Event()
         #: Why there is no object, if making it has raised.
         self._error: BaseException | None = None
-        #: Nothing in the inbox is done any more.
+        #: Nothing in the inbox is done any more, for this reason.
         self.is_over = False
+        self.end_text = _RELEASED
+        #: The calls that an actor without coroutine functions does.
+        self._mail: Mail | None = None
         #: Answers that were not sent. The thread appends; who holds the lock takes.
         self._done: deque[Answer] = deque()
         self._taking = threading.Lock()
@@ -161,7 +169,7 @@ class ActorThread:
         self._rows: Iterator[tuple[int, str, Blob | None]] = iter(())
         #: A call of `_next` is due.
         self._goes_on = False
-        self._running: dict[asyncio.Task[None], CallId] = {}
+        self._running: dict[asyncio.Task[None], tuple[Connection, CallId]] = {}
 
     # --- Any thread -------------------------------------------------------------------------------
 
@@ -170,14 +178,17 @@ class ActorThread:
     ) -> None:
         """Make the object, on a thread of its own; wait for that. Raise what it raises."""
         own = copy.copy(context)
-        run = self._run_loop if has_coroutines(cls) else self._run
+        body = self._run_loop if has_coroutines(cls) else self._run
         self.thread = threading.Thread(
-            target=run, args=(cls, args, kwargs, own), name=f"weft-actor-{self.key}", daemon=True
+            target=self._live,
+            args=(body, cls, args, kwargs, own),
+            name=f"weft-actor-{self.key}",
+            daemon=True,
         )
         with blocked():
             self.actors.note_thread(self.thread)
             self.thread.start()
-            self._made.acquire()
+            self._made.wait()
         if self._error is not None:
             error, self._error = self._error, None
             self.thread.join()
@@ -233,12 +244,53 @@ class ActorThread:
 
     def open(self) -> list[CallId]:
         """Return the calls that have begun and not ended."""
-        calls = [*self._running.values()]
+        calls = [call for _, call in list(self._running.values())]
         if self._request is not None:
             calls.append((*self._caller, self._request))
         return calls
 
     # --- The actor's thread -----------------------------------------------------------------------
+
+    def _live(self, body: Callable[..., None], *make: Any) -> None:
+        """Do calls until the end. Whatever ends the thread, nobody waits for it afterwards."""
+        try:
+            body(*make)
+        except BaseException as error:  # of a task of its loop; no loop can be made; a bug of weft
+            if self._made.is_set():
+                self._note_fault(error)
+            else:
+                self._error = self._error or error
+        finally:
+            self._made.set()
+            if self.is_over:
+                self._fail_begun()
+            self._refuse_rest()
+
+    def _note_fault(self, error: BaseException) -> None:
+        """Note why the thread ends although the actor has holders."""
+        if self.end_text is _RELEASED:
+            what = "".join(traceback.format_exception_only(type(error), error)).strip()
+            self.end_text = f"has ended: its thread was ended by {what}; make a new one"
+            logger.warning("the actor %s %s", self.key, self.end_text, exc_info=error)
+        self.is_over = True
+
+    def _fail_begun(self) -> None:
+        """Answer the calls that have begun; an answer that was sent counts before this one."""
+        left = [(connection, call[2]) for connection, call in self._running.values()]
+        self._running.clear()
+        mail, self._mail = self._mail, None
+        if mail is not None and self._request is not None:
+            begun = mail.message.requests.index(self._request)
+            left += [(mail.connection, request) for request in mail.message.requests[begun:]]
+        left += [(self._connection, row[0]) for row in self._rows]
+        for connection, request in left:
+            self._done.append((connection, request, None, self._in_doubt(), _NONE))
+        self._request = None
+        self.answer()
+
+    def _in_doubt(self) -> Failure:
+        text = f"may have run the call, or not: the actor {self.end_text}"
+        return ["actor-in-doubt", self.key, text]
 
     def _begin(self, cls: Any, args: Any, kwargs: Any, context: WorkerContext) -> Any:
         """Make the object; None if that raises."""
@@ -260,9 +312,8 @@ class ActorThread:
         made = self._begin(*make)
         del make
         if self._error is not None:
-            self._made.release()
             return
-        self._made.release()
+        self._made.set()
         take = self.inbox.get
         while True:
             mail = take()
@@ -270,10 +321,9 @@ class ActorThread:
                 break
             self._do_all(made, mail)
             mail = None
-        del made
-        self._refuse_rest()
 
     def _do_all(self, made: Any, mail: Mail) -> None:
+        self._mail = mail
         connection, message = mail
         last = message.requests[-1] if message.requests else 0
         self._caller = message.holder, message.line
@@ -303,6 +353,7 @@ class ActorThread:
         self._request = None
         self._note_begun(last)
         self.answer()
+        self._mail = None
         self.actors.wait_for_reader(connection)
 
     def _note_begun(self, request: int) -> None:
@@ -329,7 +380,7 @@ class ActorThread:
             while True:
                 mail = self.inbox.get_nowait()
                 if mail is not None:
-                    self.actors.refuse(*mail, _RELEASED)
+                    self.actors.refuse(*mail, self.end_text)
 
     def answer_before_wait(self) -> None:
         """Send all answers: the thread does not return to them for a while."""
@@ -341,7 +392,20 @@ class ActorThread:
     # --- With an event loop -----------------------------------------------------------------------
 
     def _run_loop(self, *make: Any) -> None:
-        asyncio.run(self._main(make))
+        loop = asyncio.new_event_loop()
+        try:
+            asyncio.set_event_loop(loop)
+            loop.run_until_complete(self._main(make))
+        except BaseException as error:  # SystemExit of a task that the user's code has started
+            if self._made.is_set():
+                self._note_fault(error)  # first: its calls are cancelled below
+            raise
+        finally:
+            try:
+                finish_loop(loop)
+            finally:
+                asyncio.set_event_loop(None)
+                loop.close()
 
     async def _main(self, make: Any) -> None:
         self._over = asyncio.Event()
@@ -349,7 +413,7 @@ class ActorThread:
         del make
         if self._error is None:
             self._loop = asyncio.get_running_loop()
-        self._made.release()
+            self._made.set()
         if self._loop is None:
             return
         self._on_mail()  # what came before the loop was there to be woken
@@ -399,7 +463,7 @@ class ActorThread:
                 task = asyncio.get_running_loop().create_task(
                     self._finish(connection, request, name, value)
                 )
-                self._running[task] = *self._caller, request
+                self._running[task] = connection, (*self._caller, request)
             else:
                 self._note((connection, request, *self._packed(value, name)))
         except BaseException as error:  # of user code
@@ -411,7 +475,9 @@ class ActorThread:
         try:
             row: Answer = (connection, request, *self._packed(await value, name))
         except BaseException as error:  # of user code; or it is cancelled, as the actor ends
-            row = connection, request, None, self._failure(error, name), _NONE
+            has_fault = self.end_text is not _RELEASED
+            failure = self._in_doubt() if has_fault else self._failure(error, name)
+            row = connection, request, None, failure, _NONE
         task = asyncio.current_task()
         assert task is not None, "it is a coroutine"
         del self._running[task]

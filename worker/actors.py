@@ -235,8 +235,10 @@ class Actors:
             return
         connection.allow_bypass()
         actor = self._actors.get(message.actor)
-        if actor is None or actor.is_over:
+        if actor is None:
             self.refuse(connection, message, _UNKNOWN)
+        elif actor.is_over:
+            self.refuse(connection, message, actor.end_text)
         else:
             actor.put(Mail(connection, message))
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..protocol.host.blocking import Awaits, TaskWait, blocked, on_awaits_here
 from .context import wake_here
 
-__all__ = ["as_call", "run_coroutine"]
+__all__ = ["as_call", "finish_loop", "run_coroutine"]
 
 
 class _SeatSelector(selectors.DefaultSelector):
@@ -68,7 +68,7 @@ def run_coroutine(function: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     finally:
         wake_here(None)
         try:
-            _finish(loop)
+            finish_loop(loop)
         finally:
             on_awaits_here(None)
             asyncio.set_event_loop(None)
@@ -79,7 +79,7 @@ def _nothing() -> None:
     """Do nothing: an event loop that calls this looks around, and an exception can reach it."""
 
 
-def _finish(loop: asyncio.AbstractEventLoop) -> None:
+def finish_loop(loop: asyncio.AbstractEventLoop) -> None:
     """Cancel what the function has left behind, and wait for its end."""
     left = asyncio.all_tasks(loop)
     for task in left:

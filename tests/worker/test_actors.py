@@ -69,6 +69,19 @@ class Stubborn:
                 await asyncio.sleep(0.005)  # workload
 
 
+class Leaves:
+    """Its event loop is ended by a task that it has started."""
+
+    async def leave(self) -> None:
+        async def later() -> None:
+            raise SystemExit(3)
+
+        self.task = asyncio.get_running_loop().create_task(later())
+
+    async def wait(self) -> None:
+        await asyncio.Event().wait()
+
+
 class AtEnd:
     """Has things done before its calls are answered."""
 
@@ -284,3 +297,48 @@ async def test_calls_that_come_while_an_actor_ends_are_answered(slot):
     end = End()
     actor.put(Mail(end, slot.calls(1, "append")))  # as a thread that found it alive just before
     assert end.sent[0].failures[0][0] == "actor-lost"
+
+
+async def test_calls_of_an_actor_whose_event_loop_was_ended_fail_and_name_the_cause():
+    slot = Slot(Leaves)
+    actor, end = slot.actor, End()
+    slot.actors.on_calls(end, message_of(slot, called("wait"), called("leave")))
+    await until(lambda: not actor.thread.is_alive())
+    slot.actors.on_calls(end, message_of(slot, called("wait"), first=2))
+    actor.put(Mail(end, message_of(slot, called("wait"), first=3)))
+    failures = {
+        request: failure
+        for message in end.sent
+        if isinstance(message, m.ActorFailures)
+        for request, failure in zip(message.requests, message.failures, strict=True)
+    }
+    kinds = {request: failure[0] for request, failure in failures.items()}
+    assert kinds.pop(1, "actor-in-doubt") == "actor-in-doubt"  # unless it was answered before
+    assert kinds == {0: "actor-in-doubt", 2: "actor-lost", 3: "actor-lost"}
+    assert all("SystemExit: 3" in failure[2] for failure in failures.values())
+    await ended(slot)
+
+
+async def test_a_bug_in_the_thread_of_an_actor_fails_its_calls(monkeypatch):
+    slot = Slot()
+    actor, end = slot.actor, End()
+
+    def broken(connection: object) -> None:
+        raise ZeroDivisionError("of weft")
+
+    monkeypatch.setattr(slot.actors, "wait_for_reader", broken)
+    slot.actors.on_calls(end, slot.calls(1, "append"))
+    await until(lambda: not actor.thread.is_alive())
+    slot.actors.on_calls(end, slot.calls(1, "append"))
+    assert "ZeroDivisionError: of weft" in end.sent[-1].failures[0][2]
+    await ended(slot)
+
+
+async def test_an_actor_whose_event_loop_cannot_be_made_fails_its_task(monkeypatch):
+    def none_left() -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", none_left)
+    with pytest.raises(OSError, match="Too many open files"):
+        Slot(Leaves)
+    set_worker(None)  # type: ignore[arg-type]
