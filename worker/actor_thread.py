@@ -50,6 +50,8 @@ _NONE: Final[list[Any]] = []
 
 #: (connection, request, result or failure, futures in the result) of a call that is done
 Answer: TypeAlias = "tuple[Connection, int, Blob | None, Failure | None, list[Any]]"
+#: What an actor is made with, until it is: class, arguments, the description of its worker.
+_Make: TypeAlias = "list[tuple[Any, tuple[Any, ...], dict[str, Any], WorkerContext]]"
 #: (holder, number of its connection, request)
 CallId: TypeAlias = tuple[str, int, int]
 
@@ -181,7 +183,7 @@ class ActorThread:
         body = self._run_loop if has_coroutines(cls) else self._run
         self.thread = threading.Thread(
             target=self._live,
-            args=(body, cls, args, kwargs, own),
+            args=(body, [(cls, args, kwargs, own)]),
             name=f"weft-actor-{self.key}",
             daemon=True,
         )
@@ -251,10 +253,10 @@ class ActorThread:
 
     # --- The actor's thread -----------------------------------------------------------------------
 
-    def _live(self, body: Callable[..., None], *make: Any) -> None:
+    def _live(self, body: Callable[[_Make], None], make: _Make) -> None:
         """Do calls until the end. Whatever ends the thread, nobody waits for it afterwards."""
         try:
-            body(*make)
+            body(make)
         except BaseException as error:  # of a task of its loop; no loop can be made; a bug of weft
             if self._made.is_set():
                 self._note_fault(error)
@@ -292,8 +294,10 @@ class ActorThread:
         text = f"may have run the call, or not: the actor {self.end_text}"
         return ["actor-in-doubt", self.key, text]
 
-    def _begin(self, cls: Any, args: Any, kwargs: Any, context: WorkerContext) -> Any:
+    def _begin(self, make: _Make) -> Any:
         """Make the object; None if that raises."""
+        # Taken out: a thread keeps what it was started with, and this must not live as long.
+        cls, args, kwargs, context = make.pop()
         set_worker(context)
         task = context.task
         assert task is not None, "a task makes it"
@@ -308,9 +312,8 @@ class ActorThread:
         on_blocked_here(self._seat.blocked)
         return made
 
-    def _run(self, *make: Any) -> None:
-        made = self._begin(*make)
-        del make
+    def _run(self, make: _Make) -> None:
+        made = self._begin(make)
         if self._error is not None:
             return
         self._made.set()
@@ -391,7 +394,7 @@ class ActorThread:
 
     # --- With an event loop -----------------------------------------------------------------------
 
-    def _run_loop(self, *make: Any) -> None:
+    def _run_loop(self, make: _Make) -> None:
         loop = asyncio.new_event_loop()
         try:
             asyncio.set_event_loop(loop)
@@ -407,10 +410,9 @@ class ActorThread:
                 asyncio.set_event_loop(None)
                 loop.close()
 
-    async def _main(self, make: Any) -> None:
+    async def _main(self, make: _Make) -> None:
         self._over = asyncio.Event()
-        self._made_object = self._begin(*make)
-        del make
+        self._made_object = self._begin(make)
         if self._error is None:
             self._loop = asyncio.get_running_loop()
             self._made.set()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import pickle
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -82,6 +83,20 @@ class Leaves:
         await asyncio.Event().wait()
 
 
+class Big:
+    """An argument of a constructor that does not keep it."""
+
+
+class Drops:
+    def __init__(self, big: Big) -> None:
+        self.name = type(big).__name__
+
+
+class AsyncDrops(Drops):
+    async def wait(self) -> None:
+        pass
+
+
 class AtEnd:
     """Has things done before its calls are answered."""
 
@@ -112,7 +127,7 @@ done: list[int] = []
 class Slot:
     """A worker with one actor, a list, and its secret."""
 
-    def __init__(self, cls: Any = list) -> None:
+    def __init__(self, cls: Any = list, *args: Any) -> None:
         gate.clear()
         done.clear()
         self.actors = Actors("worker", "tcp://here:1", asyncio.get_running_loop())
@@ -120,7 +135,7 @@ class Slot:
         context.actors = self.actors
         context.task = Task()  # type: ignore[assignment]
         set_worker(context)
-        self.handle = make_actor(cls)
+        self.handle = make_actor(cls, *args)
         set_worker(None)  # type: ignore[arg-type]
         self.secret = self.handle._info.secret
 
@@ -342,3 +357,14 @@ async def test_an_actor_whose_event_loop_cannot_be_made_fails_its_task(monkeypat
     with pytest.raises(OSError, match="Too many open files"):
         Slot(Leaves)
     set_worker(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cls", [Drops, AsyncDrops])
+async def test_the_arguments_of_a_constructor_do_not_live_as_long_as_the_actor(cls):
+    big = Big()
+    ref = weakref.ref(big)
+    slot = Slot(cls, big)
+    del big
+    await until(lambda: ref() is None)
+    assert slot.actor.thread.is_alive()
+    await ended(slot)
