@@ -210,8 +210,8 @@ class Actors:
         if not _is_stuck(connection):
             return
         event = self._readers.setdefault(connection, threading.Event())
-        if not _is_stuck(connection):  # just now
-            self._readers.pop(connection, None)
+        if not _is_stuck(connection):  # just now; others may wait by the same event
+            self.on_writable(connection)
         elif not event.wait(_UNREAD_S):
             text = f"it calls an actor, and has not read the answers for {_UNREAD_S:g} s"
             error = StuckPeer(text, connection.peer_address)

@@ -368,3 +368,23 @@ async def test_the_arguments_of_a_constructor_do_not_live_as_long_as_the_actor(c
     await until(lambda: ref() is None)
     assert slot.actor.thread.is_alive()
     await ended(slot)
+
+
+async def test_an_actor_that_finds_its_reader_reading_again_wakes_the_others(slot):
+    class Half(End):
+        """Is stuck, until the second look of the second actor."""
+
+        writable = False
+        n_looks = 0
+
+        @property
+        def unsent(self) -> int:  # type: ignore[override]
+            self.n_looks += 1
+            return 0 if self.n_looks > 3 else 100 << 20
+
+    end = Half()
+    other = threading.Thread(target=slot.actors.wait_for_reader, args=(end,))
+    other.start()
+    await until(lambda: end.n_looks == 2)
+    slot.actors.wait_for_reader(end)
+    await until(lambda: not other.is_alive())
