@@ -18,6 +18,8 @@ VARIABLES: Final = {"cluster": "cluster", "instance": "instance"}
 WHERE: Final = ",".join(f'{label}=~"${name}"' for name, label in VARIABLES.items())
 #: The interval of rates: Grafana chooses at least four scrapes.
 RATE: Final = "$__rate_interval"
+#: One series for each scheduler that answers. weft_build_info is on the pages of workers as well.
+IS_SCHEDULER: Final = f"weft_scheduler_epoch_timestamp_seconds{{{WHERE}}}"
 
 #: Grafana's ids of units.
 Unit = Literal["short", "s", "bytes", "Bps", "cps", "percentunit", "none"]
@@ -102,7 +104,7 @@ _HEALTH: Final = Row(
         Panel(
             "Schedulers",
             "Schedulers that answer. 0: the process is down, or Prometheus may not read its page.",
-            (Query(f"count(weft_build_info{{{WHERE}}}) or vector(0)"),),
+            (Query(f"count({IS_SCHEDULER}) or vector(0)"),),
             is_number=True,
             alarm_below=1,
         ),
@@ -433,8 +435,11 @@ _SCHEDULER: Final = Row(
             "Memory of its process",
             "It grows with the tasks that are known, about 0.5 kB each.",
             (
+                # Every program with a page has this metric; those of a scheduler are meant.
                 Query(
-                    f"sum by (instance) (process_resident_memory_bytes{{{WHERE}}})", "{{instance}}"
+                    f"sum by (instance) (process_resident_memory_bytes{{{WHERE}}}"
+                    f" and on (job, instance, cluster, namespace) {IS_SCHEDULER})",
+                    "{{instance}}",
                 ),
             ),
             unit="bytes",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,11 +17,13 @@ from tests.leaks import wait_until
 from tests.prometheus import Prometheus
 from tests.tools.find import tool
 from weft.deploy.monitoring.panels import PANELS, RATE, VARIABLES, Panel
+from weft.protocol.trust.connection_file import ConnectionFile
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
 #: The command of the docs.
 START = "import sys; from weft.deploy.monitoring.start import main; sys.exit(main(sys.argv[1:]))"
+PAGE = ("--metrics-address", "127.0.0.1:0")
 BUSY = Path(__file__).with_name("busy.py")
 
 
@@ -38,6 +43,22 @@ class Monitored(Prometheus):
         return [value for value in values if value == value]  # NaN: of a quantile without data
 
 
+@contextmanager
+def _pages_of_workers(path: Path) -> Iterator[None]:
+    """Go on when the scheduler lists the page of a family of workers."""
+    found = ConnectionFile.read(path)
+    token = found.to_security().token_for("view")
+    headers = {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"{found.dashboard}sd", headers=headers)
+
+    def listed() -> list[object]:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+
+    wait_until(listed, 60, "the page of the workers")
+    yield
+
+
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     path = os.pathsep.join([str(tool("prometheus").parent), os.environ["PATH"]])
@@ -45,6 +66,9 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     with (
         scheduler("--dashboard-address", "127.0.0.1:0", folder=folder) as started,
         daemon("worker", "--nworkers", "2", "--nthreads", "2", folder=folder) as _,
+        daemon("worker", "--nworkers", "1", "--nthreads", "2", *PAGE, folder=folder) as _,
+        # Prometheus asks for pages of workers when it starts, and then once a minute.
+        _pages_of_workers(file_of(started)),
         daemon(
             "--connection-file",
             str(file_of(started)),
@@ -78,8 +102,13 @@ def test_the_numbers_are_those_of_the_cluster(prometheus: Monitored) -> None:
         (number,) = prometheus.values(numbers[title])
         return number
 
-    wait_until(lambda: value("Workers") == 2, 60, "both workers")
+    wait_until(lambda: value("Workers") == 3, 60, "all workers")
+    # The page of the third worker is scraped as well, and is no scheduler.
+    wait_until(lambda: prometheus.series('up{job="weft-workers"} == 1'), 60, "its page")
     assert value("Schedulers") == 1
+    (memory,) = (p for p in PANELS if p.title == "Memory of its process")
+    wait_until(lambda: prometheus.values(memory.queries[0].expr), 60, "a process")
+    assert len(prometheus.values(memory.queries[0].expr)) == 1
     assert value("No worker can run") == 1
     wait_until(lambda: 0 < value("Failures") < 0.5, 60, "failures")
 
