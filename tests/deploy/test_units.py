@@ -74,16 +74,3 @@ def test_systemd_understands_a_unit(path, tmp_path):
         check=False,
     )
     assert path.name not in done.stderr, done.stderr
-
-
-def test_the_compose_file_starts_commands_that_exist():
-    yaml = pytest.importorskip("yaml", reason="PyYAML is missing: pip install pyyaml")
-    content = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
-    services = content["services"]
-    assert sorted(services) == ["scheduler", "worker"]
-    for service in services.values():
-        options_of(service["command"])
-        assert set(service["secrets"]) <= set(content["secrets"])
-    grace_period = options_of(services["worker"]["command"])["grace_period"]
-    assert isinstance(grace_period, float)
-    assert float(services["worker"]["stop_grace_period"].removesuffix("s")) > grace_period + 5
