@@ -14,8 +14,11 @@ never comes back. A key that left and is submitted again gets a new state, whose
 queued after the release was handled.
 
 The lock comes from outside, so that this module needs no threads. It is held for a few dictionary
-operations at a time. Finalizers never take it (they append to a queue), since they may run while
-the same thread holds it.
+operations at a time, and its holder waits for nothing else.
+
+It is reentrant: where an object is made or a call returns, the collector may start, and a finalizer
+of the user submits or unpickles a future. So what is known about a key holds only up to the next
+call: a look at the table and the change that follows from it have no call between them.
 """
 
 from __future__ import annotations
@@ -40,8 +43,9 @@ class FutureTable:
 
     def add(self, states: list[FutureState]) -> None:
         """Add new states, of keys that no other thread can know."""
+        items = [(state.key, state) for state in states]
         with self._lock:
-            self.states.update([(state.key, state) for state in states])
+            self.states.update(items)
 
     def attach(
         self, keys: list[str], spec_hashes: list[bytes] | None = None
@@ -82,12 +86,19 @@ class FutureTable:
                         )
                 self._spec_hashes.update(new)
             for key in keys:
-                state = table.get(key)
-                if state is None:
-                    state = table[key] = FutureState(key)
-                elif state.status in FAILED:
-                    replaced.append(state)
-                    state = table[key] = FutureState(key)
+                state = table[key] if key in table else None  # noqa: SIM401
+                if state is None or state.status in FAILED:
+                    fresh = FutureState(key)
+                    # Once more: a finalizer may have attached to this key, or released it.
+                    state = table[key] if key in table else None  # noqa: SIM401
+                    if state is None:
+                        table[key] = state = fresh
+                    elif state.status in FAILED:
+                        table[key] = fresh
+                        replaced.append(state)
+                        state = fresh
+                    else:
+                        state.n_references += 1
                 else:
                     state.n_references += 1
                 found.append(state)
@@ -103,13 +114,18 @@ class FutureTable:
 
     def find_or_make(self, key: str) -> FutureState:
         """Return the state of a key, failed or not, with one more future counted."""
+        table = self.states
+        new = None if key in table else FutureState(key)
         with self._lock:
-            state = self.states.get(key)
-            if state is None:
-                state = self.states[key] = FutureState(key)
-            else:
-                state.n_references += 1
-            return state
+            while True:
+                if key in table:
+                    state = table[key]
+                    state.n_references += 1
+                    return state
+                if new is not None:
+                    table[key] = new
+                    return new
+                new = FutureState(key)  # it was there at the first look
 
     def detach(self, released: list[FutureState]) -> list[FutureState]:
         """Count releases, one for each item, and return the states that have no future left."""
@@ -120,12 +136,12 @@ class FutureTable:
             for state in released:
                 state.n_references = n = state.n_references - 1
                 if n == 0:
-                    dead.append(state)
                     key = state.key
-                    if table.get(key) is state:
+                    if key in table and table[key] is state:
                         del table[key]
-                        if hashes:
-                            hashes.pop(key, None)
+                        if key in hashes:
+                            del hashes[key]
+                    dead.append(state)
         return dead
 
     def spec_hashes(self, keys: list[str]) -> list[bytes]:

@@ -118,7 +118,7 @@ class Engine(EngineWaiting):
         self.client = client
         self.name = name
         self.loop = loop
-        self.table = FutureTable(threading.Lock())
+        self.table = FutureTable(threading.RLock())
         #: Held around each event of the core and the draining of its out-boxes.
         self.lock = threading.RLock()
         self.core = ClientState(self.table, Constants(), recovery_nbytes)
@@ -180,7 +180,12 @@ class Engine(EngineWaiting):
         if not self._is_woken:
             if not (self._past_loop.note_submission() and self._past_loop.flush()):
                 self.wake()
-        elif self.is_in_callers_loop and len(self._operations) >= _BURST and self._may_flush:
+        elif (
+            self.is_in_callers_loop
+            and len(self._operations) >= _BURST
+            and self.is_own_thread
+            and not self.is_in_core
+        ):
             self._flush()
 
     def post_later(self, operation: Any) -> None:
@@ -256,6 +261,8 @@ class Engine(EngineWaiting):
 
     def settle(self) -> None:
         """Wait until the core has handled all earlier operations."""
+        if self.is_in_core:
+            return  # a finalizer asks: the event in which it runs has to end first
         if threading.get_ident() == self._thread_id:
             while self._flush():
                 pass
@@ -332,6 +339,11 @@ class Engine(EngineWaiting):
     def is_own_thread(self) -> bool:
         """Return whether the caller runs in the thread of the event loop."""
         return threading.get_ident() == self._thread_id
+
+    @property
+    def is_in_core(self) -> bool:
+        """True within an event of the core on this thread, where only finalizers can ask."""
+        return self.lock._is_owned()  # type: ignore[attr-defined,no-any-return]
 
     # --- The loop's thread ------------------------------------------------------------------------
 
@@ -435,11 +447,6 @@ class Engine(EngineWaiting):
                 n_rows += len(operation.task.states)
         self.core.handle(Operations(operations), time.monotonic())
         return n_left > 0
-
-    @property
-    def _may_flush(self) -> bool:
-        """True in the loop's thread, but not within an event of the core: a finalizer submits."""
-        return self.is_own_thread and not self.lock._is_owned()  # type: ignore[attr-defined]
 
     def _sweep(self) -> None:
         is_left_to_caller = False

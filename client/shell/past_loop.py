@@ -78,19 +78,27 @@ class PastLoop:
         self._waiting.pop(threading.get_ident(), None)
 
     def flush(self) -> bool:
-        """Hand the queue to the core on this thread; return False if the loop has to do it."""
-        if not has_room_for_calls():
-            return False
+        """Hand the queue to the core on this thread; return False if the loop has to do it.
+
+        It has to do it within an event of the core, where a finalizer of the user submits. This
+        waits for no lock: such a thread may hold another one, for which the core's holder waits.
+        """
         engine = self._engine
+        if engine.is_in_core or not has_room_for_calls():
+            return False
         delayed = delay_handlers()
         try:
-            with engine.lock:
+            if not engine.lock.acquire(blocking=False):
+                return False
+            try:
                 if not self.is_lent or engine.is_closed:
                     return False
                 if engine.handle_slice():
                     engine.wake()
                 self.drain()
                 return True
+            finally:
+                engine.lock.release()
         finally:
             run_delayed(delayed)
 

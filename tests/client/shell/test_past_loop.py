@@ -266,3 +266,27 @@ def test_handlers_that_raise_at_any_moment_leave_the_client_whole(client):
     finally:
         signal.signal(signal.SIGALRM, before)
     check(client)
+
+
+def test_a_finalizer_that_submits_does_not_enter_the_core_within_an_event(client):
+    ask_until_lent(client)
+    core = client._engine.core
+    handle, depths, futures, inside = core.handle, [], [], []
+
+    def note(event, now):
+        depths.append(len(inside))
+        inside.append(event)
+        if len(inside) == 1 and len(futures) < 20:
+            # As a finalizer does that the collector runs here.
+            futures.append(client.submit(inc, 1000 + len(futures), pure=False))
+        handle(event, now)
+        inside.pop()
+
+    core.handle = note
+    try:
+        wait_until(lambda: ask(client, 1) or len(futures) == 20, 30)
+    finally:
+        del core.handle
+    assert set(depths) == {0}
+    assert client.gather(futures) == [1001 + n for n in range(20)]
+    check(client)
