@@ -116,6 +116,8 @@ OF_WORKERS: Final = (
 
 #: Why workers die, as their supervisors report it: `WorkerExited.kind`.
 DEATHS: Final = ("exit", "signal", "memory", "crash")
+#: Why a worker ends that a plugin of its supervisor replaces: `WorkerExited.reason`.
+RENEWED: Final = "restarted, because a plugin of its supervisor asks for it"
 
 #: What a supervisor reports.
 OF_SUPERVISORS: Final = (

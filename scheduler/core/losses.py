@@ -1,6 +1,7 @@
 """The log lines about lost workers: the reason, and the work that was lost; few for many deaths.
 
-A worker that a client has restarted is wanted to end, so its line is no warning.
+A worker that a client or a plugin has restarted is wanted to end: its line is no warning, and does
+not call it lost.
 
 The end of a worker's connection and the report of its supervisor come in either order, and are one
 line. A supervisor that has not reported a second after the end will probably not report: the
@@ -14,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.deaths import with_advice
-from ...protocol.reported import DEATHS
+from ...protocol.reported import DEATHS, RENEWED
 from ...protocol.wording import placed_again
 from .ending import RESTARTED
 from .peers import WorkerHandle
@@ -114,8 +115,10 @@ def _report(state: SchedulerState, loss: Loss, reason: str, kind: str = "") -> N
     # An earlier release does not report the kind.
     state.counters.losses[kind if kind in DEATHS else "exit" if reason else loss.seen] += 1
     why = reason or "connection closed"
-    text = f"worker {loss.name} is lost ({why}): {placed_again(loss.n_tasks, loss.n_results)}"
-    if reason != RESTARTED and (reason or loss.n_tasks or loss.n_results):
+    is_wanted = reason in (RESTARTED, RENEWED)
+    verb = "has ended" if is_wanted else "is lost"
+    text = f"worker {loss.name} {verb} ({why}): {placed_again(loss.n_tasks, loss.n_results)}"
+    if not is_wanted and (reason or loss.n_tasks or loss.n_results):
         n_tasks, n_results = loss.n_tasks, loss.n_results
         _log_death(state, text, loss.name, why, n_tasks=n_tasks, n_results=n_results)
     else:  # nor is a connection a warning that ends without a death, and without lost work

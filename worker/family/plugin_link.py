@@ -24,6 +24,7 @@ from ...protocol.errors import LocalProtocolError, PluginFailed
 from ...protocol.host.exits import describe_exit
 from ...protocol.net.connection import Connection
 from ...protocol.net.deadline import within
+from ...protocol.reported import RENEWED
 from ...protocol.wire.messages import PluginDone
 from ...protocol.wire.payload import Payload
 from ..calling_plugins import packed
@@ -208,9 +209,7 @@ class SupervisorPlugins:
                 elif isinstance(action, ReleaseWorkers):
                     self._family.release_workers()
                 elif isinstance(action, ReplaceWorkers):
-                    self._family.end_workers(
-                        "restarted, because a plugin of its supervisor asks for it"
-                    )
+                    self._family.end_workers(RENEWED)
                 elif isinstance(action, EndFamily):
                     _log.error("the workers end: %s", action.reason)
                     self._family.stop(action.reason, 1)

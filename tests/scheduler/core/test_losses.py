@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from weft.protocol.reported import RENEWED
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.ending import RESTARTED
 from weft.scheduler.core.losses import REASON_WAIT_S
@@ -77,16 +78,17 @@ def test_a_loss_that_no_supervisor_explains_is_logged_soon(log):
     assert log.warnings() == [text]
 
 
+@pytest.mark.parametrize("reason", [RESTARTED, RENEWED])
 @pytest.mark.parametrize("first", ["connection", "report"])
-def test_a_worker_that_a_client_has_restarted_is_no_warning(log, first):
+def test_a_worker_that_a_client_or_a_plugin_has_restarted_is_no_warning(log, first, reason):
     worker = log.start()
     log.send(log.user, graph("a"))
-    ends = [lambda: log.close(worker), lambda: log.report("w1", RESTARTED)]
+    ends = [lambda: log.close(worker), lambda: log.report("w1", reason)]
     for end in ends if first == "connection" else reversed(ends):
         end()
     log.tick(REASON_WAIT_S)
     assert log.warnings() == []
-    text = f"worker w is lost ({RESTARTED}): 1 task is placed again, 0 results were there"
+    text = f"worker w has ended ({reason}): 1 task is placed again, 0 results were there"
     assert ("info", text) in log.lines
 
 
