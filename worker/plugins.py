@@ -145,7 +145,6 @@ class WorkerPlugins:
         if message.plugin in self._ready:
             return None
         name = message.name
-        logger.info("plugin %r is set up on worker %s", name, context.name)
         try:
             (blob,) = message.blobs
             plugin = loads(b"" if blob is None else blob)
@@ -161,6 +160,7 @@ class WorkerPlugins:
             return packed(error, f"the set-up of plugin {name!r}", _named(context))
         self._ready[message.plugin] = name, plugin
         context.plugins[name] = plugin
+        logger.info("plugin %r is set up on worker %s", name, context.name)
         return None
 
     def _tear_down(self, plugin_id: str, context: Any) -> list[Any] | None:

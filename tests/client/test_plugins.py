@@ -106,6 +106,16 @@ def test_a_failure_is_raised_and_the_plugin_is_not_kept(client):
         client.unregister_plugin("unlucky")
 
 
+def test_the_log_says_that_a_plugin_is_set_up_only_when_it_is(client, caplog):
+    caplog.set_level("INFO", "weft.worker")
+    with pytest.raises(ValueError, match="no luck"):
+        client.register_plugin(Noting("luck", fails=True), name="unlucky")
+    client.register_plugin(Noting("a"), name="noting")
+    lines = [r.getMessage() for r in caplog.records if "is set up on worker" in r.getMessage()]
+    assert len(lines) == 2
+    assert all("'noting'" in line for line in lines)
+
+
 def test_callbacks_get_the_worker(client):
     def note(dask_worker):
         Noting.notes.append(("setup", "called", dask_worker.name))
