@@ -23,12 +23,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from ..protocol.host.blocking import blocked, on_blocked_here
+from ..protocol.host.blocking import blocked, on_blocked_here, on_interrupts_here
 from ..protocol.values.exceptions import pack_exception
 from ..protocol.values.serialize import loads_arguments
 from ..protocol.wire.failure import Failure
 from .context import WorkerContext, set_worker
 from .coroutines import finish_loop
+from .interrupting import SlotGate
 
 if TYPE_CHECKING:
     from ..protocol.host.blocking import TaskWait
@@ -141,6 +142,8 @@ class ActorThread:
         self.inbox: queue.SimpleQueue[Mail | None] = queue.SimpleQueue()
         self.thread: threading.Thread
         self._seat = _ActorSeat(self, key, attempt)
+        #: Where the thread may be interrupted: while it makes the object.
+        self._gate = SlotGate()
         #: The object is there, or there will be none.
         self._made = threading.Event()
         #: Why there is no object, if making it has raised.
@@ -190,7 +193,11 @@ class ActorThread:
         with blocked():
             self.actors.note_thread(self.thread)
             self.thread.start()
-            self._made.wait()
+            try:
+                context.stand_in = self.thread.ident or 0, self._gate
+                self._made.wait()
+            finally:
+                context.stand_in = None
         if self._error is not None:
             error, self._error = self._error, None
             self.thread.join()
@@ -303,9 +310,15 @@ class ActorThread:
         assert task is not None, "a task makes it"
         made = None
         try:
-            made = cls(*args, **kwargs)
+            try:
+                on_interrupts_here(self._gate)
+                self._gate.open()
+                made = cls(*args, **kwargs)
+            finally:
+                self._gate.close()
+                on_interrupts_here(None)
         except BaseException as error:  # it is the task that fails
-            self._error = error
+            self._error, made = error, None
         # The seat of the task's own thread was good while that waited.
         context.seat = self._seat  # type: ignore[assignment]
         context.task = _ActorTask(task.key, task.attempt)  # type: ignore[assignment]

@@ -104,8 +104,15 @@ class Actors:
         """Make an actor, for the task of this thread."""
         secret = secrets.token_hex(16)
         actor = ActorThread(self, context.task_key, context.attempt)
-        actor.make(cls, args, kwargs, context)
-        self._actors[secret] = actor
+        self._actors[secret] = actor  # first: who ends all actors finds it
+        try:
+            actor.make(cls, args, kwargs, context)
+            return self._made(cls, secret, context)
+        except BaseException:  # also an interrupt of this thread when the object was made already
+            self._end(secret)
+            raise
+
+    def _made(self, cls: Any, secret: str, context: WorkerContext) -> StoredActor:
         cell = _Cell()
         weakref.finalize(cell, self._end, secret).atexit = False
         name = getattr(cls, "__name__", type(cls).__name__)

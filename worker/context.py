@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..protocol.net.session import Finder
     from .actors import Actors
     from .core.tasks import WorkerTask
+    from .interrupting import SlotGate
     from .output import OutputCatcher
     from .seats import SlotSeat
 
@@ -40,6 +41,7 @@ class WorkerContext:
         "plugins",
         "resources",
         "seat",
+        "stand_in",
         "task",
         "wake",
         "worker_id",
@@ -69,6 +71,8 @@ class WorkerContext:
         self.task: WorkerTask | None = None
         #: Wakes the event loop in which the task's coroutine runs; None = there is none.
         self.wake: Callable[[], object] | None = None
+        #: The thread in which an actor is made in the place of this one, and its gate.
+        self.stand_in: tuple[int, SlotGate] | None = None
         #: That of the thread; None for functions of `client.run`.
         self.seat: SlotSeat | None = None
 

@@ -222,7 +222,10 @@ class Interrupts:
         for thread, context in list(self._contexts.items()):
             seat = context.seat
             if seat is not None and context.attempt == attempt:
-                is_hit = self.gates[seat.slot].interrupt(thread, context, attempt)
+                gate = self.gates[seat.slot]
+                if context.stand_in is not None:
+                    thread, gate = context.stand_in
+                is_hit = gate.interrupt(thread, context, attempt)
                 if is_hit and context.wake is not None:
                     with contextlib.suppress(RuntimeError):  # its event loop has ended
                         context.wake()

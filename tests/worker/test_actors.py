@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from weft.protocol.wire import messages as m
 from weft.worker.actor_thread import Mail
 from weft.worker.actors import Actors, make_actor
 from weft.worker.context import WorkerContext, get_worker, set_worker
+from weft.worker.interrupting import Interrupts, TaskInterrupted
 
 
 class End:
@@ -97,6 +99,15 @@ class AsyncDrops(Drops):
         pass
 
 
+class Endless:
+    """Is never made, unless it is interrupted."""
+
+    def __init__(self) -> None:
+        making.set()
+        while True:
+            sum(range(10))
+
+
 class AtEnd:
     """Has things done before its calls are answered."""
 
@@ -121,6 +132,7 @@ def _fail() -> None:
 
 
 gate = threading.Event()
+making = threading.Event()
 done: list[int] = []
 
 
@@ -388,3 +400,35 @@ async def test_an_actor_that_finds_its_reader_reading_again_wakes_the_others(slo
     await until(lambda: end.n_looks == 2)
     slot.actors.wait_for_reader(end)
     await until(lambda: not other.is_alive())
+
+
+async def test_an_actor_that_is_being_made_can_be_interrupted():
+    making.clear()
+    state = SimpleNamespace(slots=[None], cancelled={7: None})
+    contexts: dict[int, Any] = {}
+    interrupts = Interrupts(state, contexts, print, print)  # type: ignore[arg-type]
+    actors = Actors("worker", "tcp://here:1", asyncio.get_running_loop())
+    errors: list[BaseException] = []
+
+    def make() -> None:
+        context = WorkerContext("worker", "tcp://here:1", "id")
+        context.actors = actors
+        context.task = Task()  # type: ignore[assignment]
+        context.seat = SimpleNamespace(slot=0)  # type: ignore[assignment]
+        contexts[threading.get_ident()] = context
+        set_worker(context)
+        try:
+            make_actor(Endless)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    await until(lambda: making.is_set() and all(one.stand_in for one in contexts.values()))
+    interrupts.ask([7], asyncio.get_running_loop())
+    await until(lambda: not thread.is_alive())
+    state.cancelled.clear()
+    assert isinstance(errors[0], TaskInterrupted)
+    await until(lambda: not interrupts._is_stepping)
+    await until(actors.have_ended)
+    assert not actors._actors

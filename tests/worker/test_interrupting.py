@@ -17,7 +17,9 @@ class Thread:
 
     def __init__(self, function):
         self.gate = SlotGate()
-        self.context = SimpleNamespace(attempt=7, wake=None, seat=SimpleNamespace(slot=0))
+        self.context = SimpleNamespace(
+            attempt=7, wake=None, stand_in=None, seat=SimpleNamespace(slot=0)
+        )
         self.ended = None
         self.thread = threading.Thread(target=self._run, args=(function,))
         self.thread.start()
@@ -154,7 +156,9 @@ def test_a_thread_is_interrupted_once_for_each_time_that_it_is_asked():
             return True
 
     interrupts.gates[0] = Counting()
-    contexts[11] = SimpleNamespace(attempt=7, wake=None, seat=SimpleNamespace(slot=0))
+    contexts[11] = SimpleNamespace(
+        attempt=7, wake=None, stand_in=None, seat=SimpleNamespace(slot=0)
+    )
     interrupts.ask([7, 9], loop)  # 9 has ended
     interrupts.ask([7], loop)
     assert loop.n == 1
