@@ -1,8 +1,9 @@
-"""Names of `dask.distributed` that weft does not have, with advice on what to do instead.
+"""Names of `dask.distributed` and Ray that weft does not have, with advice on what to do instead.
 
-The tables serve the errors for missing attributes of `Client`, `Future`, `LocalCluster` and `weft`
-and for their unknown options, and docs/client.md, whose list a test compares with them. When weft
-gets one of these names, it must be removed here; a test fails while it is in both.
+The names of dask for what is here under another name are in `dask_names.py`. The tables serve the
+errors for missing attributes of `Client`, `Future`, `LocalCluster` and `weft` and for their unknown
+options, and docs/client.md, whose list a test compares with them. When weft gets one of these
+names, it must be removed here; a test fails while it is in both.
 
 Each entry has several names, separated by blanks, and one advice for all of them.
 """
@@ -56,10 +57,14 @@ CLIENT: Final = _table(
     ),
     ("sync", "leave it out; the methods of a blocking client block"),
     ("futures_of", "it is called `weft.futures_of`"),
+    (
+        "scheduler",
+        "use `client.scheduler_address`; what the scheduler knows is asked by methods of the "
+        "client, such as `client.scheduler_info()`",
+    ),
 )
 
 CLIENT_OPTIONS: Final = _table(
-    ("scheduler_file", "it is called `connection_file=`"),
     ("loop", "leave it out; `asynchronous=True` uses the running loop"),
     ("heartbeat_interval", "leave it out; liveness needs no setting"),
     (
@@ -169,30 +174,27 @@ QUEUE: Final = _table(
 )
 
 MODULE: Final = _table(
-    ("BaseActorFuture", "it is called `ActorFuture`"),
-    ("local_client", "it is called `worker_client`"),
     (
         "get_task_metadata",
         "use `weft.get_task_stream` for states and times; return other facts from the task, or "
         "`weft.get_client().log_event` them",
     ),
     (
-        "CancelledError",
-        "it is called `weft.TaskCancelled`, a `concurrent.futures.CancelledError`",
+        "Security",
+        "leave `security=` out: each cluster makes its token and its certificate, and "
+        "`weft.Client(connection_file=...)` has those of one that runs",
     ),
-    ("TimeoutError", "it is Python's own `TimeoutError`"),
-    ("KilledWorker", "it is called `weft.WorkerDied`"),
-    ("Security", "it is part of connection files and of clusters"),
     (
-        "Scheduler Worker Nanny Status connect rpc",
-        "`weft scheduler` and `weft worker` start them",
+        "Scheduler Worker Nanny",
+        "`weft.LocalCluster` starts them in a program, `weft scheduler` and `weft worker` in a "
+        "terminal",
     ),
+    ("connect rpc", "use the methods of `weft.Client(address)`"),
     (
         "SchedulerPlugin",
         "the scheduler runs no code of users; client.subscribe_topic('scheduler', handler) gets "
         "its events, and a `weft.WorkerPlugin` is code in the workers",
     ),
-    ("NannyPlugin", "it is called `weft.SupervisorPlugin`"),
     (
         "CondaInstall",
         "use `weft.InstallPlugin` with a function that runs conda or mamba as you do",
@@ -206,13 +208,47 @@ MODULE: Final = _table(
         "start `weft scheduler` and `weft worker` on the machines, for instance as jobs",
     ),
     ("Adaptive", "`cluster.adapt(minimum, maximum)` adapts, and takes its times"),
-    ("CompatibleExecutor", "it is called `weft.Executor`"),
+    (
+        "CompatibleExecutor",
+        "use `client.get_executor()`, or `weft.Executor`",
+    ),
+    (
+        "Pub Sub",
+        "dask has removed them as well: use `weft.Queue` between tasks, or `client.log_event` and "
+        "`client.subscribe_topic`",
+    ),
     (
         "config",
         "settings are in weft.toml, $WEFT_... variables, options and arguments; "
         "'weft config' lists them",
     ),
     ("dask sync widgets", "leave it out"),
+)
+
+#: Names of Ray. `weft.get` and `weft.wait` are here, with the meaning of dask.
+RAY: Final = _table(
+    (
+        "init",
+        "`weft.Client()` starts a cluster on this machine, `weft.Client(address)` connects to one",
+    ),
+    (
+        "remote",
+        "functions need no decorator: `client.submit(f, x)` runs `f(x)` on a worker, and "
+        "`client.submit(cls, actor=True)` makes an actor",
+    ),
+    (
+        "put",
+        "arguments need no call; `client.scatter(value)` copies a large value to the workers once",
+    ),
+    ("ObjectRef", "it is called `weft.Future`; `future.result()` waits for its value"),
+    ("cancel", "use `client.cancel(futures)`"),
+    ("kill", "an actor ends when its last handle is gone"),
+    ("shutdown", "use `client.close()`"),
+    ("is_initialized", "`weft.Client.current()` raises `weft.ClientClosed` if no client is open"),
+    (
+        "nodes cluster_resources available_resources",
+        "use `client.scheduler_info()`",
+    ),
 )
 
 
@@ -242,7 +278,7 @@ def missing_attribute(table: Table, of: str, name: str) -> AttributeError:
         what = f"{of!r} object" if of else "module 'weft'"
         return AttributeError(f"{what} has no attribute {name!r}")
     what = f"{of}.{name}" if of else name
-    return AttributeError(f"weft has no {what}, by design: {instead}")
+    return AttributeError(f"weft has no {what}: {instead}")
 
 
 def answer_for(table: Table, of: str) -> Callable[[object, str], NoReturn]:

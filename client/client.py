@@ -89,6 +89,7 @@ class Client(
         forward_output: show here what tasks of this client print and log; None = in notebooks and
             interactive sessions. With False, `weft.print` in tasks shows nothing here either. See
             docs/notebooks.md.
+        scheduler_file: dask's name for `connection_file`.
         cluster_options: for `LocalCluster`: n_workers, threads_per_worker, processes,
             memory_limit, ...
     """
@@ -106,12 +107,17 @@ class Client(
         reconnect_timeout: Duration | None = None,
         recovery_memory: int | str | None = None,
         forward_output: bool | None = None,
+        scheduler_file: str | os.PathLike[str] | None = None,
         **cluster_options: Any,
     ) -> None:
         mark_warnings()
         with short_refusals:
             check_own_options(name, asynchronous)
             check_options(cluster_options, Client)
+            if scheduler_file is not None:
+                if connection_file is not None:
+                    raise TypeError("give connection_file= or scheduler_file=, not both")
+                connection_file = scheduler_file
             found = read_settings()
             timeout_s = found.choose(timeout, defaults.TIMEOUT)
             reconnect_timeout_s = found.choose(reconnect_timeout, defaults.RECONNECT_TIMEOUT)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .client.coordination.locks import Lock, MultiLock, Semaphore
     from .client.coordination.queue import Queue
     from .client.coordination.variable import Variable
+    from .client.dask_names import *  # noqa: F403 - re-exported, as `errors` is
     from .client.performance_report import performance_report
     from .client.printing import print, warn
     from .client.retries import Retries
@@ -151,6 +152,19 @@ _HOMES = {
     "worker_client": "client",
 }
 
+#: Names of dask.distributed that are here for its scripts: not in `__all__`, so neither listed nor
+#: imported by `from weft import *`.
+_DASK_NAMES = (
+    "BaseActorFuture",
+    "CancelledError",
+    "KilledWorker",
+    "NannyPlugin",
+    "Status",
+    "TimeoutError",
+    "local_client",
+)
+_HOMES.update(dict.fromkeys(_DASK_NAMES, "client.dask_names"))
+
 #: Modules of the façade itself.
 _MODULES = frozenset({"joblib", "multiprocessing", "threaded"})
 
@@ -165,10 +179,11 @@ if not TYPE_CHECKING:  # a checker that saw this function would accept any name
         if home is None:
             import sys
 
-            from .client.absent import MODULE, missing_attribute
+            from .client.absent import MODULE, RAY, missing_attribute
 
-            error = missing_attribute(MODULE, "", name)
-            if name in MODULE and sys._getframe(1).f_code.co_name == "_handle_fromlist":
+            advice = {**MODULE, **RAY}
+            error = missing_attribute(advice, "", name)
+            if name in advice and sys._getframe(1).f_code.co_name == "_handle_fromlist":
                 # `from weft import name`, which replaces the text of an AttributeError.
                 raise ImportError(str(error), name=__name__)
             raise error

@@ -6,12 +6,13 @@ The lists are those of dask.distributed 2026.8. Where it is installed, they are 
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 import weft
-from weft.client import absent
+from weft.client import absent, dask_names
 
 
 def words(text: str) -> list[str]:
@@ -22,8 +23,9 @@ MODULE = words(
     """
     Actor ActorFuture Adaptive BaseActorFuture CancelledError Client CompatibleExecutor CondaInstall
     Environ Event Future InstallPlugin KilledWorker LocalCluster Lock MultiLock Nanny NannyPlugin
-    PipInstall Queue Reschedule SSHCluster Scheduler SchedulerPlugin Security Semaphore SpecCluster
-    Status SubprocessCluster TimeoutError UploadDirectory UploadFile Variable Worker WorkerPlugin
+    PipInstall Pub Queue Reschedule SSHCluster Scheduler SchedulerPlugin Security Semaphore
+    SpecCluster Status Sub SubprocessCluster TimeoutError UploadDirectory UploadFile Variable Worker
+    WorkerPlugin
     as_completed config connect dask default_client fire_and_forget futures_of get_client
     get_task_metadata get_task_stream get_worker local_client performance_report print progress
     rejoin rpc secede span sync wait warn widgets worker_client
@@ -142,6 +144,28 @@ def test_each_name_is_here_or_refused_with_advice(client):
     assert [*missing(CLUSTER, client.cluster, absent.CLUSTER)] == []
 
 
+def test_the_exceptions_of_dask_are_caught_by_their_names_there(client):
+    from weft import CancelledError, KilledWorker, TimeoutError
+
+    future = client.submit(lambda: threading.Event().wait(60))
+    with pytest.raises(TimeoutError):
+        future.result(timeout=0)
+    future.cancel(running=True)
+    with pytest.raises(CancelledError):
+        future.result()
+    assert KilledWorker is weft.WorkerDied
+
+
+def test_names_of_dask_for_other_names_are_found_and_not_listed(client):
+    from weft import NannyPlugin, Status, local_client
+
+    assert local_client is weft.worker_client
+    assert NannyPlugin is weft.SupervisorPlugin
+    assert client.status == Status.running == client.cluster.status
+    assert not {*dask_names.__all__} & {*dir(weft)}
+    assert {*dask_names.__all__} == {*weft._DASK_NAMES}
+
+
 def test_each_option_is_taken_or_refused_with_advice():
     of_cluster = {*absent.options_of(weft.LocalCluster), *absent.CLUSTER_OPTIONS}
     of_client = {*absent.options_of(weft.Client), *absent.CLIENT_OPTIONS}
@@ -155,6 +179,14 @@ def test_the_parameters_of_a_call_are_those_of_dask(call):
     for name in call.split("."):
         function = getattr(function, name)
     assert {*CALLS[call].split()} <= {*inspect.signature(function).parameters}
+
+
+def test_a_client_takes_the_connection_file_by_the_name_of_dask_too(tmp_path):
+    missing = tmp_path / "cluster.json"
+    with pytest.raises(weft.CommError, match=r"cluster\.json"):
+        weft.Client(scheduler_file=missing, timeout=0)
+    with pytest.raises(TypeError, match="not both"):
+        weft.Client(scheduler_file=missing, connection_file=missing)
 
 
 def test_options_that_mean_nothing_here_may_have_the_default_of_dask():

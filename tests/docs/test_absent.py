@@ -14,6 +14,7 @@ TITLES = [
     ("`LocalCluster(...)`", absent.CLUSTER_OPTIONS, "="),
     ("`Queue`", absent.QUEUE, ""),
     ("`weft`", absent.MODULE, ""),
+    ("Ray", absent.RAY, ""),
 ]
 
 

@@ -43,12 +43,14 @@ logger = logging.getLogger("weft.client")
 mark_warnings()
 
 _MANY_TASKS = 100
+#: Stands for the keys that a call lacks.
+_NO_KEYS: Any = object()
 
 _Read: TypeAlias = "Callable[[type[GraphTask]], Graph]"
 _Drive: TypeAlias = "Callable[[_Read, Observer | None, ResolvedOptions], Any]"
 
 
-def get(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
+def get(dsk: Any, keys: Any = _NO_KEYS, **options: Unpack[GetOptions]) -> Any:
     """Run a graph and return the values of some of its keys.
 
     Without an executor, the calling thread runs everything: for debugging, and for graphs of tiny
@@ -83,6 +85,12 @@ def get(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
         WorkerDied: a worker process ended while it ran a task.
         Exception: the exception of the first task that failed, with its key as a note.
     """
+    if keys is _NO_KEYS:
+        raise TypeError(
+            "weft.get(graph, keys) runs a graph of tasks in this process: give the keys whose "
+            f"values it should return, beside {dsk!r:.80}. The result of a future is "
+            "future.result(), those of several are client.gather(futures)"
+        )
     return _run(dsk, keys, read_options(options), _drive_inline)
 
 
