@@ -18,6 +18,7 @@ from ..protocol.trust.security import Security
 from ..protocol.wire.messages import GetData, KeysData
 from .activity import Transfers
 from .core.events import CopiesFetched, CopiesNotFetched, EndFetch, Event, Fetch
+from .core.failed_fetches import FetchFailureLog
 from .store import Store
 
 __all__ = ["Peers"]
@@ -25,6 +26,7 @@ __all__ = ["Peers"]
 _log: Final = logging.getLogger("weft.worker")
 
 _CONNECT_TIMEOUT_S: Final = 10.0
+_LEVELS: Final = {"INFO": logging.INFO, "WARNING": logging.WARNING}
 
 
 class Peers:
@@ -41,6 +43,7 @@ class Peers:
         self._store = store
         self._transfers = transfers
         self._handle = handle
+        self._failed = FetchFailureLog()
         #: {request: (fetch, when)} of the requests that were not answered.
         self._asked: dict[int, tuple[Fetch, float]] = {}
         self._lines = DataLines(
@@ -67,7 +70,8 @@ class Peers:
         """Close all lines; the core gets no more events."""
         await self._lines.close()
 
-    def _on_answer(self, _holder: str, message: KeysData) -> None:
+    def _on_answer(self, holder: str, message: KeysData) -> None:
+        self._note(*self._failed.on_answer(holder))
         fetch, since = self._asked.pop(message.request)
         attempts = dict(zip(fetch.keys, fetch.attempts, strict=True))
         keys, nbytes = [], []
@@ -87,5 +91,10 @@ class Peers:
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
         del self._asked[request]
         self._transfers.n_failed[0] += 1
-        _log.info("cannot fetch from %s: %s", holder, reason)
+        self._note(*self._failed.on_failed(holder, reason, time.monotonic()))
         self._handle(CopiesNotFetched(holder, request))
+
+    @staticmethod
+    def _note(level: str, text: str) -> None:
+        if text:
+            _log.log(_LEVELS[level], "%s", text)

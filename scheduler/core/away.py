@@ -16,6 +16,7 @@ from . import barrier, claims
 from .blocked import resume_all
 from .peers import Inventory, WorkerHandle
 from .reporting import send_states
+from .unreached import forget_readers
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -70,9 +71,7 @@ def bring_back(state: SchedulerState, ws: WorkerHandle) -> None:
     state.deadlines.cancel(ws.away_due)
     ws.last_progress = state.now
     state.touched[ws] = None
-    for other in ws.unreachable_from:
-        del other.unreachable[ws]
-    ws.unreachable_from.clear()
+    forget_readers(ws)
     for request, asked in state.relay_workers.items():
         if asked is ws:
             keys = state.relays[request].waiting_for[request]

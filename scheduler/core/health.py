@@ -50,6 +50,21 @@ class RefusedWorkers:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreached:
+    """A worker that others do not reach, though it is connected to the scheduler."""
+
+    #: names of the first of the readers, and the number of all
+    readers: list[str]
+    n_readers: int
+    holder: str
+    address: str
+    #: failed fetches, and how long ago the first and the last one were
+    n_failed: int
+    first_s: float
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Signs:
     """Facts by which a cluster's health is judged.
 
@@ -66,6 +81,7 @@ class Signs:
         n_processing: tasks at workers.
         quiet_s: since when no task has finished while some are at workers.
         expected_s: the longest expected duration of these; None = it is not known of some.
+        unreached: workers that others fail to fetch from again and again, worst first.
     """
 
     recovering: str = ""
@@ -82,6 +98,7 @@ class Signs:
     quiet_s: float = 0.0
     expected_s: float | None = 0.0
     load: Load = field(default_factory=Load)
+    unreached: list[Unreached] = field(default_factory=list)
 
 
 #: (level, text)
@@ -163,6 +180,24 @@ def _refused(signs: Signs) -> Iterator[Found]:
         )
 
 
+def _unreached(signs: Signs) -> Iterator[Found]:
+    for found in signs.unreached[:MAX_NAMED]:
+        readers = ", ".join(found.readers)
+        if found.n_readers > len(found.readers):
+            readers += f" and {found.n_readers - len(found.readers)} more"
+        verb = "worker {} cannot" if found.n_readers == 1 else "workers {} cannot"
+        yield (
+            "warning",
+            f"{verb.format(readers)} reach the data port of {found.holder} at {found.address}: "
+            f"{found.n_failed} fetches failed within "
+            f"{lasting(found.first_s - found.last_s)}, the last one {lasting(found.last_s)} ago. "
+            "Open that port between their machines; 'weft doctor' tries the others",
+        )
+    n_more = len(signs.unreached) - MAX_NAMED
+    if n_more > 0:
+        yield "warning", f"the data ports of {counted(n_more, 'more worker')} are out of reach"
+
+
 def _no_progress(signs: Signs) -> Iterator[Found]:
     if not signs.n_processing or signs.recovering:
         return
@@ -227,6 +262,7 @@ CHECKS: Final[dict[str, HealthCheck]] = {
     "memory": HealthCheck("Workers use more than 80 % of their memory limit.", _memory),
     "workers-away": HealthCheck("Connections to workers ended a moment ago.", _workers_away),
     "workers-preparing": HealthCheck("New workers set up plugins.", _preparing),
+    "unreached": HealthCheck("Workers fail to fetch data from others again and again.", _unreached),
     "no-progress": HealthCheck("No task has finished for much longer than expected.", _no_progress),
     "refused-workers": HealthCheck("Workers were refused in the last hour.", _refused),
     "scheduler-busy": HealthCheck("The scheduler uses nearly all of its core.", _busy),

@@ -22,6 +22,7 @@ from .relays import end_relays
 from .reporting import send_states
 from .tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
 from .transitions import ACTIVE, err, take_back
+from .unreached import forget_holders, forget_readers
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -54,12 +55,8 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     if state.interrupted:
         note_process_over(state, ws)
     processing = dict(ws.processing)
-    for other in ws.unreachable_from:
-        del other.unreachable[ws]
-    for other in ws.unreachable:
-        del other.unreachable_from[ws]
-    ws.unreachable_from.clear()
-    ws.unreachable.clear()
+    forget_readers(ws)
+    forget_holders(ws)
     take_back(state, list(processing.values()))
     lost: list[SchedulerTask] = []
     moved: dict[ClientHandle, list[str]] = {}

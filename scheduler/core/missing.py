@@ -33,6 +33,7 @@ from .transitions import (
     take_back,
     wait_or_enqueue,
 )
+from .unreached import note_not_reached, note_reached
 from .unrunnable import file_unrunnable
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
 
 #: Number of times that a task is placed anew at once because the holder of an input cannot be
 #: reached; then it is placed after a pause each, for longer than it takes to notice a holder's
-#: death.
+#: death. The first pause; each further one is twice as long, up to that part of this time.
 MAX_UNREACHABLE_ROUNDS: Final = 8
 RETRY_S: Final = 0.1
+MAX_RETRY_PART: Final = 1 / 8
 
 
 def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.ReplicasAdded) -> None:
@@ -50,6 +52,8 @@ def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.Replic
 
     Their tasks are not in memory any more, or are actors.
     """
+    if ws.unreachable:
+        note_reached(state, ws, message)
     for attempt, key in zip(message.attempts, message.keys, strict=True):
         task = state.tasks.get(key)
         if task is None or task.state != MEMORY or task.attempt != attempt:
@@ -77,8 +81,7 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
         holder_lacks(state, message.keys, message.holder, message.attempts)
     elif holder is not None:
         # It may well have them, and be reached by others: no reason to make them again.
-        ws.unreachable[holder] = state.now
-        holder.unreachable_from[ws] = None
+        note_not_reached(ws, holder, state.now)
     there: list[SchedulerTask] = []
     theirs: list[list[WorkerHandle]] = []
     lacking = []
@@ -158,7 +161,7 @@ def _give_up_unreachable(
     A holder that died is out of reach as well, until that is noticed and its data made again.
     """
     patience = state.heartbeat_s * (MISSED_HEARTBEATS + 1)
-    aside: list[SchedulerTask] = []
+    aside: dict[float, list[SchedulerTask]] = {}
     is_known = holder in state.workers_by_address
     for task in tasks:
         n, first, last = state.out_of_reach.get(task, (0, state.now, state.now))
@@ -171,15 +174,17 @@ def _give_up_unreachable(
         if task.state == QUEUED:
             move(state, task, NO_WORKER)
             file_unrunnable(state, task)
-            aside.append(task)
+            pause_s = RETRY_S * 2.0 ** min(n - MAX_UNREACHABLE_ROUNDS - 1, 20)
+            pause_s = min(pause_s, MAX_RETRY_PART * patience)
+            aside.setdefault(pause_s, []).append(task)
         if is_known and state.now - first > patience and task.state in ACTIVE:
             text = (
                 f"its inputs are at workers that cannot reach each other, {n} attempts failed; the "
                 f"last one was to fetch from {holder} to {ws.name} ({ws.address})"
             )
             err(state, task, data_lost(task.key, text))
-    if aside:
-        state.call_after(RETRY_S, _try_again, aside)
+    for pause_s, tasks_aside in aside.items():
+        state.call_after(pause_s, _try_again, tasks_aside)
 
 
 def _try_again(state: SchedulerState, tasks: list[SchedulerTask]) -> None:

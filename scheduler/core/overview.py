@@ -23,6 +23,7 @@ from .prefixes import MAX_SHOWN, OTHER, Prefix
 from .refusals import explain_unrunnable, recent_refusals
 from .tasks import WITHOUT_RECIPE
 from .transitions import ACTIVE
+from .unreached import recently_unreached
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -109,6 +110,7 @@ def _signs(
         quiet_s=state.now - at_workers.last_progress if tasks["processing"] else 0.0,
         expected_s=expected_s if is_known else None,
         load=state.recent.load,
+        unreached=recently_unreached(state),
     )
 
 

@@ -32,6 +32,18 @@ STUCK_S: Final = 0.03
 RESOURCE_DIGITS: Final = 9
 
 
+class FailedFetches:
+    """Fetches of a worker that did not reach a certain holder."""
+
+    __slots__ = ("first", "last", "n")
+
+    def __init__(self, now: float, n: int = 1) -> None:
+        #: >= 1
+        self.n = n
+        #: first <= last
+        self.first = self.last = now
+
+
 class BlockedWait(NamedTuple):
     """The wait of an attempt that has begun and holds no thread."""
 
@@ -146,8 +158,8 @@ class WorkerHandle:
         self.actor_waits: dict[int, ActorWait] = {}
         #: {client: None}: those in its tasks, which end with it
         self.task_clients: dict[ClientHandle, None] = {}
-        #: {worker: when}: peers that this worker could not fetch from lately
-        self.unreachable: dict[WorkerHandle, float] = {}
+        #: {worker: failed fetches}: peers that this worker could not reach; see `unreached`
+        self.unreachable: dict[WorkerHandle, FailedFetches] = {}
         #: {worker: None}: the inverse
         self.unreachable_from: dict[WorkerHandle, None] = {}
         #: {function: None} that it was sent; the inverse of `Function.workers`

@@ -53,7 +53,7 @@ def reachable(ws: WorkerHandle, task: SchedulerTask, now: float) -> list[WorkerH
     return [
         holder
         for holder in task.replicas
-        if now - unreachable.get(holder, float("-inf")) > UNREACHABLE_S
+        if holder not in unreachable or now - unreachable[holder].last > UNREACHABLE_S
     ]
 
 

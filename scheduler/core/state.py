@@ -298,7 +298,7 @@ class SchedulerState:
         self.touched: dict[WorkerHandle, None] = {}
 
         #: {task: (times, since, last)} taken back because its inputs' holder was out of reach of
-        #: its worker. Of these, some are in state no_worker until `missing.RETRY_S` is over.
+        #: its worker. Of these, some are in state no_worker until the pause of `missing` is over.
         self.out_of_reach: dict[SchedulerTask, tuple[int, float, float]] = {}
         #: {worker: {attempt: key}} that the cancellation under way drops, and that are interrupted;
         #: None = it interrupts none, and between events

@@ -459,6 +459,12 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         [(other, ws) for ws in s.workers.values() for other in ws.unreachable_from],
         [(ws, other) for ws in s.workers.values() for other in ws.unreachable],
     ),
+    "failed fetches count at least one, and the first is not after the last": lambda s: [
+        failed
+        for ws in s.workers.values()
+        for failed in ws.unreachable.values()
+        if failed.n < 1 or failed.first > failed.last
+    ],
     "functions of a worker are those that have it among their workers": lambda s: differences(
         [(f, ws) for ws in s.workers.values() for f in ws.functions],
         [(f, ws) for f in s.functions.values() for ws in f.workers],

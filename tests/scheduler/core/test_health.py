@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.scheduler.core.health import CHECKS, RefusedWorkers, Signs, Unrunnable, judge
+from weft.scheduler.core.health import CHECKS, RefusedWorkers, Signs, Unreached, Unrunnable, judge
 from weft.scheduler.core.recent import Load
 
 #: {code: (facts, level, part of the text)}
@@ -33,6 +33,12 @@ CASES = {
     ),
     "workers-preparing": (
         Signs(n_preparing=2), "warning", "2 new workers set up plugins, and they get no task",
+    ),
+    "unreached": (
+        Signs(unreached=[Unreached(["r1", "r2"], 4, "h", "tls://h:5000", 14, 48.0, 3.0)]),
+        "warning",
+        "workers r1, r2 and 2 more cannot reach the data port of h at tls://h:5000: 14 fetches "
+        "failed within 45 s, the last one 3 s ago. Open that port",
     ),
     "no-progress": (
         Signs(n_processing=3, quiet_s=300.0, expected_s=2.0), "warning",

@@ -21,7 +21,7 @@ from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
 from weft.scheduler.core.output_wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.passing import Passed
-from weft.scheduler.core.peers import ClientHandle
+from weft.scheduler.core.peers import ClientHandle, FailedFetches
 from weft.scheduler.core.plugins import Plugin
 from weft.scheduler.core.prefixes import Prefix
 from weft.scheduler.core.refusals import MAX_REFUSED
@@ -353,9 +353,14 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "exit reports are of registered workers": lambda b: b.state.exit_reports.update(
         {"gone": m.WorkerExited(worker_id="gone", reason="", running=[])}
     ),
-    "unreachable lists registered workers": lambda b: b.w.unreachable.update({Broken().w: 0.0}),
+    "unreachable lists registered workers": lambda b: b.w.unreachable.update(
+        {Broken().w: FailedFetches(0.0)}
+    ),
     "unreachable_from is the inverse of unreachable": lambda b: b.w.unreachable_from.update(
         {b.w: None}
+    ),
+    "failed fetches count at least one, and the first is not after the last": (
+        lambda b: b.w.unreachable.update({b.w: FailedFetches(0.0, n=0)})
     ),
     "functions of a worker are those that have it among their workers": lambda b: (
         b.w.functions.clear()
