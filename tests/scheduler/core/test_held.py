@@ -387,6 +387,36 @@ def test_a_call_that_is_sent_again_is_done_once(board, alice, bob):
     assert again.answers() == {waits: GRANTED}
 
 
+def test_a_value_that_the_client_has_not_read_comes_again_when_it_is_back(board, alice):
+    alice.put(b"1")
+    alice.get()
+    got = alice.request
+    board.close(alice.peer)
+    again = Caller(board, "alice")
+    message = m.Operate(request=0, operation=h.RESUME, arguments={"pending": [got]})
+    board.send(again.peer, message)
+    assert again.call(h.QUEUE, "get", request=got) == [b"1"]
+
+
+def test_a_get_that_could_be_served_does_not_overtake_one_that_waits_for_more(board, alice, bob):
+    assert alice.get(number=2) is None
+    waits = alice.request
+    bob.put(b"1")
+    assert bob.get() is None
+    bob.put(b"2")
+    assert alice.answers() == {waits: [b"1", b"2"]}
+    assert bob.put(b"3") == {}
+    assert bob.answers() == {bob.request: {}, bob.request - 2: [b"3"]}
+
+
+def test_values_that_are_given_back_are_in_the_order_in_which_they_were_put(board, alice, bob):
+    for value in (b"1", b"2", b"3"):
+        alice.put(value)
+    assert bob.get(number=2) == [b"1", b"2"]
+    bob.withdraw(bob.request)
+    assert alice.drain() == [b"1", b"2", b"3"]
+
+
 def test_answers_that_the_client_had_are_forgotten_when_it_is_back(board, alice):
     alice.put(b"1")
     alice.get()
