@@ -101,6 +101,10 @@ class Adaptation:
                 if str(error) != warned:
                     warned = str(error)
                     _log.warning("%s cannot be scaled now: %s", self._cluster.name, error)
+            except Exception as error:  # of a cluster of the user's own, or of the machine
+                if repr(error) != warned:
+                    warned = repr(error)
+                    _log.exception("%s could not be scaled", self._cluster.name)
             await asyncio.sleep(self.config.interval_s)
 
     async def _step(self, client: Client, sizing: Sizing, now: float) -> None:

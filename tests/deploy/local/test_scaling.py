@@ -205,6 +205,29 @@ def test_a_cluster_adapts_to_the_work(processes, tmp_path: Path, wait_until: Wai
         cluster.wait_for_workers(1, timeout=60)
 
 
+def test_an_adaptation_logs_an_unexpected_error_when_it_happens_and_goes_on(
+    tmp_path: Path, wait_until: Wait, monkeypatch, caplog
+):
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        grow = cluster._embedded.grow
+
+        async def refuse_once(n: int) -> object:
+            monkeypatch.setattr(cluster._embedded, "grow", grow)
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(cluster._embedded, "grow", refuse_once)
+        cluster.adapt(1, 2, interval="50ms", wait_up="0s", target_duration="100ms")
+        futures = [client.submit(sleep_until, str(tmp_path), i) for i in range(5)]
+        wait_until(lambda: n_registered(client) == 2, 60)
+        (tmp_path / "go").touch()
+        assert client.gather(futures) == list(range(5))
+    (record,) = [r for r in caplog.records if "could not be scaled" in r.getMessage()]
+    assert "can't start new thread" in str(record.exc_info)
+
+
 def test_an_adaptation_ends_with_its_cluster():
     cluster = weft.LocalCluster(n_workers=1, processes=False)
     adaptation = cluster.adapt(1, 2)
