@@ -101,6 +101,9 @@ class _ActorLine:
             self.loop.call_soon_threadsafe(self._flush)
         except RuntimeError:  # it is closed, and so is the client
             self._is_woken = False
+        except BaseException:  # of a handler of signals: a mark that stayed would stop later calls
+            self._is_woken = False
+            raise
 
     # --- The loop's thread ------------------------------------------------------------------------
 
