@@ -377,7 +377,7 @@ class Rows(Watcher):
         What has begun is waited for by `Calls.wait`, so its handles stay until its end.
         """
         self._is_dropped = True
-        left = [handle for handle in self.handles if handle._state.status == "pending"]
+        left = [handle for handle in list(self.handles) if handle._state.status == "pending"]
         self.handles = deque(left)
         if left:
             withdrawal = Withdraw(_Unheard(), [handle._state for handle in left], _REASON)
