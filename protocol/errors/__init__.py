@@ -381,8 +381,11 @@ class ForeignFuture(WeftError, ValueError):
     """
 
 
-class ClientClosed(WeftError):
-    """The client of this call or future is closed.
+class ClientClosed(WeftError, ValueError):
+    """The client of this call or future is closed, or there is none.
+
+    It is a ValueError as well, as that of closed files is, and as dask raises one where there is no
+    client.
 
     Make a new `Client`, or move the call before `close()` or into the `with` block. Results that
     had arrived can still be read from their futures.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import weft
 from weft.client import Client
 from weft.protocol.errors import ClientClosed
 
@@ -31,3 +32,9 @@ def test_a_client_without_references_does_not_become_the_default_again(scheduler
     second.close()
     with pytest.raises(ClientClosed):
         Client.current()
+
+
+def test_the_search_for_a_client_where_there_is_none_raises_a_value_error():
+    for find in (weft.get_client, weft.default_client, weft.Client.current):
+        with pytest.raises(ValueError, match="client"):
+            find()
