@@ -16,6 +16,7 @@ from ..protocol.errors import (
     DataLost,
     ForeignFuture,
     LocalProtocolError,
+    MemoryExceeded,
     NotPermitted,
     RemoteProtocolError,
     TaskCancelled,
@@ -24,7 +25,7 @@ from ..protocol.errors import (
     TaskTimedOut,
     WorkerDied,
 )
-from ..protocol.wire.failure import MAX_RELAYED_BYTES, TIMED_OUT, Failure
+from ..protocol.wire.failure import MAX_RELAYED_BYTES, MEMORY_EXCEEDED, TIMED_OUT, Failure
 from ..protocol.wire.keys import key_of
 from .call_options import meant_option
 from .core.borrowing import LOAN_TIMEOUT_S
@@ -77,6 +78,7 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "actor-lost": lambda f: ActorLost(f[1], f[2]),
     "actor-in-doubt": lambda f: ActorCallInDoubt(f[1], f[2]),
     "data-lost": lambda f: DataLost(f[1], f[2]),
+    MEMORY_EXCEEDED: lambda f: MemoryExceeded(f[1], f[2]),
     "unreachable": lambda f: CommError(
         f"the result of task {f[1]!r} is on a worker that cannot be reached from here ({f[2]}), "
         f"and the scheduler does not pass it on; its limit is {MAX_RELAYED_BYTES >> 20} MiB",

@@ -34,9 +34,14 @@ _ADVICE: Final = (
 )
 
 
+def is_of_memory(reason: str) -> bool:
+    """Return whether a process was ended because it used more memory than it may."""
+    return reason.startswith("memory limit")
+
+
 def with_advice(text: str, reason: str) -> str:
     """Return a line about deaths with what the user can do about them, if that is known."""
-    return text + _ADVICE if reason.startswith("memory limit") else text
+    return text + _ADVICE if is_of_memory(reason) else text
 
 
 def summarize(reasons: Iterable[str]) -> str:

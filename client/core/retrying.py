@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.failure import TIMED_OUT, data_lost
+from ...protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT, data_lost
 from ...protocol.wire.messages import Denied, KeysRetried, RetryKeys, Unsupported
 from .submitting import close_submissions
 from .tasks import FAILED, LOST, PENDING, SENT, FutureState
@@ -27,7 +27,9 @@ MAX_KEYS: Final = 2048
 
 #: Kinds of failures after which the scheduler has the task, as one that failed; of cancellations,
 #: those of an input.
-RETRIED_KINDS: Final = frozenset({"exception", "worker-died", "data-lost", TIMED_OUT, "cancelled"})
+RETRIED_KINDS: Final = frozenset(
+    {"exception", "worker-died", "data-lost", MEMORY_EXCEEDED, TIMED_OUT, "cancelled"}
+)
 
 
 def can_retry(state: FutureState) -> bool:

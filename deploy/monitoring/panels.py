@@ -337,7 +337,7 @@ _FAILURES: Final = Row(
             "Tasks that failed, by reason",
             "exception: the function raised; worker_died: its workers died, several times; "
             "lost_data: an input is gone and cannot be computed again; timed_out: it took longer "
-            "than its timeout=.",
+            "than its timeout=; memory: it did not fit into the memory of the workers.",
             (Query(f"sum by (reason) ({_rate(_scheduler('tasks_failed_total'))})", "{{reason}}"),),
             unit="cps",
         ),

@@ -46,6 +46,7 @@ from .questions import NoAnswer, PluginFailed, QuestionFailed, UnknownWorker, Un
 from .remedies import with_remedy
 from .tasks import (
     DataLost,
+    MemoryExceeded,
     TaskCancelled,
     TaskErred,
     TaskError,
@@ -80,6 +81,7 @@ __all__ = [
     "InvalidState",
     "InvalidTransition",
     "LocalProtocolError",
+    "MemoryExceeded",
     "MissingKey",
     "NoAnswer",
     "NotAdmitted",

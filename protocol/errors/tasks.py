@@ -138,6 +138,26 @@ class DataLost(TaskError):
         return f"the data of {self.key!r} was lost" + (f": {self.reason}" if self.reason else "")
 
 
+class MemoryExceeded(TaskError):
+    """The memory of the workers is full, and this result would not have fitted, or had to give way.
+
+    Release results that are not needed any more, or let tasks reduce them, so that fewer are in
+    memory at the same time; make the pieces smaller; or have more workers, or more memory for each.
+    Submitting the call again runs it again.
+
+    Args:
+        key: the task's key.
+        text: what the workers use, what the results of this client take, and what to do.
+    """
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(key, text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"task {self.key!r} was given up: {self.text}"
+
+
 class UnpicklableResult(TaskError):
     """The task finished, but its result cannot be pickled and so cannot leave its worker.
 

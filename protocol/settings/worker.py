@@ -42,7 +42,8 @@ MEMORY_LIMIT: Final[Setting[Any]] = Setting(
     MemoryLimit(),
     "auto",
     "Limit per worker: a size (4GB, 512MiB), a fraction of the machine's memory (0.5), auto (a "
-    "fair share) or none. Above 95 % of it a worker is restarted.",
+    "fair share) or none. Above 80 % of it a worker gets nothing that adds, above 95 % it is "
+    "restarted.",
 )
 NAME: Final[Setting[str | None]] = Setting(
     "worker.name",

@@ -7,6 +7,7 @@ carry the same failure. Kinds and their fields:
   was run again, how many attempts raised
 - `worker-died`: key, number of deaths, last worker, reason
 - `data-lost`: key, text
+- `memory-exceeded`: key, text
 - `actor-lost`: key, text
 - `actor-in-doubt`: key, text; never sent by the scheduler
 - `interrupted`: key; only within a worker: a dropped attempt was interrupted, and has ended
@@ -31,6 +32,8 @@ RESCHEDULE: Final = "reschedule"
 _INTERRUPTED: Final = "interrupted"
 #: The kind of the failure of a task that took too long.
 TIMED_OUT: Final = "timed-out"
+#: ... and of a result that did not fit.
+MEMORY_EXCEEDED: Final = "memory-exceeded"
 
 #: Data of more than this is not carried through the scheduler; the client has to reach the worker.
 MAX_RELAYED_BYTES: Final = 64 << 20
@@ -76,6 +79,11 @@ def cancelled(key: str, reason: str) -> Failure:
 def data_lost(key: str, text: str) -> Failure:
     """Make the failure of a key whose data is gone and cannot be computed again."""
     return ["data-lost", key, text]
+
+
+def memory_exceeded(key: str, text: str) -> Failure:
+    """Make the failure of a result for which the workers' memory is not enough."""
+    return [MEMORY_EXCEEDED, key, text]
 
 
 def scattered_lost(key: str) -> Failure:

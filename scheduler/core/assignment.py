@@ -23,6 +23,9 @@ be thousands of classes: no room is kept for each of them and each worker. `take
 that may have something left for one of them. A class looks for those that fit when it is visited;
 after a pass there are none, until a worker finishes something or a class has a task again.
 
+Memory. A worker whose memory is nearly full has no room for any class; what it may still run is
+given to it after the others (`memory.aside`).
+
 Nothing here looks at all workers or all tasks: `TaskClass.open`, `partly`, `takers`, `idle` and
 `loaded` are kept up to date by `_refresh`.
 """
@@ -40,6 +43,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from . import claims, merging, puts, scattered
 from .locating import addresses_of, hashes_of
+from .memory import aside, full
 from .peers import RESOURCE_DIGITS, WorkerHandle
 from .placement import ahead_worker, decide_worker, queue_cost_ns
 from .prefixes import Prefix
@@ -133,6 +137,11 @@ def settle(state: SchedulerState) -> None:
     """Assign the tasks that can be assigned; called at the end of every `handle`."""
     if state.twins:
         merging.settle_twins(state)
+    memory = state.memory
+    if memory.full:
+        full.look_at_full(state)
+    if memory.aside:
+        aside.take_up(state)
     if state.touched:
         _refresh(state)
     if state.recovery is not None:
@@ -148,6 +157,8 @@ def settle(state: SchedulerState) -> None:
         if state.scattered:
             scattered.place(state, partial(assign, state, drafts))
         _assign_ready(state, drafts)
+        if memory.full and state.ready:
+            aside.assign_to_full(state, partial(assign, state, drafts))
         for ws, draft in drafts.items():
             _send_draft(state, ws, draft)
         if state.touched:
@@ -244,6 +255,8 @@ def _assign_class(
 ) -> None:
     queue = task_class.queue
     scarce = bool(task_class.resources)
+    # Nothing is asked about memory before some results were large, or a worker is full.
+    is_braked = state.prefixes.has_large or bool(state.memory.full)
     n_unvisited = 0
     while queue.n and members_open:
         if n_unvisited == 0:
@@ -267,7 +280,15 @@ def _assign_class(
             n_given += 1
             target = decide_worker(task, ws, state.now) if task.dependencies else ws
             queue.left_ns -= task.group.prefix.estimate_ns
-            assign(state, drafts, task, target)
+            if is_braked:
+                if full.adds_to(task, target):
+                    target = ws
+                assign(state, drafts, task, target)
+                full.note_assigned(state, target, task)
+                if ws.is_full:
+                    break
+            else:
+                assign(state, drafts, task, target)
             if ws.occupancy_ns >= ws.backlog_ns and ws.n_busy >= ws.nthreads:
                 break
             if scarce and not ws.has_room_for(task_class):
@@ -276,7 +297,7 @@ def _assign_class(
         if ws.has_room_for(task_class):
             members_open.move_to_end(ws)
         else:
-            del members_open[ws]
+            members_open.pop(ws, None)  # one that has just become full is out already
 
 
 def _least_share(n_queued: int, prefix: Prefix) -> int:
@@ -303,7 +324,9 @@ def _let_newcomer_in(
         del state.loaded[ws]
         state.loaded[ws] = None
         excess_ns = ws.occupancy_ns - ws.backlog_ns
-        if ws in task_class.members and excess_ns < MAX_EXCESS_NS and not ws.is_stuck(state.now):
+        if ws.is_full or ws.is_stuck(state.now):
+            continue
+        if ws in task_class.members and excess_ns < MAX_EXCESS_NS:
             task = task_class.queue.pop()
             if task is not None:
                 task_class.queue.left_ns -= task.group.prefix.estimate_ns
@@ -427,6 +450,8 @@ def _refresh(state: SchedulerState) -> None:
     for ws in state.touched:
         if ws.is_away or ws.is_leaving or ws.peer not in state.workers:
             continue
+        if ws.nbytes > ws.watched_above:
+            full.look_at(state, ws)
         n_processing = len(ws.processing)
         n_busy = n_processing + len(ws.zombies) - len(ws.blocked)
         if n_busy:
@@ -465,7 +490,9 @@ def _ask_back(state: SchedulerState) -> None:
 
     Let loaded workers return half of what they have not started, and all of it if they are stuck.
     """
-    n_wanted = len(state.idle)
+    n_wanted = sum(not ws.is_full for ws in state.idle)
+    if not n_wanted:
+        return
     wait_s = inf
     for ws in list(islice(state.loaded, MAX_LOADED_SEEN)):
         left_s = _time_to_ask(ws, state.now)

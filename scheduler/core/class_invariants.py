@@ -112,7 +112,8 @@ CLASS_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
     "no task is set aside while a worker may run it and reach its inputs": lambda s: [
         t
         for t in tasks_in(s, NO_WORKER)
-        if t.group.task_class.members and t not in s.out_of_reach and t not in s.paused
+        if t.group.task_class.members
+        and not any(t in waiting for waiting in (s.out_of_reach, s.paused, s.memory.aside))
     ],
     "no task is queued while no worker may run it": lambda s: [
         c.restrictions for c in s.classes.values() if c.queue and not c.members

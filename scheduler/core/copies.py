@@ -302,6 +302,8 @@ def _ask(
             if ws.is_away:
                 is_any_away = True
                 continue
+            if ws.is_full:
+                continue
             wish.asked[ws] = 1
             asked.setdefault(ws, []).append(task)
             n_missing -= 1

@@ -12,7 +12,7 @@ from typing import Final
 
 from ...protocol.metrics import Metric
 from ...protocol.reported import DEATHS
-from ...protocol.wire.failure import TIMED_OUT
+from ...protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT
 
 #: Why workers are lost: as their supervisors report, or else what the scheduler has seen.
 LOSSES: Final = (*DEATHS, "silent", "disconnected")
@@ -43,6 +43,7 @@ class Counters:
     tasks_failed_worker_died: int = _total(*_FAILED, ("reason", "worker_died"))
     tasks_failed_lost_data: int = _total(*_FAILED, ("reason", "lost_data"))
     tasks_failed_timed_out: int = _total(*_FAILED, ("reason", "timed_out"))
+    tasks_failed_memory: int = _total(*_FAILED, ("reason", "memory"))
     tasks_cancelled: int = _total("Tasks that clients cancelled.")
     attempts_interrupted: int = _total("Running attempts that were asked to end.")
     attempts_timed_out: int = _total("Attempts that took longer than their timeout=.")
@@ -88,6 +89,8 @@ class Counters:
             self.tasks_failed_lost_data += 1
         elif kind == TIMED_OUT:
             self.tasks_failed_timed_out += 1
+        elif kind == MEMORY_EXCEEDED:
+            self.tasks_failed_memory += 1
 
 
 @dataclass(frozen=True, slots=True)

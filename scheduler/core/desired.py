@@ -145,7 +145,7 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
         elif task_class.unrunnable:
             n_unrunnable += len(task_class.unrunnable)
             if state.staying:
-                continue  # one more of the same kind could not run them either
+                continue  # one more of the same kind could not run them, or their data counts below
             n = len(task_class.unrunnable)
             tasks = islice(task_class.unrunnable, max(1, min(MAX_SAMPLE, n_left)))
         if n:
@@ -158,7 +158,8 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
         n_for_work = max(n_for_work, 1)
     if state.recovery is not None:  # the work is not known before its workers are back
         n_for_work = max(n_for_work, len(state.staying), len(state.expected.worker_ids))
-    n_for_data = _workers_for_data(found.nbytes, kind)
+    waiting_nbytes = sum(task.group.prefix.result_nbytes for task in state.memory.aside)
+    n_for_data = _workers_for_data(found.nbytes + waiting_nbytes, kind)
     n_desired = max(n_for_work, n_for_data)
     return Desired(n_desired, n_for_work, n_for_data, n_runnable, n_unrunnable, target_s, found)
 

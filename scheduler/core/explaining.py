@@ -12,12 +12,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...protocol.rotation import level_of
-from ...protocol.wording import counted
+from ...protocol.wording import counted, sized
 from . import cycles
 from .asked import Info
 from .barrier import waits_for
 from .eligibility import lacks
 from .held.records import LimitRecord
+from .memory.full import FULL_SHARE, usage_text
 from .refusals import explain_unrunnable
 from .tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, WAITING, SchedulerTask
 
@@ -160,6 +161,8 @@ def _why_not_now(state: SchedulerState, ws: WorkerHandle, task_class: TaskClass)
     """Return why a worker that may run a class gets nothing of it now."""
     if ws.is_away:
         return "its connection is lost; it may come back"
+    if ws.is_full:
+        return f"{usage_text([ws])}, so it gets only what adds nothing to that"
     scarce = [
         (name, amount)
         for name, amount in task_class.resources
@@ -203,6 +206,15 @@ def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> TaskReason:
         return TaskReason(
             f"it has raised, taken too long, or asked for another worker, and runs again within "
             f"{left_s:.3g} s"
+        )
+    if task in state.memory.aside:
+        members = [ws for ws in task_class.members if ws.is_full]
+        details = [f"worker {usage_text([ws])}" for ws in members[:MAX_WORKERS]]
+        return TaskReason(
+            f"it would add about {sized(task.group.prefix.result_nbytes)}, and the memory of each "
+            f"worker that may run it is filled to {FULL_SHARE:.0%} or more; it runs when results "
+            "are released, or fails when nothing makes room for it",
+            details,
         )
     if task_class.members:
         text = "its inputs are at workers that cannot be reached from those that may run it"

@@ -77,6 +77,7 @@ class Signs:
         n_preparing: workers that get no task before they have set up all plugins.
         full: (part of its limit, name) of workers above MEMORY_HIGH, fullest first; at most
             MAX_NAMED of `n_full`.
+        n_set_aside: tasks that wait because they would add to full workers.
         refused: of the last hour.
         n_processing: tasks at workers.
         quiet_s: since when no task has finished while some are at workers.
@@ -93,6 +94,7 @@ class Signs:
     away_s: float = 0.0
     full: list[tuple[float, str]] = field(default_factory=list)
     n_full: int = 0
+    n_set_aside: int = 0
     refused: list[RefusedWorkers] = field(default_factory=list)
     n_processing: int = 0
     quiet_s: float = 0.0
@@ -168,6 +170,17 @@ def _memory(signs: Signs) -> Iterator[Found]:
         f"({named}{more}): above 95 % a worker is restarted. Release results, use smaller pieces, "
         "or give workers more memory",
     )
+
+
+def _memory_wait(signs: Signs) -> Iterator[Found]:
+    if signs.n_set_aside:
+        verb = "waits" if signs.n_set_aside == 1 else "wait"
+        yield (
+            "error",
+            f"{counted(signs.n_set_aside, 'task')} {verb} for memory: workers that may run them "
+            f"use more than {MEMORY_HIGH:.0%} of theirs. Release results, use smaller pieces, or "
+            "have more workers; if nothing makes room, the newest results fail",
+        )
 
 
 def _refused(signs: Signs) -> Iterator[Found]:
@@ -260,6 +273,7 @@ CHECKS: Final[dict[str, HealthCheck]] = {
         "The scheduler was started again and waits for the peers of the last one.", _recovering
     ),
     "memory": HealthCheck("Workers use more than 80 % of their memory limit.", _memory),
+    "memory-wait": HealthCheck("Tasks wait for room in the memory of workers.", _memory_wait),
     "workers-away": HealthCheck("Connections to workers ended a moment ago.", _workers_away),
     "workers-preparing": HealthCheck("New workers set up plugins.", _preparing),
     "unreached": HealthCheck("Workers fail to fetch data from others again and again.", _unreached),

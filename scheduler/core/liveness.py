@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.reported import METRICS_URL
 from ...protocol.wire import messages as m
 from ...protocol.wire.session import MISSED_HEARTBEATS
+from .memory.full import note_measured
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
 def on_worker_status(state: SchedulerState, ws: WorkerHandle, message: m.WorkerStatus) -> None:
     """Keep what a worker reports about itself."""
     state.census.note_status(ws, message)
+    note_measured(state, ws)
     if METRICS_URL not in ws.facts:
         worker_id, is_new = ws.worker_id, ws.is_new
         state.sums_of_workers.report(worker_id, message.numbers, is_new=is_new)
@@ -121,6 +123,7 @@ def on_workers_alive(
             note_alive(state, ws.peer)
             # A worker whose task holds the interpreter lock sends no heartbeats.
             state.census.note_resident(ws, rss)
+            note_measured(state, ws)
     note_alive(state, supervisor.peer)
     if METRICS_URL not in supervisor.facts:
         supervisor_id, is_new = supervisor.supervisor_id, supervisor.is_new

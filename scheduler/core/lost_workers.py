@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.deaths import summarize
+from ...protocol.deaths import is_of_memory, summarize
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import worker_died
 from ...protocol.wording import counted, sized
 from . import actors
 from .attempts import note_death, note_process_over
+from .memory.relief import note_kill
 from .missing import lose_replica, replace_lost
 from .peers import ClientHandle, WorkerHandle
 from .relays import end_relays
@@ -93,7 +94,7 @@ def _end_wait_for_report(state: SchedulerState, lost: tuple[WorkerHandle, Any, A
 
 def _holdings(reason: str, ws: WorkerHandle, held: list[SchedulerTask]) -> str:
     """Return what a worker held that died of its memory limit, and the remedy; else ""."""
-    if not reason.startswith("memory limit"):
+    if not is_of_memory(reason):
         return ""
     text = ""
     if held:
@@ -111,6 +112,8 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
     if lost is None:
         return
     ws, processing, held = lost
+    if is_of_memory(report.reason):
+        note_kill(state, ws, list(held.values()))
     for attempt in dict.fromkeys(report.running):
         task = processing.get(attempt)
         is_served = task is None

@@ -23,6 +23,7 @@ from .idling import stop_cluster
 from .liveness import note_alive
 from .losses import note_exit, note_loss
 from .lost_workers import count_death, lose_worker, notify_workers_of_loss
+from .memory.full import forget_worker, note_measured
 from .output import on_output_of_client_ended
 from .output_wishes import greet_worker, on_client_away
 from .passing import end_questions_of, end_questions_to
@@ -279,6 +280,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.staying[ws.name] = ws
     state.nthreads += ws.nthreads
     state.census.add(ws)
+    note_measured(state, ws)
     state.aim.note_worker(ws)
     join_classes(state, ws)
     copies.on_worker_added(state)
@@ -423,6 +425,7 @@ def _remove_worker(
     answer_awaited(state, ws)
     state.sums_of_workers.remove(ws.worker_id)
     state.census.remove(ws)
+    forget_worker(state, ws)
     state.outboxes.pop(ws.peer, None)
     state.touched.pop(ws, None)
     ws.inventory = None

@@ -71,7 +71,7 @@ def count_workers(state: SchedulerState) -> dict[str, int]:
 def count_unrunnable(state: SchedulerState) -> dict[str, int]:
     """Count the tasks that could run now, but that no worker may run, by the reason. O(classes)."""
     counts = dict.fromkeys(
-        ("no_workers", "workers", "resources", "inputs", "paused", "no_recipe"), 0
+        ("no_workers", "workers", "resources", "inputs", "memory", "paused", "no_recipe"), 0
     )
     for task_class in state.classes.values():
         n = len(task_class.unrunnable)
@@ -79,6 +79,10 @@ def count_unrunnable(state: SchedulerState) -> dict[str, int]:
             n_paused = sum(task in state.paused for task in task_class.unrunnable)
             counts["paused"] += n_paused
             n -= n_paused
+        if n and state.memory.aside:
+            n_aside = sum(task in state.memory.aside for task in task_class.unrunnable)
+            counts["memory"] += n_aside
+            n -= n_aside
         if not n:
             continue
         if task_class.key is WITHOUT_RECIPE:
@@ -110,8 +114,9 @@ _SHOWN: Final = (
         "unrunnable_tasks",
         "Tasks that could run now, but that no worker may run: there is none (no_workers), none of "
         "the wanted workers (workers) or none that offers their resources (resources) is "
-        "connected, their inputs are out of reach (inputs), they pause before a retry (paused), or "
-        "their client has not come back yet (no_recipe).",
+        "connected, their inputs are out of reach (inputs), they would add to workers whose memory "
+        "is nearly full (memory), they pause before a retry (paused), or their client has not come "
+        "back yet (no_recipe).",
         ("reason",),
         read=count_unrunnable,
     ),

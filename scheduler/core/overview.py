@@ -105,6 +105,7 @@ def _signs(
         away_s=state.away_s,
         full=nlargest(MAX_NAMED, full),
         n_full=len(full),
+        n_set_aside=len(state.memory.aside),
         refused=_refused(state),
         n_processing=tasks["processing"],
         quiet_s=state.now - at_workers.last_progress if tasks["processing"] else 0.0,
@@ -156,7 +157,8 @@ def _totals(state: SchedulerState) -> dict[str, int]:
         "completed": counters.tasks_completed,
         "failed": counters.tasks_failed_exception
         + counters.tasks_failed_worker_died
-        + counters.tasks_failed_lost_data,
+        + counters.tasks_failed_lost_data
+        + counters.tasks_failed_memory,
         "cancelled": counters.tasks_cancelled,
         "retried": counters.tasks_retried,
         "recomputed": counters.tasks_recomputed,

@@ -27,6 +27,8 @@ BACKLOG_NS: Final = 30_000_000
 MAX_BACKLOG_NS: Final = 500_000_000
 #: A worker all of whose threads are busy and that has finished nothing for this long gets no more.
 STUCK_S: Final = 0.03
+#: A limit for what a worker holds that is never reached.
+NEVER_WATCHED: Final = 1 << 62
 #: Amounts of resources are kept to this many decimals: rounded sums and differences of such numbers
 #: are exact, so after ten tasks of 0.1 have ended, 1 is free again, not 0.9999999999999999.
 RESOURCE_DIGITS: Final = 9
@@ -98,12 +100,14 @@ class WorkerHandle:
         "host",
         "inventory",
         "is_away",
+        "is_full",
         "is_leaving",
         "is_new",
         "is_silent",
         "lacking",
         "last_asked",
         "last_progress",
+        "measured_nbytes",
         "memory_limit",
         "n_fruitless",
         "name",
@@ -120,6 +124,7 @@ class WorkerHandle:
         "task_clients",
         "unreachable",
         "unreachable_from",
+        "watched_above",
         "withdrawn",
         "worker_id",
         "zombies",
@@ -170,6 +175,12 @@ class WorkerHandle:
         self.has_what: dict[SchedulerTask, None] = {}
         #: sum of `nbytes` over `has_what`, exact
         self.nbytes = 0
+        #: ... when `resident_nbytes` was measured
+        self.measured_nbytes = 0
+        #: it uses more memory than it should: the usual lanes give it nothing; see `memory`
+        self.is_full = False
+        #: whether it is full is looked at while `nbytes` is above this
+        self.watched_above = NEVER_WATCHED
         self.resources = {n: round(float(a), RESOURCE_DIGITS) for n, a in hello.resources.items()}
         #: resources minus the sums over `processing` and `zombies`, >= 0
         self.free_resources = dict(self.resources)
@@ -208,7 +219,7 @@ class WorkerHandle:
     @property
     def has_room(self) -> bool:
         """True if it may be given one more task (resources apart)."""
-        if self.is_away:
+        if self.is_away or self.is_full:
             return False
         if self.occupancy_ns < self.backlog_ns:
             return True
@@ -247,8 +258,15 @@ class WorkerHandle:
 
         Scarce resources allow no backlog.
         """
-        if not self.has_room:
+        return self.has_room and self._has_resources_for(task_class)
+
+    def has_free_thread_for(self, task_class: TaskClass) -> bool:
+        """Return whether one more task of this class could run at once, if it takes no memory."""
+        if self.is_away or self.is_leaving or self.n_busy >= self.nthreads:
             return False
+        return self._has_resources_for(task_class)
+
+    def _has_resources_for(self, task_class: TaskClass) -> bool:
         if not task_class.resources:
             return True
         free = self.free_resources

@@ -39,6 +39,8 @@ _SUMS: Final = ("n_finished", "n_failed", "n_before", "n_failed_before", "comput
 #: Estimate for a function that never finished here: 2 ms lets a new `map` start with a dozen tasks
 #: per thread.
 UNKNOWN_DURATION_NS: Final = 2_000_000
+#: Results that are smaller on average do not count as data that fills a worker's memory.
+LARGE_NBYTES: Final = 64 << 10
 #: Least cost of a task for a worker, so that tasks of no duration do not count as free.
 MIN_DURATION_NS: Final = 10_000
 
@@ -83,6 +85,7 @@ class Prefix:
         "n_processing",
         "n_unfinished",
         "name",
+        "result_nbytes",
         "series",
     )
 
@@ -94,6 +97,8 @@ class Prefix:
         self.series = Series() if family is None else family.other
         #: expected duration of the next one, ns, >= MIN_DURATION_NS
         self.estimate_ns = UNKNOWN_DURATION_NS
+        #: expected size of the next result, bytes; 0 = below LARGE_NBYTES, or not known
+        self.result_nbytes = 0
         #: of this name alone, since it is known; failed are those that failed by themselves
         self.n_finished = self.n_failed = self.compute_ns = 0
         #: tasks that are to run, run, or wait for others (see `transitions.ACTIVE`); and those of
@@ -125,8 +130,18 @@ class Prefix:
         self.learn(n, total_us * 1000)
         self.series.queued_us += queued_us
         self.series.nbytes += nbytes
+        if nbytes >= n * LARGE_NBYTES or self.result_nbytes:
+            self._learn_size(nbytes // n)
         self.n_unfinished -= n
         self.n_processing -= n
+
+    def _learn_size(self, mean: int) -> None:
+        """Take the mean size of the results of a report into the estimate, as of the durations."""
+        known = self.result_nbytes
+        nbytes = known + (mean - known) // 4 if known else mean
+        self.result_nbytes = nbytes if nbytes >= LARGE_NBYTES else 0
+        if self.family is not None:
+            self.family.has_large = True
 
     def learn(self, n: int, total_ns: int) -> None:
         """Add `n` durations that sum to `total_ns`.
@@ -172,6 +187,8 @@ class Prefixes:
         self.other = Series()
         #: of all tasks, and the sum over all prefixes
         self.compute_ns = self.n_before = self.n_failed_before = 0
+        #: one of them has, or has had, large results
+        self.has_large = False
         #: {prefix: None} of those with unfinished tasks, and of some that had
         self.active: dict[Prefix, None] = {}
         #: of all attempts that finished, also if their results were not needed any more

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire import messages as m
 from . import recipes
 from .checking import differences, tasks_in
+from .memory.aside import place_scattered
 from .peers import WorkerHandle
 from .tasks import MEMORY, SchedulerTask, TaskClass, TaskGroup
 
@@ -44,13 +45,7 @@ def place(state: SchedulerState, give: Callable[[SchedulerTask, WorkerHandle], N
     for task_class in state.scattered:
         if task_class not in state.ready:
             continue
-        members = [ws for ws in task_class.members if not ws.is_away]
-        members.sort(key=lambda ws: (len(ws.processing), ws.nbytes))
-        while members and (task := task_class.queue.pop()) is not None:
-            task_class.queue.left_ns -= task.group.prefix.estimate_ns
-            ws = members.pop(0)
-            members.append(ws)
-            give(task, ws)
+        place_scattered(state, task_class, give)
         if not task_class.queue.n:
             del state.ready[task_class]
 

@@ -65,6 +65,7 @@ from .failures import Failures
 from .handlers import handlers_by_role
 from .held import background
 from .losses import Loss, report_all
+from .memory.records import Memory
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .permissions import LEAST_LEVELS, answer_unhandled, deny
 from .plugin_records import Plugins
@@ -366,6 +367,7 @@ class SchedulerState:
         self.next_session = self.next_request = self.next_client = 1
         self.retiring: Retiring = Retiring()  #: orders of clients that workers leave
         self.held: held.HeldObjects = held.HeldObjects()  #: locks, queues and others, by name
+        self.memory: Memory = Memory()  #: what workers hold, and the tasks that wait for room there
         self.copies: copies.Copies = copies.Copies()  #: how many copies keys shall have
         self.puts = puts.Puts()  #: values that clients were asked to put at workers
         self.plugins: Plugins = Plugins()  #: code of users beside the tasks

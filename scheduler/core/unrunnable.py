@@ -35,6 +35,8 @@ def unfile_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
     """Undo `file_unrunnable`."""
     if state.paused:
         state.deadlines.cancel(state.paused.pop(task, None))
+    if state.memory.aside:
+        state.memory.aside.pop(task, None)
     task_class = task.group.task_class
     del task_class.unrunnable[task]
     if not task_class.unrunnable:

@@ -24,6 +24,7 @@ from .eligibility import may_run
 from .function_invariants import FUNCTION_INVARIANTS
 from .held.background import BACKGROUND_INVARIANTS
 from .held.invariants import HELD_INVARIANTS
+from .memory.aside import MEMORY_INVARIANTS
 from .output import OUTPUT_INVARIANTS
 from .output_wishes import OUTPUT_WISH_INVARIANTS
 from .passing import MAX_UNANSWERED
@@ -586,6 +587,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         len(s.failures) == _n_failures(s), len(s.failures)
     ),
     "counters count the tasks in memory, erred and released": _miscounted_states,
+    **MEMORY_INVARIANTS,
     **OUTPUT_INVARIANTS,
     **OUTPUT_WISH_INVARIANTS,
     **STREAM_INVARIANTS,

@@ -48,6 +48,7 @@ EXAMPLES = [
     errors.WorkerDied("inc-1", 3, "worker-2", "killed by signal 9"),
     errors.TaskCancelled("inc-1", "the client was closed"),
     errors.DataLost("data-1", "its only worker died"),
+    errors.MemoryExceeded("load-7", "w0 uses 330 of 381 MiB; release results"),
     errors.TaskTimedOut("inc-1", "inc", 2.5, "worker-2", "it is interrupted"),
     errors.UnpicklableResult("inc-1", "_thread.lock", "cannot pickle it"),
     errors.SerializationError("argument args[1].conn of load", "_thread.lock", "cannot pickle it"),

@@ -28,6 +28,10 @@ CASES = {
         Signs(full=[(0.97, "w3"), (0.81, "w1")], n_full=5), "error",
         "5 workers use more than 80% of the memory (w3 97%, w1 81% and 3 more)",
     ),
+    "memory-wait": (
+        Signs(n_set_aside=3), "error",
+        "3 tasks wait for memory: workers that may run them use more than 80% of theirs",
+    ),
     "workers-away": (
         Signs(n_away=2, away_s=5.0), "warning", "if they do not come back within 5 s",
     ),

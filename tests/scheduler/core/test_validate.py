@@ -19,6 +19,7 @@ from weft.scheduler.core.deadlines import Deadline
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
+from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.output_wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.peers import ClientHandle, FailedFetches
@@ -537,8 +538,13 @@ def test_the_board_has_a_task_in_each_state():
 
 def test_each_invariant_is_broken_once():
     # Those of held objects are broken in test_held.py and test_background.py; those of wishes in
-    # test_output_wishes.py.
-    elsewhere = {**HELD_INVARIANTS, **BACKGROUND_INVARIANTS, **OUTPUT_WISH_INVARIANTS}
+    # test_output_wishes.py; those of memory in test_memory.py.
+    elsewhere = {
+        **HELD_INVARIANTS,
+        **BACKGROUND_INVARIANTS,
+        **OUTPUT_WISH_INVARIANTS,
+        **MEMORY_INVARIANTS,
+    }
     assert list(BREAKAGES) == [name for name in INVARIANTS if name not in elsewhere]
 
 

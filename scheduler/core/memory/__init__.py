@@ -1,0 +1,11 @@
+"""A brake on memory: what workers hold decides what they get.
+
+- `full`: the workers whose memory is nearly full, and what a task would add there
+- `aside`: tasks that would add to full workers wait; those that add nothing run there
+- `relief`: the newest results fail where nothing goes on, or where workers are killed for them
+- `records`: the state of all this, `SchedulerState.memory`
+
+A worker is *full* when what it uses, with the expected results of what it runs, is above
+`FULL_SHARE` of its limit. It is closed to the usual lanes of assignment (`WorkerHandle.has_room`),
+so these cost nothing while no worker is full.
+"""

@@ -1,0 +1,144 @@
+"""Tasks that would add to full workers: they are set aside, and taken up where there is room.
+
+After the usual lanes, which full workers are not open to, each full worker with an idle thread gets
+queued tasks that add nothing there: they read what it holds and let it be dropped, or have small
+results. A task that would add to each full worker which may run it comes out of the queue, so that
+those behind it are met; it is no_worker, and among `Memory.aside`. It goes back to its place in the
+queue when a worker that may run it has room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from ..tasks import NO_WORKER, SchedulerTask, TaskClass
+from ..transitions import enqueue, move
+from ..unrunnable import file_unrunnable
+from .full import FULL_INVARIANTS, adds_to, note_assigned
+from .relief import watch
+
+if TYPE_CHECKING:
+    from ..peers import WorkerHandle
+    from ..state import SchedulerState
+
+#: Tasks that one pass sets aside, and those that it looks at to take them up.
+MAX_ASIDE: Final = 1000
+MAX_TAKEN_UP_SEEN: Final = 256
+#: Tasks that are taken up for each thread of a worker with room.
+N_PER_THREAD: Final = 2
+
+
+def set_aside(state: SchedulerState, task: SchedulerTask) -> None:
+    """Let a task that is out of its queue wait for memory."""
+    move(state, task, NO_WORKER)
+    file_unrunnable(state, task)
+    state.memory.aside[task] = None
+    watch(state)
+
+
+def take_up(state: SchedulerState) -> None:
+    """Queue tasks again, for the workers that have room and whose load has changed."""
+    aside = state.memory.aside
+    for ws in state.touched:
+        if not (ws.has_room and ws.wants_more) or ws.is_leaving or ws.peer not in state.workers:
+            continue
+        n_left = N_PER_THREAD * ws.nthreads
+        for task in list(islice(aside, MAX_TAKEN_UP_SEEN)):
+            if ws in task.group.task_class.members:
+                enqueue(state, task)
+                n_left -= 1
+                if not n_left:
+                    break
+        if not aside:
+            return
+
+
+def assign_to_full(
+    state: SchedulerState, give: Callable[[SchedulerTask, WorkerHandle], None]
+) -> None:
+    """Give queued tasks that add nothing to full workers with idle threads; set others aside."""
+    n_left = MAX_ASIDE
+    for task_class in list(state.ready):
+        if task_class in state.scattered:
+            continue  # it needs no thread, and was placed
+        members = [
+            ws
+            for ws in state.memory.full
+            if ws in task_class.members and ws.has_free_thread_for(task_class)
+        ]
+        n_before = task_class.queue.n
+        while members and n_left and (task := task_class.queue.pop()) is not None:
+            task_class.queue.left_ns -= task.group.prefix.estimate_ns
+            ws = _where_it_adds_nothing(task, members)
+            if ws is None:
+                set_aside(state, task)
+                n_left -= 1
+                continue
+            give(task, ws)
+            if not ws.has_free_thread_for(task_class):
+                members.remove(ws)
+        _note_popped(state, task_class, n_before)
+        if not n_left:
+            state.call_after(0.0, _do_nothing)
+            return
+
+
+def place_scattered(
+    state: SchedulerState,
+    task_class: TaskClass,
+    give: Callable[[SchedulerTask, WorkerHandle], None],
+) -> None:
+    """Give queued scattered data to the workers with the fewest bytes that are not full, in turns.
+
+    It waits where all are full.
+    """
+    members = [ws for ws in task_class.members if not ws.is_away]
+    members.sort(key=lambda ws: (len(ws.processing), ws.nbytes))
+    is_any = bool(members)
+    members = [ws for ws in members if not ws.is_full]
+    while is_any and (task := task_class.queue.pop()) is not None:
+        task_class.queue.left_ns -= task.group.prefix.estimate_ns
+        if not members:
+            set_aside(state, task)
+            continue
+        ws = members.pop(0)
+        give(task, ws)
+        note_assigned(state, ws, task)
+        if not ws.is_full:
+            members.append(ws)
+
+
+def _where_it_adds_nothing(task: SchedulerTask, members: list[WorkerHandle]) -> WorkerHandle | None:
+    """Return a holder of an input, or else any of these workers, to which a task adds nothing."""
+    for dependency in task.dependencies:
+        for ws in dependency.replicas:
+            if ws in members and not adds_to(task, ws):
+                return ws
+    return members[0] if not adds_to(task, members[0]) else None
+
+
+def _note_popped(state: SchedulerState, task_class: TaskClass, n_before: int) -> None:
+    n = task_class.queue.n
+    if not n:
+        state.ready.pop(task_class, None)
+    elif n < n_before:
+        task_class.level = task_class.queue.best_level()
+
+
+def _do_nothing(state: SchedulerState) -> None:
+    """An assignment pass follows every event."""
+
+
+# -- invariants ------------------------------------------------------------------------------------
+#: {what holds: what breaks it}
+MEMORY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
+    **FULL_INVARIANTS,
+    "what waits for memory is set aside": lambda s: [
+        task for task in s.memory.aside if task.state != NO_WORKER
+    ],
+    "what waits for memory is looked at": lambda s: [
+        task for task in s.memory.aside if s.memory.look is None
+    ],
+}

@@ -1,0 +1,159 @@
+"""Workers whose memory is nearly full, and what a task would add there.
+
+What a worker uses is the size of its process as it was last measured, and the results that have
+come and gone since. So garbage, copies and sizes that are not known count from the next heartbeat
+on, and measured results at once. Workers that are threads of a program share one process, whose
+size says nothing about each: there only results count.
+
+The tasks that run are expected to add what the results of their functions have taken so far
+(`Prefix.result_nbytes`). They are looked at only where the end of the memory is so near that they
+may reach it (`WorkerHandle.watched_above`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wording import sized
+from ..checking import differences
+from ..copies import on_worker_added
+from ..health import MEMORY_HIGH
+from ..peers import NEVER_WATCHED, WorkerHandle
+from ..prefixes import LARGE_NBYTES
+
+if TYPE_CHECKING:
+    from ..state import SchedulerState
+    from ..tasks import SchedulerTask
+
+#: A worker that uses more than this part of its limit is full.
+FULL_SHARE: Final = MEMORY_HIGH
+#: Work that was given to one whose expected results would fill more than this is asked back.
+CROWDED_SHARE: Final = 0.9
+#: The tasks of a thread's backlog fill no more than this before they are reported: they take 30 ms,
+#: and memory is written at a few bytes a nanosecond.
+SWING_NBYTES: Final = 256 << 20
+#: Full workers that are looked at after one event.
+MAX_LOOKED_AT: Final = 64
+#: Full workers that a text names.
+MAX_NAMED: Final = 3
+
+
+def used_nbytes(ws: WorkerHandle) -> int:
+    """Return how much memory a worker uses, as far as that is known."""
+    if not ws.resident_nbytes or _is_thread(ws):
+        return ws.nbytes
+    return max(ws.resident_nbytes + ws.nbytes - ws.measured_nbytes, 0)
+
+
+def _is_thread(ws: WorkerHandle) -> bool:
+    return ws.address.startswith("inproc:")
+
+
+def note_measured(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Note that the size of a worker's process is known, or that the worker is new."""
+    ws.measured_nbytes = ws.nbytes
+    if ws.memory_limit:
+        near = FULL_SHARE * ws.memory_limit - SWING_NBYTES * ws.nthreads
+        ws.watched_above = ws.nbytes + int(near) - used_nbytes(ws)
+        if ws.is_full or ws.nbytes > ws.watched_above:
+            look_at(state, ws)
+
+
+def look_at(state: SchedulerState, ws: WorkerHandle, *, may_ask_back: bool = True) -> None:
+    """Decide whether a worker is full; what it was given too much is asked back."""
+    limit = ws.memory_limit
+    used = used_nbytes(ws)
+    if state.prefixes.has_large and used < limit:
+        used += sum(task.group.prefix.result_nbytes for task in ws.processing.values())
+    is_full = used > FULL_SHARE * limit > 0
+    if is_full and may_ask_back and used > CROWDED_SHARE * limit:
+        surplus = len(ws.processing) - ws.nthreads
+        if surplus > 0 and not ws.return_asked and not ws.is_away:
+            ws.return_asked = True
+            ws.last_asked = state.now
+            state.send(ws.peer, m.ReturnAttempts(count=surplus))
+    if is_full is ws.is_full:
+        return
+    ws.is_full = is_full
+    state.touched[ws] = None
+    if is_full:
+        state.memory.full[ws] = None
+        for task_class in ws.classes:
+            task_class.open.pop(ws, None)
+            task_class.partly.pop(ws, None)
+    else:
+        del state.memory.full[ws]
+        on_worker_added(state)
+
+
+def look_at_full(state: SchedulerState) -> None:
+    """Find out which full workers have room again: results are released without their reports."""
+    full = state.memory.full
+    for ws in list(islice(full, MAX_LOOKED_AT)):
+        look_at(state, ws)
+        if ws in full and len(full) > MAX_LOOKED_AT:
+            del full[ws]  # the others get their turn after the next event
+            full[ws] = None
+
+
+def note_assigned(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
+    """Note, within an assignment pass, what a worker was given: it may be full now."""
+    if task.group.prefix.result_nbytes and ws.nbytes > ws.watched_above:
+        look_at(state, ws, may_ask_back=False)
+
+
+def forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Forget a worker that is gone."""
+    state.memory.full.pop(ws, None)
+    ws.is_full = False
+    ws.watched_above = NEVER_WATCHED
+
+
+def growth(task: SchedulerTask, ws: WorkerHandle) -> int:
+    """Return by how many bytes a task would make a worker larger; below 0 = smaller.
+
+    A result of a size that is not known, or that is small, counts as nothing; so does an input that
+    is fetched for it and then dropped, though it takes its room meanwhile.
+    """
+    nbytes: int = task.group.prefix.result_nbytes
+    for dependency in task.dependencies:
+        if ws not in dependency.replicas:
+            nbytes += dependency.nbytes
+        elif dependency.n_waiters == 1 and not dependency.wanted_by:
+            nbytes -= dependency.nbytes
+    return nbytes
+
+
+def adds_to(task: SchedulerTask, ws: WorkerHandle) -> bool:
+    """Return whether a full worker must not get a task."""
+    return ws.is_full and growth(task, ws) >= LARGE_NBYTES
+
+
+def usage_text(workers: Iterable[WorkerHandle]) -> str:
+    """Return what the first of some workers use: `w0 uses 330 of 400 MiB, w1 ...`."""
+    workers = list(workers)
+    parts = [
+        f"{ws.name} uses {sized(used_nbytes(ws))} of {sized(ws.memory_limit)}"
+        for ws in workers[:MAX_NAMED]
+    ]
+    if len(workers) > MAX_NAMED:
+        parts.append(f"and {len(workers) - MAX_NAMED} more")
+    return ", ".join(parts)
+
+
+# -- invariants ------------------------------------------------------------------------------------
+#: {what holds: what breaks it}
+FULL_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
+    "full lists the workers that are full": lambda s: differences(
+        s.memory.full, [ws for ws in s.workers.values() if ws.is_full]
+    ),
+    "a full worker has a limit": lambda s: [ws for ws in s.memory.full if not ws.memory_limit],
+    "a worker is watched if it has a limit": lambda s: [
+        ws
+        for ws in s.workers.values()
+        if bool(ws.memory_limit) != (ws.watched_above != NEVER_WATCHED)
+    ],
+}

@@ -1,0 +1,318 @@
+"""The brake on memory: full workers, tasks that are set aside, results that give way."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scheduler.builders import Board, assigned, dropped, graph, sent_keys
+from weft.protocol.errors import InvalidState
+from weft.protocol.wire import messages as m
+from weft.scheduler.core.explaining import explain
+from weft.scheduler.core.memory import relief
+from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
+from weft.scheduler.core.memory.full import growth
+from weft.scheduler.core.overview import overview
+from weft.scheduler.core.validate import validate
+
+MB = 1_000_000
+LIMIT = 400 * MB
+LARGE = 20 * MB
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board(client_lease_s=60.0)
+
+
+def measure(board: Board, peer: int, nbytes: int) -> None:
+    """Let a worker report the size of its process."""
+    board.send(
+        peer,
+        m.WorkerStatus(
+            state="running",
+            nthreads=1,
+            n_records=0,
+            n_ready=0,
+            managed_nbytes=0,
+            resident_nbytes=nbytes,
+            cpu_percent=0,
+            numbers=[],
+        ),
+    )
+
+
+def worker(board: Board, name: str = "w", resident: int = 60 * MB, **options) -> int:
+    peer = board.worker(name, memory_limit=LIMIT, **options)
+    measure(board, peer, resident)
+    return peer
+
+
+def hold(board: Board, client: int, peer: int, keys: str, function: str = "make") -> None:
+    """Let a worker make some results of 20 MB, one after the other."""
+    board.send(client, graph(*keys.split(), function=function))
+    for key in keys.split():
+        board.finish(peer, key, nbytes=LARGE, us=20_000, blob=None)
+
+
+def test_a_worker_gets_no_more_than_its_memory_holds_and_another_one_the_rest(board):
+    alice = board.client()
+    first = worker(board, "first")
+    hold(board, alice, first, "a b c d")
+    second = worker(board, "second", resident=300 * MB)
+    board.send(alice, graph(*(f"x{i}" for i in range(40)), function="make"))
+    # It has room for 320 - 300 MB, and the first one for 320 - 60 - 4 * 20 MB.
+    n_second = sum(board.where(f"x{i}") == second for i in range(40))
+    n_first = sum(board.where(f"x{i}") == first for i in range(40))
+    assert n_second <= 2
+    assert n_first <= 10
+
+
+def test_a_full_worker_runs_what_adds_nothing_though_it_stands_behind_what_does(board):
+    alice = board.client()
+    w = worker(board)
+    hold(board, alice, w, "a b c")
+    measure(board, w, 330 * MB)
+    assert not assigned(board.send(alice, graph("x", "y", function="make")), w)
+    out = board.send(alice, graph(":a -> r", function="reduce"))
+    assert list(assigned(out, w)) == ["r"]
+    assert board.states("x", "y", "r") == ["no_worker", "no_worker", "processing"]
+    assert "would add about 19.1 MiB" in str(explain(board.state, board.task("x"))["steps"])
+
+
+def test_tasks_that_were_set_aside_run_in_their_order_when_results_are_released(board):
+    alice = board.client()
+    w = worker(board)
+    hold(board, alice, w, "a b c")
+    measure(board, w, 330 * MB)
+    board.send(alice, graph("x", "y", function="make"))
+    out = board.send(alice, m.ReleaseKeys(keys=["a", "b"]))
+    assert list(assigned(out, w)) == ["x", "y"]
+    assert not board.state.memory.aside
+
+
+def test_a_worker_that_joins_gets_what_was_set_aside(board):
+    alice = board.client()
+    w = worker(board)
+    hold(board, alice, w, "a")
+    measure(board, w, 330 * MB)
+    board.send(alice, graph("x", function="make"))
+    new = board.worker("new", memory_limit=LIMIT)
+    assert board.where("x") == new
+
+
+def test_a_reader_that_adds_goes_to_a_worker_with_room_not_to_the_full_holder(board):
+    alice = board.client()
+    w = worker(board)
+    hold(board, alice, w, "a")
+    board.send(alice, graph(":a -> b", function="inc"))
+    board.finish(w, "b", nbytes=LARGE, blob=None)  # so `inc` is known to be as large
+    measure(board, w, 330 * MB)
+    other = worker(board, "other")
+    board.send(alice, graph(":a -> c", function="inc"))
+    assert board.where("c") == other
+
+
+def test_growth_counts_inputs_that_are_fetched_and_those_that_are_let_go(board):
+    alice = board.client()
+    w = worker(board)
+    hold(board, alice, w, "a b")
+    other = worker(board, "other")
+    board.send(alice, graph(":a :b -> c", function="reduce"))
+    task = board.task("c")
+    by_peer = board.state.workers
+    assert growth(task, by_peer[w]) == 0
+    board.send(alice, m.ReleaseKeys(keys=["a"]))
+    assert growth(task, by_peer[w]) == -LARGE
+    assert growth(task, by_peer[other]) == 2 * LARGE
+
+
+def test_work_that_was_given_before_its_size_was_known_is_asked_back(board):
+    alice = board.client()
+    w = worker(board)
+    keys = [f"x{i}" for i in range(12)]
+    assert len(assigned(board.send(alice, graph(*keys, function="make")), w)) == 12
+    out = board.finish(w, "x0", nbytes=100 * MB, us=50_000, blob=None)
+    (asked,) = [x for x in out[w] if isinstance(x, m.ReturnAttempts)]
+    assert asked.count == 10
+    board.send(w, m.AttemptsReturned(attempts=[board.attempt(key) for key in keys[2:]]))
+    assert board.where("x1") == w
+    n_there = sum(board.where(key) == w for key in keys)
+    assert n_there <= 3  # 60 + 100 MB are there, and each may add as much
+
+
+def test_threads_of_a_program_are_not_judged_by_the_size_of_their_common_process(board):
+    alice = board.client()
+    w = worker(board, resident=390 * MB, address="inproc://w")
+    hold(board, alice, w, "a")
+    assert board.where("a") is None
+    board.send(alice, graph("x", function="make"))
+    assert board.where("x") == w
+
+
+def fill(board: Board) -> tuple[int, int, int]:
+    """Return a neighbour with a small result, a greedy client and a full worker.
+
+    Of the greedy client two results are there, and two tasks wait for memory.
+    """
+    bob, alice = board.client("bob"), board.client("alice")
+    w = worker(board)
+    board.send(bob, graph("small", function="small"))
+    board.finish(w, "small")
+    hold(board, alice, w, "a b")
+    measure(board, w, 330 * MB)
+    board.send(alice, graph("x", "y", function="make"))
+    return bob, alice, w
+
+
+def test_the_newest_results_fail_when_nothing_makes_room_and_the_rest_lives(board):
+    bob, alice, _w = fill(board)
+    out = board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
+    assert board.states("small", "a", "b", "x", "y") == ["memory"] * 3 + ["erred"] * 2
+    kind, key, text = board.task("y").failure
+    assert (kind, key) == ("memory-exceeded", "y")
+    assert "w uses 315 MiB of 381 MiB" in text
+    assert "2 results of this client take 38.1 MiB" in text
+    assert "2 more tasks would add 38.1 MiB" in text
+    assert "memory_limit=" in text
+    (notice,) = [x for x in out[alice] if isinstance(x, m.KeysUnrunnable)]
+    assert notice.keys == ["x", "y"]
+    assert "filled to 80%" in notice.reason
+    assert bob not in out
+    assert board.state.counters.tasks_failed_memory == 2
+
+
+def test_nothing_fails_while_a_task_of_the_same_client_runs_that_may_make_room(board):
+    _, alice, w = fill(board)
+    board.send(alice, graph(":a -> r", function="reduce"))
+    assert board.where("r") == w
+    board.tick(20.0)
+    assert board.states("x", "y") == ["no_worker"] * 2
+    board.finish(w, "r")
+    board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
+    assert board.states("x", "y") == ["erred"] * 2
+
+
+def test_a_task_of_a_neighbour_that_runs_for_long_saves_nothing(board):
+    bob, _, w = fill(board)
+    board.send(bob, graph("long", function="long"))
+    assert board.where("long") == w
+    board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
+    assert board.states("x", "y", "long") == ["erred", "erred", "processing"]
+
+
+def test_a_client_that_holds_all_gives_way_to_the_work_of_another(board):
+    bob, _, _ = fill(board)
+    board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
+    board.send(bob, graph("z", function="make"))
+    assert board.states("z") == ["no_worker"]
+    board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
+    assert board.states("small", "a", "b", "z") == ["memory", "erred", "erred", "processing"]
+
+
+def test_nothing_fails_while_a_worker_with_room_is_only_busy(board):
+    _, alice, _ = fill(board)
+    board.send(alice, graph("other", function="other", workers=["second"]))
+    second = worker(board, "second")
+    assert {board.where(key) for key in ("x", "y")} == {second}
+    board.tick(20.0)
+    assert board.states("x", "y") == ["processing"] * 2
+
+
+def test_health_names_tasks_that_wait_for_memory_until_they_end(board):
+    fill(board)
+    codes = [line["code"] for line in overview(board.state)["health"]]
+    assert "memory-wait" in codes
+    board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
+    codes = [line["code"] for line in overview(board.state)["health"]]
+    assert "memory-wait" not in codes
+
+
+def test_scattered_data_waits_for_room_and_then_fails(board):
+    alice = board.client()
+    w = worker(board)
+    hold(board, alice, w, "a")
+    measure(board, w, 330 * MB)
+    data = graph("d", scattered=True)
+    data.functions, data.function_names = [m.PUT_FUNCTION], ["data"]
+    out = board.send(alice, data)
+    assert not assigned(out, w)
+    out = board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
+    assert sent_keys(out, alice, m.KeysErred) == ["d"]
+    assert board.task("d").failure[0] == "memory-exceeded"
+
+
+def test_copies_are_not_made_at_full_workers_before_they_have_room(board):
+    alice = board.client()
+    w = worker(board)
+    hold(board, alice, w, "a")
+    second = worker(board, "second", resident=330 * MB)
+    ask = m.Ask(name="replicate", request=1, arguments={"keys": ["a"], "n": 2})
+    out = board.send(alice, ask)
+    assert not [x for x in out.get(second, []) if isinstance(x, m.HoldCopies)]
+    measure(board, second, 100 * MB)
+    out = board.tick()
+    assert sent_keys(out, second, m.HoldCopies) == ["a"]
+
+
+def test_of_workers_killed_again_and_again_the_newer_half_of_the_results_fails(board):
+    bob, alice = board.client("bob"), board.client("alice")
+    supervisor = board.supervisor()
+    board.worker("other")  # so that nothing else changes
+    keys = [f"x{i}" for i in range(10)]
+    for n in range(relief.N_KILLS):
+        w = board.worker("w", memory_limit=LIMIT, supervisor_id="sup", worker_id=f"id {n}")
+        if not n:
+            board.send(bob, graph("small", function="small", workers=["w"]))
+            board.send(alice, graph(*keys, function="make", workers=["w"]))
+        for key in ["small", *keys]:
+            board.finish(w, key, nbytes=8 if key == "small" else LARGE, blob=None)
+        reason = "memory limit: 0.36 of 0.37 GiB, killed by the supervisor"
+        exited = m.WorkerExited(worker_id=f"id {n}", reason=reason, running=[])
+        board.send(supervisor, exited)
+        board.close(w)
+    assert board.states(*keys[5:]) == ["erred"] * 5
+    assert "erred" not in board.states("small", *keys[:5])
+    assert "3 processes of workers were killed" in board.task("x9").failure[2]
+
+
+def test_kills_of_tasks_that_are_too_large_by_themselves_fail_no_results(board):
+    alice = board.client()
+    supervisor = board.supervisor()
+    board.send(alice, graph("a", "b", function="make"))
+    for n in range(relief.N_KILLS):
+        w = board.worker("w", memory_limit=LIMIT, supervisor_id="sup", worker_id=f"id {n}")
+        board.finish(w, "a", nbytes=LARGE, blob=None)
+        reason = "memory limit: 0.39 of 0.37 GiB, killed by the supervisor"
+        exited = m.WorkerExited(worker_id=f"id {n}", reason=reason, running=[board.attempt("b")])
+        board.send(supervisor, exited)
+        board.close(w)
+    assert "erred" not in board.states("a", "b")
+
+
+def test_a_full_worker_that_is_lost_leaves_nothing_behind(board):
+    _, _alice, w = fill(board)
+    board.close(w)
+    assert not board.state.memory.full
+    assert board.states("x", "y") == ["no_worker"] * 2
+    board.tick(10.0)
+    new = worker(board, "new")
+    assert board.where("a") == new
+    assert not dropped(board.out, new)
+
+
+BREAKAGES = {
+    "full lists the workers that are full": lambda s, w: s.memory.full.clear(),
+    "a full worker has a limit": lambda s, w: setattr(w, "memory_limit", 0),
+    "a worker is watched if it has a limit": lambda s, w: setattr(w, "watched_above", 1 << 62),
+    "what waits for memory is set aside": lambda s, w: s.memory.aside.update({s.tasks["a"]: None}),
+    "what waits for memory is looked at": lambda s, w: setattr(s.memory, "look", None),
+}
+
+
+@pytest.mark.parametrize("name", MEMORY_INVARIANTS)
+def test_invariants_of_memory_are_noticed_when_they_are_broken(board, name):
+    fill(board)
+    (ws,) = board.state.workers.values()
+    BREAKAGES[name](board.state, ws)
+    with pytest.raises(InvalidState, match=name):
+        validate(board.state)
