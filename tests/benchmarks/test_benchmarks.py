@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import bench_questions, bench_scheduler, crossing, scaling
+from benchmarks import bench_questions, bench_scheduler, crossing, full_memory, scaling
 from benchmarks.clusters import granularity
 from benchmarks.clusters.systems import SYSTEMS, Floor
 from benchmarks.clusters.table import GOALS, TABLE
@@ -457,3 +457,10 @@ def test_the_scheduler_at_scale_is_measured(capsys):
     scaling.joins(20, 3)
     scaling.tasks(1000, 2)
     assert "20 workers join beside 3 clients" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_full_memory_plays_a_case_with_real_workers(capsys):
+    assert full_memory.main(["--only", "24 held"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 24 ")]
+    assert "| 24 finished | 0 | 50 | lives |" in row
