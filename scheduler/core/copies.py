@@ -380,7 +380,7 @@ COPY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
     "copies are fetched by registered workers that stay": lambda s: [
         (task, ws)
         for task, wish in s.copies.wishes.items()
-        for ws in wish.asked
+        for ws in (*wish.asked, *wish.failed)
         if ws.is_leaving or s.workers.get(ws.peer) is not ws
     ],
     "open and short list tasks with a wish": lambda s: [

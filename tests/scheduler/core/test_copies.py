@@ -157,6 +157,19 @@ def test_a_worker_that_cannot_get_a_copy_is_asked_a_few_times():
     assert answers(out, c.alice) == [{"x": 1}]
 
 
+def test_a_worker_that_could_not_get_a_copy_is_forgotten_with_its_end():
+    c = Copying(2)
+    c.order("x", n=2)
+    c.board.send(
+        c.workers[1],
+        m.KeysMissing(keys=["x"], holder="tcp://w0", unreachable=True, attempts=[1]),
+    )
+    (wish,) = c.board.state.copies.wishes.values()
+    assert len(wish.failed) == 1
+    c.board.close(c.workers[1])
+    assert not wish.failed  # the wish may last for as long as the cluster
+
+
 def test_a_worker_that_does_not_report_is_asked_again_and_at_last_no_more():
     c = Copying(2)
     assert c.held(c.order("x", n=2))

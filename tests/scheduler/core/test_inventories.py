@@ -328,6 +328,28 @@ def test_the_barrier_comes_when_all_expected_members_are_back():
     assert (recovered.n_workers, recovered.n_clients) == (1, 1)
 
 
+def test_the_barrier_waits_for_a_client_that_has_not_sent_what_it_wants():
+    board = Board(away_s=5.0, expected=Members(("id of w",), ("alice",)))
+    board.come_back("w", last_epoch=BEFORE)
+    board.tick(1.0)
+    assert board.state.recovery is not None  # it may hold a lock, and is not back
+    client = board.client("alice", last_epoch=BEFORE)
+    board.tick(1.0)
+    assert board.state.recovery is not None
+    board.send(client, m.Resubmitted())
+    board.tick(0.6)
+    assert board.state.recovery is None
+
+
+def test_the_barrier_does_not_wait_for_a_client_that_has_left():
+    board = Board(away_s=5.0, expected=Members(("id of w",), ("alice",)))
+    board.come_back("w", last_epoch=BEFORE)
+    client = board.client("alice", last_epoch=BEFORE)
+    board.send(client, m.Bye(reason="closed"))
+    board.tick(0.6)
+    assert board.state.recovery is None
+
+
 def test_workers_that_nobody_expects_do_not_put_off_the_barrier():
     board = Board(away_s=5.0, expected=Members(("id of gone",), ()))
     client = board.client()
@@ -469,6 +491,19 @@ def test_failures_before_a_later_attempt_count_as_retries(new):
     client = new.client(last_epoch=BEFORE)
     new.send(client, graph("a", retries=2))
     assert (new.where("a"), new.attempt("a")) == (two, 7)
+
+
+def test_a_failure_does_not_count_if_a_later_attempt_has_not_started(new):
+    """Its worker kept it, because it was not told that the task was submitted again."""
+    one = new.come_back("one", last_epoch=BEFORE, failed={"b": 3})
+    two = new.come_back("two", last_epoch=BEFORE, assigned={"b": 7})
+    client = new.client(last_epoch=BEFORE)
+    out = new.send(client, graph("a -> b"))
+    assert new.states("a", "b") == ["queued", "waiting"]
+    assert dropped(out, one) == [3]
+    new.come_back("holder", last_epoch=BEFORE, held={"a": 6})
+    new.tick(5.0)
+    assert (new.where("b"), new.attempt("b")) == (two, 7)
 
 
 def test_content_of_the_same_name_but_another_hash_is_not_the_same_task(new):

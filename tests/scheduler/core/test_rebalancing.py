@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduler.builders import sent_keys
+from tests.scheduler.builders import dropped, sent_keys
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.copies import MAX_FAILURES
 
 from .test_copies import Copying, answers, refusals, replicate
 
@@ -43,6 +44,32 @@ def test_the_source_keeps_its_copy_if_the_other_worker_dies():
     out = c.board.tick(0.01)
     assert answers(out, c.alice) == [{"a": 1, "b": 1}]
     assert c.holders("a") == c.holders("b") == ["w0"]
+    assert dropped(out, c.workers[0]) == []
+
+
+def test_the_source_keeps_its_copy_if_the_other_worker_cannot_get_one():
+    c = Copying(2, "a", "b")
+    asked = c.held(rebalance(c, "a", "b"))
+    for _ in range(MAX_FAILURES):
+        ((peer, keys),) = asked.items()
+        attempts = [c.board.attempt(key) for key in keys]
+        missing = m.KeysMissing(keys=keys, holder="tcp://w0", unreachable=True, attempts=attempts)
+        c.board.send(peer, missing)
+        out = c.board.tick(0.01)
+        assert dropped(out, c.workers[0]) == []
+        asked = c.held(out)
+    assert asked == {}
+    assert answers(out, c.alice) == [{"a": 1, "b": 1}]
+    assert c.holders("a") == c.holders("b") == ["w0"]
+
+
+def test_a_source_that_is_away_keeps_its_copy():
+    """It might be the last one by the time that it is back."""
+    c = Copying(2, "a", "b", away_s=5.0)
+    ((peer, (key,)),) = c.held(rebalance(c, "a", "b")).items()
+    c.board.close(c.workers[0])
+    c.report(peer, key)
+    assert c.holders(key) == ["w0", "w1"]
 
 
 def test_the_data_stays_at_the_target_if_the_source_dies():

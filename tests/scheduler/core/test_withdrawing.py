@@ -66,6 +66,18 @@ def test_two_clients_that_withdraw_a_key_are_both_answered(board):
     assert sent_keys(out, alice, m.KeysStarted) == sent_keys(out, bob, m.KeysStarted) == ["a"]
 
 
+def test_a_call_of_a_worker_that_is_away_may_have_begun():
+    board = Board(away_s=5.0)
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    ws = board.state.workers[worker]
+    board.close(worker)
+    out = board.send(client, withdraw("a"))
+    assert out == {client: [m.KeysStarted(keys=["a"])]}
+    assert board.states("a") == ["processing"]
+    assert ws.withdrawn == {}
+
+
 def test_keys_that_are_done_or_unknown_are_not_cancelled(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
