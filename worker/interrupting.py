@@ -4,8 +4,8 @@ An exception of another thread may come between any two steps of a thread, so it
 weft's own code changes state that must stay whole. Each slot has a `SlotGate`, which its thread
 opens where tasks run, and closes before weft's code does more than take the next task. The one that
 takes the gate's token may interrupt the thread; a thread that does not find it waits until that is
-over, and takes back what has not been delivered. What an exception leaves behind between two tasks
-is mended (`mend`).
+over, and the exception comes there at the latest. What it leaves behind between two tasks is mended
+(`mend`).
 
 A task that does not end then (it waits in C code, or does not let itself be interrupted) is the
 scheduler's concern: after some seconds it has the process ended.
@@ -49,8 +49,6 @@ IN_PLACE_OF: Final = "it was interrupted in the place of the task before it, whi
 _IMPORTLIB: Final = "<frozen importlib"
 
 _set_exception: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
-#: Instead of an exception: takes back the one that was set. (None would be set as one.)
-_NOTHING: Final = ctypes.py_object()
 _set_exception.argtypes = [ctypes.c_ulong, ctypes.py_object]
 
 
@@ -83,20 +81,18 @@ class SlotGate:
         try:
             self._token.pop()
         except IndexError:
-            self._take_back()
+            self._pass()
 
     @property
     def is_open(self) -> bool:
         """True if the thread may be interrupted now; False also if that is under way."""
         return bool(self._token)
 
-    def _take_back(self) -> None:
+    def _pass(self) -> None:
         with self._lock:  # so nobody interrupts at the moment
+            # An exception that was set before is raised here: CPython looks for one at each call.
             self._token.clear()
-            if self.was_hit:
-                # It has been delivered, or it never will be.
-                self.was_hit = False
-                _set_exception(threading.get_ident(), _NOTHING)
+            self.was_hit = False
 
     def interrupt(self, thread: int, context: WorkerContext, attempt: int) -> bool:
         """Interrupt the thread if it is open and runs this attempt; return whether it was."""
