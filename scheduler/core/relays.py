@@ -96,7 +96,7 @@ def _relay_part(
     del relay.waiting_for[request]
     del state.relays[request]
     ws = state.relay_workers.pop(request)
-    if missing and ws.peer in state.workers:
+    if missing:  # of one that is lost nothing is left
         holder_lacks(state, missing, ws.address)
     if not relay.waiting_for:
         _answer(state, relay)

@@ -50,7 +50,7 @@ def on_retry(state: SchedulerState, client: ClientHandle, message: m.RetryKeys) 
             continue
         asked[key] = None
         want(client, task)
-        if task.state == ERRED and task.args is not None:
+        if task.state == ERRED:
             again = run_again(state, task)
             state.counters.tasks_retried += len(again)
             inputs.update((t.key, None) for t in again if t in client.wants)

@@ -1,4 +1,4 @@
-"""Lost workers, lost and missing data, data through the scheduler."""
+"""Lost workers, lost and missing data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
-from weft.scheduler.core import relays
 from weft.scheduler.core.membership import MAX_REASON_CHARS
 from weft.scheduler.core.missing import MAX_UNREACHABLE_ROUNDS
 
@@ -364,39 +363,6 @@ def test_a_missing_key_of_an_unknown_holder_loses_nothing(board):
         m.KeysInMemory(keys=["a"], nbytes=[8], holder_of=[0], holders=["tcp://w"]),
         m.KeysUnknown(keys=["b"]),
     ]
-
-
-# -- relays ---------------------------------------------------------------------------------------
-def test_a_client_s_fetch_is_relayed_and_answered_once_all_parts_are_in(board):
-    client = board.client()
-    one, two = board.worker("one"), board.worker("two")
-    board.send(client, graph("a b"))
-    board.finish(one, "a", blob=None)
-    board.finish(two, "b", blob=None)
-    out = board.send(client, m.FetchKeys(request=9, keys=["a", "b", "c"]))
-    assert out == {
-        one: [m.FetchKeys(request=1, keys=["a"])],
-        two: [m.FetchKeys(request=2, keys=["b"])],
-    }
-    assert board.send(one, m.KeysData(request=1, keys=["a"], results=[b"A"], missing=[])) == {}
-    out = board.close(two)
-    data = [x for x in out[client] if isinstance(x, m.KeysData)]
-    assert data == [m.KeysData(request=9, keys=["a"], results=[b"A"], missing=["c", "b"])]
-
-
-def test_data_that_is_too_large_is_not_relayed(board):
-    client, worker = board.client(), board.worker()
-    board.send(client, graph("a"))
-    board.finish(worker, "a", blob=None, nbytes=relays.MAX_RELAYED_BYTES + 1)
-    out = board.send(client, m.FetchKeys(request=9, keys=["a"]))
-    assert out == {client: [m.KeysData(request=9, keys=[], results=[], missing=["a"])]}
-
-
-def test_an_answer_without_a_request_is_stale(board):
-    worker = board.worker()
-    out = board.send(worker, m.KeysData(request=5, keys=["a"], results=[b"x"], missing=[]))
-    assert out == {}
-    assert board.state.counters.reports_stale == 1
 
 
 # -- many keys at once ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.retrying import MAX_AVOIDED, N_AT_ONCE, pause_s
 
-from ..builders import Board, graph, sent_keys
+from ..builders import Board, assignment, graph, sent_keys
 
 
 @pytest.fixture
@@ -101,6 +101,38 @@ def test_another_client_keeps_the_failure_that_it_has_seen(board):
     board.send(bob, m.WantKeys(keys=["a"]))
     board.raise_(worker, "a")
     assert bob not in board.send(alice, retry("b"))
+
+
+def test_an_input_that_only_another_client_wants_is_not_reported(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(bob, graph("a"))
+    board.send(alice, graph(":a -> b", blob=None))
+    board.raise_(worker, "a")
+    out = board.send(alice, retry("b"))
+    assert out[alice] == [m.KeysRetried(request=5, keys=[]), m.KeysPending(keys=["b"])]
+
+
+def test_a_client_wants_what_it_retries(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, graph("a"))
+    board.raise_(worker, "a")
+    board.send(bob, retry("a"))
+    board.send(alice, m.ReleaseKeys(keys=["a"]))
+    assert sent_keys(board.finish(worker, "a"), bob, m.ResultsReady) == ["a"]
+
+
+def test_a_lost_result_that_its_client_had_is_reported_when_its_worker_is_back(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a")
+    attempt = board.attempt("a")
+    board.close(worker)
+    assert board.states("a") == ["released"]
+    assert sent_keys(board.send(client, retry("a")), client, m.KeysPending) == ["a"]
+    board.come_back(held={"a": attempt})
+    assert sent_keys(board.out, client, m.KeysInMemory) == ["a"]
 
 
 # -- after a pause --------------------------------------------------------------------------------
@@ -205,6 +237,57 @@ def test_a_task_runs_where_it_was_if_there_is_no_other_worker(board):
             board.send(worker, m.Heartbeat())
             board.tick(1.0)
     assert len(board.task("a").group.task_class.avoided) <= MAX_AVOIDED
+
+
+def test_a_task_avoids_the_last_workers_on_which_it_asked_for_another(board):
+    client = board.client()
+    for i in range(MAX_AVOIDED + 2):
+        board.worker(f"w{i}")
+    board.send(client, graph("a"))
+    asked = []
+    for _ in range(MAX_AVOIDED + 1):
+        while board.states("a") == ["no_worker"]:
+            board.tick(0.5)
+        asked.append(board.task("a").worker.worker_id)
+        reschedule(board, board.where("a"), "a")
+    assert len({*asked}) == MAX_AVOIDED + 1
+    assert board.task("a").group.task_class.avoided == tuple(asked[-MAX_AVOIDED:])
+
+
+def test_a_worker_that_is_asked_twice_is_avoided_as_one(board):
+    client, worker = board.client(), board.worker("w")
+    board.send(client, graph("a"))
+    reschedule(board, worker, "a")
+    reschedule(board, worker, "a")
+    assert board.task("a").group.task_class.avoided == ("id of w",)
+
+
+def test_a_task_that_asks_for_another_worker_keeps_its_options(board):
+    client, worker = board.client(), board.worker("w")
+    options = {"retries": 1, "pauses": [5.0, 2.0, 60.0, 0.0], "timeout_us": 7_000_000}
+    board.send(client, graph("a", **options))
+    other = board.worker("other")
+    reschedule(board, worker, "a")
+    assert assignment(board.out, other).timeouts_us == [7_000_000]
+    board.raise_(other, "a")
+    assert board.states("a") == ["no_worker"]  # it pauses
+    board.tick(5.1)
+    board.raise_(board.where("a"), "a")
+    assert board.states("a") == ["erred"]
+
+
+def test_a_task_without_recipe_that_asks_for_another_worker_fails(board):
+    """No other worker could run it: its function and arguments were at that one alone."""
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client(last_epoch=5)
+    board.send(client, m.WantKeys(keys=["a"]))
+    worker = board.come_back(last_epoch=5, running={"a": 3})
+    board.worker("other")
+    board.tick(5.0)
+    assert (board.where("a"), board.attempt("a")) == (worker, 3)
+    reschedule(board, worker, "a")
+    (message,) = board.tick(3.0)[client]
+    assert message.failures[0][0] == "data-lost"
 
 
 def test_restrictions_hold_for_a_task_that_asks_for_another_worker(board):
