@@ -5,8 +5,9 @@
     make tools ARGS=--list           # the table, and what is there
 
 A tool is made in a folder beside its own, which is renamed when it is whole, under a lock: an
-installation that was interrupted is done again, and two at once do the work once. Apt's packages
-go where apt puts them, and no service is started. The exit code is 1 if a tool is missing at the
+installation that was interrupted is done again, and two at once do the work once. A
+command may take as long as it makes progress (running.py). Apt's packages go where apt puts them,
+and no service is started. The exit code is 1 if a tool is missing at the
 end; the others are installed all the same.
 """
 
@@ -18,18 +19,16 @@ import fcntl
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.tools import running
 from tests.tools.find import find, folder, home_of
 from tests.tools.table import TOOLS, Apt, GoFiles, GoInstall, GoModule, Npm, Tool, row_of
 
-#: Seconds for one command: a build with empty caches takes 5 minutes on two cores.
-_LIMIT_S = 1800
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
@@ -132,26 +131,16 @@ def _whole(home: Path) -> Iterator[Path]:
 
 def _run(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
     """Run a command to its end; return what it printed, or raise InstallError with its last."""
+    words = [*map(str, command)]
     try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT_S,
-            check=False,
-        )
+        done = running.run(words, cwd=cwd, environment=environment)
     except FileNotFoundError:
-        raise InstallError(f"needs the command {command[0]}, which is not in PATH") from None
-    except subprocess.TimeoutExpired:
-        raise InstallError(
-            f"{command[0]} took more than {_LIMIT_S} s: is the registry out of reach?"
-        ) from None
+        raise InstallError(f"needs the command {words[0]}, which is not in PATH") from None
+    except running.GivenUpError as error:
+        raise InstallError(f"{' '.join(words)[:200]}: {error}") from None
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-6:]
-        text = "\n    ".join([" ".join(map(str, command))[:200], *last])
+        text = "\n    ".join([" ".join(words)[:200], *last])
         raise InstallError(f"exit code {done.returncode}:\n    {text}")
     return done.stdout
 
