@@ -1,11 +1,13 @@
 # Two commands on a fresh machine with Python (3.10 or newer) and make: `make demo` and `make test`.
-# All set-up goes into .venv here; `make clean` removes it. PYTHON=... chooses another interpreter.
+# All set-up goes into .venv here, that of `make docs` into .venv-docs; `make clean` removes both. PYTHON=... chooses
+# another interpreter.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+DOCS := .venv-docs
 CHECKOUT := $(CURDIR)
 
 # The first that runs, is new enough and can make environments. Being on PATH is not enough: version managers put
@@ -43,8 +45,8 @@ lint: $(VENV)/.ready ## check style, format and who imports whom
 types: $(VENV)/.ready ## check types
 	@$(BIN)/mypy
 
-docs: $(VENV)/.ready-docs ## build the site into build/docs; a link between pages that leads nowhere is an error
-	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+docs: $(DOCS)/.ready ## build the site into build/docs; a link between pages that leads nowhere is an error
+	@$(DOCS)/bin/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "build/docs/index.html"
 
 bench: $(VENV)/.ready-bench ## compare with dask.distributed, Ray and the standard library's pools
@@ -70,7 +72,7 @@ wheel: $(VENV)/.ready ## build the wheel into dist/ and try it outside the check
 	"$$there/env/bin/python" -W error "$(CHECKOUT)/.ci/wheel_smoke.py" "$(CHECKOUT)"
 
 clean: ## remove the environment and everything that was made
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(DOCS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Written last: an interrupted set-up is done again. The .pth file puts the checkout on sys.path: the finder of an
@@ -92,9 +94,14 @@ $(VENV)/.ready-conformance: $(VENV)/.ready
 	@printf 'adding dask and what its tests need to %s (once) ... ' "$(VENV)"; \
 	$(PIP) install --editable '.[conformance]' && touch $@ && echo done
 
-$(VENV)/.ready-docs: $(VENV)/.ready
-	@printf 'adding Sphinx to %s (once) ... ' "$(VENV)"; \
-	$(PIP) install --editable '.[docs]' && touch $@ && echo done
+# Only what the pages need: Sphinx, and weft's own dependencies, whose docstrings it imports. What tests need takes
+# minutes more.
+$(DOCS)/.ready: pyproject.toml
+	@$(find_python); \
+	printf 'setting up %s, once: Sphinx, and what weft needs ... ' "$(DOCS)"; \
+	if ! $(DOCS)/bin/python -c '' 2>/dev/null; then rm -rf $(DOCS) && "$$found" -m venv $(DOCS); fi \
+	&& pip="$(DOCS)/bin/python -m pip --quiet --disable-pip-version-check" \
+	&& $$pip install 'pip>=23' && $$pip install --editable '.[docs]' && touch $@ && echo done
 
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@printf 'adding dask.distributed and Ray to %s (once) ... ' "$(VENV)"; \
