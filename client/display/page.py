@@ -14,6 +14,8 @@ pre { margin: 0; overflow-x: auto; font: .85em/1.5 ui-monospace, "SF Mono", Menl
   monospace; }
 pre code { background: none; padding: 0; font: inherit; }
 details summary { cursor: pointer; color: var(--soft); margin-top: .6rem; }
+.share { display: inline-flex; gap: .5rem; align-items: center; }
+.share .bar { width: 7rem; } .share span { min-width: 2.6rem; }
 @media print { section { break-inside: avoid; } }
 """
 

@@ -135,11 +135,13 @@ def _stream(shown: ReportContent) -> Markup:
 
 
 def _functions(shown: ReportContent) -> Markup | None:
-    return _table_of_sums("Functions", "function", by_function(shown.timings))
+    compute_s = in_total(shown.timings).compute_s
+    return _table_of_sums("Functions", "function", by_function(shown.timings), compute_s)
 
 
 def _spans(shown: ReportContent) -> Markup | None:
-    return _table_of_sums("Spans", "span", by_span(shown.timings))
+    compute_s = in_total(shown.timings).compute_s
+    return _table_of_sums("Spans", "span", by_span(shown.timings), compute_s)
 
 
 _COLUMNS: Final[Sequence[tuple[str, Callable[[AttemptSums], Content]]]] = (
@@ -154,17 +156,19 @@ _COLUMNS: Final[Sequence[tuple[str, Callable[[AttemptSums], Content]]]] = (
 )
 
 
-def _table_of_sums(title: str, of: str, found: Mapping[str, AttemptSums]) -> Markup | None:
+def _table_of_sums(
+    title: str, of: str, found: Mapping[str, AttemptSums], compute_s: float
+) -> Markup | None:
+    """Return a table of sums, with bars of their parts of `compute_s`, what all computed."""
     if not found:
         return None
-    most = max(sums.compute_s for sums in found.values()) or 1.0
     shown = [*found.items()][:MAX_ROWS]
     columns = [(head, cell) for head, cell in _COLUMNS if any(cell(sums) for _, sums in shown)]
     rows: list[list[Content]] = [
-        [name, *(cell(sums) for _, cell in columns), _bar(sums.compute_s / most)]
+        [name, *(cell(sums) for _, cell in columns), _bar(sums.compute_s / max(compute_s, 1e-9))]
         for name, sums in shown
     ]
-    heads = [of, *(head for head, _ in columns), ""]
+    heads = [of, *(head for head, _ in columns), "of all computed"]
     return _section(title, "", heads, rows, more=_more(len(found) - len(rows), of))
 
 
@@ -177,7 +181,7 @@ def _workers(shown: ReportContent) -> Markup | None:
         if worker is None:
             name = next(one.worker for one in shown.timings if one.address == address)
             rows.append([f"{name} (left)", "", "", _number(mine.n), lasting(mine.compute_s)])
-            rows[-1] += ["", lasting(mine.transfer_s), "", ""]
+            rows[-1] += [lasting(mine.transfer_s), "", ""]
             continue
         share = mine.compute_s / (shown.seconds * worker["nthreads"])
         rss, limit = worker["metrics"].get("rss", 0), worker["memory_limit"] or 0
@@ -189,17 +193,16 @@ def _workers(shown: ReportContent) -> Markup | None:
                 worker["nthreads"],
                 _number(mine.n),
                 lasting(mine.compute_s),
-                f"{share:.0%}",
                 lasting(mine.transfer_s) if mine.transfer_s else "",
                 memory,
-                _bar(min(share, 1.0)),
+                _bar(share),
             ]
         )
-    heads = ["worker", "host", "threads", "tasks", "computed", "busy", "inputs fetched", "memory"]
+    heads = ["worker", "host", "threads", "tasks", "computed", "inputs fetched", "memory", "busy"]
     if not rows:
         return None
     more = _more(len(rows) - MAX_ROWS, "worker")
-    return _section("Workers", "as at the end", [*heads, ""], rows[:MAX_ROWS], more=more)
+    return _section("Workers", "as at the end", heads, rows[:MAX_ROWS], more=more)
 
 
 def _compute_s(sums: Mapping[str, AttemptSums], address: str) -> float:
@@ -302,12 +305,14 @@ def _more(n: int, of: str) -> str:
 
 
 def _bar(share: float) -> Markup:
-    return element(
+    """Return a bar from 0 to 100 %, and the number, so that it needs no scale."""
+    bar = element(
         "svg",
-        element("rect", class_="done", width=f"{share * 100:.1f}%", height="100%"),
+        element("rect", class_="done", width=f"{min(share, 1.0) * 100:.1f}%", height="100%"),
         class_="bar",
         aria_hidden="true",
     )
+    return element("span", bar, element("span", f"{share:.0%}"), class_="share")
 
 
 def _number(n: int) -> str:

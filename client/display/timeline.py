@@ -162,16 +162,18 @@ def timeline(
     ]
     has_several = {worker for worker, thread in shown if thread}
     labels = [_label(worker, thread, worker in has_several) for worker, thread in shown]
-    curve = _curve(busy_threads(timings, begin, end), n_threads or len(names))
+    busy = busy_threads(timings, begin, end)
+    n_threads = n_threads or len(names)
+    most = max(n_threads, *busy)
     return element(
         "div",
         _legend(colours, timings),
         element(
             "div",
-            element("div", element("div", "threads", class_="of-curve"), labels, class_="labels"),
+            element("div", _scale_of_curve(most, n_threads), labels, class_="labels"),
             element(
                 "div",
-                curve,
+                _curve(busy, most, n_threads),
                 element(
                     "svg",
                     drawing,
@@ -270,13 +272,19 @@ def _text_of_transfers(bar: Bar) -> str:
     return f"inputs of {of} were fetched in {lasting(bar.stop - bar.start)}"
 
 
-def _curve(busy: list[float], n_threads: int) -> Markup:
-    """Draw how many threads computed, over time."""
-    most = max(n_threads, *busy)
+def _scale_of_curve(most: float, n_threads: int) -> Markup:
+    """Return the numbers beside the curve, at its top and its foot."""
+    title = f"how many threads computed; the line is at all {n_threads}"
+    top = element("div", f"{most:.3g} threads busy")
+    return element("div", top, element("div", "0"), class_="of-curve", title=title)
+
+
+def _curve(busy: list[float], most: float, n_threads: int) -> Markup:
+    """Draw how many threads computed, over time, from 0 to `most`; and a line at all threads."""
     width = _WIDTH / len(busy)
     points = [f"0,{_CURVE}"]
     for i, level in enumerate(busy):
-        y = f"{_CURVE - level / most * (_CURVE - 2):.1f}"
+        y = _height(level / most)
         points += [f"{i * width:.0f},{y}", f"{(i + 1) * width:.0f},{y}"]
     points.append(f"{_WIDTH},{_CURVE}")
     mean = sum(busy) / len(busy)
@@ -284,12 +292,17 @@ def _curve(busy: list[float], n_threads: int) -> Markup:
     return element(
         "svg",
         element("polygon", element("title", text), class_="curve", points=" ".join(points)),
+        element("path", class_="all", d=f"M0,{_height(n_threads / most)}H{_WIDTH}"),
         viewBox=f"0 0 {_WIDTH} {_CURVE}",
         height=_CURVE,
         preserveAspectRatio="none",
         role="img",
         aria_label=text,
     )
+
+
+def _height(share: float) -> str:
+    return f"{_CURVE - share * (_CURVE - 2):.1f}"
 
 
 def _legend(colours: dict[str, int], timings: Sequence[AttemptTiming]) -> Markup:
@@ -328,13 +341,15 @@ STYLE: Final = (
 .lanes { display: flex; gap: .6rem; }
 .labels { flex: none; max-width: 30%; color: var(--soft); font-size: .7rem; line-height: 16px; }
 .labels div { height: 16px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-.labels .of-curve { height: 56px; }
+.labels .of-curve { height: 56px; padding-bottom: 8px; box-sizing: border-box; display: flex;
+  flex-direction: column; justify-content: space-between; text-align: right; }
 .plot { flex: 1; min-width: 0; }
 .plot svg { display: block; width: 100%; background: var(--page); cursor: grab;
   touch-action: pan-y; }
 .plot svg:first-child { margin-bottom: 8px; }
 .plot rect { transition: none; }
 .curve { fill: var(--c0); fill-opacity: .55; }
+.all { stroke: var(--soft); stroke-dasharray: 4 3; vector-effect: non-scaling-stroke; }
 .axis { position: relative; height: 1.3rem; font-size: .7rem; color: var(--soft);
   font-variant-numeric: tabular-nums; overflow: hidden; }
 .axis span { position: absolute; border-left: 1px solid var(--line); padding: .15rem .25rem 0; }

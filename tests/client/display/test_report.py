@@ -41,6 +41,23 @@ def test_the_tiles_have_the_sums_and_the_share_of_the_threads_time():
     assert "1 raised" in text
 
 
+def test_bars_stand_beside_what_they_show():
+    """A full bar beside the memory read as a worker that is out of it."""
+    page = page_of([timing(0, 9.7)], workers={"tcp://w-0": worker(nthreads=1)})
+    table = page.partition("Workers</h2>")[2] or page.partition("Workers<small>")[2]
+    heads = re.findall(r"<th[^>]*scope=\"col\"[^>]*>([^<]*)<", table.partition("</thead>")[0])
+    assert heads[-2:] == ["memory", "busy"]
+    last = re.findall(r"<td.*?</td>", table.partition("</tbody>")[0])[-1]
+    assert 'width="97.0%"' in last
+    assert text_of(f"<body>{last}").split() == ["97%"]
+
+
+def test_bars_of_functions_are_parts_of_all_that_was_computed():
+    text = " ".join(text_of(page_of([timing(0, 6, "f"), timing(6, 8, "g")])).split())
+    assert "of all computed" in text
+    assert re.search(r" f .* 75% g .* 25%", text)
+
+
 def test_columns_that_no_row_has_are_left_out():
     assert "waited" not in text_of(page_of([timing(0, 4)]))
     assert "waited" in text_of(page_of([timing(0, 4, waited=1.0)]))

@@ -111,6 +111,18 @@ def test_the_curve_adds_up_to_the_time_that_was_computed(n_threads):
     assert sum(busy) * 4.0 / len(busy) == pytest.approx(total)
 
 
+def test_the_curve_has_a_scale_and_a_line_at_all_threads():
+    page = timeline.timeline([timing(0, 4), timing(0, 4, thread=1)], 0.0, 4.0, n_threads=4)
+    assert ">4 threads busy<" in page
+    # The drawing is 48 high, of which 46 are for all 4 threads: half of them are busy.
+    assert 'd="M0,2.0H10000"' in page
+    assert "0,25.0 42,25.0" in page
+    beyond = [timing(0, 4, thread=thread) for thread in range(4)]
+    page = timeline.timeline(beyond, 0.0, 4.0, n_threads=2)
+    assert ">4 threads busy<" in page
+    assert 'd="M0,25.0H10000"' in page
+
+
 def test_attempts_that_began_before_are_counted_from_the_beginning():
     busy = timeline.busy_threads([timing(-5.0, 2.0)], 0.0, 4.0)
     assert sum(busy) * 4.0 / len(busy) == pytest.approx(2.0)
