@@ -122,7 +122,7 @@ class Answering:
         try:
             info, next_page, blobs = answer(self, question)
         except _BadQuestion as error:
-            message = _failed(question, BAD_ARGUMENT, f"question {question.name!r}: {error}")
+            message = _failed(question, BAD_ARGUMENT, str(error))
         except Exception as error:
             logger.exception("the question %r could not be answered", question.name)
             message = _failed(question, NO_ANSWER, f"{type(error).__name__}: {error}")

@@ -105,8 +105,7 @@ def on_ask(state: SchedulerState, who: Any, message: m.Ask) -> None:
     try:
         info, next_page = question.answer(state, message.arguments, message.page)
     except BadArgument as error:
-        text = f"question {message.name!r}: {error}"
-        state.send(peer, m.AskFailed(request=request, kind=BAD_ARGUMENT, text=text))
+        state.send(peer, m.AskFailed(request=request, kind=BAD_ARGUMENT, text=str(error)))
         return
     state.send(peer, m.Answer(request=request, info=info, next_page=next_page))
 
@@ -120,8 +119,8 @@ def _follow(state: SchedulerState, peer: int, message: m.Ask) -> None:
     try:
         order.follow(state, peer, message)
     except BadArgument as error:
-        text = f"question {message.name!r}: {error}"
-        state.send(peer, m.AskFailed(request=message.request, kind=BAD_ARGUMENT, text=text))
+        failed = m.AskFailed(request=message.request, kind=BAD_ARGUMENT, text=str(error))
+        state.send(peer, failed)
 
 
 # -- the cluster and its peers ---------------------------------------------------------------------
