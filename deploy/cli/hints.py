@@ -17,7 +17,13 @@ _NEARLY_SAME: Final = 0.8
 #: {command of other programs: weft's own way}.
 _OTHER_COMMANDS: Final = {
     "shutdown": "'weft stop' ends a scheduler and its workers",
+    "start": "'weft scheduler' starts a scheduler, and 'weft worker' the workers of a machine",
+    "submit": "a program that makes a weft.Client is run by Python itself",
     "ps": "'weft info --all' lists the schedulers that can be found",
+    "ls": "'weft info' shows a cluster, and 'weft info --all' lists those that can be found",
+    "list": "'weft info' shows a cluster, and 'weft info --all' lists those that can be found",
+    "dashboard": "the scheduler serves a status page, whose address 'weft info' prints; "
+    "'weft status' and 'weft top' show the same in the terminal",
     "check": "'weft doctor' looks for what keeps a cluster from working",
     "help": "see 'weft --help', and 'weft COMMAND --help'",
 }
@@ -95,6 +101,8 @@ _ELSEWHERE: Final[dict[str, dict[str, str]]] = {
         "--tls-cert": "a worker makes a certificate of its own, which the token proves",
         "--tls-key": "a worker makes a certificate of its own, which the token proves",
         "--nanny-port": "a supervisor listens at no port",
+        "--nprocs": "it is --nworkers here",
+        "--num-cpus": "it is --nthreads here",
         "--nanny": _SUPERVISED,
         "--no-nanny": _SUPERVISED,
         "--preload-nanny": "there is none here: --preload is for workers, and "
