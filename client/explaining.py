@@ -115,6 +115,15 @@ def read(info: dict[str, Any]) -> Explanation:
     return Explanation(key, state, reason, steps, list(info["details"]), dict(info["times"]))
 
 
+def describe_last_step(found: Explanation, subject: str) -> str:
+    """Return, in a sentence of `subject`, the reason of the task that all the others wait for."""
+    key, state, reason = found.steps[-1]
+    words = f"is {_STATES.get(state, state)}: {reason}"
+    return (
+        f"{subject} waits for {key!r}, which {words}" if found.steps[1:] else f"{subject} {words}"
+    )
+
+
 def _known_here(state: FutureState) -> str:
     """Return what this client knows of a task that the scheduler does not know (any more)."""
     if state.failure is not None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.durations import seconds_or_none
 from ..protocol.values.actors import Actor, StoredActor
@@ -17,7 +17,7 @@ from .core.events import Cancel, Loaded, Watch
 from .core.recipes import SMALL_NBYTES
 from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
 from .display import describing
-from .failures import exception_of, last_notice, unreadable
+from .failures import exception_of, unreadable
 from .shell.short_tracebacks import short_tracebacks
 from .shell.watchers import unready
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from ..protocol.durations import Duration
     from ..protocol.wire.keys import Key
     from .shell.engine import Engine
+
+#: What a timeout means for the task.
+_GOES_ON: Final = "; its task continues"
 
 
 class _Reference:
@@ -114,9 +117,7 @@ class Future(_Reference):
             with short_tracebacks:
                 is_done = self._engine.wait_for([state], timeout_s, wants_data=True)
             if not is_done:
-                raise self._late(
-                    f"no result of {state.key!r} within {timeout_s:g} s", "; its task continues"
-                )
+                raise self._late(f"no result of {state.key!r} within {timeout_s:g} s", timeout_s)
         if state.failure is not None:
             raise exception_of(state)
         return load(state, self._engine)
@@ -128,15 +129,23 @@ class Future(_Reference):
         if unready([state]):
             self._check_usable()
             if not await self._engine.wait_for_async([state], timeout_s, wants_data=True):
-                raise self._late(
-                    f"no result of {state.key!r} within {timeout_s:g} s", "; its task continues"
-                )
+                text = f"no result of {state.key!r} within {timeout_s:g} s"
+                raise await self._late_async(text, timeout_s)
         if state.failure is not None:
             raise exception_of(state)
         return load(state, self._engine)
 
-    def _late(self, text: str, going_on: str = "") -> TimeoutError:
-        return TimeoutError(text + (last_notice(self._engine.core, [self._state]) or going_on))
+    def _late(self, text: str, timeout_s: float | None) -> TimeoutError:
+        from .lateness import too_late
+
+        assert timeout_s is not None
+        return too_late(self._engine, text, [self._state], timeout_s, of_one=_GOES_ON)
+
+    async def _late_async(self, text: str, timeout_s: float | None) -> TimeoutError:
+        from .lateness import too_late_async
+
+        assert timeout_s is not None
+        return await too_late_async(self._engine, text, [self._state], timeout_s, of_one=_GOES_ON)
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result, in any event loop."""
@@ -168,7 +177,7 @@ class Future(_Reference):
             with short_tracebacks:
                 is_done = self._engine.wait_for([state], timeout_s, wants_data=False)
             if not is_done:
-                raise self._late(f"{state.key!r} was not done within {timeout_s:g} s")
+                raise self._late(f"{state.key!r} was not done within {timeout_s:g} s", timeout_s)
         return self._load_error()
 
     async def _exception_async(self, timeout_s: float | None) -> BaseException | None:
@@ -176,7 +185,8 @@ class Future(_Reference):
         if state.status == "pending":
             self._check_usable()
             if not await self._engine.wait_for_async([state], timeout_s, wants_data=False):
-                raise self._late(f"{state.key!r} was not done within {timeout_s:g} s")
+                text = f"{state.key!r} was not done within {timeout_s:g} s"
+                raise await self._late_async(text, timeout_s)
         return self._load_error()
 
     def _load_error(self) -> BaseException | None:

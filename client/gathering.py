@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.errors import ForeignFuture
 from .actors import ActorFuture, split
 from .core.tasks import FutureState
-from .failures import exception_of, last_notice
+from .failures import exception_of
 from .future import Future, load, try_load
 from .refusing import is_collection, is_of_an_executor, items_of, no_future
 from .shell.watchers import unready
@@ -69,7 +69,9 @@ class Gathering:
         if left:
             self._engine.check_open()
             if not self._wait(left, timeout):
-                raise TimeoutError(self._late(timeout))
+                from .lateness import too_late
+
+                raise too_late(self._engine, *self._late(timeout))
         return self._outcome()
 
     async def run_async(self, timeout: float | None = None) -> Any:
@@ -78,7 +80,9 @@ class Gathering:
         if left:
             self._engine.check_open()
             if not await self._wait_async(left, timeout):
-                raise TimeoutError(self._late(timeout))
+                from .lateness import too_late_async
+
+                raise await too_late_async(self._engine, *self._late(timeout))
         result, error = self._outcome()
         if error is not None:
             try:
@@ -116,11 +120,11 @@ class Gathering:
             return []  # the error to be raised is here already
         return left
 
-    def _late(self, timeout: float | None) -> str:
+    def _late(self, timeout: float | None) -> tuple[str, list[FutureState], float]:
+        assert timeout is not None
         late = unready(self._states)
-        notice = last_notice(self._engine.core, split(late)[0])
-        n = len(self._states)
-        return f"{len(late)} of {n} results did not arrive within {timeout:g} s{notice}"
+        text = f"{len(late)} of {len(self._states)} results did not arrive within {timeout:g} s"
+        return text, split(late)[0], timeout
 
     def _outcome(self) -> tuple[Any, BaseException | None]:
         error = None if self._skips else self._first_failure()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import TaskCancelled
 from .actors import ActorFuture
 from .failures import exception_of
 from .future import Future
+
+if TYPE_CHECKING:
+    from .shell.engine import Engine
 
 _CONTAINERS: Final = (list, tuple, set, frozenset)
 
@@ -84,6 +87,34 @@ def flat_futures(futures: Any, call: str) -> list[Any]:
     for item in found:
         flat += items_of(item, call) if is_collection(item) else [item]
     return flat
+
+
+def engine_of(futures: list[Future]) -> Engine | None:
+    """Return the engine of all these futures, None for no futures.
+
+    Raises:
+        TypeError: an object in the list is not a future.
+        ValueError: they belong to several clients, or one was released.
+    """
+    engine: Engine | None = None
+    for future in futures:
+        if not isinstance(future, (Future, ActorFuture)):
+            raise no_future(future, "wait or as_completed")
+        if future._engine is not engine:
+            if engine is not None:
+                raise of_two_clients(engine, future._engine)
+            engine = future._engine
+        if future._is_released:
+            raise ValueError(f"the future of {future.key!r} was released; submit its call again")
+    return engine
+
+
+def of_two_clients(one: Engine, other: Engine) -> ValueError:
+    """Return the error of futures that are waited for together, and cannot be."""
+    return ValueError(
+        f"these futures belong to different clients, {one.name} and {other.name}: wait for those "
+        "of each client by themselves"
+    )
 
 
 def is_of_an_executor(item: object) -> bool:

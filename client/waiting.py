@@ -20,9 +20,9 @@ from ..protocol.host.blocking import awaited, blocked
 from .actors import ActorFuture, split
 from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
-from .failures import exception_of, last_notice
+from .failures import exception_of
 from .future import Future, load
-from .refusing import flat_futures, no_future
+from .refusing import engine_of, flat_futures, of_two_clients
 from .shell.engine_waiting import CallNotes, LastWait, forget_calls, watch_calls
 from .shell.in_task import check_not_own, check_not_own_calls, is_in_task
 from .shell.interruptible import SLICE_S
@@ -98,7 +98,9 @@ def wait(
                 states, timeout_s, wants_data=False, n=n, stops_at_failure=stops, calls=calls
             )
         if not is_done:
-            raise TimeoutError(_late(futures, timeout_s))
+            from .lateness import too_late
+
+            raise too_late(engine, *_late(futures, timeout_s))
     return _divide(futures)
 
 
@@ -110,7 +112,9 @@ async def _wait_async(
         if not await engine.wait_for_async(
             states, timeout_s, wants_data=False, n=n, stops_at_failure=stops, calls=calls
         ):
-            raise TimeoutError(_late(futures, timeout_s))
+            from .lateness import too_late_async
+
+            raise await too_late_async(engine, *_late(futures, timeout_s))
     return _divide(futures)
 
 
@@ -127,10 +131,11 @@ def _what_to_wait_for(
     return *split(left), 1 if return_when == FIRST_COMPLETED else len(left), stops
 
 
-def _late(futures: list[Future], timeout_s: float | None) -> str:
+def _late(futures: list[Future], timeout_s: float | None) -> tuple[str, list[FutureState], float]:
+    assert timeout_s is not None
     late = pending([future._state for future in futures])
-    notice = last_notice(futures[0]._engine.core, split(late)[0])
-    return f"{len(late)} of {count_futures(len(futures))} not done within {timeout_s:g} s{notice}"
+    text = f"{len(late)} of {count_futures(len(futures))} not done within {timeout_s:g} s"
+    return text, split(late)[0], timeout_s
 
 
 def count_futures(n: int) -> str:
@@ -141,33 +146,6 @@ def count_futures(n: int) -> str:
 def _divide(futures: list[Future]) -> DoneAndNotDone:
     done = {future for future in futures if future._state.status != "pending"}
     return DoneAndNotDone(done, set(futures) - done)
-
-
-def engine_of(futures: list[Future]) -> Engine | None:
-    """Return the engine of all these futures, None for no futures.
-
-    Raises:
-        TypeError: an object in the list is not a future.
-        ValueError: they belong to several clients, or one was released.
-    """
-    engine: Engine | None = None
-    for future in futures:
-        if not isinstance(future, (Future, ActorFuture)):
-            raise no_future(future, "wait or as_completed")
-        if future._engine is not engine:
-            if engine is not None:
-                raise _of_two_clients(engine, future._engine)
-            engine = future._engine
-        if future._is_released:
-            raise ValueError(f"the future of {future.key!r} was released; submit its call again")
-    return engine
-
-
-def _of_two_clients(one: Engine, other: Engine) -> ValueError:
-    return ValueError(
-        f"these futures belong to different clients, {one.name} and {other.name}: wait for those "
-        "of each client by themselves"
-    )
 
 
 class _Completions(Watcher):
@@ -268,7 +246,7 @@ class as_completed:
         if self._engine is None:
             self._engine = engine
         elif self._engine is not engine:
-            raise _of_two_clients(engine, self._engine)
+            raise of_two_clients(engine, self._engine)
         table = self._futures
         states: list[FutureState] = []
         for future in futures:
@@ -418,10 +396,13 @@ class as_completed:
     def _time_left(self) -> float | None:
         if self._deadline is None:
             return None
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError(f"{count_futures(self._n)} not done within {self._timeout_s:g} s")
-        return left
+        return max(self._deadline - time.monotonic(), 0.0)
+
+    def _late(self) -> tuple[str, list[FutureState], float]:
+        assert self._timeout_s is not None
+        late = pending([*self._futures])
+        text = f"{count_futures(self._n)} not done within {self._timeout_s:g} s"
+        return text, split(late)[0], self._timeout_s
 
     def _next_future(self) -> Future:
         """Wait for a completed future; StopIteration if there are none to wait for."""
@@ -438,6 +419,10 @@ class as_completed:
                 assert self._engine is not None
                 self._engine.check_may_block()
                 left = self._time_left()
+                if left == 0:
+                    from .lateness import too_late
+
+                    raise too_late(self._engine, *self._late())
                 if self._calls:
                     self._check_calls()
                 last = self._last_wait()
@@ -507,8 +492,14 @@ class as_completed:
             # A batch may have come before the waiter was there to be woken.
             if not self.has_ready() and self._n:
                 last = self._last_wait()
+                left = self._time_left()
+                if left == 0:
+                    from .lateness import too_late_async
+
+                    assert self._engine is not None
+                    raise await too_late_async(self._engine, *self._late())
                 with awaited(None if last is None else last.wait):
-                    await asyncio.wait([waiter], timeout=self._time_left())
+                    await asyncio.wait([waiter], timeout=left)
                 if last is not None and not self.has_ready():
                     last.check()
             waiter.cancel()

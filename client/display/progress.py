@@ -65,7 +65,7 @@ def progress(
         TypeError: there is something else among the futures, or another `group_by`.
         ValueError: a future was released, or they belong to several clients.
     """
-    from ..waiting import engine_of
+    from ..refusing import engine_of
 
     del multi, complete
     if group_by != "prefix":

@@ -284,3 +284,33 @@ def test_one_future_that_is_late_is_counted_in_the_singular(client, scheduler):
 def test_as_completed_asks_for_an_iterable_where_it_gets_one_future(client):
     with pytest.raises(TypeError, match=r"takes an iterable of futures, such as \[future\]"):
         as_completed(client.submit(inc, 1))
+
+
+def test_a_timeout_says_that_there_is_no_connection(client, scheduler, wait_until):
+    scheduler.is_holding = True
+    future = client.submit(inc, 1)
+    client.scheduler_info()
+    scheduler.disappear()
+    wait_until(lambda: not client._engine.core.is_linked)
+    with pytest.raises(TimeoutError, match=r"client has no connection to the scheduler"):
+        future.result(0)
+
+
+@pytest.mark.slow
+def test_the_reason_of_a_timeout_is_not_waited_for(client, scheduler):
+    scheduler.is_holding = True
+    future = client.submit(inc, 1)
+    client.scheduler_info()
+    scheduler.answer = lambda connection, message: None
+    texts = []
+
+    def wait_in_vain():
+        try:
+            future.result(0.1)
+        except TimeoutError as error:
+            texts.append(str(error))
+
+    waiting = threading.Thread(target=wait_in_vain)
+    waiting.start()
+    waiting.join(30)  # a question has 60 s otherwise
+    assert texts == [f"no result of {future.key!r} within 0.1 s; its task continues"]
