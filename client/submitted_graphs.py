@@ -200,22 +200,23 @@ def return_it(value: Any) -> Any:
 def add_literals(graph: Graph, keys: Any) -> None:
     """Put tasks in the places of the literals among the outputs of a graph."""
     made: dict[Any, GraphTask] = {}
-
-    def replaced(output: Any, key: Any) -> Any:
-        if output.__class__ is list:
-            return [replaced(each, k) for each, k in zip(output, key, strict=True)]
-        if not isinstance(output, Literal) or isinstance(output.value, Future):
-            return output
-        task = made.get(key)
-        if task is None:
-            task = made[key] = SubmittedTask(key)
-            task.func, task.args = return_it, [output.value]
-            task.refs, task.dependencies, task.n_waiting, task.n_uses = [], [], 0, 1
-        return task
-
-    graph.outputs = replaced(graph.outputs, keys)
+    graph.outputs = _with_tasks(graph.outputs, keys, made)
     graph.tasks += made.values()
     graph.sources[:0] = made.values()
+
+
+def _with_tasks(output: Any, key: Any, made: dict[Any, GraphTask]) -> Any:
+    """Return outputs with tasks, which are added to `made`, in the places of literals."""
+    if output.__class__ is list:
+        return [_with_tasks(each, k, made) for each, k in zip(output, key, strict=True)]
+    if not isinstance(output, Literal) or isinstance(output.value, Future):
+        return output
+    task = made.get(key)
+    if task is None:
+        task = made[key] = SubmittedTask(key)
+        task.func, task.args = return_it, [output.value]
+        task.refs, task.dependencies, task.n_waiting, task.n_uses = [], [], 0, 1
+    return task
 
 
 def _as_lists(outputs: Any) -> Any:

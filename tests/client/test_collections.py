@@ -126,6 +126,21 @@ def test_parts_are_released_with_their_collection(client, wait_until):
     wait_until(lambda: not client.futures)
 
 
+@pytest.mark.parametrize("kind", ["bag", "frame", "literal"])
+def test_data_of_the_program_is_released_without_the_collector(client, kind, wait_until):
+    make, _ = COLLECTIONS[kind]
+    gc.collect()
+    wait_until(lambda: not client.futures)
+    gc.disable()
+    try:
+        kept = client.persist(make())
+        assert weft.futures_of(kept)
+        del kept
+        wait_until(lambda: not client.futures)
+    finally:
+        gc.enable()
+
+
 def test_persisting_again_uses_no_released_futures_and_none_of_another_client(client):
     # dask keeps one object for equal expressions, while it lives.
     kept = client.persist(frame())
