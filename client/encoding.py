@@ -513,5 +513,12 @@ def check_unsupported(**options: object) -> None:
                 raise TypeError(
                     f"{name}= is not supported by weft; leave {value!r} out: {CALL_OPTIONS[name]}"
                 )
-        elif value:
+        elif not _is_false(value):
             raise TypeError(f"{name}= is not supported by weft: {CALL_OPTIONS[name]}")
+
+
+def _is_false(value: object) -> bool:
+    try:
+        return not value
+    except Exception:  # collections of dask and arrays have no truth
+        return False

@@ -332,6 +332,8 @@ def test_options_are_those_of_the_tasks(client):
         client.compute(dask.delayed(where)(), worker=name)
     with pytest.raises(TypeError, match="actors= is not supported"):
         client.persist(dask.delayed(where)(), actors=True)
+    with pytest.raises(TypeError, match="actors= is not supported"):
+        client.compute(call := dask.delayed(where)(), actors=call)
     with dask.annotate(workers=name):
         annotated = dask.delayed(where)(1)
     assert client.compute(annotated).result(20) == name
