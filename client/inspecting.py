@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ..protocol.errors import ForeignFuture, QuestionFailed, UnknownWorker
 from ..protocol.values.exceptions import add_note
+from ..protocol.wire.address import names_of_process
 from ..protocol.wire.answers import part_of, reading
 from ..protocol.wire.keys import Key, key_of, text_of
 from ..protocol.wire.message import MAX_NUMBER
@@ -43,27 +44,28 @@ async def find_workers(
 def choose_workers(
     found: dict[str, dict[str, Any]], wanted: set[str] | None
 ) -> dict[str, dict[str, Any]]:
-    """Return those of `{address: description}` with a wanted address, name or host; None = all.
+    """Return those of `{address: description}` with a wanted name, as tasks name them; None = all.
 
     Raises:
         UnknownWorker: no connected worker has this name.
     """
     if wanted is None:
         return found
-    chosen = {
-        address: worker
-        for address, worker in found.items()
-        if not wanted.isdisjoint((address, worker["name"], worker["host"]))
-    }
-    known = {name for a, w in chosen.items() for name in (a, w["name"], w["host"])}
-    unknown = sorted(wanted - known)
+    chosen: dict[str, dict[str, Any]] = {}
+    unknown = set(wanted)
+    for address, worker in found.items():
+        names = names_of_process(address, worker["host"]) | {worker["name"]}
+        if not names.isdisjoint(wanted):
+            chosen[address] = worker
+            unknown -= names
     if unknown:
+        missing = " or ".join(map(repr, sorted(unknown)))
         names = [worker["name"] for worker in found.values()]
         there = ", ".join(names[:_N_NAMED]) or "none"
         if len(names) > _N_NAMED:
             there += f" and {len(names) - _N_NAMED} more"
         raise UnknownWorker(
-            f"no connected worker has the name, address or host {' or '.join(map(repr, unknown))}; "
+            f"no connected worker has the name, address or host {missing}; "
             f"connected workers: {there}"
         )
     return chosen

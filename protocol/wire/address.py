@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..errors import ConfigError
 
-__all__ = ["Address", "parse_address", "socket_address"]
+__all__ = ["Address", "names_of_process", "parse_address", "socket_address"]
 
 _FORMS = "use tcp://host:port, tls://host:port, unix:///path or inproc://name"
 #: Characters that end the host in a URL, or come before it.
 _NOT_IN_HOSTS = frozenset("@/?#[]")
+#: What users call the machine of a socket that has no host.
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class Address(NamedTuple):
@@ -58,6 +60,25 @@ def parse_address(text: str) -> Address:
                     f"{text!r} is not an address: its port is too large, the largest is 65535"
                 )
     raise ConfigError(f"{text!r} is not an address: {_FORMS}")
+
+
+def names_of_process(address: str, host: str) -> frozenset[str]:
+    """Return what users may call a process, or its machine, beside its own name.
+
+    Args:
+        address: that others reach it at. The host in it, most often an IP address, is one of the
+            names, and "host:port"; for a socket within one machine those of the loopback are.
+        host: the name of its machine, "" if that is not known.
+    """
+    names = {address, host}
+    try:
+        parsed = parse_address(address)
+    except ConfigError:
+        pass
+    else:
+        where = str(parsed).partition("://")[2]
+        names.update((parsed.host, where) if parsed.is_tcp else _LOOPBACK)
+    return frozenset(names - {""})
 
 
 def socket_address(scheme: str, name: object) -> str:

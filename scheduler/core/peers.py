@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...protocol.wire.address import names_of_process
 from ...protocol.wire.messages import (
     RegisterSupervisor,
     RegisterWorker,
@@ -95,7 +96,6 @@ class WorkerHandle:
         "facts",
         "free_resources",
         "functions",
-        "given_name",
         "has_what",
         "host",
         "inventory",
@@ -111,6 +111,7 @@ class WorkerHandle:
         "memory_limit",
         "n_fruitless",
         "name",
+        "names",
         "nbytes",
         "nthreads",
         "occupancy_ns",
@@ -135,11 +136,12 @@ class WorkerHandle:
         self.worker_id = hello.worker_id
         #: unique among the connected workers
         self.name = hello.name
-        #: as it registered: tasks that are restricted to this name may run here, whether or not an
-        #: earlier process of the same name was still expected back at that time
-        self.given_name = hello.name
         self.address = hello.address
         self.host = str(hello.facts.get("host", ""))
+        #: by which tasks are restricted to it, beside `name`: those of its machine, and the one
+        #: with which it registered, whether or not an earlier process of that name was still
+        #: expected back at that time
+        self.names = names_of_process(self.address, self.host) | {hello.name}
         self.nthreads = max(1, hello.nthreads)
         self.memory_limit = hello.memory_limit
         self.supervisor_id = hello.supervisor_id
@@ -234,13 +236,8 @@ class WorkerHandle:
         return self.occupancy_ns * 2 < self.backlog_ns or self.n_busy < 2 * self.nthreads
 
     def is_named(self, names: tuple[str, ...]) -> bool:
-        """Return whether its name, address or host is among those that a restriction lists."""
-        return (
-            self.name in names
-            or self.given_name in names
-            or self.address in names
-            or self.host in names
-        )
+        """Return whether one of its names is among those that a restriction lists."""
+        return self.name in names or not self.names.isdisjoint(names)
 
     @property
     def n_busy(self) -> int:

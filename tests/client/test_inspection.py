@@ -290,6 +290,12 @@ def test_results_and_exceptions_that_cannot_be_pickled(client):
 # --- Wrong arguments ------------------------------------------------------------------------------
 
 
+def test_workers_are_named_by_an_address_of_their_machine_as_tasks_name_them(client):
+    assert client.nthreads(["127.0.0.1"]) == client.nthreads()
+    task = client.submit(inc, 3, workers="127.0.0.1", pure=False)
+    assert task.result(60) == 4
+
+
 @pytest.mark.parametrize("method", ["has_what", "processing", "nthreads", "ncores"])
 def test_unknown_workers_are_named(client, method):
     with pytest.raises(UnknownWorker, match=r"host 'nowhere'; connected workers: local"):

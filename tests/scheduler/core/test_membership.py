@@ -349,6 +349,27 @@ def test_restricted_tasks_run_only_where_they_may(board):
     assert other not in {board.where(key) for key in "ab"}
 
 
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("tcp://10.0.0.7:8000", "10.0.0.7"),
+        ("tls://10.0.0.7:8000", "10.0.0.7:8000"),
+        ("tls://[fe80::1]:8000", "fe80::1"),
+        ("tcp://node7.lab:8000", "node7.lab"),
+        ("unix:///tmp/w", "127.0.0.1"),
+        ("inproc://w", "localhost"),
+    ],
+)
+def test_a_worker_is_named_by_the_machine_in_its_address_too(board, address, name):
+    client = board.client()
+    board.worker("other", address="tcp://10.0.0.8:8000")
+    board.send(client, graph("a", workers=[name]), graph("b", workers=["10.0.0"]))
+    assert board.states("a", "b") == ["no_worker"] * 2
+    worker = board.worker("w", address=address)
+    assert board.where("a") == worker
+    assert board.states("b") == ["no_worker"]
+
+
 def test_loose_restrictions_bind_while_a_worker_satisfies_them(board):
     client, other = board.client(), board.worker("other")
     board.send(client, graph("a", workers=["w"], allow_other_workers=True))
