@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import ClientClosed, NotSupported, WeftError
+from ..protocol.errors import ClientClosed, NotInTask, NotSupported, WeftError
 from ..protocol.host.facts import process_facts
 from ..protocol.host.process_role import is_worker_process
 from ..protocol.net.session import Finder
@@ -95,9 +95,10 @@ class _TaskEngine(Engine):
             return
         caller = self.caller_here()
         if caller is None:
-            raise RuntimeError(
+            raise NotInTask(
                 "only a task can submit tasks from the process of a worker, on the thread that "
-                "runs it: this thread was started by a task, or by something else"
+                "runs it: this thread was started by a task, or by something else. Submit in the "
+                "task's own thread, and give this one the futures: it may wait for them"
             )
         context = context_here()
         if context is not None:
@@ -199,8 +200,9 @@ def get_client(
         resolve_address: accepted for compatibility with dask.
 
     Raises:
-        ClientClosed: there is none: outside of tasks, and in threads that a task has started before
-            any task has asked for a client.
+        ClientClosed: there is none.
+        NotInTask: there is none, because this is a thread in the process of a worker that no task
+            runs on.
         NotSupported: an address was given.
     """
     if address is not None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.errors import NotInTask
 from ..protocol.wire.keys import Key, key_of
 
 if TYPE_CHECKING:
@@ -138,11 +139,11 @@ def get_worker() -> WorkerContext:
     """Return the worker that runs the calling task.
 
     Raises:
-        RuntimeError: the caller is not in a task, or is in a thread that the task started.
+        NotInTask: the caller is not in a task, or is in a thread that the task started.
     """
     context = _local.context
     if context is None:
-        raise RuntimeError("get_worker() works only in a task, on the thread that runs it")
+        raise NotInTask("get_worker() works only in a task, on the thread that runs it")
     return context
 
 

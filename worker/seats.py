@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.errors import NotInTask
 from .context import WorkerContext, get_worker
 from .core.events import SlotWaits
 from .interrupting import TaskInterrupted, closed_here
@@ -168,7 +169,7 @@ def secede() -> None:
     this.
 
     Raises:
-        RuntimeError: the caller is not in a task, or is in a thread that the task started.
+        NotInTask: the caller is not in a task, or is in a thread that the task started.
     """
     _seat("secede").secede()
 
@@ -177,7 +178,7 @@ def rejoin() -> None:
     """End what `secede` has begun: wait until the worker has a thread for the calling task again.
 
     Raises:
-        RuntimeError: the caller is not in a task, or is in a thread that the task started.
+        NotInTask: the caller is not in a task, or is in a thread that the task started.
     """
     _seat("rejoin").rejoin()
 
@@ -186,17 +187,17 @@ def get_current_task() -> Any:
     """Return the key of the calling task.
 
     Raises:
-        RuntimeError: the caller is not in a task, or is in a thread that the task started.
+        NotInTask: the caller is not in a task, or is in a thread that the task started.
     """
     return _context("get_current_task").key
 
 
 def _context(name: str) -> WorkerContext:
-    with contextlib.suppress(RuntimeError):
+    with contextlib.suppress(NotInTask):
         context = get_worker()
         if context.task is not None:
             return context
-    raise RuntimeError(f"{name}() works only in a task, on the thread that runs it")
+    raise NotInTask(f"{name}() works only in a task, on the thread that runs it")
 
 
 def _seat(name: str) -> SlotSeat:

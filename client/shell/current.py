@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.errors import ClientClosed, ConfigError
+from ...protocol.errors import ClientClosed, ConfigError, NotInTask
 from ...protocol.host.process_role import is_worker_process
 from ...protocol.values.serialize import set_future_binder
 from .. import dask_default
@@ -87,6 +87,7 @@ def find_current(*, allow_global: bool = True) -> Client:
 
     Raises:
         ClientClosed: there is none, or there are several and none is the default.
+        NotInTask: there is none, in a thread in the process of a worker that runs no task.
     """
     client = _current.get()
     if client is not None:
@@ -102,13 +103,23 @@ def find_current(*, allow_global: bool = True) -> Client:
             "use `client.as_current()`"
         )
     if not candidates:
-        context = context_here()
-        if context is not None and is_worker_process():
-            from ..in_tasks import task_client
-
-            return task_client(context.host)
+        if is_worker_process():
+            return _of_the_task()
         raise ClientClosed("there is no current client in this process: make one first")
     return candidates[0]
+
+
+def _of_the_task() -> Client:
+    context = context_here()
+    if context is None:
+        raise NotInTask(
+            "there is no client here: in the process of a worker only tasks have one, on the "
+            "threads that run them. Submit in the task's own thread, and give this one the "
+            "futures: it may wait for them"
+        )
+    from ..in_tasks import task_client
+
+    return task_client(context.host)
 
 
 def default_client(client: Client | None = None) -> Client:

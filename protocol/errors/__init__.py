@@ -86,6 +86,7 @@ __all__ = [
     "NoAnswer",
     "NotAdmitted",
     "NotHeld",
+    "NotInTask",
     "NotPermitted",
     "NotSupported",
     "OtherLimit",
@@ -396,6 +397,14 @@ class ClientClosed(WeftError, ValueError):
     def __init__(self, text: str = "the client is closed") -> None:
         super().__init__(text)
         self.text = text
+
+
+class NotInTask(ClientClosed, RuntimeError):
+    """The calling thread runs no task, and what was called is only for tasks.
+
+    A worker's process has a client for its tasks, and for no other threads. Make the call in the
+    task's own function; a thread that it starts may wait for futures, and be given any values.
+    """
 
 
 class WorkerStartTimeout(WeftError, TimeoutError):

@@ -223,13 +223,13 @@ def test_a_task_submits_a_large_argument(client):
     assert client.submit(submit_large, 3 << 20).result(60) == 3 << 20
 
 
-def submit_in_a_thread():
+def submit_in_a_thread(find):
     found = []
 
     def submit():
         try:
-            weft.Client.current().submit(abs, -1)
-        except RuntimeError as error:
+            find().submit(abs, -1)
+        except weft.NotInTask as error:
             found.append(str(error))
 
     weft.get_client()
@@ -239,9 +239,28 @@ def submit_in_a_thread():
     return found
 
 
-def test_a_thread_that_a_task_has_started_cannot_submit(client):
-    (text,) = client.submit(submit_in_a_thread, pure=False).result(60)
-    assert "only a task can submit tasks from the process of a worker" in text
+def get_client_in_a_thread():
+    found = []
+
+    def ask():
+        try:
+            weft.get_client()
+        except weft.NotInTask as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return found
+
+
+def test_a_thread_that_a_task_has_started_cannot_submit():
+    with weft.Client(n_workers=1, threads_per_worker=1, set_as_default=False) as client:
+        (text,) = client.submit(get_client_in_a_thread).result(60)
+        assert "there is no client here: in the process of a worker only tasks have one" in text
+        for find in (weft.Client.current, weft.get_client):
+            (text,) = client.submit(submit_in_a_thread, find, pure=False).result(60)
+            assert "only a task can submit tasks from the process of a worker" in text
 
 
 def submit_for(attempt):

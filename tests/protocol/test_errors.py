@@ -54,6 +54,7 @@ EXAMPLES = [
     errors.SerializationError("argument args[1].conn of load", "_thread.lock", "cannot pickle it"),
     errors.ForeignFuture("the future of 'inc-1' belongs to the cluster at tcp://a:1"),
     errors.ClientClosed(),
+    errors.NotInTask("only in tasks"),
     errors.WorkerStartTimeout(4, 1, 30.0),
     errors.GraphError("a graph is a mapping of keys to tasks, not int"),
     errors.GraphCycle(["a", ("b", 1), "a"]),

@@ -38,3 +38,10 @@ def test_the_search_for_a_client_where_there_is_none_raises_a_value_error():
     for find in (weft.get_client, weft.default_client, weft.Client.current):
         with pytest.raises(ValueError, match="client"):
             find()
+
+
+@pytest.mark.parametrize("call", [weft.get_worker, weft.get_current_task, weft.secede])
+@pytest.mark.parametrize("kind", [ValueError, RuntimeError])
+def test_what_only_tasks_may_call_raises_what_programs_catch(call, kind):
+    with pytest.raises(kind, match="works only in a task"):
+        call()
