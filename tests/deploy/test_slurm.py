@@ -133,7 +133,8 @@ def test_an_array_of_jobs_joins_a_scheduler_and_some_of_them_leave(nodes, env, t
 def test_workers_leave_before_the_time_limit_of_their_job(nodes, env, tmp_path):
     with scheduler(folder=tmp_path) as started:
         job = nodes.submit(
-            *("--time=1", "--output=workers.log"),
+            # Without the signal that Slurm sends before the limit, at a time of its own choice.
+            *("--time=2", "--signal=B:USR1@0", "--output=workers.log"),
             *(str(SCRIPTS / "weft-workers.sbatch"), str(file_of(started))),
             cwd=tmp_path,
             env=env,

@@ -75,13 +75,20 @@ class Lifetimes:
         del self._expired[worker_id]
         return True
 
+    def has_sent(self, worker_id: str, number: int) -> bool:
+        """Return whether a worker has got this signal for its lifetime.
+
+        A second SIGTERM would end the tasks that a worker finishes which leaves.
+        """
+        return number == signal.SIGTERM and worker_id in self._expired
+
     @property
     def restart(self) -> bool:
         """Whether another worker is started in place of one whose lifetime is over."""
         return self._lifetime is not None and self._lifetime.restart
 
     def close(self) -> None:
-        """Cancel all timers."""
+        """Cancel all timers: no further worker is asked to leave, or killed."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -480,6 +480,7 @@ class Supervisor:
     async def _stop_workers(self) -> None:
         for timer in self._restarts.values():
             timer.cancel()
+        self._lifetimes.close()
         if not self._stopping:
             self._kill_all(self._ending.first_signal())
         if not self._running:
@@ -493,8 +494,9 @@ class Supervisor:
 
     def _kill_all(self, number: int) -> None:
         self._end_signal = int(number)  # also for those that are being started
-        for pid in self._by_pid:
-            self._ask("kill", pid, int(number))
+        for pid, slot in self._by_pid.items():
+            if not self._lifetimes.has_sent(slot.worker_id, number):
+                self._ask("kill", pid, int(number))
 
     # --- Plugins (see `plugin_link.Family`) -------------------------------------------------------
 

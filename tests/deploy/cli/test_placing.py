@@ -116,6 +116,45 @@ def test_workers_leave_after_their_lifetime_when_their_tasks_have_ended(tmp_path
         assert "WARNING" not in workers.err
 
 
+@pytest.mark.parametrize("first", ["lifetime", "signal"])
+def test_a_worker_that_is_to_leave_for_two_reasons_finishes_its_task(first, tmp_path):
+    path = {name: tmp_path / name for name in ("begun", "first", "second", "runs")}
+
+    def work(begun: str, first: str, second: str, runs: str) -> None:
+        with open(runs, "a") as file:
+            file.write("once ")
+        open(begun, "w").close()
+        while not os.path.exists(first):
+            time.sleep(0.01)  # workload
+        time.sleep(1.5)  # workload, after which a signal is not the same request
+        open(second, "w").close()
+        time.sleep(2.5)  # workload
+
+    lifetime = "1s" if first == "lifetime" else "3s"
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon(
+            *("worker", "--nworkers", "1", "--lifetime", lifetime, "--grace-period", "60"),
+            folder=tmp_path,
+        ) as workers,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        future = client.submit(work, **{name: str(each) for name, each in path.items()})
+        wait_until(path["begun"].exists, 60, "the task")
+        if first == "lifetime":
+            workers.wait_for("its lifetime is over")
+            path["first"].touch()
+            wait_until(path["second"].exists, 60, "a second of the task")
+            workers.process.terminate()
+        else:
+            workers.process.terminate()
+            workers.wait_for("supervisor stops: SIGTERM")
+            path["first"].touch()
+        assert workers.process.wait(60) == 0
+        assert future.result(timeout=30) is None
+    assert path["runs"].read_text() == "once "
+
+
 def test_another_worker_takes_the_place_of_one_whose_lifetime_is_over(tmp_path):
     with (
         scheduler(folder=tmp_path) as started,
