@@ -392,12 +392,12 @@ def make_options(
     try:
         names = [workers] if isinstance(workers, str) else [*workers] if workers is not None else []
     except TypeError:
-        names = [""]
+        names = [workers]
     if not all(isinstance(name, str) and name for name in names):
-        raise TypeError(
-            f"workers= are names, hosts or addresses, not {workers!r}; "
-            + _for_the_function("workers")
-        )
+        advice = _for_the_function("workers")
+        if int in map(type, names):
+            advice = "workers have no numbers, and [*client.nthreads()] are their addresses"
+        raise TypeError(f"workers= are names, hosts or addresses, not {workers!r}; {advice}")
     if workers is not None and not names:
         raise ValueError("workers= is empty: no worker could run this")
     if allow_other_workers and not names:

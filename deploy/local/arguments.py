@@ -14,6 +14,7 @@ from ...protocol.trust.security import Security, is_loopback, new_cluster_id, ne
 from ...protocol.wire.levels import Level
 from .. import settings
 
+_log = logging.getLogger("weft.cluster")
 #: Numbers the clusters of this process that the user does not name.
 _numbers = itertools.count(1)
 
@@ -87,8 +88,11 @@ def choose_protocol(protocol: str | None, processes: bool, host: str | None) -> 
 def parse_dashboard_address(address: object, processes: bool) -> tuple[str, int]:
     """Return host and port of the pages, ("", 0) for none; a number is a port, as in dask.
 
+    Without processes there are none. Programs from dask ask for any port so that two clusters do
+    not meet, and that is not worth an error.
+
     Raises:
-        ConfigError: it is neither, or there is no process that could serve the pages.
+        ConfigError: it is neither, or there is no process that could serve the pages at this port.
     """
     if address is None:
         return "", 0
@@ -100,10 +104,11 @@ def parse_dashboard_address(address: object, processes: bool) -> tuple[str, int]
         )
     parsed = settings.parse_host_port(address, "dashboard_address")
     if not processes:
-        raise ConfigError(
-            "it needs processes=True: the pages are served by a process beside the scheduler's",
-            "dashboard_address",
-        )
+        text = "it needs processes=True: the pages are served by a process beside the scheduler's"
+        if parsed[1]:
+            raise ConfigError(text, "dashboard_address")
+        _log.warning("no status page is served at dashboard_address=%r: %s", address, text)
+        return "", 0
     return parsed
 
 

@@ -126,6 +126,8 @@ def test_the_current_client_may_be_limited_to_as_current(client):
         ({"resources": {"GPU": "1"}}, ValueError, "resources= maps names"),
         ({"workers": 5}, TypeError, "workers= are names, hosts or addresses, not 5"),
         ({"workers": [5]}, TypeError, "workers= are names, hosts or addresses"),
+        ({"workers": 0}, TypeError, r"not 0; workers have no numbers, and \[\*client.nthreads"),
+        ({"workers": 0.5}, TypeError, "workers= is an option of submit and map"),
         ({"workers": b"w"}, TypeError, "workers= are names"),
         ({"workers": ()}, ValueError, "workers= is empty"),
     ],

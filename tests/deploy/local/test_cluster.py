@@ -48,7 +48,7 @@ def family_of(cluster):
         ({"host": "0.0.0.0"}, "host: '0.0.0.0' can be reached from other machines"),
         ({"resources": "GPU"}, "resources: 'GPU'"),
         ({"dashboard_address": "nowhere"}, "dashboard_address: 'nowhere'"),
-        ({"dashboard_address": ":0", "processes": False}, "needs processes=True"),
+        ({"dashboard_address": ":8787", "processes": False}, "needs processes=True"),
         ({"silence_logs": "loud"}, "silence_logs: 'loud'"),
     ],
 )
@@ -58,6 +58,14 @@ def test_an_argument_that_makes_no_sense_is_refused_before_anything_starts(optio
         LocalCluster(**options)
     assert words in str(caught.value)
     assert psutil.Process().children() == before
+
+
+@pytest.mark.parametrize("address", [":0", 0, "127.0.0.1:0"])
+def test_any_port_for_pages_that_cannot_be_served_is_a_warning(address, caplog):
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=address) as cluster:
+        assert cluster.dashboard_link is None
+    (text,) = [record.getMessage() for record in caplog.records if "status page" in record.message]
+    assert "needs processes=True" in text
 
 
 @pytest.mark.slow
