@@ -40,12 +40,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("weft.worker")
 
-__all__ = ["ActorThread", "Answer", "Mail", "has_coroutines"]
+__all__ = ["UNREAD_S", "ActorThread", "Answer", "Mail", "has_coroutines"]
 
 #: Answers wait for those of the next calls at most this long.
 _ANSWER_AFTER_NS: Final = 1_000_000
 #: With more holders it is not known which of their calls were answered: see `begun`.
 _MAX_HOLDERS: Final = 1000
+#: The connection of a holder that does not read its answers is closed after this time.
+UNREAD_S: Final = 60.0
 _RELEASED: Final = "has ended, because no holder was left; keep its handle or its future"
 _NONE: Final[list[Any]] = []
 
@@ -171,9 +173,11 @@ class ActorThread:
         self._over: asyncio.Event
         self._made_object: Any = None
         self._connection: Connection
-        self._rows: Iterator[tuple[int, str, Blob | None]] = iter(())
-        #: A call of `_next` is due.
+        self._rows: deque[tuple[int, str, Blob | None]] = deque()
+        #: A call of `_next` is due, or comes when the caller has read.
         self._goes_on = False
+        #: Closes the connection of a caller that does not read.
+        self._unread: asyncio.TimerHandle | None = None
         self._running: dict[asyncio.Task[None], tuple[Connection, CallId]] = {}
 
     # --- Any thread -------------------------------------------------------------------------------
@@ -446,8 +450,8 @@ class ActorThread:
 
     def _next(self) -> None:
         """Begin the next call; the one after it begins when this one has waited, or has ended."""
-        row = next(self._rows, None)
-        while row is None:
+        loop = asyncio.get_running_loop()
+        while not self._rows:
             try:
                 mail = self.inbox.get_nowait()
             except queue.Empty:
@@ -462,12 +466,25 @@ class ActorThread:
                 return
             self._connection, message = mail
             self._caller = message.holder, message.line
-            self._rows = iter(
-                [*zip(message.requests, message.names, message.arguments, strict=True)]
+            self._rows.extend(zip(message.requests, message.names, message.arguments, strict=True))
+        if self.actors.has_to_wait(self._connection, self._on_read):
+            self._unread = loop.call_later(
+                UNREAD_S, self.actors.give_up, self._connection, self._on_read
             )
-            row = next(self._rows, None)
-        self._begin_call(*row)
-        asyncio.get_running_loop().call_soon(self._next)
+            return
+        self._begin_call(*self._rows.popleft())
+        loop.call_soon(self._next)
+
+    def _on_read(self) -> None:
+        """Go on: the caller has read its answers, or is gone. On any thread."""
+        assert self._loop is not None, "it has begun"
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+        self._next()
 
     def _begin_call(self, request: int, name: str, arguments: Blob | None) -> None:
         connection = self._connection

@@ -29,7 +29,7 @@ from ..protocol.values.serialize import futures_met
 from ..protocol.wire.failure import actor_lost
 from ..protocol.wire.messages import ActorCalls, ActorFailures, ActorResults, ActorResultsTaken
 from ..protocol.wire.payload import Blob, Payload
-from .actor_thread import ActorThread, Answer, Mail
+from .actor_thread import UNREAD_S, ActorThread, Answer, Mail
 from .context import WorkerContext, get_worker
 from .core.actor_calls import HandedOver, HolderLines
 from .packing import PLAIN_TYPES, pack_result
@@ -42,10 +42,9 @@ __all__ = ["Actors", "make_actor"]
 
 #: So often the loop looks for answers that wait because the next call takes long.
 _LOOK_S: Final = 0.005
-#: An actor begins no call while so many bytes of answers wait for a holder that does not read.
+#: An actor begins no call while so many bytes of answers wait for a holder that does not read;
+#: for `UNREAD_S` at most.
 _MAX_UNREAD_NBYTES: Final = 64 << 20
-#: That connection is closed after this time.
-_UNREAD_S: Final = 60.0
 #: Characters of the name of a holder.
 _MAX_HOLDER: Final = 64
 #: Futures in answers are kept so long after the end of the connection that they went over.
@@ -93,8 +92,8 @@ class Actors:
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         #: For the loop's thread.
         self._lines: HolderLines[Connection] = HolderLines()
-        #: {connection: set when it is writable or closed}, of those that an actor waits for
-        self._readers: dict[Connection, threading.Event] = {}
+        #: {called when it is writable or closed: a connection whose reader an actor waits for}
+        self._readers: dict[Callable[[], object], Connection] = {}
 
     # --- Any thread -------------------------------------------------------------------------------
 
@@ -214,16 +213,35 @@ class Actors:
 
     def wait_for_reader(self, connection: Connection) -> None:
         """Wait until a holder has read what was sent, for the thread of an actor."""
+        if _is_stuck(connection):
+            event = threading.Event()
+            self._when_read(connection, event.set)
+            if not event.wait(UNREAD_S):
+                self.give_up(connection, event.set)
+
+    def has_to_wait(self, connection: Connection, go_on: Callable[[], object]) -> bool:
+        """Return whether a holder has to read first; `go_on` is called then, on any thread."""
+        if not _is_stuck(connection):
+            return False
+        self._when_read(connection, go_on)
+        return True
+
+    def _when_read(self, connection: Connection, go_on: Callable[[], object]) -> None:
+        self._readers[go_on] = connection
+        if not _is_stuck(connection):  # just now, before anybody was there to be called
+            self.on_writable(connection)
+
+    def give_up(self, connection: Connection, go_on: Callable[[], object]) -> None:
+        """Close the connection of a holder for which an actor waits, unless it has read by now."""
+        if self._readers.pop(go_on, None) is None:
+            return
+        go_on()
         if not _is_stuck(connection):
             return
-        event = self._readers.setdefault(connection, threading.Event())
-        if not _is_stuck(connection):  # just now; others may wait by the same event
-            self.on_writable(connection)
-        elif not event.wait(_UNREAD_S):
-            text = f"it calls an actor, and has not read the answers for {_UNREAD_S:g} s"
-            error = StuckPeer(text, connection.peer_address)
-            with contextlib.suppress(RuntimeError):  # the worker ends
-                self._loop.call_soon_threadsafe(connection.fail, error)
+        text = f"it calls an actor, and has not read the answers for {UNREAD_S:g} s"
+        error = StuckPeer(text, connection.peer_address)
+        with contextlib.suppress(RuntimeError):  # the worker ends
+            self._loop.call_soon_threadsafe(connection.fail, error)
 
     def refuse(self, connection: Connection, message: ActorCalls, text: str) -> None:
         """Answer calls that are not done."""
@@ -266,10 +284,10 @@ class Actors:
             self._loop.call_later(_LOOK_S, self._look)
 
     def on_writable(self, connection: Connection) -> None:
-        """Let the actors go on that wait for this connection."""
-        event = self._readers.pop(connection, None)
-        if event is not None:
-            event.set()
+        """Let the actors go on that wait for this connection. On any thread."""
+        for go_on, known in list(self._readers.items()):
+            if known is connection and self._readers.pop(go_on, None) is not None:
+                go_on()
 
     def on_closed(self, connection: Connection) -> None:
         """Forget a connection."""
@@ -286,7 +304,7 @@ class Actors:
         """End all actors."""
         for secret in list(self._actors):
             self._end(secret)
-        for connection in list(self._readers):
+        for connection in list(self._readers.values()):
             self.on_writable(connection)
 
     def have_ended(self) -> bool:

@@ -16,6 +16,7 @@ import pytest
 
 from tests import leaks
 from weft.client.failures import exception_from
+from weft.protocol.errors import StuckPeer
 from weft.protocol.wire import messages as m
 from weft.worker.actor_thread import Mail
 from weft.worker.actors import Actors, make_actor
@@ -97,6 +98,20 @@ class Drops:
 class AsyncDrops(Drops):
     async def wait(self) -> None:
         pass
+
+
+class Adds:
+    """Has a coroutine function, and so an event loop."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def add(self) -> int:
+        self.n += 1
+        return self.n
+
+    async def add_later(self) -> int:
+        return self.add()
 
 
 class Endless:
@@ -400,6 +415,59 @@ async def test_an_actor_that_finds_its_reader_reading_again_wakes_the_others(slo
     await until(lambda: end.n_looks == 2)
     slot.actors.wait_for_reader(end)
     await until(lambda: not other.is_alive())
+
+
+class Full(End):
+    """Is full after one answer, until somebody reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[BaseException] = []
+        self.peer_address = "tcp://there:1"
+
+    @property
+    def n_answers(self) -> int:
+        return sum(len(message.requests) for message in self.sent)
+
+    @property
+    def unsent(self) -> int:  # type: ignore[override]
+        return self.n_answers * (64 << 20)
+
+    @property
+    def writable(self) -> bool:  # type: ignore[override]
+        return not self.n_answers
+
+    def fail(self, error: BaseException) -> None:
+        self.errors.append(error)
+        self.closed = True
+
+
+@pytest.mark.parametrize("method", ["add", "add_later"])
+async def test_an_actor_with_coroutines_begins_no_call_while_its_answers_are_unread(method):
+    slot, end = Slot(Adds), Full()
+    slot.actors.on_calls(end, message_of(slot, *[called(method)] * 9))
+    await until(lambda: slot.actors._readers)
+    made = slot.actor._made_object
+    assert made.n <= 2  # the second may have begun before the answer of the first was there
+    await until(lambda: end.n_answers == made.n)
+    end.sent.clear()
+    slot.actors.on_writable(end)
+    await until(lambda: end.n_answers and slot.actors._readers)
+    assert made.n <= 4
+    end.closed = True
+    slot.actors.on_closed(end)
+    await until(lambda: made.n == 9)  # nobody reads what they answer
+    await ended(slot)
+
+
+async def test_the_connection_of_a_caller_that_does_not_read_is_closed(monkeypatch):
+    monkeypatch.setattr("weft.worker.actor_thread.UNREAD_S", 0.0)
+    slot, end = Slot(Adds), Full()
+    slot.actors.on_calls(end, message_of(slot, *[called("add")] * 9))
+    await until(lambda: slot.actor._made_object.n == 9)
+    assert isinstance(end.errors[0], StuckPeer)
+    assert not slot.actors._readers
+    await ended(slot)
 
 
 async def test_an_actor_that_is_being_made_can_be_interrupted():
