@@ -38,6 +38,7 @@ from ...protocol.wire.messages import (
 from ..core.actor_calls import ActorCall, LineCalls
 from ..core.events import Confirm
 from ..core.tasks import Watcher
+from .delayed_signals import delay_handlers, has_room_for_calls, run_delayed
 from .watchers import call_in
 
 if TYPE_CHECKING:
@@ -70,8 +71,20 @@ class _ActorLine:
 
     # --- Any thread, with the lock ----------------------------------------------------------------
 
+    @property
+    def is_clear(self) -> bool:
+        """True if a call could be sent now: no other one is under way."""
+        calls = self._calls
+        is_ready = self._connection is not None and self._connection.writable
+        return is_ready and not (calls.sent or calls.waiting)
+
+    def add_behind(self, call: ActorCall) -> None:
+        """Send a call behind others, by the loop."""
+        self._calls.add(call, can_send=False)
+        self.wake()
+
     def add(self, call: ActorCall) -> None:
-        """Send a call now, or behind others."""
+        """Send a call now, or behind others. The handlers of signals are delayed."""
         connection = self._connection
         can_send = connection is not None and connection.writable
         message = self._calls.add(call, can_send=can_send)
@@ -171,6 +184,8 @@ class _ActorLine:
             if calls.is_over:
                 return
             notify = calls.fail_lost()
+            if calls.waiting:  # perhaps of a thread that was interrupted before it woke the loop
+                self.wake()
             self._n_idle = 0 if calls.sent or calls.waiting else self._n_idle + 1
             is_idle = self._n_idle >= _IDLE_LOOKS
         self._timer = self.loop.call_later(_LOOK_S, self._look)
@@ -268,14 +283,27 @@ class ActorLines:
         assert call.actor is not None, "it is new"
         address = call.actor._info.address
         with self.lock:
-            if self._is_closed:
-                call.finish(None, ["client-closed", call.actor_key])
-                return
             line = self._by_address.get(address)
-            if line is None:
-                self._n_lines += 1
-                line = self._by_address[address] = _ActorLine(self, address, self._n_lines)
-            line.add(call)
+            if line is not None and not (line.is_clear and has_room_for_calls()):
+                line.add_behind(call)
+                return
+        # Not for the calls above, of which this would double the cost.
+        delayed = delay_handlers()
+        try:
+            with self.lock:
+                self._add(call, address)
+        finally:
+            run_delayed(delayed)
+
+    def _add(self, call: ActorCall, address: str) -> None:
+        if self._is_closed:
+            call.finish(None, ["client-closed", call.actor_key])
+            return
+        line = self._by_address.get(address)
+        if line is None:
+            self._n_lines += 1
+            line = self._by_address[address] = _ActorLine(self, address, self._n_lines)
+        line.add(call)
 
     def hold(self, keys: list[str]) -> list[Any]:
         """Return futures of these keys, for a result in which they are."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from types import SimpleNamespace
 
 import pytest
 
-from weft.client.shell.actor_lines import _ActorLine
+from weft.client.core.actor_calls import ActorCall
+from weft.client.shell.actor_lines import ActorLines, _ActorLine
+from weft.protocol.host.blocking import on_interrupts_here
+from weft.worker.interrupting import SlotGate
 
 
 def test_a_signal_while_the_loop_is_woken_lets_later_calls_wake_it():
@@ -23,3 +28,77 @@ def test_a_signal_while_the_loop_is_woken_lets_later_calls_wake_it():
     _ActorLine.wake(line)
     _ActorLine.wake(line)
     assert woken == ["flush"]
+
+
+class Connection:
+    """Is interrupted in the middle of a frame, and notes which frames were sent to their ends."""
+
+    writable = True
+
+    def __init__(self, interrupt):
+        self.interrupt = interrupt
+        self.sent = []
+
+    def send_past_loop(self, messages):
+        self.interrupt()
+        self.sent += messages
+        return True
+
+
+@pytest.fixture
+def lines():
+    """The lines of a client with one line, whose loop is woken in vain."""
+    loop = SimpleNamespace(call_soon_threadsafe=lambda *_: None)
+    lines = ActorLines(SimpleNamespace(loop=loop, is_own_thread=False))
+    line = lines._by_address["here"] = _ActorLine(lines, "here", 1)
+    line._can_bypass = True
+    return lines
+
+
+def call():
+    info = SimpleNamespace(address="here", secret="secret")
+    return ActorCall(SimpleNamespace(_info=info, key="counter"), "add", b"", None)
+
+
+def check_whole(lines, connection):
+    """Check that the call that was interrupted was sent, so that it will be answered."""
+    line = lines._by_address["here"]
+    assert [message.requests for message in connection.sent] == [[0]]
+    assert [*line._calls.sent] == [0]
+    lines.send(call())  # waits behind it
+    assert [message.requests for message in connection.sent] == [[0]]
+
+
+def test_a_handler_of_a_signal_that_raises_leaves_a_call_whole(lines):
+    connection = Connection(lambda: signal.raise_signal(signal.SIGUSR1))
+    lines._by_address["here"]._connection = connection
+
+    def on_signal(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            lines.send(call())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    check_whole(lines, connection)
+
+
+def test_a_task_is_not_interrupted_in_the_middle_of_a_call(lines):
+    gate = SlotGate()
+    seen = []
+    connection = Connection(lambda: seen.append(gate.is_open))
+    lines._by_address["here"]._connection = connection
+
+    def run():
+        on_interrupts_here(gate)
+        gate.open()
+        lines.send(call())
+        seen.append(gate.is_open)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [False, True]
+    check_whole(lines, connection)
