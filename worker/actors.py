@@ -292,10 +292,11 @@ class Actors:
     def on_closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self.on_writable(connection)
-        for holder, number in self._lines.end(connection):
-            for actor in self._actors.values():
-                actor.forget(holder)
-            self._loop.call_later(_OVER_S, self._lines.forget, holder, number)
+        ended = self._lines.end(connection)
+        if ended is not None:
+            for actor in list(self._actors.values()):
+                actor.forget(ended[0])
+            self._loop.call_later(_OVER_S, self._lines.forget, *ended)
         futures = self._handed.end(connection)
         if futures:
             self._loop.call_later(_HAND_OVER_S, futures.clear)

@@ -291,10 +291,10 @@ class WorkerActors:
         if not self.node.when_awake(self.on_closed, link):
             return
         self.links.pop(link, None)
-        for holder, number in self._lines.end(link):
+        if ended := self._lines.end(link):
             for actor in self._by_secret.values():
-                actor.forget(holder)
-            self._world.at(OVER_S, self._lines.forget, holder, number, is_work=False)
+                actor.forget(ended[0])
+            self._world.at(OVER_S, self._lines.forget, *ended, is_work=False)
         if futures := self._handed.end(link):
             self._world.probes["actor call: futures not taken"] += 1
             self._world.at(HAND_OVER_S, self._let_go, futures)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
+from ...protocol.errors import RemoteProtocolError
+
 ConnectionT = TypeVar("ConnectionT")
 
 
@@ -18,33 +20,44 @@ class HolderLines(Generic[ConnectionT]):
     one with a lower number. The holder has given that one up, and reports its calls as in doubt; a
     call that is done now would come behind later ones of the same holder. A number outlives its
     connection, because an earlier one may end later: `forget` it when that cannot be any more.
+
+    A connection is of one holder, so there are at most as many holders as connections of the last
+    minute.
     """
 
     def __init__(self) -> None:
         #: {holder: (its connection, or None if that has ended; the number of that)}
         self._lines: dict[str, tuple[ConnectionT | None, int]] = {}
+        #: {connection that has not ended: its holder}
+        self._holders: dict[ConnectionT, str] = {}
 
     def accept(self, connection: ConnectionT, holder: str, number: int) -> bool:
-        """Return whether calls that came over a connection are to be done."""
+        """Return whether calls that came over a connection are to be done.
+
+        Raises:
+            RemoteProtocolError: calls of another holder came over it before.
+        """
         known = self._lines.get(holder)
         if known is not None:
             if known[0] is connection:
                 return True
             if number < known[1]:
                 return False
+        if self._holders.setdefault(connection, holder) != holder:
+            raise RemoteProtocolError("calls of a second holder of actors came over one connection")
         self._lines[holder] = connection, number
         return True
 
-    def end(self, connection: ConnectionT) -> list[tuple[str, int]]:
-        """Note the end of a connection; return its holders, and its number at each."""
-        ended = [
-            (holder, number)
-            for holder, (known, number) in self._lines.items()
-            if known is connection
-        ]
-        for holder, number in ended:
-            self._lines[holder] = None, number
-        return ended
+    def end(self, connection: ConnectionT) -> tuple[str, int] | None:
+        """Note the end of a connection; return its holder and number, if that has no later one."""
+        holder = self._holders.pop(connection, None)
+        if holder is None:
+            return None
+        known, number = self._lines.get(holder, (None, 0))
+        if known is not connection:
+            return None
+        self._lines[holder] = None, number
+        return holder, number
 
     def forget(self, holder: str, number: int) -> None:
         """Forget a connection that has ended, unless the holder has another one by now."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
+from weft.protocol.errors import RemoteProtocolError
 from weft.worker.core.actor_calls import HolderLines
 
 
@@ -26,7 +28,7 @@ def test_holders_count_for_themselves():
 def test_the_number_of_a_connection_outlives_it_until_it_is_forgotten():
     lines: HolderLines[str] = HolderLines()
     lines.accept("second", "h", 2)
-    assert lines.end("second") == [("h", 2)]
+    assert lines.end("second") == ("h", 2)
     assert not lines.accept("first", "h", 1)
     lines.forget("h", 2)
     assert not len(lines)
@@ -39,6 +41,36 @@ def test_a_holder_that_has_another_connection_is_not_forgotten():
     lines.accept("second", "h", 2)
     lines.forget("h", 1)
     assert not lines.accept("first", "h", 1)
+
+
+def test_a_connection_is_of_one_holder():
+    lines: HolderLines[str] = HolderLines()
+    lines.accept("first", "h", 1)
+    with pytest.raises(RemoteProtocolError, match="second holder"):
+        lines.accept("first", "other", 1)
+    assert len(lines) == 1
+    lines.end("first")
+    lines.forget("h", 1)
+    assert not len(lines)
+
+
+def test_the_end_of_a_connection_that_was_given_up_is_none_of_its_holder():
+    lines: HolderLines[str] = HolderLines()
+    lines.accept("first", "h", 1)
+    lines.accept("second", "h", 2)
+    assert lines.end("first") is None
+    assert lines.end("unused") is None
+    assert lines.end("second") == ("h", 2)
+
+
+def test_a_connection_that_was_given_up_may_outlive_the_number_of_its_holder():
+    lines: HolderLines[str] = HolderLines()
+    lines.accept("first", "h", 1)
+    lines.accept("second", "h", 2)
+    lines.end("second")
+    lines.forget("h", 2)
+    assert lines.end("first") is None
+    assert not len(lines)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["calls", "end"]), st.integers(1, 4), st.integers(1, 2))))
