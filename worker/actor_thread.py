@@ -252,7 +252,7 @@ class ActorThread:
         return [*begun.values()]
 
     def forget(self, holder: str) -> None:
-        """Forget a holder whose line has ended: none of its calls is waited for. On the loop."""
+        """Forget a holder whose line has ended: none of its calls is waited for."""
         self._begun.pop(holder, None)
 
     def open(self) -> list[CallId]:
@@ -371,15 +371,17 @@ class ActorThread:
                 self._is_watched = True
                 self.actors.look_after(self)
         self._request = None
-        self._note_begun(last)
+        self._note_begun(connection, last)
         self.answer()
         self._mail = None
         self.actors.wait_for_reader(connection)
 
-    def _note_begun(self, request: int) -> None:
+    def _note_begun(self, connection: Connection, request: int) -> None:
         holder, line = self._caller
         if holder in self._begun or len(self._begun) < _MAX_HOLDERS:
             self._begun[holder] = line, request
+        if connection.closed:  # `forget` came before this, perhaps
+            self.forget(holder)
 
     def _ended(self, rows: list[Answer]) -> list[Answer]:
         """Do what is due before these answers; if that raises, the calls have failed."""
@@ -501,7 +503,7 @@ class ActorThread:
         except BaseException as error:  # of user code
             self._note((connection, request, None, self._failure(error, name), _NONE))
         self._request = None
-        self._note_begun(request)
+        self._note_begun(connection, request)
 
     async def _finish(self, connection: Connection, request: int, name: str, value: Any) -> None:
         try:

@@ -64,6 +64,11 @@ class Gated:
         return gate.wait(30)
 
 
+class AsyncGated(Gated):
+    async def later(self) -> None:
+        pass
+
+
 class Stubborn:
     """Its coroutine takes no notice of its cancellation until the gate is open."""
 
@@ -288,6 +293,22 @@ async def test_holders_of_closed_connections_are_forgotten(slot, wait_until, mon
     slot.actors.on_closed(end)
     assert not actor.begun()
     await until(lambda: not len(slot.actors._lines))
+
+
+@pytest.mark.parametrize("cls", [Gated, AsyncGated])
+async def test_calls_that_are_done_after_the_end_of_their_connection_leave_no_holder(cls):
+    slot, end = Slot(cls), End()
+    slot.actors.on_calls(end, message_of(slot, called("wait"), called("add")))
+    await until(lambda: slot.actor.open())
+    end.closed = True
+    slot.actors.on_closed(end)
+    gate.set()
+    reader = End()
+    slot.actors.on_calls(reader, slot.calls(1, "n", holder="reader"))
+    await until(lambda: reader.sent)
+    assert pickle.loads(reader.sent[0].results[0]) == 1
+    await until(lambda: slot.actor.begun() == [("reader", 1, 0)])
+    await ended(slot)
 
 
 async def test_an_answer_does_not_wait_for_a_later_call_of_the_same_message():
