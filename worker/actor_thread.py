@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..protocol.wire.messages import ActorCalls
     from ..protocol.wire.payload import Blob
     from .actors import Actors
+    from .output import OutputCatcher
 
 logger = logging.getLogger("weft.worker")
 
@@ -144,6 +145,8 @@ class ActorThread:
         self.inbox: queue.SimpleQueue[Mail | None] = queue.SimpleQueue()
         self.thread: threading.Thread
         self._seat = _ActorSeat(self, key, attempt)
+        #: What sends what its methods print; None in the process of a client.
+        self._output: OutputCatcher | None = None
         #: Where the thread may be interrupted: while it makes the object.
         self._gate = SlotGate()
         #: The object is there, or there will be none.
@@ -187,6 +190,7 @@ class ActorThread:
     ) -> None:
         """Make the object, on a thread of its own; wait for that. Raise what it raises."""
         own = copy.copy(context)
+        self._output = context.output
         body = self._run_loop if has_coroutines(cls) else self._run
         self.thread = threading.Thread(
             target=self._live,
@@ -327,7 +331,14 @@ class ActorThread:
         context.seat = self._seat  # type: ignore[assignment]
         context.task = _ActorTask(task.key, task.attempt)  # type: ignore[assignment]
         on_blocked_here(self._seat.blocked)
+        self._end_lines()
         return made
+
+    def _end_lines(self) -> None:
+        """Have the client see what was printed without an end of the line."""
+        output = self._output
+        if output is not None and output.is_filled:
+            output.end_lines()
 
     def _run(self, make: _Make) -> None:
         made = self._begin(make)
@@ -360,6 +371,7 @@ class ActorThread:
                 del value
             except BaseException as error:  # of user code: SystemExit ends the call only
                 failure = self._failure(error, name)
+            self._end_lines()
             row = connection, request, blob, failure, futures
             self._done.append(self._ended([row])[0] if self._seat.at_end else row)
             now = time.perf_counter_ns()
@@ -503,6 +515,7 @@ class ActorThread:
         except BaseException as error:  # of user code
             self._note((connection, request, None, self._failure(error, name), _NONE))
         self._request = None
+        self._end_lines()
         self._note_begun(connection, request)
 
     async def _finish(self, connection: Connection, request: int, name: str, value: Any) -> None:
@@ -515,6 +528,7 @@ class ActorThread:
         task = asyncio.current_task()
         assert task is not None, "it is a coroutine"
         del self._running[task]
+        self._end_lines()
         self._note(row)
 
     def _packed(self, value: Any, name: str) -> tuple[Blob, None, list[Any]]:

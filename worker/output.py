@@ -190,12 +190,20 @@ class OutputCatcher:
         if self._executor is not None:
             self._executor.send_output(self.take(None))
 
+    def end_lines(self) -> None:
+        """End the lines that the calling thread has begun: of a call of an actor that is done."""
+        with self._lock:
+            self._end_lines(threading.get_ident())
+
+    def _end_lines(self, thread: int | None) -> None:
+        for place in [place for place in self._begun if place[0] == thread]:
+            client, key, text = self._begun.pop(place)
+            self._add(client, key, place[1], "", text)
+
     def take(self, thread: int | None) -> list[OutputCame]:
         """Return what is to be sent, with the lines that the tasks of `thread` have not ended."""
         with self._lock:
-            for place in [place for place in self._begun if place[0] == thread]:
-                client, key, text = self._begun.pop(place)
-                self._add(client, key, place[1], "", text)
+            self._end_lines(thread)
             taken = self._buffer.take(), self._record_buffer.take()
             self.is_filled = bool(self._begun)
         return [OutputCame(message) for message in taken if message is not None]

@@ -21,7 +21,9 @@ from weft.protocol.wire import messages as m
 from weft.worker.actor_thread import Mail
 from weft.worker.actors import Actors, make_actor
 from weft.worker.context import WorkerContext, get_worker, set_worker
+from weft.worker.core.events import CatchOutput
 from weft.worker.interrupting import Interrupts, TaskInterrupted
+from weft.worker.output import OutputCatcher
 
 
 class End:
@@ -67,6 +69,20 @@ class Gated:
 class AsyncGated(Gated):
     async def later(self) -> None:
         pass
+
+
+class Prints:
+    def __init__(self) -> None:
+        print("made", end="")
+
+    def plain(self) -> None:
+        print("one\ntwo", end="")
+
+
+class AsyncPrints(Prints):
+    async def later(self) -> None:
+        await asyncio.sleep(0)
+        print("three", end="")
 
 
 class Stubborn:
@@ -159,12 +175,13 @@ done: list[int] = []
 class Slot:
     """A worker with one actor, a list, and its secret."""
 
-    def __init__(self, cls: Any = list, *args: Any) -> None:
+    def __init__(self, cls: Any = list, *args: Any, output: Any = None) -> None:
         gate.clear()
         done.clear()
         self.actors = Actors("worker", "tcp://here:1", asyncio.get_running_loop())
         context = WorkerContext("worker", "tcp://here:1", "id")
         context.actors = self.actors
+        context.output = output
         context.task = Task()  # type: ignore[assignment]
         set_worker(context)
         self.handle = make_actor(cls, *args)
@@ -405,6 +422,30 @@ async def test_an_actor_whose_event_loop_cannot_be_made_fails_its_task(monkeypat
     with pytest.raises(OSError, match="Too many open files"):
         Slot(Leaves)
     set_worker(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cls", [Prints, AsyncPrints])
+async def test_what_a_method_prints_without_a_newline_is_shown_when_it_is_done(cls):
+    shown: list[Any] = []
+    executor: Any = SimpleNamespace(
+        context=SimpleNamespace(),
+        state=SimpleNamespace(by_key={Task.key: SimpleNamespace(client=1)}),
+        send_output=shown.extend,
+    )
+    catcher = OutputCatcher(asyncio.get_running_loop(), keeps=False)
+    catcher.begin(executor)
+    catcher.want(CatchOutput(10, [1]))
+    try:
+        slot, end = Slot(cls, output=catcher), End()
+        names = ["plain"] if cls is Prints else ["plain", "later"]
+        slot.actors.on_calls(end, message_of(slot, *map(called, names)))
+        wanted = ["made", "one", "two", *["three"] * (cls is AsyncPrints)]
+        await until(lambda: sum(len(event.message.texts) for event in shown) == len(wanted))
+        assert [text for event in shown for text in event.message.texts] == wanted
+        await until(lambda: not catcher.is_filled)
+        await ended(slot)
+    finally:
+        catcher.give_back()
 
 
 @pytest.mark.parametrize("cls", [Drops, AsyncDrops])
