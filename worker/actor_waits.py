@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ..protocol.wire.messages.actors import call_text
@@ -42,9 +43,16 @@ class _Wait:
 class ActorWaits:
     """The waits of the actors of one worker."""
 
-    def __init__(self, executor: TaskExecutor, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        executor: TaskExecutor,
+        loop: asyncio.AbstractEventLoop,
+        crashed: Callable[[BaseException], object],
+    ) -> None:
+        """Prepare; `crashed` is called with the error if a report fails, which is a bug of weft."""
         self._executor = executor
         self._loop = loop
+        self._crashed = crashed
         #: Held while a wait or its end is handed to the core, so that these come in order.
         self._lock = threading.Lock()
         #: {attempt that made the actor: its wait}
@@ -71,6 +79,12 @@ class ActorWaits:
                 self._executor.handle(ActorResumes(attempt))
 
     def _look(self) -> None:
+        try:
+            self._report_old()
+        except Exception as bug:
+            self._crashed(bug)
+
+    def _report_old(self) -> None:
         """Report the waits that are old enough. For the loop's thread."""
         with self._lock:
             now = time.monotonic()

@@ -260,7 +260,7 @@ class WorkerServer:
             started=self._started,
             output=catcher_for(self._loop, config),
         )
-        context.actors.waits = ActorWaits(self._executor, self._loop)
+        context.actors.waits = ActorWaits(self._executor, self._loop, self._crashed)
         self._answering = Answering(self._executor, self.stop)
         await self._answering.plugins.begin_with(config.preloaded)
         transfers = Transfers()
