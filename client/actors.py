@@ -34,7 +34,7 @@ from .lending import encode
 from .shell.current import bind_future, find_current
 from .shell.in_task import check_not_own_calls, is_in_task
 from .shell.interruptible import acquire
-from .shell.watchers import call_in
+from .shell.watchers import call_in, settle
 
 if TYPE_CHECKING:
     import asyncio
@@ -212,7 +212,7 @@ class ActorFuture(ActorCall):
 
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        wake = partial(call_in, loop, _settle, future)
+        wake = partial(call_in, loop, settle, future)
         if not self.notify(wake):
             return
         problems: list[str] = []
@@ -267,11 +267,6 @@ class ActorFuture(ActorCall):
             self.blob = b""
             self.kept = None
         return self._value
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def split(items: list[Any]) -> tuple[list[FutureState], list[ActorFuture]]:

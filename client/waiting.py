@@ -27,7 +27,7 @@ from .shell.engine_waiting import CallNotes, LastWait, forget_calls, watch_calls
 from .shell.in_task import check_not_own, check_not_own_calls, is_in_task
 from .shell.interruptible import SLICE_S
 from .shell.short_tracebacks import cut, short_tracebacks
-from .shell.watchers import call_in, pending
+from .shell.watchers import call_in, pending, settle
 
 if TYPE_CHECKING:
     from ..protocol.durations import Duration
@@ -170,12 +170,7 @@ class _Completions(Watcher):
         with contextlib.suppress(IndexError):  # another thread was faster
             while self.async_waiters:
                 loop, future = self.async_waiters.popleft()
-                call_in(loop, _set, future)
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+                call_in(loop, settle, future)
 
 
 class as_completed:
@@ -207,14 +202,14 @@ class as_completed:
         progress: bool = False,
     ) -> None:
         del loop
+        #: {state: its futures, not yet yielded}.
+        self._futures: dict[FutureState, Future | list[Future]] = {}  # first, for `__del__`
         self.with_results = with_results
         self.raise_errors = raise_errors
         self._timeout_s = seconds_or_none(timeout, "timeout")
         self._deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         self._engine: Engine | None = None
         self._completions = _Completions(with_results)
-        #: {state: its futures, not yet yielded}.
-        self._futures: dict[FutureState, Future | list[Future]] = {}
         #: More futures of a state that was taken from the queue, and futures that were put back.
         self._more: deque[Future] = deque()
         #: The calls of actors among the futures that were not done.
@@ -226,6 +221,11 @@ class as_completed:
         self._progress: Progress | None = None
         if futures is not None:
             self.update(futures)
+
+    def __del__(self) -> None:
+        # It was left, as by `break`: the other results need not come here. This takes no lock.
+        if self._futures and self._engine is not None and not self._engine.is_gone:
+            self._engine.post(Unwatch(self._completions, split([*self._futures])[0]))
 
     # --- Which futures ----------------------------------------------------------------------------
 

@@ -127,13 +127,9 @@ class AsyncWaiter(Waiter):
     def wake(self) -> None:
         """See `Waiter`."""
         if asyncio._get_running_loop() is self._loop:
-            self._set()
+            settle(self._future)
         else:
-            call_in(self._loop, self._set)
-
-    def _set(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
+            call_in(self._loop, settle, self._future)
 
     async def wait(self, timeout: float | None) -> bool:
         """Wait, at most `timeout` seconds; return whether it is done."""
@@ -163,6 +159,12 @@ class Confirmed(Watcher):
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""
         self._note(self._n_flushes)
+
+
+def settle(future: asyncio.Future[None]) -> None:
+    """Let a coroutine go on that awaits this, unless it has ended."""
+    if not future.done():
+        future.set_result(None)
 
 
 def call_in(loop: asyncio.AbstractEventLoop, callback: Any, *args: Any) -> None:

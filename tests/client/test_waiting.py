@@ -211,6 +211,20 @@ def test_as_completed_times_out_and_can_be_cleared(client, scheduler):
     assert completed.is_empty()
 
 
+def test_an_iteration_that_is_left_waits_for_nothing_any_more(client, scheduler):
+    first = client.submit(inc, 0)
+    first.result(10)
+    scheduler.is_holding = True
+    futures = client.map(inc, range(1, 4))
+    for future, result in as_completed([first, *futures], with_results=True):
+        assert (future, result) == (first, 1)
+        break
+    client._engine.settle()
+    assert [future._state.watchers for future in futures] == [None] * 3
+    scheduler.go_on()
+    assert client.gather(futures) == [2, 3, 4]
+
+
 def test_several_threads_share_one_iterator(client):
     futures = client.map(inc, range(500))
     completed = as_completed(futures, with_results=True)
