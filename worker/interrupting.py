@@ -67,7 +67,8 @@ class SlotGate:
 
     def __init__(self) -> None:
         self._token: deque[None] = deque()
-        self._lock = threading.Lock()
+        #: Reentrant: a finalizer of the user may close the gate, too.
+        self._lock = threading.RLock()
         #: The thread was interrupted, and no task has seen to it yet.
         self.was_hit = False
 

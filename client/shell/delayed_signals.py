@@ -82,8 +82,10 @@ def delay_handlers() -> Delayed:
         gate = gate_here()
         if gate is None:
             return []
+        # Closed already: weft's own code runs, or within it a finalizer of the user.
+        was_open = gate.is_open
         gate.close()
-        return _Closed(gate)
+        return _Closed(gate) if was_open else []
     handlers = list(map(_get_handler, _NUMBERS))
     if handlers != _last[0]:
         pairs = zip(_NUMBERS, handlers, strict=True)

@@ -69,6 +69,10 @@ _Enter: TypeAlias = Callable[[TaskWait | None, bool], AbstractContextManager[Non
 class InterruptGate(Protocol):
     """Lets a thread be interrupted by others, at any of its steps, while it is open."""
 
+    @property
+    def is_open(self) -> bool:
+        """True if the thread may be interrupted now; False also if that is under way."""
+
     def open(self) -> None:
         """Open it, on its thread."""
 

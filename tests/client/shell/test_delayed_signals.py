@@ -9,6 +9,8 @@ import threading
 import pytest
 
 from weft.client.shell.delayed_signals import delay_handlers, has_room_for_calls, run_delayed
+from weft.protocol.host.blocking import on_interrupts_here
+from weft.worker.interrupting import SlotGate
 
 
 class Handled(Exception):
@@ -36,6 +38,27 @@ def handled():
 
 def raise_signal(number):
     os.kill(os.getpid(), number)
+
+
+def test_the_gate_of_a_task_stays_closed_where_a_finalizer_has_a_section():
+    """It runs in weft's own code, whose thread must not be interrupted after the section."""
+    seen = []
+
+    def run():
+        gate = SlotGate()
+        on_interrupts_here(gate)
+        for is_open in (False, True):
+            if is_open:
+                gate.open()
+            delayed = delay_handlers()
+            seen.append(gate.is_open)
+            run_delayed(delayed)
+            seen.append(gate.is_open)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [False, False, False, True]
 
 
 def test_a_handler_runs_once_after_the_section_and_then_as_usual(handled):
