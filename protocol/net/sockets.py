@@ -1,4 +1,4 @@
-"""Makes bound and listening sockets, and handles the peculiarities of each address family."""
+"""Makes bound and listening sockets; what is peculiar to each family of addresses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from typing import Any, Final
 
 from ..errors import CommError
 
-__all__ = ["SocketFile", "bind_tcp", "bind_unix", "host_on_the_way_to", "outward_host"]
+__all__ = [
+    "SocketFile",
+    "bind_tcp",
+    "bind_unix",
+    "host_on_the_way_to",
+    "outward_host",
+    "set_options",
+]
 
 _BACKLOG: Final = 1024
+#: A machine that vanished while nothing was being sent to it is noticed after about this time.
+_DEAD_PEER_S: Final = 30
 
 
 async def bind_tcp(host: str, port: int) -> list[socket.socket]:
@@ -132,3 +141,31 @@ def _own_end(family: int, name: Any) -> str:
     with socket.socket(family, socket.SOCK_DGRAM) as sock:
         sock.connect(name)  # connecting a datagram socket only looks up the route and sends nothing
         return str(sock.getsockname()[0])
+
+
+def set_options(sock: Any, buffer_nbytes: int) -> None:
+    """Set the options of a connected socket; None = there is none."""
+    if sock is None:
+        return
+    # The kernel tunes TCP's buffers unless a size is set. What a platform lacks is left out.
+    options: list[tuple[int, str, int]] = []
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        options = [
+            (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
+            (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+            (socket.IPPROTO_TCP, "TCP_KEEPIDLE", _DEAD_PEER_S // 3),
+            (socket.IPPROTO_TCP, "TCP_KEEPINTVL", _DEAD_PEER_S // 6),
+            (socket.IPPROTO_TCP, "TCP_KEEPCNT", 4),
+            # TCP_USER_TIMEOUT is not used: it also ends the connection to a live peer that does not
+            # read for that time, such as a worker whose task holds the interpreter lock.
+        ]
+    else:
+        # The kernel does not tune the buffers of Unix sockets.
+        options = [
+            (socket.SOL_SOCKET, "SO_SNDBUF", buffer_nbytes),
+            (socket.SOL_SOCKET, "SO_RCVBUF", buffer_nbytes),
+        ]
+    for level, name, value in options:
+        if hasattr(socket, name):
+            with contextlib.suppress(OSError):
+                sock.setsockopt(level, getattr(socket, name), value)

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from ..errors import CommClosed, CommError, HandshakeError, ProtocolError, RemoteProtocolError
 from ..host.buffers import new_buffer
@@ -29,6 +28,7 @@ from ..wire.payload import Buffer
 from ..wire.session import Silence
 from .bypass import Bypass, open_bypass
 from .connection import Connection, Handler
+from .sockets import set_options
 from .unfinished import MIN_RATE, Trickle, UnfinishedFrames
 
 __all__ = ["Owner", "StreamConnection", "tls_reason"]
@@ -38,8 +38,6 @@ _HIGH_BYTES: Final = 1 << 20
 _LOW_BYTES: Final = 256 << 10
 #: Time that `close` waits for a peer that does not read.
 _CLOSE_TIMEOUT_S: Final = 5.0
-#: A machine that vanished while nothing was being sent to it is noticed after about this time.
-_DEAD_PEER_S: Final = 30
 #: The number of parts that a time limit is divided into; see `wire.session.Silence`.
 _LOOKS: Final = 5
 
@@ -99,8 +97,9 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._writes_lines = False
-        #: Held from the numbering of a frame until it is written or with the transport.
-        self._sending = threading.Lock()
+        #: Held from the numbering of a frame until it is written or with the transport. Reentrant,
+        #: so that it can be seen when a finalizer of the user sends in the middle of a frame.
+        self._sending = threading.RLock()
         #: Opened by `allow_bypass`; None for TLS, and after the end.
         self._bypass: Bypass | None = None
         #: None before `begin` and after the handshake.
@@ -152,7 +151,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         """Start the handshake."""
         transport.set_write_buffer_limits(high=_HIGH_BYTES, low=_LOW_BYTES)
         self._writes_lines = _writes_lines(transport)
-        _set_options(transport)
+        set_options(transport.get_extra_info("socket"), _HIGH_BYTES)
         self._handshake = handshake
         self._write_handshake(handshake.start())
 
@@ -356,6 +355,9 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         if self.closed or not messages:
             return
         assert self.authenticated
+        if self._sending._is_owned():  # type: ignore[attr-defined]
+            self._loop.call_soon(self.send, messages)
+            return
         with self._sending:
             parts = self._encode(messages)
             if self._bypass is not None:
@@ -373,6 +375,8 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
 
     def send_past_loop(self, messages: Sequence[Message]) -> bool:
         """See `Connection.send_past_loop`."""
+        if self._sending._is_owned():  # type: ignore[attr-defined]
+            return False
         with self._sending:
             bypass = self._bypass
             if bypass is None or self.closed or not bypass.is_clear:
@@ -570,31 +574,3 @@ def _write_one_by_one(transport: asyncio.Transport, parts: Sequence[Buffer]) -> 
         transport.write(part)
     if small:
         transport.write(b"".join(small))
-
-
-def _set_options(transport: asyncio.Transport) -> None:
-    sock: Any = transport.get_extra_info("socket")
-    if sock is None:
-        return
-    # The kernel tunes TCP's buffers unless a size is set. What a platform lacks is left out.
-    options: list[tuple[int, str, int]] = []
-    if sock.family in (socket.AF_INET, socket.AF_INET6):
-        options = [
-            (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
-            (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
-            (socket.IPPROTO_TCP, "TCP_KEEPIDLE", _DEAD_PEER_S // 3),
-            (socket.IPPROTO_TCP, "TCP_KEEPINTVL", _DEAD_PEER_S // 6),
-            (socket.IPPROTO_TCP, "TCP_KEEPCNT", 4),
-            # TCP_USER_TIMEOUT is not used: it also ends the connection to a live peer that does not
-            # read for that time, such as a worker whose task holds the interpreter lock.
-        ]
-    else:
-        # The kernel does not tune the buffers of Unix sockets.
-        options = [
-            (socket.SOL_SOCKET, "SO_SNDBUF", _HIGH_BYTES),
-            (socket.SOL_SOCKET, "SO_RCVBUF", _HIGH_BYTES),
-        ]
-    for level, name, value in options:
-        if hasattr(socket, name):
-            with contextlib.suppress(OSError):
-                sock.setsockopt(level, getattr(socket, name), value)

@@ -106,6 +106,36 @@ def test_frames_of_threads_and_loop_arrive_whole_and_in_their_numbered_order(
     run(main())
 
 
+@pytest.mark.parametrize("way", ["send", "send_past_loop"])
+def test_what_a_finalizer_sends_within_a_frame_comes_after_it(
+    run: Run, stream_address: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        server = Server(End)
+        connection = await dial(await server.start(stream_address), End())
+        connection.allow_bypass()
+        assert isinstance(connection, StreamConnection)
+        encode, past_loop = connection._encode, []
+
+        def encode_and_collect(messages: Any) -> Any:
+            parts = encode(messages)
+            monkeypatch.undo()
+            # As the collector may do, wherever an object is made.
+            past_loop.append(connection.send_past_loop([ask(3)]))
+            connection.send([ask(2)])
+            return parts
+
+        monkeypatch.setattr(connection, "_encode", encode_and_collect)
+        if not getattr(connection, way)([ask(1)]) and way == "send_past_loop":
+            connection.send([ask(1)])  # TLS has no other way
+        assert past_loop == [False]
+        assert await server.ends[0].got(2) == [ask(1), ask(2)]
+        assert not server.ends[0].errors
+        await server.listener.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize("ending", ["close", "send"])
 def test_the_rest_of_a_frame_precedes_what_the_loop_sends_next(
     run: Run, stream_address: str, ending: str
