@@ -1,7 +1,9 @@
 """Calls of actors over one connection to a worker: what is sent when, and how each call ends.
 
 A part of the core beside `ClientState`: calls do not touch the scheduler. Several threads call
-these methods under one lock, which the shell has (`shell/actor_lines.py`).
+these methods under one lock, which the shell has (`shell/actor_lines.py`). It is reentrant: within
+any of them the collector may run a finalizer of the user that makes a call, and calls `add`. So a
+call is noted as sent before anything is made of it, and is never only in a variable.
 
 Invariant: a call that was added waits, was sent, or is done. Requests count up in the order in
 which calls were added, `sent` has lower ones than `waiting`, and both are in that order. A call is
@@ -105,56 +107,54 @@ class LineCalls:
         if not can_send or self.sent or self.waiting:
             self.waiting.append(call)
             return None
+        self.sent[call.request] = call  # with no call since the look: see the module
+        self._sent_nbytes += call.nbytes
         return self.message([call])
 
+    @property
+    def _has_room(self) -> bool:
+        return len(self.sent) < MAX_SENT and self._sent_nbytes < MAX_SENT_NBYTES
+
     def take_next(self) -> list[ActorCall]:
-        """Take the next calls that may be sent: of one actor, as many as may be under way."""
-        waiting = self.waiting
+        """Note the next calls as sent that may be: of one actor, as many as may be under way."""
+        waiting, sent = self.waiting, self.sent
         calls: list[ActorCall] = []
-        nbytes = self._sent_nbytes
-        room = MAX_SENT - len(self.sent)
         secret = None
-        while waiting and len(calls) < room and (nbytes < MAX_SENT_NBYTES or not self.sent):
+        while (
+            waiting and len(sent) < MAX_SENT and (self._sent_nbytes < MAX_SENT_NBYTES or not sent)
+        ):
             call = waiting[0]
             assert call.actor is not None, "it is kept until the answer"
             if secret is None:
                 secret = call.actor._info.secret
-            elif call.actor._info.secret != secret or nbytes >= MAX_SENT_NBYTES:
+            elif call.actor._info.secret != secret:
                 break
+            sent[call.request] = call
+            self._sent_nbytes += call.nbytes
             calls.append(waiting.popleft())
-            nbytes += call.nbytes
         return calls
 
     def message(self, calls: list[ActorCall]) -> ActorCalls:
-        """Note calls of one actor as sent, and return the message."""
-        requests = [call.request for call in calls]
-        self.sent.update(zip(requests, calls, strict=True))
-        for call in calls:
-            self._sent_nbytes += call.nbytes
+        """Return the message for calls of one actor that were noted as sent."""
         actor = calls[0].actor
         assert actor is not None, "it is kept until the answer"
         return ActorCalls(
             actor=actor._info.secret,
             holder=self._holder,
             line=self._number,
-            requests=requests,
+            requests=[call.request for call in calls],
             names=[call.name for call in calls],
             arguments=[call.arguments for call in calls],
         )
 
-    def take_back(self, calls: list[ActorCall]) -> None:
-        """Undo `message`: nothing of it was sent."""
-        for call in calls:
-            self._answered(call.request)
-
     def put_back(self, call: ActorCall) -> None:
-        """Have a call wait that `add` returned, and that could not be sent at once."""
-        self.take_back([call])
-        self.waiting.append(call)
+        """Have the call wait that `add` took last, and that could not be sent at once."""
+        self._answered(call.request)
+        self.waiting.appendleft(call)
 
     def fail_unsent(self, call: ActorCall, reason: str) -> Callbacks:
         """Fail a call whose message can never be sent."""
-        self.take_back([call])
+        self._answered(call.request)
         text = f"was not called: the arguments of {call.name}() cannot be sent: {reason}"
         return call.finish(None, actor_lost(call.actor_key, text))
 
@@ -191,10 +191,10 @@ class LineCalls:
     def fail_lost(self) -> Callbacks:
         """Fail the calls that were sent to actors that the scheduler has lost."""
         notify: Callbacks = []
-        for request, call in list(self.sent.items()):
+        for call in list(self.sent.values()):
             hold = None if call.actor is None else call.actor._hold
             if hold is not None and hold._state.failure is not None:
-                self._answered(request)
+                self._answered(call.request)
                 notify += call.finish(None, _in_doubt(call, "its worker is lost"))
         return notify
 

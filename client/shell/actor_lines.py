@@ -136,7 +136,6 @@ class _ActorLine:
                 try:
                     connection.send([self._calls.message(calls)])
                 except LocalProtocolError:  # too much for one frame: one by one
-                    self._calls.take_back(calls)
                     for call in calls:
                         notify += self._send_alone(connection, call)
                 for call in calls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import subprocess
@@ -561,6 +562,36 @@ for thread in threads:
     thread.join()
 print(found)
 """
+
+
+class Cycle:
+    """Is collected by the collector only, and does something then."""
+
+    def __init__(self, do):
+        self.me = self
+        self.do = do
+
+    def __del__(self):
+        self.do()
+
+
+def test_a_finalizer_may_call_an_actor_wherever_the_collector_runs_it(client, counter):
+    before = gc.get_threshold()
+    calls = []
+
+    def call():
+        calls.append(counter.add())
+
+    try:
+        for n in range(1, 150):  # so many objects are made until the collector runs
+            gc.set_threshold(n, 10_000, 10_000)
+            Cycle(call)
+            calls += [counter.add(), counter.add()]
+            calls[-1].result(timeout=30)
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert sorted(call.result(timeout=30) for call in calls) == [*range(1, 3 * 149 + 1)]
 
 
 def test_several_threads_of_a_worker_may_use_their_first_actor_at_once():

@@ -101,7 +101,6 @@ class ActorLineNode:
             message = self.calls.message(calls)
             if self._world.chance(0.05):  # beyond a limit
                 self._world.probes["actor call: sent alone"] += 1
-                self.calls.take_back(calls)
                 for call in calls:
                     message = self.calls.message([call])
                     if self._world.chance(0.1):

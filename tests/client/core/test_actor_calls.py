@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from weft.client.core import actor_calls
@@ -48,6 +49,29 @@ def test_a_call_that_is_alone_is_sent_at_once_and_others_behind_it_wait():
     calls.on_results(results(0))
     assert calls.add(made(), can_send=True) is None, "one waits, and must not be overtaken"
     assert [call.request for call in calls.take_next()] == [1, 2]
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_call_that_a_finalizer_makes_within_another_comes_behind_it(is_alone, monkeypatch):
+    """When the message is made, as the collector may do then."""
+    calls = line() if is_alone else line(made(), made())
+    nested = made()
+    build = LineCalls.message
+
+    def collect(self: LineCalls, batch: list[ActorCall]) -> ActorCalls:
+        monkeypatch.undo()
+        assert calls.add(nested, can_send=True) is None
+        return build(self, batch)
+
+    monkeypatch.setattr(LineCalls, "message", collect)
+    if is_alone:
+        message = calls.add(made(), can_send=True)
+    else:
+        batch = calls.take_next()
+        message = calls.message(batch)
+    assert message is not None
+    assert [*calls.sent] == message.requests
+    assert [*calls.waiting] == [nested]
 
 
 def test_a_message_has_calls_of_one_actor_in_their_order():
@@ -196,7 +220,6 @@ def test_each_call_is_sent_at_most_once_in_order_and_ends_once(steps):
             note(calls.message(batch))
         elif step == "cut" and (batch := calls.take_next()):
             calls.message(batch)  # too long for one frame
-            calls.take_back(batch)
             for call in batch:
                 note(calls.message([call]))
         elif step == "answer" and calls.sent:
