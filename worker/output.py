@@ -197,8 +197,9 @@ class OutputCatcher:
 
     def _end_lines(self, thread: int | None) -> None:
         for place in [place for place in self._begun if place[0] == thread]:
-            client, key, text = self._begun.pop(place)
-            self._add(client, key, place[1], "", text)
+            begun = self._begun.pop(place, None)
+            if begun is not None:  # else a finalizer has printed the rest
+                self._add(*begun[:2], place[1], "", begun[2])
 
     def take(self, thread: int | None) -> list[OutputCame]:
         """Return what is to be sent, with the lines that the tasks of `thread` have not ended."""

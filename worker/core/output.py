@@ -33,10 +33,14 @@ MAX_COUNTED: Final = 50
 
 
 class OutputBuffer:
-    """The lines that were not sent yet. The caller makes the calls one after the other."""
+    """The lines that were not sent yet. The caller makes the calls one after the other.
+
+    A finalizer may print within any of them, so each line is added in one step.
+    """
 
     def __init__(self) -> None:
-        self._message: TaskOutput | None = None
+        #: (client, key, level, name, text)
+        self._rows: list[tuple[int, str, int, str, str]] = []
         #: {client: number of lines that were left out since the last message}.
         self._n_dropped: dict[int, int] = {}
         self._second_ends = float("-inf")
@@ -63,33 +67,25 @@ class OutputBuffer:
         self._n_left[level == STDOUT] -= 1
         if len(text) > MAX_LINE_CHARS:
             text = f"{text[:MAX_LINE_CHARS]} [...]"
-        self._append(client, key, level, name[:200], text)
+        self._rows.append((client, key, level, name[:200], text))
 
     def take(self) -> TaskOutput | None:
         """Return what is to be sent, if there is anything."""
-        for client, n in self._n_dropped.items():
-            self._append(client, "", DROPPED_LINES, "", str(n))
-        self._n_dropped.clear()
-        message, self._message = self._message, None
-        return message
-
-    def _append(self, client: int, key: str, level: int, name: str, text: str) -> None:
-        message = self._message
-        if message is None:
-            message = TaskOutput(clients=[], keys=[], levels=[], names=[], texts=[])
-            self._message = message
-        message.clients.append(client)
-        message.keys.append(key)
-        message.levels.append(level)
-        message.names.append(name)
-        message.texts.append(text)
+        dropped, self._n_dropped = self._n_dropped, {}
+        rows, self._rows = self._rows, []
+        rows += [(client, "", DROPPED_LINES, "", str(n)) for client, n in dropped.items()]
+        if not rows:
+            return None
+        clients, keys, levels, names, texts = map(list, zip(*rows, strict=True))
+        return TaskOutput(clients=clients, keys=keys, levels=levels, names=names, texts=texts)
 
 
 class RecordBuffer:
-    """The records that were not sent yet. The caller makes the calls one after the other."""
+    """The records that were not sent yet. As for lines, each is added in one step."""
 
     def __init__(self) -> None:
-        self._message: LogRecords | None = None
+        #: (logger, level, number of those left out, record)
+        self._rows: list[tuple[str, int, int, bytes | None]] = []
         #: {(logger, it is grave): how many records were left out, the highest of their levels}.
         self._dropped: dict[tuple[str, bool], tuple[int, int]] = {}
         self._second_ends = float("-inf")
@@ -120,24 +116,17 @@ class RecordBuffer:
 
     def add(self, name: str, level: int, record: bytes) -> None:
         """Keep a record for which there is room."""
-        self._append(name, level, 0, record)
+        self._rows.append((name, level, 0, record))
 
     def take(self) -> LogRecords | None:
         """Return what is to be sent, if there is anything."""
-        for (name, _), (n, level) in self._dropped.items():
-            self._append(name, level, n, None)
-        self._dropped.clear()
-        message, self._message = self._message, None
-        return message
-
-    def _append(self, name: str, level: int, dropped: int, record: bytes | None) -> None:
-        message = self._message
-        if message is None:
-            message = self._message = LogRecords(names=[], levels=[], dropped=[], records=[])
-        message.names.append(name)
-        message.levels.append(level)
-        message.dropped.append(dropped)
-        message.records.append(record)
+        left_out, self._dropped = self._dropped, {}
+        rows, self._rows = self._rows, []
+        rows += [(name, level, n, None) for (name, _), (n, level) in left_out.items()]
+        if not rows:
+            return None
+        names, levels, dropped, records = map(list, zip(*rows, strict=True))
+        return LogRecords(names=names, levels=levels, dropped=dropped, records=records)
 
 
 def on_want_output(state: WorkerState, message: WantOutput) -> None:

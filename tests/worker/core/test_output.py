@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from tests.worker.builders import Hands
 from weft.protocol.wire import messages as m
 from weft.worker.core.events import CatchOutput, OutputCame, SchedulerSent, SessionOpened
@@ -19,6 +21,38 @@ from weft.worker.core.state import WorkerState
 
 def add(buffer, text, now=0.0, level=m.STDOUT, client=1):
     buffer.add(now, client, "key", level, "", text)
+
+
+class Cycle:
+    """Is collected by the collector only, and prints then."""
+
+    def __init__(self, buffer):
+        self.me = self
+        self.buffer = buffer
+
+    def __del__(self):
+        add(self.buffer, "of a finalizer", client=2)
+
+
+def test_lines_that_a_finalizer_prints_within_another_are_whole_and_none_is_lost():
+    before = gc.get_threshold()
+    rows = []
+    try:
+        for n in range(1, 20):  # so many objects are made until the collector runs
+            buffer = OutputBuffer()
+            gc.collect(0)
+            gc.set_threshold(n, 10_000, 10_000)
+            Cycle(buffer)
+            add(buffer, "one")
+            first = buffer.take()
+            add(buffer, "two")
+            gc.collect(0)
+            for message in (first, buffer.take()):
+                assert message is not None
+                rows += zip(message.clients, message.texts, strict=True)
+    finally:
+        gc.set_threshold(*before)
+    assert sorted(rows) == sorted([(1, "one"), (1, "two"), (2, "of a finalizer")] * 19)
 
 
 def test_lines_of_all_clients_come_in_their_order():
