@@ -43,7 +43,9 @@ _CONFIRM_S: Final = 10.0
 
 #: The client of this process's tasks; a list, so that no global name has to be rebound.
 _clients: list[TaskClient] = []
-_lock = threading.Lock()
+#: Reentrant: while the client is made, the collector may run a finalizer that asks for it. Then two
+#: are made; the first that is there is used.
+_lock = threading.RLock()
 
 
 class _Acting(threading.local):

@@ -195,7 +195,8 @@ class SharedArguments:
 
     def _note_owner(self, owner: weakref.ref[Any], key: str) -> None:
         if len(self._owners) > 2 * len(self._arguments) + _MIN_OWNERS:
-            self._owners = {n: entry for n, entry in self._owners.items() if self._usable(entry[1])}
+            owners = self._owners.copy()
+            self._owners = {n: entry for n, entry in owners.items() if self._usable(entry[1])}
         value = owner()
         if value is not None:
             self._owners[id(value)] = (owner, key)
@@ -225,13 +226,15 @@ class SharedArguments:
 
     def _let_go(self) -> None:
         """Release arguments that no pending call needs, until the rest is within the limit."""
-        idle = [(key, a) for key, a in self._arguments.items() if not a.n_pending]
-        nbytes = sum(argument.nbytes for _, argument in idle)
-        for key, argument in idle:
+        # A copy, made in one step: a finalizer may submit within this.
+        known = [ref() for ref in self._arguments.valuerefs()]
+        idle = [one for one in known if one is not None and not one.n_pending]
+        nbytes = sum(argument.nbytes for argument in idle)
+        for argument in idle:
             if nbytes <= IDLE_NBYTES:
                 break
             nbytes -= argument.nbytes
-            del self._arguments[key]
+            self._arguments.pop(argument.future._state.key, None)
             argument.future.release()
 
 

@@ -18,7 +18,7 @@ class Gap:
     def __init__(self, limit_nbytes: int) -> None:
         self.limit_nbytes = limit_nbytes
         self._nbytes = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may submit within it
 
     def admit(self, engine: Engine, nbytes: int) -> None:
         """Wait, if these bytes are too many, until the scheduler has read the earlier calls.

@@ -30,7 +30,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         #: {future: None} of those that callers wait for; None once the loop is closed.
         self._waited: dict[Future[Any], None] | None = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may close a client within it
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -584,6 +584,7 @@ def test_a_finalizer_may_call_an_actor_wherever_the_collector_runs_it(client, co
 
     try:
         for n in range(1, 150):  # so many objects are made until the collector runs
+            gc.collect(0)
             gc.set_threshold(n, 10_000, 10_000)
             Cycle(call)
             calls += [counter.add(), counter.add()]

@@ -453,3 +453,28 @@ def test_threads_that_submit_at_once_send_an_argument_once(client, scheduler):
     scheduler.go_on()
     assert sorted(client.gather(futures)) == [total(x, i) for i in range(40)]
     assert len(hidden(scheduler)) == 1
+
+
+def test_a_finalizer_may_submit_while_arguments_are_let_go(client, monkeypatch):
+    """In the middle of the look at them, as the collector may run it."""
+    monkeypatch.setattr(shared_arguments, "IDLE_NBYTES", 0)
+    registry = client._encoder.shared
+    looks, nested = [], []
+
+    class Looked(shared_arguments.SharedArgument):
+        @property
+        def n_pending(self):
+            looks.append(self)
+            if len(looks) == 2:  # the first one counts a call
+                nested.append(client.submit(total, large(7)))
+            return 1
+
+        @n_pending.setter
+        def n_pending(self, n):
+            pass
+
+    monkeypatch.setattr(shared_arguments, "SharedArgument", Looked)
+    future = client.submit(total, large(3))
+    assert future.result(timeout=10) == large(3).sum()
+    assert nested[0].result(timeout=10) == large(7).sum()
+    assert len(registry._arguments) == 2
