@@ -49,6 +49,8 @@ class PluginRegistration(abc.ABC):
             SerializationError: it cannot be pickled.
             QuestionFailed: it is too large, or there are too many.
             NotPermitted: the client's token is of a lower role than client.
+            PluginFailed: the process of a worker has ended during the set-up (by a crash of a C
+                extension, `os._exit`, the memory limit); the plugin is not kept.
             Exception: what its set-up raised on one of them; the plugin is not kept then, and is
                 torn down where it was set up.
         """

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..protocol.errors import NotSupported, QuestionFailed
+from ..protocol.errors import NotSupported, PluginFailed, QuestionFailed
 from ..protocol.plugins.base import SupervisorPlugin, WorkerPlugin
 from ..protocol.plugins.environment import Environ, InstallPlugin
 from ..protocol.plugins.uploads import UploadDirectory, UploadFile
@@ -179,6 +179,9 @@ def _raise_failures(info: dict[str, Any], name: str, step: str, processes: str) 
     with reading("the scheduler"):
         failures = part_of(info, "failures", list)
         first = failures[0]["failure"] if failures else None
+        where, death = (failures[0].get("died") if failures else None) or ("", "")
+    if death:
+        raise PluginFailed(name, f"{death}. It is not kept", f"on {where}")
     if first is None:
         raise QuestionFailed(f"plugin {name!r} could not be {step}")
     error = unpack_exception(first)

@@ -116,6 +116,8 @@ OF_WORKERS: Final = (
 
 #: Why workers die, as their supervisors report it: `WorkerExited.kind`.
 DEATHS: Final = ("exit", "signal", "memory", "crash")
+#: The kind of an end that somebody has asked for: in `WorkerExited.kind` only.
+REQUESTED: Final = "requested"
 #: Why a worker ends that a plugin of its supervisor replaces: `WorkerExited.reason`.
 RENEWED: Final = "restarted, because a plugin of its supervisor asks for it"
 

@@ -43,22 +43,25 @@ class UnknownWorker(WeftError, ValueError):
 class PluginFailed(WeftError):
     """A plugin could not be set up on a new worker, or the process that was to do so has ended.
 
-    A new worker ends with this error, because no task may run without the plugin, and its
-    supervisor starts another one in its place, after a growing pause. Remove the cause, or end the
-    plugin with `client.unregister_plugin(name)`.
+    `register_plugin` raises it if the process of a worker or of a machine's plugins has ended
+    during the set-up; the plugin is not kept. A new worker ends with this error, because no task
+    may run without the plugin, and its supervisor starts another one in its place, after a growing
+    pause. Remove the cause, or end the plugin with `client.unregister_plugin(name)`.
 
     Args:
         plugin: its name.
-        reason: the exception that it has raised, as text.
+        reason: the exception that it has raised, as text, or how the process ended.
+        where: the process, for example "on worker w".
     """
 
-    def __init__(self, plugin: str, reason: str) -> None:
-        super().__init__(plugin, reason)
+    def __init__(self, plugin: str, reason: str, where: str = "here") -> None:
+        super().__init__(plugin, reason, where)
         self.plugin = plugin
         self.reason = reason
+        self.where = where
 
     def __str__(self) -> str:
-        return f"plugin {self.plugin!r} could not be set up here: {self.reason}"
+        return f"plugin {self.plugin!r} could not be set up {self.where}: {self.reason}"
 
 
 class UnsupportedRequest(WeftError):

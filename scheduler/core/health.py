@@ -50,6 +50,16 @@ class RefusedWorkers:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """A plugin that new workers do not get any more."""
+
+    name: str
+    n_deaths: int
+    #: how the last worker ended that has set it up
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unreached:
     """A worker that others do not reach, though it is connected to the scheduler."""
 
@@ -83,6 +93,7 @@ class Signs:
         quiet_s: since when no task has finished while some are at workers.
         expected_s: the longest expected duration of these; None = it is not known of some.
         unreached: workers that others fail to fetch from again and again, worst first.
+        set_aside: plugins under whose set-up several workers in a row died.
     """
 
     recovering: str = ""
@@ -101,6 +112,7 @@ class Signs:
     expected_s: float | None = 0.0
     load: Load = field(default_factory=Load)
     unreached: list[Unreached] = field(default_factory=list)
+    set_aside: list[SetAside] = field(default_factory=list)
 
 
 #: (level, text)
@@ -154,6 +166,22 @@ def _preparing(signs: Signs) -> Iterator[Found]:
             "warning",
             f"{counted(signs.n_preparing, 'new worker')} {verb} up plugins, and {they} no task "
             "before the end of that: 'weft logs' shows what a plugin does there",
+        )
+
+
+def _set_aside(signs: Signs) -> Iterator[Found]:
+    for found in signs.set_aside[:MAX_NAMED]:
+        yield (
+            "error",
+            f"plugin {found.name!r} is set aside: {found.n_deaths} workers in a row died while "
+            f"they set it up ({found.why}), and later ones work without it. Unregister it, or "
+            "mend and register it again",
+        )
+    n_more = len(signs.set_aside) - MAX_NAMED
+    if n_more > 0:
+        yield (
+            "error",
+            f"{counted(n_more, 'more plugin')} {'is' if n_more == 1 else 'are'} set aside",
         )
 
 
@@ -276,6 +304,7 @@ CHECKS: Final[dict[str, HealthCheck]] = {
     "memory-wait": HealthCheck("Tasks wait for room in the memory of workers.", _memory_wait),
     "workers-away": HealthCheck("Connections to workers ended a moment ago.", _workers_away),
     "workers-preparing": HealthCheck("New workers set up plugins.", _preparing),
+    "plugins-aside": HealthCheck("Workers died again and again of a plugin.", _set_aside),
     "unreached": HealthCheck("Workers fail to fetch data from others again and again.", _unreached),
     "no-progress": HealthCheck("No task has finished for much longer than expected.", _no_progress),
     "refused-workers": HealthCheck("Workers were refused in the last hour.", _refused),

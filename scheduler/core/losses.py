@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.deaths import with_advice
-from ...protocol.reported import DEATHS, RENEWED
+from ...protocol.reported import DEATHS, RENEWED, REQUESTED
 from ...protocol.wording import placed_again
 from .ending import RESTARTED
 from .peers import WorkerHandle
@@ -113,6 +113,7 @@ def _report_deaths(state: SchedulerState) -> None:
 
 def _report(state: SchedulerState, loss: Loss, reason: str, kind: str = "") -> None:
     # An earlier release does not report the kind.
+    kind = "signal" if kind == REQUESTED else kind
     state.counters.losses[kind if kind in DEATHS else "exit" if reason else loss.seen] += 1
     why = reason or "connection closed"
     is_wanted = reason in (RESTARTED, RENEWED)

@@ -417,11 +417,12 @@ def _remove_worker(
     state.deadlines.cancel(ws.away_due)
     claims.withdraw_all(state, ws)
     n_before = state.counters.tasks_recomputed
+    report = state.exit_reports.get(ws.worker_id) if left_because is None else None
     lose_worker(state, ws)
     n_recomputed = state.counters.tasks_recomputed - n_before
     state.retiring.note_gone(state, ws, left_because, n_recomputed)
     end_questions_to(state, ws)
-    plugins.on_gone(state, ws)
+    plugins.on_gone(state, ws, report)
     answer_awaited(state, ws)
     state.sums_of_workers.remove(ws.worker_id)
     state.census.remove(ws)

@@ -15,7 +15,7 @@ from ...protocol.wire.message import MAX_NUMBER
 from .asked import Info, Page
 from .barrier import waits_for
 from .desired import AtWorkers, desired_workers
-from .health import MAX_NAMED, RefusedWorkers, Signs, Unrunnable, judge
+from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
 from .metrics import count_workers
 from .plugins import n_preparing
@@ -112,6 +112,11 @@ def _signs(
         expected_s=expected_s if is_known else None,
         load=state.recent.load,
         unreached=recently_unreached(state),
+        set_aside=[
+            SetAside(plugin.name, plugin.n_deaths, plugin.last_death)
+            for plugin in state.plugins.held.values()
+            if plugin.is_aside
+        ],
     )
 
 

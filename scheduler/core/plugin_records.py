@@ -19,9 +19,12 @@ class Plugin:
         "blob",
         "failures",
         "has_failed",
+        "is_aside",
         "is_ending",
         "is_for_supervisors",
         "is_new",
+        "last_death",
+        "n_deaths",
         "n_failed",
         "name",
         "nbytes",
@@ -55,7 +58,8 @@ class Plugin:
         self.renews = renews
         #: {process: None} of those that have it
         self.ready: dict[Process, None] = {}
-        #: {process: the request that it has not answered}; disjoint with `ready`
+        #: {process: the request that it has not answered, 0 = it was sent none, or ends because it
+        #: has failed}; disjoint with `ready`
         self.waiting: dict[Process, int] = {}
         #: {supervisor: None}: waiting; they end if it fails, and start no worker before
         self.required: dict[Process, None] = {}
@@ -76,6 +80,18 @@ class Plugin:
         self.has_failed = False
         #: it is being torn down
         self.is_ending = False
+        #: processes that ended while they set it up, since one has done so; the reason of the last
+        self.n_deaths = 0
+        self.last_death = ""
+        #: no further process gets it: too many have died of it
+        self.is_aside = False
+
+    def try_again(self) -> None:
+        """Begin anew with a plugin that was set aside."""
+        self.is_new = True
+        self.is_aside = False
+        self.n_deaths, self.last_death = 0, ""
+        self.n_failed, self.failures = 0, []
 
     def __repr__(self) -> str:
         return f"<plugin {self.name!r}>"

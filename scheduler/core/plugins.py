@@ -4,6 +4,8 @@ A plugin is a name and a pickle, which is opaque here and bounded. It is sent to
 connected; the question is answered when all of them have reported. If it fails on one of them it is
 not kept, is torn down where it was set up, and the answer has the failures.
 
+A worker is sent one order at a time, so that it is known which plugin it dies of.
+
 A later worker *prepares*: it is sent all plugins, and is treated as one that is away until it has
 reported each, so that it gets no task before. One on which a plugin fails ends by itself.
 A worker that was away when a plugin was registered gets it when it is back; it may take tasks
@@ -21,15 +23,15 @@ answers again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.reported import REQUESTED
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import MAX_RELAYED_BYTES
+from ...protocol.wording import counted
 from . import barrier
 from .asked import BadArgument, Info
 from .away import bring_back, set_away
-from .checking import differences, unless
 from .passing import is_flat
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .plugin_records import Plugin, Process
@@ -43,6 +45,8 @@ MAX_PLUGINS: Final = 256
 MAX_NBYTES: Final = 128 << 20
 #: Characters of a name or an id.
 MAX_CHARS: Final = 500
+#: A plugin that is kept is set aside when so many workers in a row died while they set it up.
+MAX_DEATHS: Final = 3
 #: Failures in one answer; workers that an answer names.
 MAX_FAILURES: Final = 5
 MAX_NAMED: Final = 10_000
@@ -80,7 +84,11 @@ def _register(
         raise BadArgument("one pickle is expected")
     held = state.plugins.held
     plugin = held.get(name)
-    if plugin is None or plugin.plugin_id != plugin_id:
+    if plugin is not None and plugin.plugin_id == plugin_id:
+        if plugin.is_aside:
+            plugin.try_again()
+            _set_up_everywhere(state, plugin)
+    else:
         replaced = plugin
         plugin = Plugin(
             name,
@@ -93,21 +101,26 @@ def _register(
         if replaced is not None:
             _end_on_request(state, replaced)
         held[name] = plugin
-        where = "supervisors" if is_for_supervisors else "workers"
-        state.log("info", f"plugin {name!r} is set up on all {where}")
-        # Before the barrier nothing is assigned, and new workers may prepare.
-        may_wait = state.recovery is not None
-        if is_for_supervisors:
-            for supervisor in state.supervisors.values():
-                _ask(state, plugin, supervisor, is_required=may_wait and supervisor.is_new)
-            if may_wait:
-                for ws in state.workers.values():
-                    _hold_back(state, ws)
-        else:
-            for ws in state.workers.values():
-                _set_up(state, plugin, ws, may_wait=may_wait)
+        _set_up_everywhere(state, plugin)
     plugin.orders.append((peer, message.request))
     _settle(state, plugin)
+
+
+def _set_up_everywhere(state: SchedulerState, plugin: Plugin) -> None:
+    where = "supervisors" if plugin.is_for_supervisors else "workers"
+    state.log("info", f"plugin {plugin.name!r} is set up on all {where}")
+    # Before the barrier nothing is assigned, and new workers may prepare.
+    may_wait = state.recovery is not None
+    if plugin.is_for_supervisors:
+        for supervisor in state.supervisors.values():
+            _ask(state, plugin, supervisor, is_required=may_wait and supervisor.is_new)
+        if may_wait:
+            for ws in state.workers.values():
+                _hold_back(state, ws)
+        return
+    for ws in state.workers.values():
+        if ws not in plugin.ready:
+            _set_up(state, plugin, ws, may_wait=may_wait)
 
 
 def _check_size(state: SchedulerState, plugin: Plugin, replaced: Plugin | None) -> None:
@@ -135,7 +148,8 @@ def on_unregister(state: SchedulerState, peer: int, message: m.Ask) -> None:
     name = _text(message.arguments, "name")
     plugin = state.plugins.held.get(name)
     if plugin is None:
-        there = ", ".join(map(repr, list(state.plugins.held)[:10])) or "none"
+        first = [*state.plugins.held.values()][:10]
+        there = ", ".join(f"{p.name!r}" + " (set aside)" * p.is_aside for p in first) or "none"
         raise BadArgument(f"workers have no plugin {name[:100]!r}; they have: {there}")
     where = "supervisors" if plugin.is_for_supervisors else "workers"
     state.log("info", f"plugin {name!r} is torn down on all {where}")
@@ -188,17 +202,19 @@ def greet(state: SchedulerState, ws: WorkerHandle) -> None:
         if ws in plugin.waiting:
             _ask(state, plugin, ws)
     for plugin in plugins.held.values():
-        if not plugin.is_for_supervisors and ws not in plugin.ready:
-            _set_up(state, plugin, ws, may_wait=True)
+        if not plugin.is_for_supervisors and not plugin.is_aside and ws not in plugin.ready:
+            plugin.waiting[ws] = 0
+            _prepare(state, ws)
+    _send_next(state, ws)
 
 
 def _hold_back(state: SchedulerState, ws: WorkerHandle) -> None:
     """Let a worker that has served no scheduler yet wait for what its supervisor sets up."""
-    if _lacks_supervisor(state, ws):
+    if lacks_supervisor(state, ws):
         _prepare(state, ws)
 
 
-def _lacks_supervisor(state: SchedulerState, ws: WorkerHandle) -> bool:
+def lacks_supervisor(state: SchedulerState, ws: WorkerHandle) -> bool:
     """Return whether the supervisor of a worker has not set up everything."""
     if not ws.supervisor_id:
         return False
@@ -211,7 +227,7 @@ def _lacks_supervisor(state: SchedulerState, ws: WorkerHandle) -> bool:
 
 def _is_held_back(state: SchedulerState, ws: WorkerHandle) -> bool:
     """Return whether a worker prepares, and is asked nothing before its supervisor is ready."""
-    return ws in state.plugins.preparing and _lacks_supervisor(state, ws)
+    return ws in state.plugins.preparing and lacks_supervisor(state, ws)
 
 
 def _prepare(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -227,7 +243,7 @@ def _set_up(state: SchedulerState, plugin: Plugin, ws: WorkerHandle, *, may_wait
     """Send a plugin; a worker that has served no scheduler yet waits for it, if it `may_wait`."""
     if may_wait:
         _prepare(state, ws)
-    _ask(state, plugin, ws, is_required=ws in state.plugins.preparing)
+    _ask(state, plugin, ws)
 
 
 def _ask(
@@ -235,21 +251,40 @@ def _ask(
 ) -> None:
     """Ask a process to set a plugin up, or to tear it down; one that is away, when it is back.
 
-    A worker that waits for its supervisor is asked to set up when that is ready.
+    A worker is asked to set one up when it has done so with the one before: so it is known of which
+    one it dies. What is torn down may be what it has not finished to set up.
     """
+    plugin.waiting[process] = 0
+    if isinstance(process, WorkerHandle) and not plugin.is_ending:
+        _send_next(state, process)
+    elif process.peer in state.roles:
+        if is_required:
+            plugin.required[process] = None
+        _send_order(state, plugin, process, is_required=is_required)
+
+
+def _send_next(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Have a worker set up its next plugin, if it is connected and has none to set up.
+
+    One that waits for its supervisor is asked when that is ready.
+    """
+    if ws.peer not in state.roles or _is_held_back(state, ws):
+        return
+    asked = [plugin for plugin in state.plugins.held.values() if ws in plugin.waiting]
+    if asked and not any(plugin.waiting[ws] for plugin in asked):
+        _send_order(state, asked[0], ws, is_required=ws in state.plugins.preparing)
+
+
+def _send_order(
+    state: SchedulerState, plugin: Plugin, process: Process, *, is_required: bool
+) -> None:
     request = state.next_request
     state.next_request = request + 1
     plugin.waiting[process] = request
-    if process.peer not in state.roles:
-        return
     is_supervisor = isinstance(process, SupervisorHandle)
-    if is_supervisor and is_required:
-        plugin.required[process] = None
     if plugin.is_ending:
         tear_down = m.TearDownOnSupervisor if is_supervisor else m.TearDownPlugin
         state.send(process.peer, tear_down(request=request, plugin=plugin.plugin_id))
-        return
-    if isinstance(process, WorkerHandle) and _is_held_back(state, process):
         return
     set_up = m.SetUpOnSupervisor if is_supervisor else m.SetUpPlugin
     state.send(
@@ -275,7 +310,7 @@ def on_done(state: SchedulerState, process: Process, message: m.PluginDone) -> N
         ),
         None,
     )
-    if plugin is None:
+    if plugin is None or not request:
         return  # it was torn down meanwhile
     if plugin.renewing.get(process) == request:
         del plugin.renewing[process]
@@ -286,14 +321,18 @@ def on_done(state: SchedulerState, process: Process, message: m.PluginDone) -> N
         _note_failure(state, plugin, process, failure)
         is_needed = process in state.plugins.preparing or process in plugin.required
         if not plugin.is_ending and is_needed:
+            plugin.waiting[process] = 0
             return  # it ends
     del plugin.waiting[process]
     had_workers = plugin.required.pop(process, True) is not None
     if not plugin.is_ending:
         plugin.ready[process] = None
+        if not plugin.is_aside:
+            plugin.n_deaths = 0
     if isinstance(process, WorkerHandle):
         if process in state.plugins.preparing:
             _admit_prepared(state, process)
+        _send_next(state, process)
     elif not plugin.is_ending:
         if plugin.renews and had_workers and failure is None and not message.info.get("was_ready"):
             plugin.outdated[process] = None
@@ -345,20 +384,87 @@ def _id_of(process: Process) -> str:
     return process.address if isinstance(process, WorkerHandle) else process.supervisor_id
 
 
-def on_gone(state: SchedulerState, process: Process) -> None:
-    """A worker will not come back under this record; or the line of a supervisor has ended."""
+def on_gone(state: SchedulerState, process: Process, report: m.WorkerExited | None = None) -> None:
+    """A worker will not come back under this record; or the line of a supervisor has ended.
+
+    Args:
+        state: the scheduler's.
+        process: the worker or supervisor.
+        report: of the end of a worker's process, if that is known and the worker did not leave.
+    """
     plugins = state.plugins
-    if isinstance(process, WorkerHandle) and process in plugins.preparing:
-        del plugins.preparing[process]
-        plugins.unprepared[process.worker_id] = None
-        if len(plugins.unprepared) > _MAX_UNPREPARED:
-            del plugins.unprepared[next(iter(plugins.unprepared))]
+    fatal = None
+    if isinstance(process, WorkerHandle):
+        if report is not None and report.kind != REQUESTED:
+            fatal = _being_set_up(state, process)
+        if process in plugins.preparing:
+            del plugins.preparing[process]
+            plugins.unprepared[process.worker_id] = None
+            if len(plugins.unprepared) > _MAX_UNPREPARED:
+                del plugins.unprepared[next(iter(plugins.unprepared))]
     for plugin in plugins.all():
         for those in (plugin.ready, plugin.required, plugin.outdated):
             those.pop(process, None)
         was_awaited = plugin.waiting.pop(process, None) is not None
+        if plugin is fatal:
+            continue
         if plugin.renewing.pop(process, None) is not None or was_awaited:
             _settle(state, plugin)
+    if fatal is not None and report is not None:
+        _on_death(state, fatal, process, report)
+
+
+def _being_set_up(state: SchedulerState, ws: WorkerHandle) -> Plugin | None:
+    """Return the plugin that a worker was setting up, if it did nothing else with plugins."""
+    if any(plugin.waiting.get(ws) for plugin in state.plugins.ending):
+        return None  # it may have died of the teardown, or of a set-up that was given up
+    return next((p for p in state.plugins.held.values() if p.waiting.get(ws)), None)
+
+
+def _on_death(
+    state: SchedulerState, plugin: Plugin, process: Process, report: m.WorkerExited
+) -> None:
+    """The process of a worker has ended while it set a plugin up.
+
+    A plugin that is registered at the moment has failed, and nobody else gets it. One that is kept
+    is set aside when this has happened several times in a row: else each worker that is started in
+    the place of another would die as well.
+    """
+    reason = report.reason or "its process ended"
+    during = f" while it also ran {counted(len(report.running), 'task')}" if report.running else ""
+    text = f"its process ended during the set-up{during}: {reason}"
+    where = _named(process)
+    state.log("warning", f"plugin {plugin.name!r} could not be set up on {where}: {text}")
+    if plugin.is_new:
+        plugin.n_failed += 1
+        # The form of a packed exception of which no more than the text is known.
+        failure = [b"", "PluginFailed", f"plugin {plugin.name!r}: {where}: {text}", text, b""]
+        row: Info = {"worker": _id_of(process), "failure": failure, "died": [where, text]}
+        plugin.failures.insert(0, row)  # it is the one that is raised
+        del plugin.failures[MAX_FAILURES:]
+        plugin.has_failed = True
+        _end(state, plugin)
+        return
+    plugin.n_deaths += 1
+    plugin.last_death = reason
+    if plugin.n_deaths >= MAX_DEATHS and not plugin.is_aside:
+        _set_aside(state, plugin)
+
+
+def _set_aside(state: SchedulerState, plugin: Plugin) -> None:
+    """Give a plugin to no further worker. Those that set it up at the moment may yet have it."""
+    plugin.is_aside = True
+    state.log(
+        "error",
+        f"plugin {plugin.name!r} is set aside: {plugin.n_deaths} workers in a row died while they "
+        f"set it up, the last one: {plugin.last_death}. Later workers do not get it; unregister "
+        "it, or register it again to have it tried anew",
+    )
+    unsent = [process for process, request in plugin.waiting.items() if not request]
+    for process in unsent:
+        del plugin.waiting[process]
+        if isinstance(process, WorkerHandle) and process in state.plugins.preparing:
+            _admit_prepared(state, process)
 
 
 def greet_supervisor(state: SchedulerState, supervisor: SupervisorHandle) -> None:
@@ -391,7 +497,7 @@ def _admit_prepared(state: SchedulerState, ws: WorkerHandle) -> None:
     plugins = state.plugins
     if any(ws in plugin.waiting for plugin in plugins.held.values()):
         return
-    if ws.peer in state.roles and ws.inventory is None and not _lacks_supervisor(state, ws):
+    if ws.peer in state.roles and ws.inventory is None and not lacks_supervisor(state, ws):
         del plugins.preparing[ws]
         plugins.unprepared.pop(ws.worker_id, None)
         bring_back(state, ws)
@@ -399,11 +505,9 @@ def _admit_prepared(state: SchedulerState, ws: WorkerHandle) -> None:
 
 def _go_on_preparing(state: SchedulerState, ws: WorkerHandle) -> None:
     """Send a worker its plugins, if its supervisor has set up everything now."""
-    if _lacks_supervisor(state, ws):
+    if lacks_supervisor(state, ws):
         return
-    for plugin in state.plugins.held.values():
-        if ws in plugin.waiting:
-            _ask(state, plugin, ws, is_required=True)
+    _send_next(state, ws)
     _admit_prepared(state, ws)
 
 
@@ -454,54 +558,3 @@ def _settle(state: SchedulerState, plugin: Plugin) -> None:
     for peer, request in orders:
         if peer in state.roles:
             state.send(peer, m.Answer(request=request, info=info, next_page=""))
-
-
-# -- invariants ------------------------------------------------------------------------------------
-def _bytes(state: SchedulerState) -> int:
-    return sum(plugin.nbytes for plugin in state.plugins.all())
-
-
-#: {what holds: what breaks it}
-PLUGIN_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
-    "plugins are filed by name": lambda s: [
-        plugin for name, plugin in s.plugins.held.items() if name != plugin.name
-    ],
-    "a plugin is held or ends": lambda s: [
-        *(plugin for plugin in s.plugins.held.values() if plugin.is_ending),
-        *(plugin for plugin in s.plugins.ending if not plugin.is_ending or not plugin.waiting),
-    ],
-    "each process has a held plugin, or waits for it": lambda s: differences(
-        [
-            (p, process)
-            for p in s.plugins.held.values()
-            for process in (s.supervisors if p.is_for_supervisors else s.workers).values()
-        ],
-        [(p, process) for p in s.plugins.held.values() for process in (*p.ready, *p.waiting)],
-    ),
-    "supervisors that are required to have a plugin wait for it, and others renew": lambda s: [
-        plugin
-        for plugin in s.plugins.all()
-        if not {*plugin.required} <= {*plugin.waiting}
-        or not {*plugin.outdated, *plugin.renewing} <= {*plugin.ready}
-        or (plugin.outdated and not plugin.is_new)
-    ],
-    "a worker that prepares is away and waits for a plugin": lambda s: [
-        ws
-        for ws in s.plugins.preparing
-        if not ws.is_away
-        or s.workers_by_id.get(ws.worker_id) is not ws
-        or (
-            is_preparing(s, ws)
-            and not any(ws in plugin.waiting for plugin in s.plugins.held.values())
-            and not _lacks_supervisor(s, ws)
-        )
-    ],
-    "a client waits only for a plugin that some process has not reported": lambda s: [
-        plugin
-        for plugin in s.plugins.all()
-        if plugin.orders and not plugin.waiting and not plugin.renewing
-    ],
-    "plugins are few and small": lambda s: unless(
-        _bytes(s) <= 2 * MAX_NBYTES and len(s.plugins.held) <= MAX_PLUGINS, _bytes(s)
-    ),
-}

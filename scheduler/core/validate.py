@@ -29,7 +29,8 @@ from .output import OUTPUT_INVARIANTS
 from .output_wishes import OUTPUT_WISH_INVARIANTS
 from .passing import MAX_UNANSWERED
 from .peers import ClientHandle, WorkerHandle
-from .plugins import PLUGIN_INVARIANTS, is_preparing
+from .plugin_invariants import PLUGIN_INVARIANTS
+from .plugins import is_preparing
 from .prefixes import MIN_DURATION_NS
 from .refusals import MAX_REFUSED
 from .retiring import RETIRING_INVARIANTS

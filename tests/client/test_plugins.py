@@ -399,3 +399,57 @@ def test_new_workers_set_plugins_up_before_their_tasks_or_end(tmp_path, caplog):
 def test_names_are_imported_only_when_they_are_used():
     code = "import weft, sys; assert not [m for m in sys.modules if 'plugins' in m]"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Fatal(weft.WorkerPlugin):
+    """A plugin that stands for a crash of a C extension."""
+
+    def setup(self, worker):
+        os._exit(4)
+
+
+def test_a_plugin_that_ends_the_process_is_refused_and_workers_are_there_afterwards():
+    with weft.Client(n_workers=2, threads_per_worker=1) as client:
+        client.wait_for_workers(2)
+        with pytest.raises(weft.PluginFailed, match="'fatal' could not be set up on worker") as got:
+            client.register_plugin(Fatal(), name="fatal")
+        assert "its process ended during the set-up: exit code 4. It is not kept" in str(got.value)
+        assert client.submit(plugins_here).result(timeout=60) == []
+        with pytest.raises(QuestionFailed, match="no plugin 'fatal'"):
+            client.unregister_plugin("fatal")
+
+
+def test_an_upload_that_ends_the_process_is_refused(tmp_path):
+    module = tmp_path / "weft_fatal.py"
+    module.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    with weft.Client(n_workers=1, threads_per_worker=1) as client:
+        client.wait_for_workers(1)
+        with pytest.raises(weft.PluginFailed, match=r"'upload-weft_fatal.py' .* killed by SIGSEGV"):
+            client.upload_file(module)
+        assert client.submit(plugins_here).result(timeout=60) == []
+
+
+class FatalLater(weft.WorkerPlugin):
+    """A plugin of which workers die where a file is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def setup(self, worker):
+        if self.path.exists():
+            os._exit(4)
+
+
+def test_a_plugin_of_which_later_workers_die_is_set_aside_and_tasks_run(tmp_path):
+    path = tmp_path / "fatal"
+    with weft.Client(n_workers=1, threads_per_worker=1) as client:
+        client.wait_for_workers(1)
+        client.register_plugin(FatalLater(path), name="later")
+        path.touch()
+        (worker,) = client.run(os.getpid).values()
+        os.kill(worker, signal.SIGKILL)
+        assert client.submit(plugins_here).result(timeout=60) == []
+        assert "plugin 'later' is set aside" in str(client.get_scheduler_logs())
+        path.unlink()
+        client.register_plugin(FatalLater(path), name="later")
+        assert client.submit(plugins_here, pure=False).result(timeout=60) == ["later"]

@@ -139,11 +139,13 @@ def check(sim: Simulation) -> None:
     for plugin in plugins.held.values():
         assert not plugin.waiting, plugin
         assert not plugin.renewing, plugin
+        probes["plugin: set aside"] += plugin.is_aside
     held = {plugin.plugin_id for plugin in plugins.held.values()}
+    aside = {p.plugin_id for p in plugins.held.values() if p.is_aside}
     for_supervisors = {p.plugin_id for p in plugins.held.values() if p.is_for_supervisors}
     # On a process that was there before, a plugin that is stated again may have failed.
     for worker in sim.workers.values():
-        missing = held - for_supervisors - {*worker.plugins.ready}
+        missing = held - for_supervisors - aside - {*worker.plugins.ready}
         assert not missing or sim.plan.p_plugin_fails, f"{worker!r} has not {missing}"
     for supervisor in sim.supervisors:
         missing = for_supervisors - {*supervisor.plugins.core.ready}

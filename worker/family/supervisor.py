@@ -44,6 +44,7 @@ import psutil
 
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
 from ...protocol.net.deadline import within
+from ...protocol.reported import REQUESTED
 from ...protocol.trust.security import Security
 from ...protocol.wire.session import GiveUp
 from ..numbers import SUFFIX, SUPERVISOR
@@ -416,7 +417,7 @@ class Supervisor:
             self._start_later(slot, 0.0)
         elif not self._stopping and slot.ended_for:
             # No task is at fault, and so none is named.
-            self._link.report_exit(slot.worker_id, slot.ended_for, [], "signal")
+            self._link.report_exit(slot.worker_id, slot.ended_for, [], REQUESTED)
             _log.info("worker %s is started again: %s", slot.spec.name, slot.ended_for)
             self._start_later(slot, 0.0)
         elif not self._stopping:

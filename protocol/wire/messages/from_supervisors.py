@@ -46,4 +46,4 @@ class WorkerExited(Message):
     worker_id: Text
     reason: Text  #: e.g. "killed by SIGKILL", "exit code 3", "memory limit: 4.10 of 4.00 GiB"
     running: Ints
-    kind: Text = ""  #: one of `reported.DEATHS`
+    kind: Text = ""  #: one of `reported.DEATHS`, or `reported.REQUESTED`

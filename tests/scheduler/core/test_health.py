@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from weft.scheduler.core.health import CHECKS, RefusedWorkers, Signs, Unreached, Unrunnable, judge
+from weft.scheduler.core.health import (
+    CHECKS,
+    RefusedWorkers,
+    SetAside,
+    Signs,
+    Unreached,
+    Unrunnable,
+    judge,
+)
 from weft.scheduler.core.recent import Load
 
 #: {code: (facts, level, part of the text)}
@@ -37,6 +45,11 @@ CASES = {
     ),
     "workers-preparing": (
         Signs(n_preparing=2), "warning", "2 new workers set up plugins, and they get no task",
+    ),
+    "plugins-aside": (
+        Signs(set_aside=[SetAside("p", 3, "exit code 4")]), "error",
+        "plugin 'p' is set aside: 3 workers in a row died while they set it up (exit code 4), and "
+        "later ones work without it. Unregister it, or mend and register it again",
     ),
     "unreached": (
         Signs(unreached=[Unreached(["r1", "r2"], 4, "h", "tls://h:5000", 14, 48.0, 3.0)]),

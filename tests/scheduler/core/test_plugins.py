@@ -12,6 +12,7 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.scheduler.core import plugins
 from weft.scheduler.core.epochs import Members
+from weft.scheduler.core.state import LogLine
 
 from ..builders import Board, Out, assigned, graph
 
@@ -87,12 +88,29 @@ def test_a_new_worker_gets_no_task_before_it_has_set_up_all_plugins():
     board.send(client, graph("x"), m.WantKeys(keys=["x"]))
     worker = board.worker()
     assert not assigned(board.out, worker)
-    first, second = asked(board.out, worker)
+    (first,) = asked(board.out, worker)
+    board.tick(10)
+    out = done(board, worker, first)
+    (second,) = asked(out, worker)
     assert (first.name, second.name) == ("p", "q")
     assert first.is_required
-    board.tick(10)
-    assert not assigned(done(board, worker, first), worker)
+    assert not assigned(out, worker)
     assert "x" in assigned(done(board, worker, second), worker)
+
+
+def test_a_worker_that_is_there_sets_one_up_at_a_time_and_tears_down_at_once():
+    board = Board()
+    client = board.client()
+    worker = board.worker()
+    (first,) = asked(register(board, client, "p"), worker)
+    assert not asked(register(board, client, "q"), worker)
+    (down,) = asked(unregister(board, client, "p"), worker, m.TearDownPlugin)
+    assert not answers(done(board, worker, first), client), "it is torn down meanwhile"
+    out = done(board, worker, down)
+    assert len(answers(out, client)) == 2
+    (second,) = asked(out, worker)
+    assert (down.plugin, second.plugin) == ("p-1", "q-1")
+    assert len(answers(done(board, worker, second), client)) == 1
 
 
 def test_a_worker_that_prepares_and_loses_its_connection_goes_on_to_prepare():
@@ -232,6 +250,169 @@ def test_a_worker_that_is_lost_is_not_waited_for():
     done(board, one, *asked(out, one))
     (answer,) = answers(board.close(two), client)
     assert answer.info["workers"] == ["tcp://one"]
+
+
+def dies(
+    board: Board, supervisor: int, worker: int, kind: str = "exit", running: tuple[int, ...] = ()
+) -> Out:
+    """Let the process of a worker end, as its supervisor reports it."""
+    worker_id = board.state.workers[worker].worker_id
+    report = m.WorkerExited(
+        worker_id=worker_id, reason="exit code 4", running=[*running], kind=kind
+    )
+    board.send(supervisor, report)
+    return board.close(worker)
+
+
+def logged(board: Board, level: str) -> list[str]:
+    return [a.text for a in board.actions if isinstance(a, LogLine) and a.level == level]
+
+
+def test_a_worker_that_dies_during_the_registration_is_a_failure_and_nobody_else_gets_it():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    one, two = (board.worker(name, supervisor_id="sup") for name in ("one", "two"))
+    out = register(board, client)
+    (first,), _ = asked(out, one), asked(out, two)
+    done(board, one, first)
+    out = dies(board, supervisor, two, running=(7, 8))
+    text = "its process ended during the set-up while it also ran 2 tasks: exit code 4"
+    assert f"plugin 'p' could not be set up on worker two: {text}" in logged(board, "warning")
+    (down,) = asked(out, one, m.TearDownPlugin)
+    assert m.PluginGone(plugin="p-1") in out[client]
+    (answer,) = answers(done(board, one, down), client)
+    assert answer.info["n_failed"] == 1
+    (failure,) = answer.info["failures"]
+    assert (failure["worker"], failure["died"]) == ("tcp://two", ["worker two", text])
+    error = str(unpack_exception(failure["failure"]))
+    assert error.endswith(f"PluginFailed: plugin 'p': worker two: {text}")
+    new = board.worker("new", supervisor_id="sup")
+    assert not asked(board.out, new)
+    assert not board.state.plugins.held
+
+
+def test_the_plugin_that_a_worker_was_setting_up_is_the_one_that_fails():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    worker = board.worker(supervisor_id="sup")
+    register(board, client, "p")
+    register(board, client, "q")
+    (answer, other) = answers(dies(board, supervisor, worker), client)
+    assert [a.info["n_failed"] for a in (answer, other)] == [0, 1]
+    assert [*board.state.plugins.held] == ["q"]
+
+
+@pytest.mark.parametrize("kind", ["requested", "leaves", "line"])
+def test_a_worker_that_did_not_die_is_no_failure(kind):
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    worker = board.worker(supervisor_id="sup")
+    register(board, client)
+    if kind == "leaves":
+        out = board.send(worker, m.Bye(reason="retired"))
+    else:
+        out = dies(board, supervisor, worker, kind) if kind == "requested" else board.close(worker)
+    (answer,) = answers(out, client)
+    assert (answer.info["n_failed"], answer.info["workers"]) == (0, [])
+    assert board.state.plugins.held
+
+
+def test_a_worker_that_dies_of_a_teardown_is_no_failure_of_another_plugin():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    worker = board.worker(supervisor_id="sup")
+    done(board, worker, *asked(register(board, client), worker))
+    register(board, client, "q")
+    unregister(board, client, "p")
+    dies(board, supervisor, worker)
+    assert [*board.state.plugins.held] == ["q"]
+
+
+def n_died(board: Board, client: int, supervisor: int, n: int) -> None:
+    """Let new workers die one after the other while they set up a plugin."""
+    for i in range(n):
+        worker = board.worker(f"new{i}", supervisor_id="sup")
+        assert asked(board.out, worker)
+        dies(board, supervisor, worker)
+
+
+def health(board: Board, client: int) -> str:
+    (answer,) = answers(board.send(client, m.Ask(request=1, name="overview")), client)
+    return str(answer.info["health"])
+
+
+def test_a_plugin_of_which_new_workers_die_is_set_aside():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    register(board, client)
+    register(board, client, "q")
+    board.send(client, graph("x"), m.WantKeys(keys=["x"]))
+    n_died(board, client, supervisor, plugins.MAX_DEATHS - 1)
+    assert "set aside" not in health(board, client)
+    n_died(board, client, supervisor, 1)
+    (line,) = logged(board, "error")
+    assert line.startswith("plugin 'p' is set aside: 3 workers in a row died while they set it up")
+    assert "plugin 'p' is set aside: 3 workers" in health(board, client)
+    new = board.worker("new", supervisor_id="sup")
+    (other,) = asked(board.out, new)
+    assert other.name == "q"
+    assert "x" in assigned(done(board, new, other), new)
+    (failed,) = answers(unregister(board, client, "none"), client)
+    assert "they have: 'p' (set aside), 'q'" in failed.text
+    assert answers(unregister(board, client), client)
+    assert "set aside" not in health(board, client)
+
+
+def test_workers_that_wait_for_a_plugin_that_is_set_aside_work_without_it():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    register(board, client, "first")
+    register(board, client)
+    board.send(client, graph("x"), m.WantKeys(keys=["x"]))
+    waiting = board.worker("waiting", supervisor_id="sup")
+    (first,) = asked(board.out, waiting)
+    for i in range(plugins.MAX_DEATHS):
+        worker = board.worker(f"new{i}", supervisor_id="sup")
+        done(board, worker, *asked(board.out, worker))
+        dies(board, supervisor, worker)
+    assert "x" in assigned(done(board, waiting, first), waiting)
+
+
+def test_deaths_that_are_not_in_a_row_set_nothing_aside():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    register(board, client)
+    n_died(board, client, supervisor, plugins.MAX_DEATHS - 1)
+    good = board.worker("good", supervisor_id="sup")
+    done(board, good, *asked(board.out, good))
+    n_died(board, client, supervisor, plugins.MAX_DEATHS - 1)
+    assert not board.state.plugins.held["p"].is_aside
+
+
+def test_a_plugin_that_was_set_aside_is_tried_again_when_it_is_registered_again():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    register(board, client)
+    n_died(board, client, supervisor, plugins.MAX_DEATHS)
+    worker = board.worker("w", supervisor_id="sup")
+    assert not asked(board.out, worker)
+    out = register(board, client)
+    assert not answers(out, client)
+    (answer,) = answers(done(board, worker, *asked(out, worker)), client)
+    assert answer.info["workers"] == ["tcp://w"]
+    later = board.worker("later", supervisor_id="sup")
+    assert asked(board.out, later)
+
+
+def test_a_new_worker_that_ends_because_a_plugin_has_failed_there_has_not_died_of_it():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    register(board, client)
+    for i in range(plugins.MAX_DEATHS + 1):
+        worker = board.worker(f"w{i}", supervisor_id="sup")
+        done(board, worker, *asked(board.out, worker), failure=FAILURE)
+        dies(board, supervisor, worker)
+    assert not board.state.plugins.held["p"].is_aside
 
 
 def test_a_worker_that_was_away_gets_it_when_it_is_back():
