@@ -112,20 +112,6 @@ async def ask_once(
     return checked(engine, question, is_done, None, process)
 
 
-async def ask_order(
-    engine: Engine, name: str, arguments: dict[str, Any], blobs: Sequence[Blob]
-) -> dict[str, Any]:
-    """Return the scheduler's answer to a question that may be asked twice, however late.
-
-    Raises:
-        WeftError: see `ask`.
-    """
-    waiter = AsyncWaiter(1, wants_data=False)
-    question = AskScheduler(waiter, name, arguments, "", "", [*blobs])
-    is_done = await engine.wait_async(waiter, question, None)
-    return checked(engine, question, is_done, None).info
-
-
 async def ask_about(engine: Engine, name: str, keys: Sequence[str]) -> AsyncIterator[Any]:
     """Yield the pages of answers about any number of keys."""
     for i in range(0, len(keys), N_KEYS):

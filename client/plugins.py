@@ -5,9 +5,13 @@ from __future__ import annotations
 import abc
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..protocol.durations import seconds_or_none
 from .shell.engine import Engine
+
+if TYPE_CHECKING:
+    from ..protocol.durations import Duration
 
 
 class PluginRegistration(abc.ABC):
@@ -21,7 +25,13 @@ class PluginRegistration(abc.ABC):
     @abc.abstractmethod
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
 
-    def register_plugin(self, plugin: object, name: str | None = None) -> Any:
+    def register_plugin(
+        self,
+        plugin: object,
+        name: str | None = None,
+        *,
+        timeout: Duration | None = None,
+    ) -> Any:
         """Set a plugin up on all workers, or once on each machine: now, and where others join.
 
         A worker that joins later gets no task before it has set it up. The workers that are there
@@ -37,6 +47,8 @@ class PluginRegistration(abc.ABC):
             plugin: an object of a subclass of `weft.WorkerPlugin` or `weft.SupervisorPlugin`.
             name: by which `unregister_plugin` ends it; None = `plugin.name`, or else one that is
                 made from the class.
+            timeout: time to wait for the set-up; None = without limit. A warning names those that
+                are late, after 5 s and again later.
 
         Returns:
             `{address: {"status": "OK"}}` of the workers, or `{id: ...}` of the supervisors.
@@ -44,8 +56,9 @@ class PluginRegistration(abc.ABC):
         Raises:
             NotSupported: it is a plugin for the scheduler, or for supervisors, and there are none
                 (`processes=False`).
-            TimeoutError: it is set up, and workers that it replaces have not joined again within
-                the time-out of this client; they may still come.
+            TimeoutError: it was not set up everywhere within `timeout`: the text names those that
+                are late, and it goes on there. Or it is set up, and workers that it replaces have
+                not joined again within `timeout` (None: that of this client).
             SerializationError: it cannot be pickled.
             QuestionFailed: it is too large, or there are too many.
             NotPermitted: the client's token is of a lower role than client.
@@ -57,7 +70,8 @@ class PluginRegistration(abc.ABC):
         from .registering import prepare, register
 
         prepared = prepare(plugin, name)
-        return self._run(register(self._running(), prepared, self._timeout_s))
+        timeout_s = seconds_or_none(timeout, "timeout")
+        return self._run(register(self._running(), prepared, timeout_s, self._timeout_s))
 
     def register_worker_plugin(
         self, plugin: object, name: str | None = None, nanny: bool | None = None
@@ -81,22 +95,27 @@ class PluginRegistration(abc.ABC):
 
         raise refuse_scheduler_plugin()
 
-    def unregister_plugin(self, name: str) -> Any:
+    def unregister_plugin(self, name: str, *, timeout: Duration | None = None) -> Any:
         """Tear a plugin down wherever it was set up, and send it to no other process.
 
+        A set-up that goes on has 3 s to return. After that it is interrupted, and not waited for.
         Variables that a `weft.SupervisorPlugin` has set stay in the workers that run.
 
         Args:
             name: as it was registered.
+            timeout: time to wait for the teardown; None = without limit. A warning names those
+                that are late, after 5 s and again later.
 
         Raises:
+            TimeoutError: it was not torn down everywhere in time; it goes on there.
             QuestionFailed: there is none of this name.
             Exception: what its teardown raised on one of them; it is unregistered all the same.
         """
         from .registering import check_name, unregister
 
         name = check_name(name)
-        return self._run(unregister(self._running(), name))
+        timeout_s = seconds_or_none(timeout, "timeout")
+        return self._run(unregister(self._running(), name, timeout_s))
 
     def unregister_worker_plugin(self, name: str, nanny: bool | None = None) -> Any:
         """Do what `unregister_plugin` does.
@@ -123,7 +142,13 @@ class PluginRegistration(abc.ABC):
             raise TypeError(f"setup= is a function, not {type(setup).__name__}")
         return self.register_plugin(Callback(setup))
 
-    def upload_file(self, filename: str | os.PathLike[str], load: bool = True) -> Any:
+    def upload_file(
+        self,
+        filename: str | os.PathLike[str],
+        load: bool = True,
+        *,
+        timeout: Duration | None = None,
+    ) -> Any:
         """Bring a file or a directory to all workers, also to later ones and on other machines.
 
         A module (`helpers.py`), a package (its directory, or a .zip, .whl or .egg file), or a
@@ -135,6 +160,7 @@ class PluginRegistration(abc.ABC):
         Args:
             filename: the path here.
             load: import a module at once, so that an error in it is raised here.
+            timeout: see `register_plugin`.
 
         Raises:
             OSError: it cannot be read.
@@ -144,4 +170,4 @@ class PluginRegistration(abc.ABC):
 
         from .registering import upload_of
 
-        return self.register_plugin(upload_of(Path(filename).resolve(), load))
+        return self.register_plugin(upload_of(Path(filename).resolve(), load), timeout=timeout)

@@ -18,8 +18,8 @@ from ..protocol.wire.answers import part_of, reading
 from ..protocol.wire.failure import MAX_RELAYED_BYTES
 from ..protocol.wire.payload import Payload, blob_nbytes
 from ..protocol.wording import sized
-from .asking import ask_order
 from .cluster_info import describe_workers
+from .plugin_waits import order
 from .restarting import wait_for_successors
 from .shell.engine import Engine
 
@@ -135,9 +135,9 @@ def prepare(plugin: object, name: str | None) -> Registration:
 
 
 async def register(
-    engine: Engine, plugin: Registration, timeout_s: float
+    engine: Engine, plugin: Registration, timeout_s: float | None, renewal_s: float
 ) -> dict[str, dict[str, str]]:
-    """See `Client.register_plugin`."""
+    """See `Client.register_plugin`; workers that it replaces have `renewal_s` without a limit."""
     name, blob, by_supervisors, renews = plugin
     workers = await describe_workers(engine) if by_supervisors else {}
     if workers and not any(worker["supervisor"] for worker in workers.values()):
@@ -151,7 +151,7 @@ async def register(
     if by_supervisors:
         question, processes = "register_supervisor_plugin", "supervisors"
         arguments["restart"] = renews
-    info = await ask_order(engine, question, arguments, [blob])
+    info = await order(engine, question, arguments, [blob], timeout_s)
     _raise_failures(info, name, "set up", processes)
     if processes not in info:
         raise QuestionFailed(
@@ -161,13 +161,13 @@ async def register(
         done = {address: {"status": "OK"} for address in part_of(info, processes, list)}
         renewed = part_of(info, "renewed", list) if renews else []
     left = {a: worker for a, worker in workers.items() if worker["supervisor"] in renewed}
-    await wait_for_successors(engine, left, timeout_s)
+    await wait_for_successors(engine, left, renewal_s if timeout_s is None else timeout_s)
     return done
 
 
-async def unregister(engine: Engine, name: str) -> None:
+async def unregister(engine: Engine, name: str, timeout_s: float | None) -> None:
     """See `Client.unregister_plugin`."""
-    info = await ask_order(engine, "unregister_plugin", {"name": name}, [])
+    info = await order(engine, "unregister_plugin", {"name": name}, [], timeout_s)
     _raise_failures(info, name, "torn down", "processes")
 
 

@@ -120,6 +120,16 @@ def _is_importing(thread: int) -> bool:
     return False
 
 
+def interrupt_code(thread: int) -> None:
+    """Interrupt a thread that nobody waits for, unless it is in the middle of an import statement.
+
+    A module that is being imported is code like other code: the import ends, as with any exception.
+    """
+    frame = sys._current_frames().get(thread)
+    if frame is not None and not frame.f_code.co_filename.startswith(_IMPORTLIB):
+        _set_exception(thread, TaskInterrupted)
+
+
 @contextlib.contextmanager
 def closed_here() -> Iterator[None]:
     """Close the gate of the calling thread, if it has one, and open it again if it was open."""

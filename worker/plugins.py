@@ -2,6 +2,10 @@
 
 A part of the shell. Neither the event loop nor a slot waits for a plugin. The answer leaves on the
 connection on which the request came, or not at all: the scheduler asks again in the next session.
+
+A set-up that goes on for `PATIENCE_S` after its plugin was ended may never return. It is
+interrupted, and left to its thread, which may be in C code; other plugins get another thread. The
+process is not ended for it, because that would cost tasks and results of others.
 """
 
 from __future__ import annotations
@@ -13,8 +17,9 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ..protocol.errors import ConfigError, LocalProtocolError, PluginFailed
 from ..protocol.net.connection import Connection
@@ -23,10 +28,25 @@ from ..protocol.wire.messages import PluginDone, SetUpPlugin, TearDownPlugin
 from .calling_plugins import call, packed
 from .context import set_worker
 from .executor import TaskExecutor
+from .interrupting import TaskInterrupted, interrupt_code
 
 logger = logging.getLogger("weft.worker")
 
+#: A set-up whose plugin is ended meanwhile has this long to return, seconds.
+PATIENCE_S: Final = 3.0
+
 _Job: TypeAlias = "tuple[Connection, SetUpPlugin | TearDownPlugin]"
+
+
+@dataclass(slots=True, eq=False)
+class _SetUp:
+    """A set-up that goes on."""
+
+    plugin: str
+    name: str
+    thread: int
+    #: nobody waits for it any more: another thread does what comes next
+    is_left: bool = False
 
 
 class WorkerPlugins:
@@ -39,7 +59,9 @@ class WorkerPlugins:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._jobs: deque[_Job] = deque()
+        #: The one that does the jobs; threads that were left are not it.
         self._thread: threading.Thread | None = None
+        self._setting_up: _SetUp | None = None
         #: {id: (name, plugin)} of those that are set up, in order; for the thread
         self._ready: dict[str, tuple[str, Any]] = {}
         self._is_closed = False
@@ -50,6 +72,28 @@ class WorkerPlugins:
         """Do what the scheduler asks, after what it has asked before."""
         with self._lock:
             self._jobs.append((connection, message))
+            current = self._setting_up
+        if isinstance(message, TearDownPlugin) and current and current.plugin == message.plugin:
+            self._loop.call_later(PATIENCE_S, self._leave, current)
+        self._start()
+
+    def _leave(self, current: _SetUp) -> None:
+        """Wait no longer for a set-up that has not returned although its plugin was ended."""
+        with self._lock:
+            if self._setting_up is not current or self._is_closed:
+                return
+            current.is_left = True
+            self._setting_up = self._thread = None
+            # Under the lock: afterwards the thread takes it, and finds that it was left.
+            interrupt_code(current.thread)
+        logger.warning(
+            "the set-up of plugin %r on worker %s did not return within %g s after the plugin was "
+            "unregistered: it was interrupted, and is not waited for. If it goes on all the same, "
+            "client.restart_workers() ends it",
+            current.name,
+            self._executor.context.name,
+            PATIENCE_S,
+        )
         self._start()
 
     async def begin_with(self, modules: Sequence[ModuleType]) -> None:
@@ -92,6 +136,11 @@ class WorkerPlugins:
     # --- On the thread of the plugins -------------------------------------------------------------
 
     def _run(self) -> None:
+        # One that was left is interrupted at any place, and then does nothing more.
+        with contextlib.suppress(TaskInterrupted):
+            self._work()
+
+    def _work(self) -> None:
         context = copy.copy(self._executor.context)
         set_worker(context)
         while True:
@@ -100,16 +149,29 @@ class WorkerPlugins:
                 if job is None and not (self._is_closed and self._ready):
                     self._thread = None
                     return
+                current = None if job is None else self._begin(job[1])
             if job is None:
                 self._tear_down([*self._ready][-1], context)
                 continue
             connection, message = job
-            reason = ""
+            failure, reason = None, ""
             if isinstance(message, TearDownPlugin):
                 failure = self._tear_down(message.plugin, context)
-            else:
-                failure = self._set_up(message, context)
-                if failure is not None and message.is_required:
+            elif current is not None:
+                plugin, failure = self._set_up(message, context)
+                with self._lock:
+                    if not current.is_left:
+                        self._setting_up = None
+                    is_ended = current.is_left or self._is_ended(message.plugin)
+                if current.is_left:
+                    if plugin is not None:
+                        self._undo(message.name, plugin, context)
+                    return
+                if plugin is not None:
+                    self._ready[message.plugin] = message.name, plugin
+                    context.plugins[message.name] = plugin
+                    logger.info("plugin %r is set up on worker %s", message.name, context.name)
+                if failure is not None and message.is_required and not is_ended:
                     reason = f"plugin {message.name!r} failed"
                     self.failure = PluginFailed(message.name, f"{failure[1]}: {failure[2]}")
             # A module that functions are named in may be another one now.
@@ -118,6 +180,18 @@ class WorkerPlugins:
                 self._loop.call_soon_threadsafe(
                     self._finish, connection, message.request, failure, reason
                 )
+
+    def _begin(self, message: SetUpPlugin | TearDownPlugin) -> _SetUp | None:
+        """Return what is to be set up, under the lock; None if there is nothing of that kind."""
+        if isinstance(message, TearDownPlugin) or message.plugin in self._ready:
+            return None
+        if self._is_ended(message.plugin):
+            return None
+        self._setting_up = _SetUp(message.plugin, message.name, threading.get_ident())
+        return self._setting_up
+
+    def _is_ended(self, plugin: str) -> bool:
+        return any(isinstance(m, TearDownPlugin) and m.plugin == plugin for _, m in self._jobs)
 
     def _set_up_preloads(self, preloads: list[Preload], done: asyncio.Future[Any]) -> None:
         context = copy.copy(self._executor.context)
@@ -140,10 +214,8 @@ class WorkerPlugins:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(_finish_future, done, failure)
 
-    def _set_up(self, message: SetUpPlugin, context: Any) -> list[Any] | None:
-        """Set a plugin up, unless it is; return the failure, if there is one."""
-        if message.plugin in self._ready:
-            return None
+    def _set_up(self, message: SetUpPlugin, context: Any) -> tuple[Any, list[Any] | None]:
+        """Set a plugin up; return it, or None and the failure."""
         name = message.name
         try:
             (blob,) = message.blobs
@@ -157,11 +229,8 @@ class WorkerPlugins:
                 type(error).__name__,
                 error,
             )
-            return packed(error, f"the set-up of plugin {name!r}", _named(context))
-        self._ready[message.plugin] = name, plugin
-        context.plugins[name] = plugin
-        logger.info("plugin %r is set up on worker %s", name, context.name)
-        return None
+            return None, packed(error, f"the set-up of plugin {name!r}", _named(context))
+        return plugin, None
 
     def _tear_down(self, plugin_id: str, context: Any) -> list[Any] | None:
         found = self._ready.pop(plugin_id, None)
@@ -170,6 +239,10 @@ class WorkerPlugins:
         name, plugin = found
         if context.plugins.get(name) is plugin:
             del context.plugins[name]
+        return self._undo(name, plugin, context)
+
+    @staticmethod
+    def _undo(name: str, plugin: Any, context: Any) -> list[Any] | None:
         try:
             call(plugin, "teardown", context)
         except BaseException as error:  # of user code

@@ -356,13 +356,14 @@ def _renew_workers(state: SchedulerState, plugin: Plugin) -> None:
 def on_unsupported(state: SchedulerState, who: object, request: int) -> None:
     """A process of another release does not know plugins: it fails to set one up."""
     if isinstance(who, (WorkerHandle, SupervisorHandle)) and request:
-        text = f"{_named(who)} runs a release of weft that knows no plugins there; install this one"
+        text = f"{named(who)} runs a release of weft that knows no plugins there; install this one"
         # The form of a packed exception of which no more than the text is known.
         failure = [b"", "UnsupportedRequest", text, f"UnsupportedRequest: {text}", b""]
         on_done(state, who, m.PluginDone(request=request, info={"failure": failure}))
 
 
-def _named(process: Process) -> str:
+def named(process: Process) -> str:
+    """Return what messages call a process."""
     if isinstance(process, WorkerHandle):
         return f"worker {process.name}"
     return f"the supervisor on {process.facts.get('host', process.supervisor_id)}"
@@ -374,7 +375,7 @@ def _note_failure(state: SchedulerState, plugin: Plugin, process: Process, failu
         return  # clients are answered why it was not kept, not what its teardown raised
     plugin.n_failed += 1
     if plugin.n_failed == 1 or not plugin.is_new:
-        where = _named(process)
+        where = named(process)
         state.log("warning", f"plugin {plugin.name!r} could not be {step} on {where}")
     if len(plugin.failures) < MAX_FAILURES and type(failure) is list and is_flat(failure):
         plugin.failures.append({"worker": _id_of(process), "failure": failure})
@@ -433,7 +434,7 @@ def _on_death(
     reason = report.reason or "its process ended"
     during = f" while it also ran {counted(len(report.running), 'task')}" if report.running else ""
     text = f"its process ended during the set-up{during}: {reason}"
-    where = _named(process)
+    where = named(process)
     state.log("warning", f"plugin {plugin.name!r} could not be set up on {where}: {text}")
     if plugin.is_new:
         plugin.n_failed += 1

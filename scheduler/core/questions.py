@@ -27,6 +27,7 @@ from .overview import ask_overview
 from .passing import on_ask_other
 from .peers import ClientHandle
 from .permissions import deny
+from .plugin_questions import ask_plugins
 from .plugins import on_register, on_register_for_supervisors, on_unregister
 from .rebalancing import on_rebalance
 from .retiring import on_retire, ranked
@@ -220,6 +221,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     "holders": Question(ask_holders),
     "sizes": Question(ask_sizes),
     "processing": Question(ask_processing),
+    "plugins": Question(ask_plugins, Level.CLIENT),
     # It has workers report more than they do otherwise.
     "task_stream": Question(ask_task_stream, Level.CLIENT),
 }

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import weft
+from weft.client import plugin_waits
 from weft.protocol.errors import NotSupported, QuestionFailed
 
 pytestmark = pytest.mark.slow
@@ -88,6 +92,60 @@ def test_another_plugin_of_the_name_replaces_it_and_it_can_be_ended(client):
     assert client.submit(plugins_here, pure=False).result() == []
     with pytest.raises(QuestionFailed, match="no plugin 'noting'; they have: none"):
         client.unregister_plugin("noting")
+
+
+class Hanging(weft.WorkerPlugin):
+    """A plugin whose set-up ends only if it is let go, and does not let itself be interrupted."""
+
+    name = "hanging"
+    may_end = threading.Event()
+
+    def setup(self, worker):
+        with suppress(weft.TaskInterrupted):
+            self.may_end.wait()
+
+    def teardown(self, worker):
+        Noting.notes.append(("teardown", "hanging", worker.name))
+
+
+class Looping(weft.WorkerPlugin):
+    """A plugin whose set-up does not end."""
+
+    name = "looping"
+
+    def setup(self, worker):
+        try:
+            while True:
+                pass
+        finally:
+            Noting.notes.append(("teardown", "looping", worker.name))
+
+
+def test_a_set_up_that_hangs_is_named_and_left_by_unregistering_it(
+    client, caplog, monkeypatch, wait_until
+):
+    monkeypatch.setattr(plugin_waits, "FIRST_WARNING_S", 0.1)
+    late = r"plugin 'hanging' is not set up on 2 of 2 workers after .*: worker \S+, worker \S+\. It"
+    try:
+        with pytest.raises(TimeoutError, match=late):
+            client.register_plugin(Hanging(), timeout=1)
+        warnings = [r.getMessage() for r in caplog.records if r.name == "weft.client"]
+        assert re.match(late, warnings[0])
+        assert client.submit(plugins_here).result() == []
+        client.unregister_plugin("hanging")
+        client.register_plugin(Noting("after"), name="after")
+        assert client.submit(plugins_here, pure=False).result() == ["after"]
+        assert steps("teardown") == []
+    finally:
+        Hanging.may_end.set()
+    wait_until(lambda: steps("teardown") == ["hanging", "hanging"])
+
+
+def test_a_set_up_that_never_ends_is_interrupted_when_it_is_unregistered(client, wait_until):
+    with pytest.raises(TimeoutError, match="'looping' is not set up on 2 of 2 workers"):
+        client.register_plugin(Looping(), timeout=0.1)
+    client.unregister_plugin("looping", timeout=30)
+    wait_until(lambda: steps("teardown") == ["looping", "looping"])
 
 
 def test_plugins_end_with_their_workers():
@@ -272,6 +330,17 @@ def test_a_data_file_is_in_the_folder_of_the_worker(apart, tmp_path):
 
 def uploads_on_path() -> list[str]:
     return [entry for entry in sys.path if "weft-upload-" in entry]
+
+
+def test_an_upload_that_never_ends_can_be_given_up_and_mended(apart, tmp_path):
+    module = tmp_path / "weft_endless.py"
+    module.write_text("while True:\n    pass\n")
+    with pytest.raises(TimeoutError, match=r"'upload-weft_endless.py' is not set up on 2 of 2"):
+        apart.upload_file(module, timeout=0.5)
+    apart.unregister_plugin("upload-weft_endless.py")
+    module.write_text("def answer():\n    return 1\n")
+    apart.upload_file(module)
+    assert [*apart.run(answer_of, "weft_endless").values()] == [1, 1]
 
 
 def test_a_module_with_an_error_is_refused_where_it_is_uploaded(apart, tmp_path):

@@ -545,6 +545,37 @@ def test_a_client_that_is_gone_leaves_its_plugins():
     assert board.state.plugins.held
 
 
+def test_plugins_are_listed_with_those_that_are_late():
+    board = Board(away_s=5.0)
+    client, supervisor = board.client(), board.supervisor()
+    one = board.worker("one", supervisor_id="sup")
+    board.close(board.worker("two"))
+    register(board, client, "p")
+    register(board, client, "q")
+    given = {"name": "s", "plugin": "s-1"}
+    question = m.Ask(request=9, name="register_supervisor_plugin", arguments=given, blobs=[b""])
+    board.send(client, question)
+
+    def rows() -> dict[str, dict[str, Any]]:
+        (answer,) = answers(board.send(client, m.Ask(request=1, name="plugins")), client)
+        return {row["name"]: row for row in answer.info["plugins"]}
+
+    listed = rows()
+    away = ["worker two", "its connection is lost"]
+    assert listed["p"] == {
+        "name": "p", "state": "being set up", "kind": "workers", "n_ready": 0, "n_late": 2,
+        "late": [["worker one", ""], away],
+    }  # fmt: skip
+    assert listed["q"]["late"] == [["worker one", "it is busy with plugin 'p'"], away]
+    assert listed["s"]["late"] == [["the supervisor on sup", ""]]
+    unregister(board, client, "p")
+    assert rows()["p"]["state"] == "being torn down"
+    done(board, supervisor, m.SetUpOnSupervisor(request=board.state.plugins.held["s"].waiting[
+        board.state.supervisors[supervisor]], plugin="", name="", blobs=[]))  # fmt: skip
+    assert (rows()["s"]["state"], rows()["s"]["n_ready"]) == ("kept", 1)
+    assert one
+
+
 def test_the_overview_shows_workers_that_prepare():
     board = Board()
     client = board.client()
