@@ -29,6 +29,7 @@ class PluginRegistration(abc.ABC):
         self,
         plugin: object,
         name: str | None = None,
+        idempotent: bool | None = None,
         *,
         timeout: Duration | None = None,
     ) -> Any:
@@ -47,6 +48,8 @@ class PluginRegistration(abc.ABC):
             plugin: an object of a subclass of `weft.WorkerPlugin` or `weft.SupervisorPlugin`.
             name: by which `unregister_plugin` ends it; None = `plugin.name`, or else one that is
                 made from the class.
+            idempotent: if a plugin of this name is registered already, keep that and ignore this
+                one; None = `plugin.idempotent`, or else False.
             timeout: time to wait for the set-up; None = without limit. A warning names those that
                 are late, after 5 s and again later.
 
@@ -69,7 +72,7 @@ class PluginRegistration(abc.ABC):
         """
         from .registering import prepare, register
 
-        prepared = prepare(plugin, name)
+        prepared = prepare(plugin, name, idempotent)
         timeout_s = seconds_or_none(timeout, "timeout")
         return self._run(register(self._running(), prepared, timeout_s, self._timeout_s))
 

@@ -41,6 +41,8 @@ class Registration(NamedTuple):
     is_for_supervisors: bool
     #: workers that run are replaced
     renews: bool
+    #: it changes nothing if there is one of its name
+    idempotent: bool
 
 
 def check_plugin(plugin: object, name: str | None) -> str:
@@ -110,7 +112,7 @@ def refuse_scheduler_plugin() -> NotSupported:
     )
 
 
-def prepare(plugin: object, name: str | None) -> Registration:
+def prepare(plugin: object, name: str | None, idempotent: bool | None = None) -> Registration:
     """Return a plugin as it is registered, in the caller's thread.
 
     Raises:
@@ -119,6 +121,8 @@ def prepare(plugin: object, name: str | None) -> Registration:
         QuestionFailed: it is too large.
     """
     name = check_plugin(plugin, name)
+    if idempotent is None:
+        idempotent = bool(getattr(plugin, "idempotent", False))
     if isinstance(plugin, (Environ, InstallPlugin)):
         plugin = plugin.for_supervisors() or plugin
     blob = dumps(plugin, f"plugin {name}")
@@ -131,14 +135,14 @@ def prepare(plugin: object, name: str | None) -> Registration:
         )
     by_supervisors = is_for_supervisors(plugin)
     renews = by_supervisors and bool(getattr(plugin, "restart", False))
-    return Registration(name, blob, by_supervisors, renews)
+    return Registration(name, blob, by_supervisors, renews, idempotent)
 
 
 async def register(
     engine: Engine, plugin: Registration, timeout_s: float | None, renewal_s: float
 ) -> dict[str, dict[str, str]]:
     """See `Client.register_plugin`; workers that it replaces have `renewal_s` without a limit."""
-    name, blob, by_supervisors, renews = plugin
+    name, blob, by_supervisors, renews, idempotent = plugin
     workers = await describe_workers(engine) if by_supervisors else {}
     if workers and not any(worker["supervisor"] for worker in workers.values()):
         what = "replace them" if renews else "run a plugin"
@@ -151,6 +155,8 @@ async def register(
     if by_supervisors:
         question, processes = "register_supervisor_plugin", "supervisors"
         arguments["restart"] = renews
+    if idempotent:
+        arguments["idempotent"] = True
     info = await order(engine, question, arguments, [blob], timeout_s)
     _raise_failures(info, name, "set up", processes)
     if processes not in info:

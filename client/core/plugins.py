@@ -100,12 +100,15 @@ def on_stated(core: ClientState, message: Any) -> bool:
             and question.name in REGISTRATIONS
             and isinstance(message, Answer)
             and REGISTRATIONS[question.name] in message.info
+            and not message.info.get("was_ignored")
         ):
             keep_plugin(core, question)
         return False
     problem = ""
     if not isinstance(message, Answer):
         problem = message.text if isinstance(message, AskFailed) else "it is not permitted"
+    elif message.info.get("was_ignored"):
+        core.plugins.kept.pop(plugin.id, None)  # another client has stated its own first
     elif message.info.get("n_failed"):
         where = REGISTRATIONS[plugin.question]
         problem = f"it failed on {message.info['n_failed']} of the {where}"

@@ -17,9 +17,11 @@ class WorkerPlugin:
 
     Attributes:
         name: identifies the plugin; without it a name is made from the class.
+        idempotent: if a plugin of this name is registered, that stays, and this one is ignored.
     """
 
     name: str
+    idempotent: bool = False
 
     def setup(self, worker: Any) -> Any:
         """Prepare a worker, which `weft.get_worker()` returns as well.
@@ -43,10 +45,12 @@ class SupervisorPlugin:
 
     Attributes:
         name: identifies the plugin; without it a name is made from the class.
+        idempotent: if a plugin of this name is registered, that stays, and this one is ignored.
         restart: replace the workers that run when the plugin has been set up on all machines.
     """
 
     name: str
+    idempotent: bool = False
     restart: bool = False
 
     def setup(self, supervisor: Any) -> Any:

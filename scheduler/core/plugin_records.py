@@ -72,8 +72,9 @@ class Plugin:
         #: the first failures, and the number of all, since it is new or ending
         self.failures: list[Info] = []
         self.n_failed = 0
-        #: [(peer, its request)] to be answered when `waiting` is empty
-        self.orders: list[tuple[int, int]] = []
+        #: [(peer, its request, it has registered another plugin, which is ignored)] to be answered
+        #: when `waiting` is empty
+        self.orders: list[tuple[int, int, bool]] = []
         #: not all workers that were there at its registration have reported yet
         self.is_new = True
         #: it is being torn down because its set-up has failed

@@ -84,7 +84,9 @@ def _register(
         raise BadArgument("one pickle is expected")
     held = state.plugins.held
     plugin = held.get(name)
-    if plugin is not None and plugin.plugin_id == plugin_id:
+    is_other = plugin is not None and plugin.plugin_id != plugin_id
+    is_ignored = is_other and message.arguments.get("idempotent") is True
+    if plugin is not None and (not is_other or (is_ignored and not plugin.is_aside)):
         if plugin.is_aside:
             plugin.try_again()
             _set_up_everywhere(state, plugin)
@@ -102,7 +104,7 @@ def _register(
             _end_on_request(state, replaced)
         held[name] = plugin
         _set_up_everywhere(state, plugin)
-    plugin.orders.append((peer, message.request))
+    plugin.orders.append((peer, message.request, plugin.plugin_id != plugin_id))
     _settle(state, plugin)
 
 
@@ -153,7 +155,7 @@ def on_unregister(state: SchedulerState, peer: int, message: m.Ask) -> None:
         raise BadArgument(f"workers have no plugin {name[:100]!r}; they have: {there}")
     where = "supervisors" if plugin.is_for_supervisors else "workers"
     state.log("info", f"plugin {name!r} is torn down on all {where}")
-    plugin.orders.append((peer, message.request))
+    plugin.orders.append((peer, message.request, False))
     _end_on_request(state, plugin)
 
 
@@ -556,6 +558,8 @@ def _settle(state: SchedulerState, plugin: Plugin) -> None:
         info[kind] = [_id_of(process) for process in plugin.ready][:MAX_NAMED]
         if plugin.is_for_supervisors:
             info["renewed"], plugin.renewed = plugin.renewed[:MAX_NAMED], []
-    for peer, request in orders:
+    for peer, request, was_ignored in orders:
         if peer in state.roles:
-            state.send(peer, m.Answer(request=request, info=info, next_page=""))
+            # The client does not state to a later scheduler what was not registered.
+            given = {**info, "was_ignored": True} if was_ignored else info
+            state.send(peer, m.Answer(request=request, info=given, next_page=""))

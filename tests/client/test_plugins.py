@@ -94,6 +94,20 @@ def test_another_plugin_of_the_name_replaces_it_and_it_can_be_ended(client):
         client.unregister_plugin("noting")
 
 
+class OnlyOnce(Noting):
+    name = "once"
+    idempotent = True
+
+
+def test_an_idempotent_plugin_is_not_set_up_again(client):
+    client.register_plugin(OnlyOnce("a"))
+    assert len(client.register_plugin(OnlyOnce("b"))) == 2
+    client.register_plugin(Noting("c"), name="once", idempotent=True)
+    assert steps("setup") == ["a", "a"]
+    client.register_plugin(OnlyOnce("d"), idempotent=False)
+    assert (steps("teardown"), steps("setup")) == (["a", "a"], ["a", "a", "d", "d"])
+
+
 class Hanging(weft.WorkerPlugin):
     """A plugin whose set-up ends only if it is let go, and does not let itself be interrupted."""
 

@@ -51,6 +51,19 @@ def test_the_same_scheduler_is_not(bench):
     assert bench.connect(1) == []
 
 
+def test_one_that_was_ignored_is_not_stated(bench):
+    register(bench, workers=[], was_ignored=True)
+    assert again(bench) == []
+
+
+def test_one_that_another_client_has_stated_first_is_forgotten(bench):
+    register(bench, workers=[])
+    (stated,) = again(bench)
+    answer = Answer(request=stated.request, info={"workers": [], "was_ignored": True})
+    assert bench.hear(answer) == ([], [])
+    assert again(bench, 3) == []
+
+
 def test_plugins_that_ended_are_forgotten(bench):
     register(bench, workers=[])
     bench.hear(PluginGone(plugin="p-1"))

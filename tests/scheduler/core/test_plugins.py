@@ -199,6 +199,31 @@ def test_few_failures_are_passed_on_and_all_are_counted():
     assert len(answer.info["failures"]) == plugins.MAX_FAILURES
 
 
+def test_an_idempotent_plugin_of_the_name_is_ignored():
+    board = Board()
+    client, other = board.client(), board.client("bob")
+    worker = board.worker()
+    (request,) = asked(register(board, client), worker)
+    out = register(board, other, content="2", idempotent=True)
+    assert not out.get(worker)
+    assert not answers(out, other), "it waits for the first"
+    (answer,) = answers(done(board, worker, request), other)
+    assert answer.info["was_ignored"]
+    assert answer.info["workers"] == ["tcp://w"]
+    (answer,) = answers(register(board, client, idempotent=True), client)
+    assert "was_ignored" not in answer.info, "it is the same one"
+    assert [p.plugin_id for p in board.state.plugins.held.values()] == ["p-1"]
+
+
+def test_an_idempotent_plugin_replaces_one_that_was_set_aside():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    register(board, client)
+    n_died(board, client, supervisor, plugins.MAX_DEATHS)
+    register(board, client, content="2", idempotent=True)
+    assert [p.plugin_id for p in board.state.plugins.held.values()] == ["p-2"]
+
+
 def test_another_plugin_of_the_name_replaces_the_first():
     board = Board()
     client, other = board.client(), board.client("bob")
