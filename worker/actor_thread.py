@@ -202,10 +202,10 @@ class ActorThread:
             self.actors.note_thread(self.thread)
             self.thread.start()
             try:
-                context.stand_in = self.thread.ident or 0, self._gate
+                context.here.stand_in = self.thread.ident or 0, self._gate
                 self._made.wait()
             finally:
-                context.stand_in = None
+                context.here.stand_in = None
         if self._error is not None:
             error, self._error = self._error, None
             self.thread.join()
@@ -328,8 +328,8 @@ class ActorThread:
         except BaseException as error:  # it is the task that fails
             self._error, made = error, None
         # The seat of the task's own thread was good while that waited.
-        context.seat = self._seat  # type: ignore[assignment]
-        context.task = _ActorTask(task.key, task.attempt)  # type: ignore[assignment]
+        context.here.seat = self._seat  # type: ignore[assignment]
+        context.here.task = _ActorTask(task.key, task.attempt)  # type: ignore[assignment]
         on_blocked_here(self._seat.blocked)
         self._end_lines()
         return made

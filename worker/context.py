@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import NotInTask
 from ..protocol.wire.keys import Key, key_of
@@ -20,8 +20,28 @@ if TYPE_CHECKING:
 __all__ = ["WorkerContext", "get_worker"]
 
 
+class Here:
+    """What one thread does: the part of its context that changes with its tasks."""
+
+    __slots__ = ("seat", "stand_in", "task", "wake")
+
+    def __init__(self) -> None:
+        #: The task that the thread runs, None between tasks, and in functions of `client.run`.
+        self.task: WorkerTask | None = None
+        #: Wakes the event loop in which the task's coroutine runs; None = there is none.
+        self.wake: Callable[[], object] | None = None
+        #: The thread in which an actor is made in the place of this one, and its gate.
+        self.stand_in: tuple[int, SlotGate] | None = None
+        #: That of the thread; None for functions of `client.run`.
+        self.seat: SlotSeat | None = None
+
+
 class WorkerContext:
     """The worker and the task of one executor thread.
+
+    Plugins and tasks may set attributes of other names than these: all threads of the worker have
+    them (`worker.conn = connect()` in a plugin, `weft.get_worker().conn` in tasks), until they are
+    deleted, or the worker ends.
 
     Attributes:
         name: the worker's name, for display.
@@ -32,21 +52,35 @@ class WorkerContext:
         plugins: those that are set up on the worker, by name.
     """
 
+    # All threads share one `__dict__`. What changes per task is in `here`, which has no
+    # `__setattr__` that would cost each task time.
     __slots__ = (
+        "__dict__",
         "actors",
         "address",
+        "here",
         "host",
         "local_directory",
         "name",
         "output",
         "plugins",
         "resources",
-        "seat",
-        "stand_in",
-        "task",
-        "wake",
         "worker_id",
     )
+
+    name: str
+    address: str
+    worker_id: str
+    local_directory: str
+    resources: dict[str, float]
+    plugins: dict[str, Any]
+    #: The actors of this worker; None in a worker without a data port.
+    actors: Actors | None
+    #: What sends lines to clients; None if the worker is in the process of a client.
+    output: OutputCatcher | None
+    #: What a client in the tasks of this worker needs; None before the first connection.
+    host: TaskHost | None
+    here: Here
 
     def __init__(
         self,
@@ -56,31 +90,74 @@ class WorkerContext:
         local_directory: str = "",
         resources: Mapping[str, float] | None = None,
     ) -> None:
-        self.name = name
-        self.address = address
-        self.worker_id = worker_id
-        self.local_directory = local_directory
-        self.resources = dict(resources or {})
-        #: The actors of this worker; None in a worker without a data port.
-        self.actors: Actors | None = None
-        self.plugins: dict[str, Any] = {}
-        #: What sends lines to clients; None if the worker is in the process of a client.
-        self.output: OutputCatcher | None = None
-        #: What a client in the tasks of this worker needs; None before the first connection.
-        self.host: TaskHost | None = None
-        #: The task that the thread runs, None between tasks, and in functions of `client.run`.
-        self.task: WorkerTask | None = None
-        #: Wakes the event loop in which the task's coroutine runs; None = there is none.
-        self.wake: Callable[[], object] | None = None
-        #: The thread in which an actor is made in the place of this one, and its gate.
-        self.stand_in: tuple[int, SlotGate] | None = None
-        #: That of the thread; None for functions of `client.run`.
-        self.seat: SlotSeat | None = None
+        self.set_own(
+            name=name,
+            address=address,
+            worker_id=worker_id,
+            local_directory=local_directory,
+            resources=dict(resources or {}),
+            plugins={},
+            actors=None,
+            output=None,
+            host=None,
+            here=Here(),
+        )
+
+    def set_own(self, **values: Any) -> None:
+        """Set attributes of weft's own."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN:
+            raise AttributeError(_PROTECTED.format(name))
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in _OWN:
+            raise AttributeError(_PROTECTED.format(name))
+        object.__delattr__(self, name)
+
+    def __getattr__(self, name: str) -> Any:  # only for what was not found
+        raise AttributeError(
+            f"the worker has no attribute {name!r}: neither weft nor a plugin or task that has run "
+            "on this worker has set it"
+        )
+
+    def __copy__(self) -> WorkerContext:
+        """Return the context for another thread of the worker, with what this one does."""
+        other = object.__new__(WorkerContext)
+        here = Here()
+        for name in Here.__slots__:
+            setattr(here, name, getattr(self.here, name))
+        shared = {name: getattr(self, name) for name in WorkerContext.__slots__}
+        other.set_own(**{**shared, "here": here})
+        return other
+
+    @property
+    def task(self) -> WorkerTask | None:
+        """The task that the thread runs."""
+        return self.here.task
+
+    @property
+    def wake(self) -> Callable[[], object] | None:
+        """See `Here`."""
+        return self.here.wake
+
+    @property
+    def stand_in(self) -> tuple[int, SlotGate] | None:
+        """See `Here`."""
+        return self.here.stand_in
+
+    @property
+    def seat(self) -> SlotSeat | None:
+        """See `Here`."""
+        return self.here.seat
 
     @property
     def task_key(self) -> str:
         """The text of `key`, as logs and pages show it."""
-        task = self.task
+        task = self.here.task
         return "" if task is None else task.key
 
     @property
@@ -91,7 +168,7 @@ class WorkerContext:
     @property
     def attempt(self) -> int:
         """The number of this attempt to run the task, which no other has; 0 between tasks."""
-        task = self.task
+        task = self.here.task
         return 0 if task is None else task.attempt
 
     @property
@@ -112,6 +189,13 @@ class WorkerContext:
 
     def __repr__(self) -> str:
         return f"<WorkerContext of {self.name!r} at {self.address}>"
+
+
+#: Names of attributes that only weft sets.
+_OWN: Final = frozenset(dir(WorkerContext))
+_PROTECTED: Final = (
+    "the attribute {!r} of a worker is weft's own; keep what is yours under another name"
+)
 
 
 class TaskHost:
@@ -150,7 +234,7 @@ def get_worker() -> WorkerContext:
 def wake_here(wake: Callable[[], object] | None) -> None:
     """Note how to wake the event loop that runs on the calling thread, if that runs tasks."""
     if _local.context is not None:
-        _local.context.wake = wake
+        _local.context.here.wake = wake
 
 
 def is_in_task() -> bool:

@@ -354,9 +354,9 @@ class TaskExecutor:
     def _run_slot(self, slot: int) -> None:
         try:
             context = copy.copy(self._context)
-            context.seat = SlotSeat(self, slot)
+            seat = context.here.seat = SlotSeat(self, slot)
             set_worker(context)
-            on_blocked_here(context.seat.blocked)
+            on_blocked_here(seat.blocked)
             on_interrupts_here(self.interrupts.gates[slot])
             self._contexts[threading.get_ident()] = context
             inbox = self._inboxes[slot]
@@ -384,7 +384,8 @@ class TaskExecutor:
         note = self._started.note if self._started is not None else None
         report = ChunkDone(slot, [], [], [], [])
         values: list[Any] = []
-        seat = context.seat
+        here = context.here
+        seat = here.seat
         assert seat is not None
         seat.pending = report, values
         seat.is_given_up = False  # the core gives chunks to slots that have seats
@@ -402,7 +403,7 @@ class TaskExecutor:
             try:
                 task = take()
             except IndexError:
-                context.task = None
+                here.task = None
                 own.run(end, len(report.attempts), len(report.failed_attempts), first)
                 more = self._report(report, values)
                 if note is not None:
@@ -428,7 +429,7 @@ class TaskExecutor:
                 continue
             if note is not None:
                 note(slot, task.attempt)
-            context.task = task
+            here.task = task
             value: Any
             try:
                 call = task.function.call
@@ -491,7 +492,7 @@ class TaskExecutor:
         self.interrupts.gates[slot].close()
         if seat.was_used:
             seat.end_task()
-        context.task = None
+        context.here.task = None
         assert seat.pending is not None
         report, values = seat.pending
         with self._lock:

@@ -85,7 +85,7 @@ class OutputCatcher:
     def begin(self, executor: TaskExecutor) -> None:
         """Catch the output of this executor's tasks, when some client wants it."""
         self._executor = executor
-        executor.context.output = self
+        executor.context.set_own(output=self)
 
     def want(self, action: CatchOutput) -> None:
         """Catch from now on what these clients want; none = nothing."""

@@ -129,7 +129,6 @@ class WorkerServer:
             is_found_anew=config.find is not None,
         )
         self._find = config.find or (lambda: ([config.scheduler], config.security))
-        self._task_host: TaskHost | None = None
         self._runner = SessionRunner(
             Session(policy, random.Random(config.worker_id).random),
             self,
@@ -247,8 +246,8 @@ class WorkerServer:
             str(config.local_directory or ""),
             config.resources,
         )
-        context.actors = Actors(self.name, self.address, self._loop)
-        context.host = self._task_host = TaskHost(self.name, config.worker_id, self._find)
+        actors = Actors(self.name, self.address, self._loop)
+        context.set_own(actors=actors, host=TaskHost(self.name, config.worker_id, self._find))
         self._executor = TaskExecutor(
             WorkerState(config.nthreads, self.address),
             context,
@@ -260,7 +259,7 @@ class WorkerServer:
             started=self._started,
             output=catcher_for(self._loop, config),
         )
-        context.actors.waits = ActorWaits(self._executor, self._loop, self._crashed)
+        actors.waits = ActorWaits(self._executor, self._loop, self._crashed)
         self._answering = Answering(self._executor, self.stop)
         await self._answering.plugins.begin_with(config.preloaded)
         transfers = Transfers()
@@ -373,8 +372,8 @@ class WorkerServer:
         text = "worker %s at %s registered at %s"
         logger.log(level, text, self.name, self.address, connection.address)
         executor = self.executor
-        assert self._task_host is not None
-        self._task_host.task_pass = welcome.task_pass
+        assert executor.context.host is not None
+        executor.context.host.task_pass = welcome.task_pass
         # At once for the threads of slots: what they send follows the inventory.
         with executor.sending:
             self._connection = connection

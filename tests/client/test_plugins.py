@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +94,87 @@ def test_another_plugin_of_the_name_replaces_it_and_it_can_be_ended(client):
     assert client.submit(plugins_here, pure=False).result() == []
     with pytest.raises(QuestionFailed, match="no plugin 'noting'; they have: none"):
         client.unregister_plugin("noting")
+
+
+class Connecting(weft.WorkerPlugin):
+    """A plugin that keeps what it makes on the worker."""
+
+    def setup(self, worker):
+        worker.conn = f"connection of {worker.name}"
+
+    def teardown(self, worker):
+        del worker.conn
+
+
+def conn_here() -> tuple[str, str]:
+    worker = weft.get_worker()
+    return worker.conn, f"connection of {worker.name}"
+
+
+async def conn_in_coroutine() -> tuple[str, str]:
+    await asyncio.sleep(0)
+    return conn_here()
+
+
+class ConnActor:
+    def __init__(self):
+        self.made_with = conn_here()
+
+    def conn(self) -> tuple[str, str]:
+        assert conn_here() == self.made_with
+        return conn_here()
+
+
+class AsyncConnActor:
+    async def conn(self) -> tuple[str, str]:
+        return conn_here()
+
+
+def count_here() -> int:
+    worker = weft.get_worker()
+    worker.count = getattr(worker, "count", 0) + 1
+    return int(worker.count)
+
+
+def check_attributes(client: weft.Client) -> None:
+    """Check that all that runs on a worker finds what was set there, and nothing of another."""
+    client.register_plugin(Connecting(), name="connecting")
+    names = [worker["name"] for worker in client.scheduler_info()["workers"].values()]
+    assert len(names) == 2
+    found = [*client.run(conn_here).values()]
+    for name in names:
+        on_it: dict[str, Any] = {"workers": [name], "pure": False}
+        found += [client.submit(task, **on_it).result() for task in (conn_here, conn_in_coroutine)]
+        actors = [
+            client.submit(cls, actor=True, workers=[name]).result()
+            for cls in (ConnActor, AsyncConnActor)
+        ]
+        found += [actor.conn().result() for actor in actors]
+        assert [client.submit(count_here, **on_it).result() for _ in range(3)] == [1, 2, 3]
+        del actors
+    assert {mine for mine, _ in found} == {f"connection of {name}" for name in names}
+    assert all(mine == expected for mine, expected in found)
+    client.unregister_plugin("connecting")
+    with pytest.raises(AttributeError, match="the worker has no attribute 'conn'"):
+        client.submit(conn_here, pure=False).result()
+
+
+def test_attributes_of_a_worker_are_seen_by_all_that_runs_there(client):
+    check_attributes(client)
+
+
+def test_attributes_of_a_worker_process_are_seen_by_all_that_runs_there(apart):
+    check_attributes(apart)
+
+
+class Overwriting(weft.WorkerPlugin):
+    def setup(self, worker):
+        worker.name = "mine"
+
+
+def test_a_plugin_does_not_overwrite_the_names_of_weft(client):
+    with pytest.raises(AttributeError, match="the attribute 'name' of a worker is weft's own"):
+        client.register_plugin(Overwriting())
 
 
 class OnlyOnce(Noting):

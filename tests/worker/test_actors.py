@@ -180,9 +180,8 @@ class Slot:
         done.clear()
         self.actors = Actors("worker", "tcp://here:1", asyncio.get_running_loop())
         context = WorkerContext("worker", "tcp://here:1", "id")
-        context.actors = self.actors
-        context.output = output
-        context.task = Task()  # type: ignore[assignment]
+        context.set_own(actors=self.actors, output=output)
+        context.here.task = Task()  # type: ignore[assignment]
         set_worker(context)
         self.handle = make_actor(cls, *args)
         set_worker(None)  # type: ignore[arg-type]
@@ -542,9 +541,9 @@ async def test_an_actor_that_is_being_made_can_be_interrupted():
 
     def make() -> None:
         context = WorkerContext("worker", "tcp://here:1", "id")
-        context.actors = actors
-        context.task = Task()  # type: ignore[assignment]
-        context.seat = SimpleNamespace(slot=0)  # type: ignore[assignment]
+        context.set_own(actors=actors)
+        context.here.task = Task()  # type: ignore[assignment]
+        context.here.seat = SimpleNamespace(slot=0)  # type: ignore[assignment]
         contexts[threading.get_ident()] = context
         set_worker(context)
         try:
