@@ -98,9 +98,15 @@ async def _compare(engine: Engine) -> None:
                 found[str(workers[address]["name"])] = answer["packages"]
         mine = process_versions()["packages"]
         different = differences(mine, found, sys.modules)
-        if different:
-            address = engine.link.address if engine.link is not None else ""
-            logger.warning("%s", table_of(different, address, len(found), len(workers)))
+        link = engine.link
+        there = link.facts.get("weft") if link is not None else None
+        scheduler = (
+            (mine["weft"], there[:40]) if isinstance(there, str) and there != mine["weft"] else None
+        )
+        if different or scheduler:
+            address = link.address if link is not None else ""
+            text = table_of(different, address, len(found), len(workers), scheduler)
+            logger.warning("%s", text)
 
 
 def _choose(workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -152,16 +158,28 @@ def table_of(
     address: str,
     n_asked: int,
     n_workers: int,
+    scheduler: tuple[str, str] | None = None,
 ) -> str:
-    """Return the text of the warning."""
-    rows: list[Sequence[str]] = [("package", "here", "on the workers")]
+    """Return the text of the warning.
+
+    Args:
+        different: see `differences`.
+        address: of the scheduler.
+        n_asked: the number of workers that have answered.
+        n_workers: the number of all.
+        scheduler: the versions of weft here and of the scheduler; None = the same.
+    """
+    rows: list[Sequence[str]] = [("package", "here", "there")]
+    if scheduler:
+        rows.append(("weft", scheduler[0], f"{scheduler[1]} (the scheduler)"))
     for name, (here, counts) in different.items():
-        rows.append((name, here, ", ".join(f"{v} ({n} of {n_asked})" for v, n in counts.items())))
+        of_workers = [f"{v} ({n} of {n_asked} workers)" for v, n in counts.items()]
+        rows.append((name, here, ", ".join(of_workers)))
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     lines = [f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}" for row in rows]
     asked = "" if n_asked == n_workers else f" ({n_asked} of {n_workers} workers were asked)"
     return (
-        f"this program and the workers of {address} have different versions of packages{asked}, so "
+        f"this program and the cluster at {address} have different versions of packages{asked}, so "
         "functions, arguments and results may be read wrongly, or not at all:\n"
         + "\n".join(lines)
         + "\nInstall the same versions here and there; client.get_versions() lists all of them"

@@ -195,10 +195,6 @@ def test_the_installed_command_is_the_module():
     assert python("-c", script) == python("-m", "weft", "--help")
 
 
-def test_version_is_the_same_everywhere():
-    assert weft.__version__ == PROJECT["project"]["version"]
-
-
 @pytest.mark.parametrize("package", SETUPTOOLS["packages"][1:])
 def test_every_module_stands_in_the_nearest_readme(package):
     folder = ROOT.joinpath(*package.split("."))

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from .worker.interrupting import TaskInterrupted
     from .worker.seats import get_current_task, rejoin, secede
 
-__version__ = "0.1.0"
+    __version__: str
 
 __all__ = [
     "Actor",
@@ -175,6 +175,10 @@ if not TYPE_CHECKING:  # a checker that saw this function would accept any name
 
         if name in _MODULES:
             return import_module(f".{name}", __name__)  # which also sets the attribute
+        if name == "__version__":
+            from .protocol.host.versions import weft_version
+
+            return weft_version("")
         home = _HOMES.get(name)
         if home is None:
             import sys

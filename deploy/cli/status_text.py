@@ -44,9 +44,10 @@ def describe_status(snapshot: Snapshot) -> str:
         return f"down: the scheduler at {snapshot.address} cannot be reached: {snapshot.down}"
     o = snapshot.overview
     named = f"cluster {o['name']}" if o["name"] else "scheduler"
+    release = f"weft {o['version']}, " if o["version"] else ""
     lines = [
-        f"{named} at {snapshot.address}, process {o['pid']} on {o['host']}, Python {o['python']}, "
-        f"up {short_time(o['uptime_s'])}"
+        f"{named} at {snapshot.address}, process {o['pid']} on {o['host']}, {release}"
+        f"Python {o['python']}, up {short_time(o['uptime_s'])}"
     ]
     lines += [f"  {line['level']:9}  {line['text']}" for line in o["health"]]
     scheduler = late_text(o)

@@ -9,6 +9,14 @@
 # read-only: Python could not write them later.
 set -eu
 
+# The version that setuptools-scm would find with git: the context of an image has the name of the commit and no more.
+version() {
+  sed -n 's/^fallback_version = "\(.*\)"$/\1/p' "$source/pyproject.toml"
+  "$python" -c 'import runpy, pathlib, sys
+commit = runpy.run_path(sys.argv[1] + "/protocol/host/checkout.py")["commit_of"](pathlib.Path(sys.argv[1]))
+print("+g" + commit if commit else "")' "$source"
+}
+
 fail() {
   echo "install.sh: $*" >&2
   exit 2
@@ -21,6 +29,9 @@ packages() {
   python=${PYTHON:-python3}
   [ -e "$source/pyproject.toml" ] || fail "$source is no checkout of weft"
   [ ! -e "$prefix" ] || fail "$prefix exists; remove it, or name another folder"
+  if ! git -C "$source" rev-parse --verify --quiet HEAD >/dev/null 2>&1; then
+    export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_WEFT="${SETUPTOOLS_SCM_PRETEND_VERSION_FOR_WEFT:-$(version | tr -d '\n')}"
+  fi
   # Without pip of its own: that of the base image installs into it, and is not in the way later.
   "$python" -m venv --without-pip "$prefix"
   "$python" -m pip --python "$prefix/bin/python" --disable-pip-version-check --quiet \

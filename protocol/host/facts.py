@@ -7,9 +7,12 @@ import platform
 import sys
 from typing import Any
 
+from .checkout import running_commit
+
 
 def process_facts() -> dict[str, Any]:
     """Return facts about this process, which its peers display and check for compatibility."""
+    running_commit()  # read while the code that was imported is surely that of the checkout
     return {
         "python": platform.python_version(),
         "pid": os.getpid(),

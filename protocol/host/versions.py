@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Final
 
+from .checkout import running_commit
+
 __all__ = ["PACKAGES", "process_versions", "versions_for"]
 
 #: Packages whose versions should be the same on all machines of a cluster.
@@ -24,13 +26,22 @@ PACKAGES: Final = (
 
 
 def weft_version(otherwise: str) -> str:
-    """Return the installed version of weft; `otherwise` in a checkout that was never installed."""
+    """Return the version of weft that runs here: two states of the code have two versions.
+
+    It is that of the installation, which names the release and the commit (pyproject.toml). In a
+    checkout, which may have moved on since, the commit is that of now.
+
+    Args:
+        otherwise: in place of the release, if there is only a checkout that was never installed.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version("weft")
+        installed = version("weft")
     except PackageNotFoundError:
-        return otherwise
+        installed = otherwise
+    commit = running_commit()
+    return f"{installed.partition('+')[0] or '0'}+g{commit}" if commit else installed
 
 
 def process_versions(packages: Iterable[str] = ()) -> dict[str, Any]:
@@ -39,6 +50,9 @@ def process_versions(packages: Iterable[str] = ()) -> dict[str, Any]:
 
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for name in (*PACKAGES, *packages):
+        if name == "weft":
+            versions[name] = weft_version("") or None
+            continue
         try:
             versions[name] = version(name)
         except (PackageNotFoundError, ValueError):

@@ -37,10 +37,19 @@ def test_a_package_that_workers_lack_matters_if_the_program_uses_it():
 def test_the_table_has_all_differences_and_what_to_do():
     different = found({"numpy": "1.26.4"}, {"weft": "1.1"})
     text = comparing.table_of(different, "tls://host:8786", 2, 30)
-    assert "  package  here   on the workers" in text
-    assert "  numpy    2.1.3  1.26.4 (1 of 2)" in text
+    assert "  package  here   there" in text
+    assert "  numpy    2.1.3  1.26.4 (1 of 2 workers)" in text
+    assert "scheduler" not in text
     assert "2 of 30 workers were asked" in text
     assert "Install the same versions" in text
+
+
+def test_another_commit_of_weft_at_the_scheduler_is_a_row_of_its_own():
+    text = comparing.table_of({}, "tls://host:8786", 2, 2, ("1.0+g0123", "1.0+g4567"))
+    assert text.splitlines()[1:3] == [
+        "  package  here       there",
+        "  weft     1.0+g0123  1.0+g4567 (the scheduler)",
+    ]
 
 
 @pytest.mark.slow
@@ -68,7 +77,7 @@ def test_a_client_of_another_cluster_warns_once_before_its_first_call(tmp_path, 
                 pass
         (record,) = [r for r in caplog.records if "different versions" in r.getMessage()]
         assert "cloudpickle" in record.getMessage()
-        assert "2.0.1 (2 of 2)" in record.getMessage()
+        assert "2.0.1 (2 of 2 workers)" in record.getMessage()
         assert "numpy" not in record.getMessage()
     finally:
         for daemon in filter(None, (worker, scheduler)):

@@ -27,6 +27,8 @@ MARK = "<!-- exit codes: from deploy/cli/exits.py -->\n"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"\d[\d., ]*(?:(?:ms|s|min|h|d|B|KiB|MiB|GiB|TiB)\b ?|% ?)*")
 _TOP = (100, 16)
+#: The version that the page names.
+_VERSION = "0.1.0.dev0+g8830ca182"
 
 
 def blocks(text: str) -> list[str]:
@@ -48,6 +50,7 @@ def masked(command: str, output: str) -> list[str]:
         # The times that are 0 are left out.
         return output.partition("\n")[0].split()
     text = re.sub(r"^ *(ok|warning|error):? .*\n", "", output, flags=re.MULTILINE)
+    text = re.sub(r"\bweft \d[\w.+]*", "weft VERSION", text)
     text = re.sub(r"\b[0-9a-f]{8,}\b", "HEX", text)
     text = re.sub(r"[━─]+", "BAR", text)
     lines = [" ".join(_NUMBER.sub("# ", line).split()) for line in text.splitlines()]
@@ -142,6 +145,7 @@ class Scene:
 
         text = re.sub(r"\b(tcp|http)://127\.0\.0\.1:(\d+)", self._named, text)
         text = text.replace(str(self._folder / "run"), "/home/alice")
+        text = text.replace(weft.__version__, _VERSION)
         text = re.sub(r"process \d+", "process 4711", text)
         return re.sub(rf"\b{re.escape(platform.node())}\b", "node1", text)
 

@@ -93,7 +93,7 @@ def test_the_status_is_a_page_of_plain_lines():
     text = describe_status(snapshot())
     lines = text.splitlines()
     assert lines[0] == (
-        "scheduler at tcp://node1:8786, process 123 on node1, Python 3.11.7, up 62 min"
+        "scheduler at tcp://node1:8786, process 123 on node1, weft 0.1.0, Python 3.11.7, up 62 min"
     )
     assert lines[1] == "  ok         no problem is known"
     assert "  progress     100 tasks/s, 1 504 left for about 15 s" in lines
