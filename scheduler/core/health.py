@@ -88,7 +88,7 @@ class Signs:
         full: (part of its limit, name) of workers above MEMORY_HIGH, fullest first; at most
             MAX_NAMED of `n_full`.
         n_set_aside: tasks that wait because they would add to full workers.
-        refused: of the last hour.
+        refused: those that are still of interest, see `refusals.current_refusals`.
         n_processing: tasks at workers.
         quiet_s: since when no task has finished while some are at workers.
         expected_s: the longest expected duration of these; None = it is not known of some.
@@ -115,13 +115,16 @@ class Signs:
     set_aside: list[SetAside] = field(default_factory=list)
 
 
-#: (level, text)
-Found = tuple[str, str]
+#: (level, what is wrong, what to do about it or "")
+Found = tuple[str, str, str]
 
 
 def _recovering(signs: Signs) -> Iterator[Found]:
     if signs.recovering:
-        yield "warning", f"{signs.recovering}; no task is started until then"
+        yield "warning", f"{signs.recovering}; no task is started until then", ""
+
+
+_START: Final = "start 'weft worker'"
 
 
 def _no_workers(signs: Signs) -> Iterator[Found]:
@@ -130,9 +133,9 @@ def _no_workers(signs: Signs) -> Iterator[Found]:
     since = lasting(signs.workerless_s)
     if signs.n_waiting:
         tasks = "1 task waits" if signs.n_waiting == 1 else f"{signs.n_waiting} tasks wait"
-        yield "error", f"{tasks}, and there has been no worker for {since}: start 'weft worker'"
+        yield "error", f"{tasks}, and there has been no worker for {since}", _START
     else:
-        yield "warning", f"there has been no worker for {since}: start 'weft worker'"
+        yield "warning", f"there has been no worker for {since}", _START
 
 
 def _unrunnable(signs: Signs) -> Iterator[Found]:
@@ -140,12 +143,12 @@ def _unrunnable(signs: Signs) -> Iterator[Found]:
         yield (
             "error",
             f"{counted(found.n_tasks, 'task')} of {found.function} cannot run, for "
-            f"{lasting(found.since_s)}: {found.why}. Start such a worker, or "
-            "submit them without that requirement",
+            f"{lasting(found.since_s)}: {found.why}",
+            "start such a worker, or submit them without that requirement",
         )
     n_more = sum(found.n_tasks for found in signs.unrunnable[MAX_NAMED:])
     if n_more:
-        yield "error", f"{counted(n_more, 'more task')} cannot run for other reasons"
+        yield "error", f"{counted(n_more, 'more task')} cannot run for other reasons", ""
 
 
 def _workers_away(signs: Signs) -> Iterator[Found]:
@@ -155,6 +158,7 @@ def _workers_away(signs: Signs) -> Iterator[Found]:
             "warning",
             f"{counted(signs.n_away, 'worker')} lost the connection to the scheduler: if {they} "
             f"not come back within {lasting(signs.away_s)}, the tasks there run again elsewhere",
+            "",
         )
 
 
@@ -165,7 +169,8 @@ def _preparing(signs: Signs) -> Iterator[Found]:
         yield (
             "warning",
             f"{counted(signs.n_preparing, 'new worker')} {verb} up plugins, and {they} no task "
-            "before the end of that: 'weft logs' shows what a plugin does there",
+            "before the end of that",
+            "'weft logs' shows what a plugin does there",
         )
 
 
@@ -174,14 +179,15 @@ def _set_aside(signs: Signs) -> Iterator[Found]:
         yield (
             "error",
             f"plugin {found.name!r} is set aside: {found.n_deaths} workers in a row died while "
-            f"they set it up ({found.why}), and later ones work without it. Unregister it, or "
-            "mend and register it again",
+            f"they set it up ({found.why}), and later ones work without it",
+            "unregister it, or mend and register it again",
         )
     n_more = len(signs.set_aside) - MAX_NAMED
     if n_more > 0:
         yield (
             "error",
             f"{counted(n_more, 'more plugin')} {'is' if n_more == 1 else 'are'} set aside",
+            "",
         )
 
 
@@ -195,8 +201,8 @@ def _memory(signs: Signs) -> Iterator[Found]:
     yield (
         level,
         f"{counted(signs.n_full, 'worker')} {verb} more than {MEMORY_HIGH:.0%} of the memory "
-        f"({named}{more}): above 95 % a worker is restarted. Release results, use smaller pieces, "
-        "or give workers more memory",
+        f"({named}{more}): above 95 % a worker is restarted",
+        "release results, use smaller pieces, or give workers more memory",
     )
 
 
@@ -206,8 +212,9 @@ def _memory_wait(signs: Signs) -> Iterator[Found]:
         yield (
             "error",
             f"{counted(signs.n_set_aside, 'task')} {verb} for memory: workers that may run them "
-            f"use more than {MEMORY_HIGH:.0%} of theirs. Release results, use smaller pieces, or "
-            "have more workers; if nothing makes room, the newest results fail",
+            f"use more than {MEMORY_HIGH:.0%} of theirs; if nothing makes room, the newest results "
+            "fail",
+            "release results, use smaller pieces, or have more workers",
         )
 
 
@@ -218,6 +225,7 @@ def _refused(signs: Signs) -> Iterator[Found]:
             "warning",
             f"{counted(refused.n_workers, 'worker')} {was} refused, the last one "
             f"{lasting(refused.seconds_ago)} ago: {refused.why}",
+            "start it as the others are; 'weft info' names it",
         )
 
 
@@ -231,12 +239,12 @@ def _unreached(signs: Signs) -> Iterator[Found]:
             "warning",
             f"{verb.format(readers)} reach the data port of {found.holder} at {found.address}: "
             f"{found.n_failed} fetches failed within "
-            f"{lasting(found.first_s - found.last_s)}, the last one {lasting(found.last_s)} ago. "
-            "Open that port between their machines; 'weft doctor' tries the others",
+            f"{lasting(found.first_s - found.last_s)}, the last one {lasting(found.last_s)} ago",
+            "open that port between their machines; 'weft doctor' tries the others",
         )
     n_more = len(signs.unreached) - MAX_NAMED
     if n_more > 0:
-        yield "warning", f"the data ports of {counted(n_more, 'more worker')} are out of reach"
+        yield "warning", f"the data ports of {counted(n_more, 'more worker')} are out of reach", ""
 
 
 def _no_progress(signs: Signs) -> Iterator[Found]:
@@ -254,7 +262,8 @@ def _no_progress(signs: Signs) -> Iterator[Found]:
     yield (
         "warning",
         f"no task has finished for {lasting(signs.quiet_s)}, with {signs.n_processing} at workers"
-        f"{usual}: look at what they do with 'weft logs' and py-spy, or cancel them",
+        f"{usual}",
+        "look at what they do with 'weft logs' and py-spy, or cancel them",
     )
 
 
@@ -263,7 +272,8 @@ def _busy(signs: Signs) -> Iterator[Found]:
         yield (
             "warning",
             f"the scheduler computes {min(signs.load.cpu_share, 1.0):.0%} of the time, so it "
-            "limits the cluster: make tasks longer, or submit many with one map()",
+            "limits the cluster",
+            "make tasks longer, or submit many with one map()",
         )
 
 
@@ -273,6 +283,7 @@ def _slow(signs: Signs) -> Iterator[Found]:
             "warning",
             f"the scheduler was up to {lasting(signs.load.loop_lag_s)} late in the last seconds: "
             "its machine is overloaded, or was suspended",
+            "",
         )
 
 
@@ -282,7 +293,8 @@ def _clock(signs: Signs) -> Iterator[Found]:
         yield (
             "warning",
             f"the clock of the scheduler's machine is {lasting(behind)} behind the time at which "
-            "this or an earlier scheduler of the cluster started: set the clock",
+            "this or an earlier scheduler of the cluster started",
+            "set the clock",
         )
 
 
@@ -307,7 +319,10 @@ CHECKS: Final[dict[str, HealthCheck]] = {
     "plugins-aside": HealthCheck("Workers died again and again of a plugin.", _set_aside),
     "unreached": HealthCheck("Workers fail to fetch data from others again and again.", _unreached),
     "no-progress": HealthCheck("No task has finished for much longer than expected.", _no_progress),
-    "refused-workers": HealthCheck("Workers were refused in the last hour.", _refused),
+    "refused-workers": HealthCheck(
+        "Workers were refused in the last 5 minutes; in the last hour while tasks find no worker.",
+        _refused,
+    ),
     "scheduler-busy": HealthCheck("The scheduler uses nearly all of its core.", _busy),
     "scheduler-late": HealthCheck("The scheduler was late by a second or more.", _slow),
     "clock": HealthCheck("The clock of the scheduler's machine was set.", _clock),
@@ -316,11 +331,22 @@ _LEVELS: Final = ("error", "warning")
 
 
 def judge(signs: Signs) -> list[dict[str, Any]]:
-    """Return the lines, the most serious first; without any, one line of level ok."""
+    """Return the lines, the most serious first; without any, one line of level ok.
+
+    The text of a line has both what is wrong and what to do, which are there apart as well.
+    """
     lines = [
-        {"level": level, "code": code, "text": text}
+        {"level": level, "code": code, "text": _text(what, advice), "what": what, "advice": advice}
         for code, check in CHECKS.items()
-        for level, text in check.find(signs)
+        for level, what, advice in check.find(signs)
     ]
     lines.sort(key=lambda line: _LEVELS.index(line["level"]))
-    return lines or [{"level": "ok", "code": "ok", "text": "no problem is known"}]
+    ok = "no problem is known"
+    return lines or [{"level": "ok", "code": "ok", "text": ok, "what": ok, "advice": ""}]
+
+
+def _text(what: str, advice: str) -> str:
+    if not advice:
+        return what
+    # A sentence has one colon.
+    return f"{what}. {advice[0].upper()}{advice[1:]}" if ": " in what else f"{what}: {advice}"

@@ -20,7 +20,7 @@ from .info import task_counts
 from .metrics import count_workers
 from .plugins import n_preparing
 from .prefixes import MAX_SHOWN, OTHER, Prefix
-from .refusals import explain_unrunnable, recent_refusals
+from .refusals import current_refusals, explain_unrunnable
 from .tasks import WITHOUT_RECIPE
 from .transitions import ACTIVE
 from .unreached import recently_unreached
@@ -149,7 +149,7 @@ def _unrunnable(state: SchedulerState) -> list[Unrunnable]:
 def _refused(state: SchedulerState) -> list[RefusedWorkers]:
     """Return the reasons for which workers were refused, the latest first."""
     by_why: dict[str, list[float]] = {}
-    for refusal in reversed(recent_refusals(state)):
+    for refusal in reversed(current_refusals(state)):
         by_why.setdefault(refusal.why, []).append(refusal.when)
     return [RefusedWorkers(len(when), why, state.now - when[0]) for why, when in by_why.items()]
 

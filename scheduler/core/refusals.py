@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 #: Refused workers that are remembered; the one refused longest ago is forgotten first.
 MAX_REFUSED: Final = 100
-#: ... and for how long, seconds.
+#: ... and for how long, seconds: a reason why tasks find no worker now may be as old.
 REMEMBERED_S: Final = 3600.0
+#: Where no task waits for it, a worker that has not tried again for so long is over.
+CURRENT_S: Final = 300.0
 #: Connected workers that are named where the wanted one is not among them.
 MAX_NAMED: Final = 10
 
@@ -50,8 +52,20 @@ def forget_refusal(state: SchedulerState, name: str, host: str) -> None:
     state.refusals.pop((name, host), None)
 
 
+def current_refusals(state: SchedulerState) -> list[Refusal]:
+    """Return the refusals that somebody should know of, oldest first.
+
+    Those of the last minutes: who has started the worker may look for it. And all that are
+    remembered while no worker takes tasks, or may run some of them: they may be why.
+    """
+    recent = recent_refusals(state)
+    if not state.staying or any(c.unrunnable for c in state.classes.values()):
+        return recent
+    return [refusal for refusal in recent if state.now - refusal.when <= CURRENT_S]
+
+
 def recent_refusals(state: SchedulerState) -> list[Refusal]:
-    """Return the refusals that are still current, oldest first."""
+    """Return the refusals that are remembered, oldest first."""
     for key, refusal in list(state.refusals.items()):
         if state.now - refusal.when > REMEMBERED_S:
             del state.refusals[key]
@@ -68,7 +82,7 @@ def describe_refusals(state: SchedulerState) -> list[dict[str, Any]]:
             "n_times": refusal.n_times,
             "seconds_ago": max(0.0, state.now - refusal.when),
         }
-        for refusal in recent_refusals(state)
+        for refusal in current_refusals(state)
     ]
 
 

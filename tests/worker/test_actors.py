@@ -427,7 +427,7 @@ async def test_an_actor_whose_event_loop_cannot_be_made_fails_its_task(monkeypat
 async def test_what_a_method_prints_without_a_newline_is_shown_when_it_is_done(cls):
     shown: list[Any] = []
     executor: Any = SimpleNamespace(
-        context=SimpleNamespace(),
+        context=WorkerContext("worker", "tcp://here:1", "id"),
         state=SimpleNamespace(by_key={Task.key: SimpleNamespace(client=1)}),
         send_output=shown.extend,
     )

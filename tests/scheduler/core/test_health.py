@@ -86,8 +86,31 @@ def test_the_documentation_lists_all_lines():
     assert rows == [f"| `{code}` | {check.about} |" for code, check in CHECKS.items()]
 
 
+WELL = {
+    "level": "ok",
+    "code": "ok",
+    "text": "no problem is known",
+    "what": "no problem is known",
+    "advice": "",
+}
+
+
 def test_a_cluster_without_signs_is_well():
-    assert judge(Signs()) == [{"level": "ok", "code": "ok", "text": "no problem is known"}]
+    assert judge(Signs()) == [WELL]
+
+
+def test_what_to_do_is_in_the_text_and_apart_from_it():
+    (line,) = judge(Signs(workerless_s=5.0))
+    assert line["text"] == "there has been no worker for 5 s: start 'weft worker'"
+    assert (line["what"], line["advice"]) == (
+        "there has been no worker for 5 s", "start 'weft worker'",
+    )  # fmt: skip
+    (line,) = judge(Signs(refused=[RefusedWorkers(1, "Python 3.12, the cluster has 3.11", 9.0)]))
+    assert line["advice"] == "start it as the others are; 'weft info' names it"
+    assert line["text"] == (
+        "1 worker was refused, the last one 9 s ago: Python 3.12, the cluster has 3.11. Start it as "
+        "the others are; 'weft info' names it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +126,7 @@ def test_a_cluster_without_signs_is_well():
     ],
 )
 def test_usual_facts_are_no_line(signs):
-    assert judge(signs) == [{"level": "ok", "code": "ok", "text": "no problem is known"}]
+    assert judge(signs) == [WELL]
 
 
 def test_errors_come_before_warnings_and_many_causes_are_bounded():

@@ -8,6 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.scheduler.core import refusals
 from weft.scheduler.core.info import describe_cluster
+from weft.scheduler.core.overview import overview
 
 from ..builders import Board, graph, sent_keys
 
@@ -63,6 +64,49 @@ def test_refusals_are_bounded_and_forgotten_with_time(board, monkeypatch):
     board.now += refusals.REMEMBERED_S + 1
     board.send(board.client(), m.Heartbeat())
     assert describe_cluster(board.state)["refused_workers"] == []
+
+
+def refused_now(board: Board) -> tuple[list[str], list[str]]:
+    """Return the names of refused workers that are described, and the codes of the health."""
+    names = [worker["name"] for worker in describe_cluster(board.state)["refused_workers"]]
+    return names, [line["code"] for line in overview(board.state)["health"]]
+
+
+def live_on(board: Board, seconds: float) -> None:
+    """Let time pass, in which all workers send heartbeats."""
+    end = board.now + seconds
+    while board.now < end:
+        board.tick(min(5.0, end - board.now))
+        for peer in list(board.state.workers):
+            board.send(peer, m.Heartbeat())
+
+
+def test_a_worker_that_was_refused_and_has_not_tried_for_a_while_is_over(board):
+    register(board, "odd", "3.12.1")
+    live_on(board, refusals.CURRENT_S - 1)
+    assert refused_now(board) == (["odd"], ["refused-workers"])
+    register(board, "odd", "3.12.1")
+    live_on(board, 2.0)
+    assert refused_now(board) == (["odd"], ["refused-workers"])
+    live_on(board, refusals.CURRENT_S)
+    assert refused_now(board) == ([], ["ok"])
+
+
+def test_a_worker_that_joins_after_all_ends_the_line_of_its_refusal(board):
+    register(board, "odd", "3.12.1")
+    assert refused_now(board) == (["odd"], ["refused-workers"])
+    register(board, "odd", "3.11.9")
+    assert refused_now(board) == ([], ["ok"])
+
+
+def test_a_refusal_is_current_for_longer_while_tasks_find_no_worker(board):
+    register(board, "odd", "3.12.1")
+    client = board.client()
+    board.send(client, graph("a", resources={"P312": 1.0}))
+    live_on(board, refusals.CURRENT_S + 1)
+    assert refused_now(board) == (["odd"], ["unrunnable", "refused-workers"])
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    assert refused_now(board) == ([], ["ok"])
 
 
 def test_too_many_threads_are_a_final_refusal(board):
