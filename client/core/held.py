@@ -5,7 +5,9 @@ the scheduler does it once (`scheduler/core/held/operating.py`). A session begin
 that are not answered, then the leases, which the scheduler may have given up, or may not know.
 
 An answer that gives something (a lease, a value of a queue) is acknowledged when its caller has
-taken it (`HeldTaken`); if the caller was interrupted, it is given back (`HeldAbandoned`).
+taken it (`HeldTaken`); if the caller was interrupted, it is given back (`HeldAbandoned`). Values of
+a queue are acknowledged at once, because the scheduler puts back what a client that died has not
+acknowledged.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from ...protocol.wire.messages.held import (
     HOLD_LOST,
     NOT_HELD,
     NOTE,
+    QUEUE,
     RESUME,
     TOO_LARGE,
     WITHDRAW,
@@ -47,9 +50,18 @@ class Lease:
 class HeldCalls:
     """The calls and leases of a client."""
 
-    __slots__ = ("leases", "lost", "pending", "restating", "to_acknowledge", "untaken")
+    __slots__ = (
+        "is_used",
+        "leases",
+        "lost",
+        "pending",
+        "restating",
+        "to_acknowledge",
+        "untaken",
+    )
 
     def __init__(self) -> None:
+        self.is_used = False  #: there was a call
         #: {request: call} that are not answered, in order
         self.pending: dict[int, HeldCall] = {}
         #: {request: call} whose answer gave something that the caller has not taken yet
@@ -73,6 +85,7 @@ def call_held(core: ClientState, call: HeldCall) -> None:
         _notify(core, call, None)
         return
     calls = core.held_calls
+    calls.is_used = True
     call.request = core.next_request()
     if call.operation == "release":
         lease = call.arguments.get("lease", "")
@@ -175,13 +188,13 @@ def on_held_unsendable(core: ClientState, message: Operate, reason: str) -> None
 
 
 def on_taken(core: ClientState, operation: HeldTaken) -> None:
-    """Acknowledge an answer with the next call; at once if the scheduler keeps futures for it."""
+    """Acknowledge an answer with the next call; at once if the scheduler keeps values for it."""
     calls = core.held_calls
     request = operation.call.request
     if calls.untaken.pop(request, None) is None:
         return
     calls.to_acknowledge.append(request)
-    if core.is_linked and operation.has_futures:
+    if core.is_linked and (operation.has_futures or operation.call.kind == QUEUE):
         core.to_scheduler.append(
             Operate(request=0, operation=NOTE, acknowledged=_take_acknowledged(core))
         )
@@ -207,15 +220,12 @@ def resume_held(core: ClientState) -> None:
     calls = core.held_calls
     calls.restating = {}
     calls.to_acknowledge = []
-    if not core.last_request:
-        return  # the first session, without a call
-    if calls.pending or calls.untaken or calls.leases:
-        # A withdrawn call was perhaps answered, and must be known until it is given back.
-        withdrawn = [c.arguments["request"] for c in calls.pending.values() if not c.kind]
-        pending = [*calls.pending, *calls.untaken, *withdrawn]
-        core.to_scheduler.append(
-            Operate(request=0, operation=RESUME, arguments={"pending": pending})
-        )
+    if not calls.is_used:
+        return
+    # A withdrawn call was perhaps answered, and must be known until it is given back.
+    withdrawn = [c.arguments["request"] for c in calls.pending.values() if not c.kind]
+    pending = [*calls.pending, *calls.untaken, *withdrawn]
+    core.to_scheduler.append(Operate(request=0, operation=RESUME, arguments={"pending": pending}))
     for name, lease in calls.leases.items():
         request = core.next_request()
         calls.restating[request] = name

@@ -223,6 +223,7 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
     state.send(peer, _cluster_size(state))
     phases.note_client(state, client)
     puts.on_client_back(state, client)
+    held.on_client_back(state, client)
     if message.last_epoch == state.epoch:
         plugins.on_client_back(state, client)
 
@@ -351,6 +352,7 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         if client is not None:
             client.peer = None
             on_client_away(state, client)
+            held.on_client_away(state, client)
             on_output_of_client_ended(state, client)
             client.lease = state.call_after(state.client_lease_s, _end_lease, client)
             state.log("info", f"client {client.name} disconnected")

@@ -43,6 +43,34 @@ def test_the_next_holder_follows_a_killed_one_and_what_it_took_is_gone(tmp_path)
         assert queue.get(batch=True) == ["left"]
 
 
+#: A program that waits for a value of a queue, and sets an event when it does.
+CONSUMER = """
+import asyncio, sys
+import weft
+
+async def main():
+    async with weft.Client(connection_file=sys.argv[1], asynchronous=True):
+        await asyncio.gather(weft.Queue("values").get(), weft.Event("it waits").set())
+
+asyncio.run(main())
+"""
+
+
+def test_a_value_is_not_given_to_a_killed_process_that_still_has_its_lease(tmp_path):
+    with (
+        scheduler("--client-lease", "600", folder=tmp_path) as started,
+        weft.Client(connection_file=file_of(started)),
+    ):
+        with daemon(str(file_of(started)), folder=tmp_path, code=CONSUMER) as consumer:
+            assert weft.Event("it waits").wait(timeout=60)
+            consumer.process.kill()
+        started.wait_for(" disconnected")
+        queue = weft.Queue("values")
+        queue.put("value")
+        assert queue.qsize() == 1
+        assert queue.get(timeout=60) == "value"
+
+
 def test_locks_are_held_over_a_restart_and_the_rest_is_as_documented(tmp_path):
     with (
         scheduler(folder=tmp_path) as started,

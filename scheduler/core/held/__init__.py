@@ -5,8 +5,17 @@ from __future__ import annotations
 from .operating import (
     HANDLERS,
     HeldObjects,
+    on_client_away,
+    on_client_back,
     on_client_expired,
     on_recovery_ended,
 )
 
-__all__ = ["HANDLERS", "HeldObjects", "on_client_expired", "on_recovery_ended"]
+__all__ = [
+    "HANDLERS",
+    "HeldObjects",
+    "on_client_away",
+    "on_client_back",
+    "on_client_expired",
+    "on_recovery_ended",
+]

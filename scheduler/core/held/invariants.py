@@ -11,6 +11,7 @@ from ....protocol.wire.plain import size_of
 from ..checking import unless
 from .operating import KINDS
 from .records import (
+    AWAY,
     Call,
     DatasetsRecord,
     EventRecord,
@@ -68,6 +69,7 @@ def _servable(record: HeldRecord) -> list[Call]:
     lanes = {name: next(iter(lane)) for name, lane in record.lanes.items() if lane}
     if record.is_closed:
         return list(lanes.values())
+    lanes.pop(AWAY, None)
     found: list[Call] = []
     is_paused = isinstance(record, LimitRecord) and record.due is not None
     if (
@@ -208,6 +210,18 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
         if call.record is not r
         or call.lane != lane
         or s.held.calls[call.client].waiting.get(call.request) is not call
+    ],
+    "the calls of a lane are in the order in which they came": lambda s: [
+        (r, name)
+        for r in _records(s)
+        for name, lane in r.lanes.items()
+        if name != AWAY and [c.place for c in lane] != sorted(c.place for c in lane)
+    ],
+    "a call that is given something waits aside while its client is away": lambda s: [
+        (r, call)
+        for r, lane, call in _in_lanes(s)
+        if (lane == AWAY)
+        != (call.client.peer is None and KINDS[r.kind].operations[call.operation].gives)
     ],
     "waits files calls in lanes by the thread or task that waits": lambda s: [
         (waiter, call)

@@ -6,6 +6,11 @@ A call that cannot be done yet waits in a lane of its object, in order, until it
 its time limit, or until its client withdraws it or is gone. Each change of an object serves the
 calls whose turn has come with it.
 
+**Away.** A call that is given something (a lease, values) is not served while its client has no
+connection, since that one may be dead: those behind it go first. It has its place again when the
+client is back within its lease. At the end of the lease, and when a client leaves, what it was
+given and has not acknowledged is given back.
+
 **Once.** A client sends a call again in each session until it has the answer. The answer is kept
 until the client acknowledges it, so a call that is read twice is done once. A later scheduler knows
 nothing of it, and does it: what only the old one held is gone, too. The answer of an operation that
@@ -20,6 +25,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
@@ -54,6 +60,7 @@ from .limits import LIMITS
 from .metadata import METADATA_KIND
 from .multilocks import MULTILOCKS
 from .records import (
+    AWAY,
     Blockers,
     Call,
     ClientCalls,
@@ -97,7 +104,16 @@ MAX_ANSWERED: Final = MAX_WAITING
 class HeldObjects:
     """All held objects, and the calls of all clients."""
 
-    __slots__ = ("background", "calls", "deferred", "records", "topics", "values", "waits")
+    __slots__ = (
+        "background",
+        "calls",
+        "deferred",
+        "last_place",
+        "records",
+        "topics",
+        "values",
+        "waits",
+    )
 
     def __init__(self) -> None:
         #: {(kind, name): record}; none is idle
@@ -106,6 +122,7 @@ class HeldObjects:
         self.calls: dict[ClientHandle, ClientCalls] = {}
         #: {call: None}, in order, that wait for the end of the recovery
         self.deferred: dict[Call, None] = {}
+        self.last_place = 0  #: of the calls that have waited in lanes
         self.values: HeldValues = HeldValues()
         self.topics: Topics = Topics()
         self.background: BackgroundTasks = BackgroundTasks()
@@ -225,7 +242,7 @@ def _begin(state: SchedulerState, call: Call, operation: HeldOperation) -> None:
             operation.check(record, call)
         reply = None
         is_first = kind.serve is not None or operation.lane not in record.lanes
-        if is_first:
+        if is_first and not (operation.gives and call.client.peer is None):
             reply = operation.attempt(state, record, call)
         if reply is None:
             reply = _wait(state, record, call, operation)
@@ -244,9 +261,11 @@ def _wait(
         return operation.late
     if timeout is None and operation.check_wait is not None:
         operation.check_wait(record, call)
-    record.lanes.setdefault(operation.lane, OrderedDict())[call] = None
     call.record = record
-    call.lane = operation.lane
+    call.lane = AWAY if operation.gives and call.client.peer is None else operation.lane
+    record.lanes.setdefault(call.lane, OrderedDict())[call] = None
+    state.held.last_place += 1
+    call.place = state.held.last_place
     _note_wait(state, call)
     state.held.calls[call.client].waiting[call.request] = call
     if timeout is not None:
@@ -290,7 +309,7 @@ def serve(state: SchedulerState, record: HeldRecord) -> None:
         was_served = bool(record.lanes)
         while was_served:
             was_served = False
-            for name in list(record.lanes):
+            for name in [name for name in record.lanes if name != AWAY]:
                 was_served = _serve_lane(state, record, name, kind) or was_served
     is_idle = not record.users if record.is_closed else kind.is_idle(record)
     if is_idle and not record.lanes:
@@ -323,13 +342,19 @@ def _on_turn(state: SchedulerState, record: LimitRecord) -> None:
         serve(state, record)
 
 
-def _leave_lane(state: SchedulerState, call: Call) -> None:
+def _take_out(call: Call) -> HeldRecord:
+    """Take a call out of its lane; return the object."""
     record = call.record
     assert record is not None
     lane = record.lanes[call.lane]
     del lane[call]
     if not lane:
         del record.lanes[call.lane]
+    return record
+
+
+def _leave_lane(state: SchedulerState, call: Call) -> None:
+    _take_out(call)
     call.record = None
     if call.waiter is not None:
         if state.held.waits.get(call.waiter) is call:
@@ -410,14 +435,22 @@ def _withdraw(state: SchedulerState, calls: ClientCalls, request: int) -> None:
     answered = calls.answered.get(request)
     if answered is None:
         return
-    call, reply = answered
-    record = state.held.records.get((call.kind, call.name))
-    if record is not None and not record.is_closed and not reply.problem:
-        undo = KINDS[call.kind].operations[call.operation].undo
-        if undo is not None:
-            undo(state, record, call, reply)
-            serve(state, record)
+    record = _undo(state, *answered)
+    if record is not None:
+        serve(state, record)
     _forget_answer(state, calls, request)
+
+
+def _undo(state: SchedulerState, call: Call, reply: Reply) -> HeldRecord | None:
+    """Give back what an answer has given; return the object that has it again."""
+    record = state.held.records.get((call.kind, call.name))
+    if record is None or record.is_closed or reply.problem:
+        return None
+    undo = KINDS[call.kind].operations[call.operation].undo
+    if undo is None:
+        return None
+    undo(state, record, call, reply)
+    return record
 
 
 def _end_wait(state: SchedulerState, call: Call) -> HeldRecord | None:
@@ -434,6 +467,39 @@ def _end_wait(state: SchedulerState, call: Call) -> HeldRecord | None:
     return record
 
 
+def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
+    """The connection of a client has ended: it is given nothing until it is back."""
+    calls = state.held.calls.get(client)
+    if calls is None:
+        return
+    left: dict[HeldRecord, None] = {}
+    for call in calls.waiting.values():
+        if call.record is not None and KINDS[call.kind].operations[call.operation].gives:
+            left[_take_out(call)] = None
+            call.lane = AWAY
+            call.record.lanes.setdefault(AWAY, OrderedDict())[call] = None
+    for record in left:
+        serve(state, record)  # those behind it may be smaller
+
+
+def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
+    """A client has a connection again: its calls have their places in the lanes again."""
+    calls = state.held.calls.get(client)
+    if calls is None:
+        return
+    grown: dict[tuple[HeldRecord, str], list[Call]] = {}
+    for call in calls.waiting.values():
+        if call.record is not None and call.lane == AWAY:
+            record = _take_out(call)
+            call.lane = KINDS[call.kind].operations[call.operation].lane
+            grown.setdefault((record, call.lane), []).append(call)
+    for (record, lane), back in grown.items():
+        ordered = sorted([*record.lanes.get(lane, ()), *back], key=attrgetter("place"))
+        record.lanes[lane] = OrderedDict.fromkeys(ordered)
+    for record, _ in grown:
+        serve(state, record)
+
+
 def on_client_expired(state: SchedulerState, client: ClientHandle) -> None:
     """A client is gone for good: release what it holds, and end its calls."""
     held = state.held
@@ -442,7 +508,8 @@ def on_client_expired(state: SchedulerState, client: ClientHandle) -> None:
         return
     for call in list(calls.waiting.values()):
         _end_wait(state, call)
-    for request in list(calls.answered):
+    for request in reversed(list(calls.answered)):  # the last value first: it came behind
+        _undo(state, *calls.answered[request])
         _forget_answer(state, calls, request)
     records = list(calls.records)
     del held.calls[client]
@@ -470,4 +537,12 @@ def on_recovery_ended(state: SchedulerState) -> None:
 
 #: The messages of clients about held objects.
 HANDLERS: Final[dict[type[Message], Callable[..., None]]] = {m.Operate: on_operate}
-__all__ = ["HANDLERS", "HeldObjects", "on_client_expired", "on_operate", "on_recovery_ended"]
+__all__ = [
+    "HANDLERS",
+    "HeldObjects",
+    "on_client_away",
+    "on_client_back",
+    "on_client_expired",
+    "on_operate",
+    "on_recovery_ended",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ....protocol.wire.payload import Blob, blob_nbytes
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 #: Bytes that a value takes beside its pickle, and each key.
 VALUE_OVERHEAD = 200
+#: The lane of calls that are given nothing because their clients have no connection. It is never
+#: served.
+AWAY: Final = "away"
 
 
 class HeldRefusal(Exception):
@@ -67,6 +70,7 @@ class Call:
         "lane",
         "name",
         "operation",
+        "place",
         "record",
         "request",
         "since",
@@ -96,6 +100,8 @@ class Call:
         #: where it waits; None while it does not, and before the end of a recovery
         self.record: HeldRecord | None = None
         self.lane = ""
+        #: among all calls that have waited in lanes; those of a lane are in this order
+        self.place = 0
         self.deadline: Deadline | None = None
         #: when it began to wait in the lane, in waking time
         self.since = 0.0
@@ -307,7 +313,7 @@ class HeldOperation(NamedTuple):
     lane: str = ""
     #: the reply when its time is over
     late: Reply = Reply()
-    #: the same if the answer was given and the client did not read it
+    #: gives back what the answer has given to a client that has not taken it
     undo: Callable[[SchedulerState, Any, Call, Reply], None] | None = None
     #: raises `HeldRefusal` if the arguments are not valid for the object
     check: Callable[[Any, Call], None] | None = None
@@ -324,6 +330,11 @@ class HeldOperation(NamedTuple):
     #: it changes nothing, so its answer is not kept until it is acknowledged: a call that is sent
     #: again reads again. The values of its replies are not used by the answer
     is_read: bool = False
+
+    @property
+    def gives(self) -> bool:
+        """True if its answer takes something from others, so that a dead client must not get it."""
+        return self.undo is not None
 
 
 class HeldKind(NamedTuple):

@@ -70,13 +70,33 @@ def test_a_call_is_sent_behind_the_submissions_before_it(bench, watcher):
 
 
 def test_an_answer_is_acknowledged_with_the_next_call(bench, watcher):
-    first, second = get(watcher), get(watcher)
+    first, second = acquire(watcher), get(watcher)
     bench.do(first)
-    assert answered(bench, first, values=[b"1"]).values == [b"1"]
+    assert answered(bench, first, info=GRANTED).info == GRANTED
     (sent,) = bench.do(second)
     assert sent.acknowledged == [first.request]
     (sent,) = bench.do(get(watcher))
     assert sent.acknowledged == []
+
+
+def test_the_value_of_a_queue_is_acknowledged_at_once_for_a_dead_client_gives_its_back(
+    bench, watcher
+):
+    call = get(watcher)
+    bench.do(call)
+    answered(bench, call, take=False, values=[b"1"])
+    (note,) = bench.do(HeldTaken(call))
+    assert note == Operate(request=0, operation=h.NOTE, acknowledged=[call.request])
+
+
+def test_a_session_begins_by_saying_that_no_call_is_left_without_an_answer(bench, watcher):
+    call = get(watcher)
+    bench.do(call)
+    answered(bench, call, values=[b"1"], take=False)
+    bench.handle(Disconnected())
+    assert bench.do(HeldTaken(call)) == []
+    (resume,) = bench.connect(1)
+    assert resume == Operate(request=0, operation=h.RESUME, arguments={"pending": []})
 
 
 def test_an_answer_with_futures_is_acknowledged_as_soon_as_these_are_wanted(bench, watcher):

@@ -357,6 +357,131 @@ def test_the_locks_of_a_lost_client_are_released_with_its_lease_and_not_before(b
     assert again.call(h.LOCK, "restate", lease="1", owner="t") == h.HOLD_LOST
 
 
+def test_a_value_is_not_given_to_a_client_without_a_connection(board, alice, bob):
+    assert alice.get() is None
+    board.close(alice.peer)
+    assert bob.put(b"1") == {}
+    assert bob.get() == [b"1"]
+    board.tick(LEASE_S + 1)
+    assert bob.drain() == {}
+
+
+def test_a_client_that_is_back_has_its_place_in_the_lane_again(board, alice, bob):
+    assert alice.get() is None
+    waits = alice.request
+    assert bob.get() is None
+    board.close(alice.peer)
+    carl = Caller(board, "carl")
+    assert carl.get(number=2) is None
+    again = Caller(board, "alice")
+    assert again.call(h.QUEUE, "get", request=waits, number=1) is None
+    carl.put(b"1")
+    assert again.answers() == {waits: [b"1"]}
+    carl.put(b"2")
+    assert bob.answers() == {bob.request: [b"2"]}
+
+
+def test_those_behind_a_client_that_goes_have_what_is_enough_for_them(board, alice, bob):
+    assert alice.get(number=2) is None
+    assert bob.get() is None
+    bob.put(b"1")
+    assert bob.answers() == {bob.request: {}}
+    board.close(alice.peer)
+    assert bob.answers() == {bob.request - 1: [b"1"]}
+
+
+def test_a_client_that_is_back_gets_at_once_what_has_come_meanwhile(board, alice, bob):
+    assert alice.get() is None
+    waits = alice.request
+    board.close(alice.peer)
+    bob.put(b"1")
+    again = Caller(board, "alice")
+    assert again.answers() == {waits: [b"1"]}
+
+
+def test_a_wait_of_a_client_without_a_connection_ends_in_time(board, alice, bob):
+    assert alice.get(timeout=5) is None
+    waits = alice.request
+    board.close(alice.peer)
+    board.tick(6)
+    bob.put(b"1")
+    again = Caller(board, "alice")
+    assert again.call(h.QUEUE, "get", request=waits, number=1, timeout=5) == h.LATE
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (h.LOCK, {}),
+        (h.SEMAPHORE, {"limit": 1}),
+        (h.LIMIT, {"limit": 1, "per_s": 0}),
+        (h.MULTILOCK, {"names": ["a"], "number": 1}),
+    ],
+)
+def test_no_lease_is_given_to_a_client_without_a_connection(board, alice, bob, kind, options):
+    assert alice.acquire(kind=kind, **options)["granted"]
+    assert bob.acquire(kind=kind, **options) is None
+    waits = bob.request
+    carl = Caller(board, "carl")
+    assert carl.acquire(kind=kind, **options) is None
+    board.close(bob.peer)
+    alice.release(kind=kind, **options)
+    assert carl.answers()[carl.request]["granted"]
+    again = Caller(board, "bob")
+    carl.release(kind=kind, **options)
+    assert again.answers()[waits]["granted"]
+
+
+def test_what_waits_for_the_whole_recovery_is_not_given_to_a_client_that_went_meanwhile():
+    board = Board(expected=Members((), ("alice",)), client_lease_s=600)
+    bob, carl = Caller(board, "bob"), Caller(board, "carl")
+    assert bob.acquire() is None
+    waits = bob.request
+    assert carl.acquire() is None
+    board.close(bob.peer)
+    board.tick(80)
+    assert board.state.recovery is None
+    assert carl.call(h.LOCK, "count") == {"n": 1}
+    assert carl.release() == {}
+    assert Caller(board, "bob").answers() == {waits: GRANTED}
+
+
+def test_those_that_wait_for_no_gift_go_on_while_their_client_is_away(board, alice, bob):
+    """A put, an event, a variable: nobody has less by it."""
+    alice.put(b"1", maxsize=1)
+    alice.put(b"2", maxsize=1)
+    put = alice.request
+    alice.call(h.EVENT, "wait")
+    wait = alice.request
+    board.close(alice.peer)
+    assert bob.get() == [b"1"]
+    assert bob.get() == [b"2"]
+    bob.call(h.EVENT, "set")
+    again = Caller(board, "alice")
+    assert again.call(h.QUEUE, "put", request=put, values=[b"2"], maxsize=1) == {}
+    assert again.call(h.EVENT, "wait", request=wait) == {"set": True}
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_values_that_a_client_has_not_acknowledged_are_in_the_queue_when_it_is_gone(
+    board, alice, bob, is_killed
+):
+    for value in (b"1", b"2", b"3", b"4"):
+        bob.put(value)
+    assert alice.get() == [b"1"]
+    taken = alice.request
+    assert alice.get(acknowledged=[taken]) == [b"2"]
+    assert alice.drain() == [b"3", b"4"]
+    assert bob.get() is None
+    if is_killed:
+        board.close(alice.peer)
+        board.tick(LEASE_S + 1)
+    else:
+        board.send(alice.peer, m.Bye(reason=""))
+    assert bob.answers() == {bob.request: [b"2"]}
+    assert bob.drain() == [b"3", b"4"]
+
+
 def test_a_client_that_is_back_in_time_holds_what_it_held(board, alice, bob):
     alice.acquire()
     board.close(alice.peer)
@@ -664,6 +789,10 @@ class BrokenHeld:
     def forget_wait(self) -> None:
         self.held.calls[self.bob].waiting.pop(self.waiting.request)
 
+    def turn_round(self) -> None:
+        Caller(self.board, "carl").acquire(timeout=100)
+        self.waiting.place += 10
+
     def put_off(self) -> None:
         self.held.deferred[Call(self.bob, 77, h.LOCK, "x", "acquire", {})] = None
 
@@ -705,6 +834,10 @@ BREAKAGES = {
     "records of a client have it among their users": lambda b: b.event.users.clear(),
     "no lane of a held object is empty": lambda b: b.lock.lanes.update({"other": {}}),
     "a call in a lane waits there, and its client has it": lambda b: b.forget_wait(),
+    "the calls of a lane are in the order in which they came": lambda b: b.turn_round(),
+    "a call that is given something waits aside while its client is away": lambda b: setattr(
+        b.bob, "peer", None
+    ),
     "waits files calls in lanes by the thread or task that waits": lambda b: b.held.waits.update(
         {77: b.waiting}
     ),
