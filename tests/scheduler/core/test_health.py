@@ -108,8 +108,8 @@ def test_what_to_do_is_in_the_text_and_apart_from_it():
     (line,) = judge(Signs(refused=[RefusedWorkers(1, "Python 3.12, the cluster has 3.11", 9.0)]))
     assert line["advice"] == "start it as the others are; 'weft info' names it"
     assert line["text"] == (
-        "1 worker was refused, the last one 9 s ago: Python 3.12, the cluster has 3.11. Start it as "
-        "the others are; 'weft info' names it"
+        "1 worker was refused, the last one 9 s ago: Python 3.12, the cluster has 3.11. Start it "
+        "as the others are; 'weft info' names it"
     )
 
 
