@@ -69,10 +69,9 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
             key, attempt = message.keys[i], attempts[option_of[i]]
             send_erred(state, client, [key], not_permitted(key, attempt))
         message = _without(message, set(refused))
-        option_of = message.option_of or option_of
     if not message.ranks:
         parents = [ws.processing.get(attempt) for attempt in attempts]
-        if all(parents):
+        if all(parents):  # so no row was refused, and `option_of` is that of the message
             ranks = [0 if parent is None else rank_of(parent.priority) for parent in parents]
             message = replace(message, ranks=[ranks[place] for place in option_of])
     submission.on_submit(state, client, message)

@@ -69,6 +69,16 @@ def test_a_grandchild_may_submit_as_well(board, inside):
     assert list(assigned(out, worker)) == ["grandchild"]
 
 
+def test_a_task_that_runs_may_submit_before_its_own_client_is_back(board):
+    """The scheduler was started again, and does not know the task yet."""
+    board.state.first_attempt = board.state.next_attempt = 100
+    board.come_back(last_epoch=5, running={"parent": 3})
+    assert "parent" not in board.state.tasks
+    peer = register(board, "id of w")
+    board.send(peer, graph("child", attempt=3))
+    assert board.states("child") == ["queued"]
+
+
 def is_refused(board, out, peer, *keys):
     erred = [one for one in out.get(peer, []) if type(one) is m.KeysErred]
     assert [key for one in erred for key in one.keys] == list(keys)

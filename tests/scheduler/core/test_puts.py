@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.scheduler.builders import Board, assigned, sent_keys
+from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 
@@ -112,6 +113,64 @@ def test_a_client_that_was_away_is_asked_again_when_it_is_back():
     assert wanted(out, again) == {"d": (board.attempt("d"), "tcp://w")}
 
 
+def test_a_client_that_is_connected_is_asked_before_one_that_is_away():
+    board = Board()
+    alice, bob = board.client("alice"), board.client("bob")
+    board.send(alice, data("d"))
+    board.send(bob, data("d"))
+    board.close(alice)
+    board.worker("w")
+    assert wanted(board.out, bob) == {"d": (board.attempt("d"), "tcp://w")}
+
+
+def test_a_queue_that_holds_the_future_is_not_asked():
+    """What keeps the futures of queues and variables wants the key, but has no value."""
+    board = Board()
+    worker = board.worker("w")
+    alice, bob = Caller(board, "alice"), board.client("bob")
+    board.send(alice.peer, data("d"))
+    board.finish(worker, "d", blob=None)
+    alice.put(b"future", "d")
+    board.send(alice.peer, m.Bye(reason=""))
+    board.send(bob, call("c", "d"))
+    board.close(worker)
+    board.worker("other")
+    assert list(wanted(board.out, bob)) == ["d"]
+    board.send(bob, put_failed(board, "d"))
+    assert board.states("d") == ["erred"]
+
+
+def test_a_value_that_no_client_has_may_be_released_before_its_task_fails():
+    board = Board()
+    board.worker("w")
+    alice, bob = board.client("alice"), board.client("bob")
+    board.send(alice, data("d"))
+    board.send(bob, call("c", "d"))
+    assert wanted(board.send(alice, put_failed(board, "d")), bob)
+    board.send(bob, m.Bye(reason=""))
+    board.send(alice, m.ReleaseKeys(keys=["d"]))
+    assert board.states("d") == ["-"]
+    assert alice not in board.tick(0.125)
+
+
+def test_a_value_is_not_passed_on_to_a_worker_that_is_away():
+    board = Board(away_s=5.0)
+    worker, alice = board.worker(), board.client()
+    board.send(alice, data("d"))
+    board.close(worker)
+    assert board.send(alice, put(board, "d")) == {}
+
+
+def test_a_message_without_a_value_is_not_passed_on():
+    board = Board()
+    board.worker(), (alice := board.client())
+    board.send(alice, data("d"))
+    empty = put(board, "d")
+    empty.values = [None]
+    assert board.send(alice, empty) == {}
+    assert board.state.counters.reports_stale == 1
+
+
 def test_another_client_is_asked_when_one_has_not_got_the_value():
     board = Board()
     board.worker("w")
@@ -161,7 +220,7 @@ def test_a_failed_report_of_a_client_that_was_not_asked_changes_nothing():
     board.worker()
     alice, bob = board.client("alice"), board.client("bob")
     board.send(alice, data("d"))
-    board.send(bob, put_failed(board, "d"))
+    assert board.send(bob, put_failed(board, "d")) == {}
     assert board.states("d") == ["processing"]
 
 

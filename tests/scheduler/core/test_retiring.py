@@ -215,6 +215,108 @@ def test_a_result_without_recipe_keeps_its_worker_and_another_one_goes():
     assert found == {"w": ("kept", 0), "empty": ("left", 0)}
 
 
+def follow_another(**rows: Any) -> tuple[Board, int]:
+    """Return a scheduler after its recovery, to which "w" has come back, and its client."""
+    board = Board(expected=Members(worker_ids=("id of w",), client_ids=("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client("alice", last_epoch=3)
+    for keys in rows.values():
+        board.send(client, m.WantKeys(keys=[key for key in keys if key != "of another client"]))
+    board.come_back("w", last_epoch=3, **rows)
+    board.send(client, m.Resubmitted())
+    board.tick(3.0)
+    return board, client
+
+
+def test_results_that_a_client_may_come_back_for_keep_their_worker():
+    board, client = follow_another(held={"of another client": 5})
+    out = retire(board, client, workers=["id of w"])
+    assert not leaving(out)
+    assert ends(out, client) == {"w": ("kept", 0)}
+
+
+def test_of_two_workers_with_the_only_copies_one_stays():
+    board, client = follow_another(held={"kept": 5})
+    other = board.worker("other")
+    board.send(other, m.ReplicasAdded(keys=["kept"], attempts=[5]))
+    out = retire(board, client, workers=["id of w", "id of other"])
+    (peer,) = leaving(out)
+    assert not leaving(retire(board, client, "2", n=2))
+    leave(board, peer)
+    assert board.states("kept") == ["memory"]
+
+
+def test_a_result_keeps_its_worker_if_what_it_reads_could_not_be_made_again():
+    """Its client has the value of what it reads, so that the loss of that alone would not count."""
+    board, client = follow_another(running={"kept": 5})
+    (worker,) = board.state.workers
+    board.send(client, graph(":kept -> z", blob=b"f"))
+    board.finish(worker, "kept")
+    assert board.task("kept").delivered
+    board.finish(worker, "z", blob=None)
+    out = retire(board, client, workers=["id of w"])
+    assert not leaving(out)
+    (answer,) = answers(out, client)
+    (row,) = answer.info["workers"].values()
+    assert "the only copy of 1 results" in row["reason"]
+    assert "'z'" in row["reason"]
+
+
+def test_another_worker_goes_in_the_place_of_one_that_is_kept():
+    board = Board(away_s=5.0)
+    client = board.client()
+    busy, idle = board.worker("busy"), board.worker("idle")
+    board.send(client, graph("x", workers=["busy"]))
+    board.close(idle)
+    out = retire(board, client, n=1)
+    assert leaving(out) == [busy]
+
+
+def test_copies_cost_nothing_where_another_worker_has_one_too():
+    board = Board()
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"]), graph("b", workers=["two"]))
+    board.finish(one, "a", blob=None)
+    board.finish(two, "b", blob=None, nbytes=1)
+    board.worker("three")
+    three = board.state.workers_by_id["id of three"].peer
+    board.send(three, m.ReplicasAdded(keys=["a"], attempts=[board.attempt("a")]))
+    assert [ws.name for ws in ranked(board.state, [*board.state.staying.values()])] == [
+        "three",
+        "one",
+        "two",
+    ]
+
+
+def test_a_task_that_runs_for_long_keeps_its_worker_longer():
+    board = Board()
+    client = board.client()
+    new, old = board.worker("new"), board.worker("old")
+    board.send(client, graph("a", workers=["old"]))
+    for _ in range(4):
+        board.send(new, m.Heartbeat())
+        board.send(old, m.Heartbeat())
+        board.tick(10.0)
+    board.send(client, graph("b", workers=["new"]))
+    assert [ws.name for ws in ranked(board.state, [*board.state.staying.values()])] == [
+        "new",
+        "old",
+    ]
+
+
+def test_a_large_argument_of_a_client_that_is_there_keeps_no_worker():
+    board = Board()
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker("w")
+    put = graph("data-1", function="data", blob=b"")
+    put.functions = [m.PUT_FUNCTION]
+    board.send(alice, put)
+    board.finish(worker, "data-1", blob=None)
+    board.send(bob, m.Bye(reason="done"))
+    assert leaving(retire(board, alice, workers=["id of w"])) == [worker]
+
+
 def test_a_large_argument_of_a_client_that_is_gone_keeps_its_worker():
     board = Board()
     alice, bob = board.client("alice"), board.client("bob")

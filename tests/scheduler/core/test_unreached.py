@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.scheduler.builders import Board, graph
@@ -13,8 +15,8 @@ from weft.scheduler.core.unreached import RECENT_S
 class Apart(Board):
     """Task b may run on "reader" only and needs a, which only "holder" has."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.alice = self.client()
         self.holder, self.reader = self.worker("holder"), self.worker("reader")
         self.send(self.alice, graph("a", workers=["holder"]))
@@ -108,6 +110,32 @@ def test_a_copy_that_may_have_come_from_elsewhere_proves_nothing(apart):
     apart.fail()
     apart.send(apart.reader, m.ReplicasAdded(keys=["a"], attempts=[attempt]))
     assert apart.lines()
+
+
+def test_a_copy_of_an_earlier_result_proves_nothing(apart):
+    apart.fail()
+    apart.fail()
+    apart.send(apart.reader, m.ReplicasAdded(keys=["a"], attempts=[apart.attempt("a") + 1]))
+    assert apart.lines()
+
+
+def test_the_line_is_about_the_time_since_the_first_fetch_of_any_reader_failed(apart):
+    other = apart.worker("other")
+    apart.fail()
+    apart.tick(4.0)
+    for reader in (other, other, apart.reader):
+        apart.fail(reader)
+    (line,) = apart.lines()
+    assert "4 fetches failed within 4 s" in line
+
+
+def test_a_holder_that_is_away_is_no_line():
+    apart = Apart(away_s=5.0)
+    apart.fail()
+    apart.fail()
+    assert apart.lines()
+    apart.close(apart.holder)
+    assert apart.lines() == []
 
 
 @pytest.mark.parametrize("who", ["holder", "reader"])
