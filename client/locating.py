@@ -6,11 +6,14 @@ name when it is needed.
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 from importlib import import_module
 from typing import Any, Protocol
 
 from ..protocol.errors import CommClosed, ConfigError
+from ..protocol.host.process_role import is_worker_process
 from ..protocol.net.probing import why_nobody_answers
 from ..protocol.net.session import Finder
 from ..protocol.settings.common import CONNECTION_FILE
@@ -21,6 +24,10 @@ from ..protocol.wire.levels import Level
 from . import absent
 from .shell.link import SchedulerAbsent, SchedulerEnded
 from .shell.loop import LoopThread
+
+_log = logging.getLogger("weft.client")
+#: The addresses of running schedulers that were reported: once is enough for a program.
+_noted: set[str] = set()
 
 
 class ClusterLike(Protocol):
@@ -96,6 +103,7 @@ class Location:
         """
         self._check_given()
         if self._is_local:
+            self._note_running()
             self.cluster = _local_cluster()(**self._cluster_options)
             self._owns_cluster = True
 
@@ -103,6 +111,7 @@ class Location:
         """Do what `start_cluster` does, in the loop that runs."""
         self._check_given()
         if self._is_local:
+            self._note_running()
             cluster = _local_cluster()(asynchronous=True, **self._cluster_options)
             self.cluster = await cluster
             self._owns_cluster = True
@@ -119,6 +128,27 @@ class Location:
                 "`async with`, before a client is made",
                 "address",
             )
+
+    def _note_running(self) -> None:
+        """Report a scheduler of this user that runs on this machine, and is perhaps the one meant.
+
+        A user who gives an option of a LocalCluster means a new one. No process is asked: the file
+        of a scheduler has the number of its process.
+        """
+        if self._cluster_options or is_worker_process():
+            return
+        here = socket.gethostname()
+        for file in connection_files.known_files()[0]:
+            address = file.addresses[0]
+            if file.host == here and address not in _noted:
+                _noted.add(address)
+                _log.warning(
+                    "a scheduler of yours runs at %s, and this client starts a cluster of its own: "
+                    "weft.Client(%r) joins that one, and an option such as n_workers= silences "
+                    "this line",
+                    address,
+                    address,
+                )
 
     def take_n_expected(self) -> int:
         """Return how many workers a new LocalCluster is starting; 0 at the second call."""

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 import weft
-from tests.deploy.daemons import ROOT, run, scheduler
+from tests.deploy.daemons import ROOT, address_of, run, scheduler
 from weft.client import cluster_info
 from weft.deploy.local.quiet import QuietLogs
 from weft.worker.family.exits import EXIT_REFUSED
@@ -49,6 +49,29 @@ def test_a_client_does_not_wait_long_for_workers_that_do_not_come(monkeypatch):
 def test_a_client_does_not_wait_for_a_cluster_without_workers():
     with weft.Client(n_workers=0, processes=False) as client:
         assert "workers=0 " in repr(client)
+
+
+OWN_CLUSTERS = """
+import asyncio, weft
+async def main():
+    async with weft.Client(asynchronous=True, {options}):
+        pass
+if __name__ == "__main__":
+    weft.Client({options}).close()
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_a_client_with_its_own_cluster_says_once_that_a_scheduler_runs(tmp_path):
+    with scheduler(folder=tmp_path) as started:
+        address = address_of(started)
+        done = run(folder=tmp_path, code=OWN_CLUSTERS.format(options=""))
+        assert f"a scheduler of yours runs at {address}, and" in done.stderr
+        assert f"weft.Client('{address}') joins that one" in done.stderr
+        assert done.stderr.count("\n") == 1
+        done = run(folder=tmp_path, code=OWN_CLUSTERS.format(options="processes=False"))
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture
