@@ -14,6 +14,7 @@ from .connection_fields import address_key
 
 #: That of `weft scheduler`, if it is free.
 DEFAULT_PORT: Final = 8786
+MAX_PORT: Final = 65535
 
 
 class Known(Protocol):
@@ -34,13 +35,18 @@ class Known(Protocol):
 
 def near_miss(address: str, known: Sequence[Known]) -> str:
     """Return what is nearly right with `address`, and what to give instead; "" = nothing known."""
+    port = _port(address)
     if address.isascii() and address.isdigit():
         places = [(one, file) for file in known for one in (*file.addresses, file.dashboard or "")]
         of_port = [(one, file) for one, file in places if _port(one) == address]
         meant = next((_address_of(one, file) for one, file in of_port), "")
-        if not meant and len(address) <= 5 and 0 < int(address) < 1 << 16:
+        if not meant and len(address) <= 5 and 0 < int(address) <= MAX_PORT:
             meant = f"tcp://127.0.0.1:{address}"
         return f"{address} is a port without a host" + (f": did you mean {meant}?" if meant else "")
+    has_port = port.isascii() and port.isdigit() and not address.startswith("unix:")
+    # Only short texts become numbers: Python refuses thousands of digits with an error of its own.
+    if has_port and (len(port) > 5 or int(port) > MAX_PORT):
+        return f"its port is too large, the largest is {MAX_PORT}"
     # A host alone has got the default port.
     name = address.removesuffix(f":{DEFAULT_PORT}")
     for file in known:

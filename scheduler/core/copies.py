@@ -166,7 +166,8 @@ def follow(
 def _number(arguments: Info) -> int | None:
     n: int | None = arguments.get("n")
     if n is not None and (type(n) is not int or not 1 <= n <= MAX_COPIES):
-        raise BadArgument(f"n= is the number of copies, not {str(n)[:40]!r}")
+        text = f"n= is the number of copies, from 1 to {MAX_COPIES}, not {str(n)[:40]}"
+        raise BadArgument(text)
     return n
 
 

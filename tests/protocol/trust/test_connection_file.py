@@ -719,6 +719,14 @@ def test_a_text_that_is_no_address_is_refused(environ: dict[str, str], address: 
         find(None, address, environ)
 
 
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:99999", "host:65536", f"host:{'9' * 5000}"])
+def test_the_error_of_a_port_that_is_too_large_names_the_limit(
+    environ: dict[str, str], address: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"; its port is too large, the largest is 65535$"):
+        find(None, address, environ)
+
+
 def test_the_error_of_a_file_given_as_an_address_names_the_option(environ: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="connection_file="):
         find(None, "cluster.json", environ)

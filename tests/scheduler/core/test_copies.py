@@ -225,6 +225,12 @@ def test_orders_that_make_no_sense_are_refused(arguments):
     assert "n= is" in text or "workers= is" in text
 
 
+def test_the_refusal_of_too_many_copies_names_the_limit():
+    c = Copying(1)
+    (text,) = refusals(c.order("x", n=10**9), c.alice)
+    assert "from 1 to 1000000, not 1000000000" in text
+
+
 def test_the_order_of_a_client_that_is_gone_is_dropped():
     c = Copying(2)
     c.order("x", n=2)
