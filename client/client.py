@@ -92,6 +92,12 @@ class Client(
         scheduler_file: dask's name for `connection_file`.
         cluster_options: for `LocalCluster`: n_workers, threads_per_worker, processes,
             memory_limit, ...
+
+    Example:
+        >>> with weft.Client(n_workers=2) as client:
+        ...     futures = client.map(abs, [-1, -2, -3])
+        ...     client.submit(sum, futures).result()
+        6
     """
 
     def __init__(
@@ -171,6 +177,11 @@ class Client(
         Futures may be anywhere in the arguments. The function must not change its arguments in
         place: a large input is the same object that the worker keeps for other tasks and for you.
 
+        **Equal calls are one task** (`pure`): a call of the same function with equal arguments
+        shares the result of an earlier one while a future of that is alive and has not failed. So
+        a function that draws random numbers, reads what changes or has effects needs
+        `pure=False`, which runs each call. This holds for `map` as well.
+
         Args:
             func: the function to run.
             args: its positional arguments.
@@ -184,8 +195,7 @@ class Client(
             allow_other_workers: prefer `workers`, but run it on others if these cannot.
             actor: make an object of a class that lives on one worker: see docs/actors.md.
             actors: see `actor`.
-            pure: a call that is equal to one whose future is alive and has not failed shares its
-                result instead of being run again.
+            pure: share the result of an equal call; False = run this one in any case.
             timeout: how long an attempt may run, in seconds or as "30s", ...; None = for ever. If
                 the function takes such a keyword, it is given it instead. See docs/ending.md.
             kwargs: its keyword arguments.
@@ -193,6 +203,12 @@ class Client(
         Raises:
             SerializationError: the function or an argument cannot be pickled; the text names it.
             ForeignFuture: a future among the arguments belongs to another cluster.
+
+        Example:
+            >>> power = client.submit(pow, 2, 10)
+            >>> total = client.submit(sum, [power, 1])      # waits for `power` on the cluster
+            >>> total.result(timeout=60)
+            1025
         """
         engine = self._running()
         if not callable(func):
@@ -231,18 +247,24 @@ class Client(
             func: the function to run.
             iterables: finite iterables; the shortest determines the number of calls.
             key: a prefix of the keys, or an iterable of keys (a tuple, too, is one).
-            workers: see `submit`.
-            retries: see `submit`.
-            resources: see `submit`.
-            priority: see `submit`.
-            allow_other_workers: see `submit`.
-            fifo_timeout: see `submit`.
-            actor: see `submit`.
-            actors: see `submit`.
-            pure: see `submit`.
+            workers: names, hosts or addresses of workers that may run them; None = all.
+            retries: number of times to run a call again that raises; or `weft.Retries`.
+            resources: the amount of each resource that a call takes while it runs.
+            priority: from -512 to 511; tasks of higher priority run earlier.
+            allow_other_workers: prefer `workers`, but use others if these cannot run a call.
+            fifo_timeout: accepted for compatibility with dask; only dask's default is allowed.
+            actor: make objects of a class that live on workers: see docs/actors.md.
+            actors: see `actor`.
+            pure: share results of equal calls; False = run each one. See `submit`.
             batch_size: the largest number of tasks in one message to the scheduler.
-            timeout: see `submit`; for each call.
+            timeout: how long an attempt of each call may run; see `submit`.
             kwargs: keyword arguments, the same for all calls; they are sent once.
+
+        Example:
+            >>> client.gather(client.map(pow, [1, 2, 3], [2, 2, 2]))
+            [1, 4, 9]
+            >>> client.gather(client.map(int, ["10", "11"], base=2))
+            [2, 3]
         """
         engine = self._running()
         if not callable(func):
@@ -284,6 +306,11 @@ class Client(
             timeout: seconds, "30s", ...; None = for ever.
             progress: show how many results are here, as `weft.progress` does.
             unknown: names that are refused.
+
+        Example:
+            >>> one, two = client.map(abs, [-1, -2])
+            >>> client.gather({"first": one, "both": [one, two]})
+            {'first': 1, 'both': [1, 2]}
         """
         for name in unknown:
             raise unexpected("gather", name, ("errors", "direct", "timeout", "progress"))

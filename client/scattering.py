@@ -106,6 +106,14 @@ class DataMover(abc.ABC):
             SerializationError: a value cannot be pickled.
             UnknownWorker: no connected worker has this name, and no other one is allowed.
             TimeoutError: not everything was there in time; what was is released.
+
+        Example:
+            >>> parts = client.scatter({"a": 1, "b": 2})    # a dict of futures
+            >>> client.submit(max, parts["a"], parts["b"]).result()
+            2
+            >>> (names,) = client.scatter([["b", "a"]])     # a list, item by item
+            >>> client.submit(sorted, names).result()
+            ['a', 'b']
         """
         check_unsupported(direct=direct)
         timeout_s = seconds_or_none(timeout, "timeout")

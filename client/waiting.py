@@ -80,6 +80,11 @@ def wait(
     Raises:
         TimeoutError: the futures were not done in time.
         ValueError: a future was released, or they belong to several clients.
+
+    Example:
+        >>> done, not_done = weft.wait(client.map(abs, [-1, -2]), timeout="1 min")
+        >>> sorted(future.result() for future in done)
+        [1, 2]
     """
     timeout_s = seconds_or_none(timeout, "timeout")
     futures = flat_futures(fs, "wait")
@@ -189,6 +194,11 @@ class as_completed:
         timeout: for the whole iteration, in seconds or as "30s", ...; after it, `TimeoutError` is
             raised.
         progress: show how many futures are done, as `weft.progress` does.
+
+    Example:
+        >>> futures = client.map(abs, [-1, -2])
+        >>> sorted(result for _, result in weft.as_completed(futures, with_results=True))
+        [1, 2]
     """
 
     def __init__(
