@@ -42,6 +42,6 @@ def test_the_search_for_a_client_where_there_is_none_raises_a_value_error():
 
 @pytest.mark.parametrize("call", [weft.get_worker, weft.get_current_task, weft.secede])
 @pytest.mark.parametrize("kind", [ValueError, RuntimeError])
-def test_what_only_tasks_may_call_raises_what_programs_catch(call, kind):
+def test_functions_for_tasks_raise_value_and_runtime_errors_outside_of_one(call, kind):
     with pytest.raises(kind, match="works only in a task"):
         call()
