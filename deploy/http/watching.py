@@ -117,15 +117,16 @@ class ClusterWatch:
         for function in info["functions"]:
             name = function["name"]
             rate = rates[name] = self._rates.get(name) or Rate()
-            rate.observe(now, function["n_finished"] + function["n_failed"])
+            n_done = function["n_finished"] + function["n_failed"]
+            rate.observe(now, n_done, function["n_unfinished"])
         self._rates = rates
         self.rates = {
             function["name"]: _seen(rates[function["name"]], function["n_unfinished"])
             for function in info["functions"]
         }
         totals, tasks = info["totals"], info["tasks"]
-        self._total.observe(now, totals["completed"] + totals["failed"])
         n_left = sum(tasks[state] for state in ("waiting", "queued", "no_worker", "processing"))
+        self._total.observe(now, totals["completed"] + totals["failed"], n_left)
         self.total_rate = _seen(self._total, n_left)
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from ...protocol.rates import Rate
 from ...protocol.trust.connection_file import ConnectionFile, NoSchedulerFound
 from ..cli.finding import NoTokenFound
 from ..http.viewer import Viewer
+from .wording import n_unfinished
 
 _TIMEOUT_S: Final = 5.0
 
@@ -49,12 +50,14 @@ class Snapshot:
         self.down = ""
         self.overview = overview
         totals = overview["totals"]
-        self.rate.observe(now_s, totals["completed"] + totals["failed"])
+        n_left = n_unfinished(overview["tasks"])
+        self.rate.observe(now_s, totals["completed"] + totals["failed"], n_left)
         names = {function["name"] for function in overview["functions"]}
         self.rates = {name: rate for name, rate in self.rates.items() if name in names}
         for function in overview["functions"]:
             rate = self.rates.setdefault(function["name"], Rate())
-            rate.observe(now_s, function["n_finished"] + function["n_failed"])
+            n_done = function["n_finished"] + function["n_failed"]
+            rate.observe(now_s, n_done, function["n_unfinished"])
         cpu = (now_s, overview["cpu_s"], overview["epoch"])
         if self._cpu is not None and self._cpu[2] == cpu[2] and cpu[0] > self._cpu[0]:
             self.cpu_share = (cpu[1] - self._cpu[1]) / (cpu[0] - self._cpu[0])

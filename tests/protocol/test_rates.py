@@ -56,3 +56,30 @@ def test_a_count_that_goes_back_begins_anew():
 def test_observations_in_quick_succession_count_as_one():
     rate = observed((0.0, 0), (LEAST_INTERVAL_S / 2, 90), (1.0, 100))
     assert rate.per_second == pytest.approx(100)
+
+
+def test_time_in_which_nothing_was_to_be_done_does_not_lower_the_rate():
+    rate = Rate()
+    for second in range(60):
+        rate.observe(float(second), 0, n_left=0)
+    assert rate.is_known
+    rate.observe(60.0, 0, n_left=500)
+    rate.observe(61.0, 25, n_left=475)
+    assert rate.per_second == pytest.approx(12.5, rel=0.05)  # the look before it is when it began
+    rate.observe(62.0, 50, n_left=450)
+    assert rate.per_second == pytest.approx(17, rel=0.05)
+
+
+def test_time_in_which_tasks_are_left_and_none_finishes_lowers_the_rate():
+    rate = Rate()
+    rate.observe(0.0, 0, n_left=10)
+    rate.observe(1.0, 10, n_left=10)
+    rate.observe(2.0, 10, n_left=10)
+    assert rate.per_second == pytest.approx(5, rel=0.1)
+
+
+def test_short_tasks_that_are_over_at_each_look_are_no_pauses():
+    rate = Rate()
+    for second in range(5):
+        rate.observe(float(second), second * second, n_left=0)
+    assert rate.per_second == pytest.approx(4, rel=0.2)
