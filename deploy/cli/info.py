@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from ...protocol.errors import CommError, NoAnswer
 from ...protocol.wording import counted, sized
 from ..http.viewer import Viewer, describe_cluster
+from ..top.wording import states_text
 from .finding import find_scheduler
 
 T = TypeVar("T")
@@ -111,13 +112,12 @@ def _named(names: list[str], n: int) -> str:
 
 def describe(info: dict[str, Any], address: str) -> str:
     """Format a description for display."""
-    tasks = ", ".join(f"{n} {state}" for state, n in info["tasks"].items() if n) or "none"
     lines = [
         f"scheduler at {address}, process {info.get('pid')} on {info.get('host')}, "
         f"Python {info.get('python')}",
         f"  workers  {info['n_workers']} with {counted(info['nthreads'], 'thread')}",
         f"  clients  {', '.join(info['clients']) or 'none'}",
-        f"  tasks    {tasks}",
+        f"  tasks    {states_text(info['tasks'])}",
     ]
     if info.get("recovering"):
         lines.append(f"  phase    {info['recovering']}")

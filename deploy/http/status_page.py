@@ -153,7 +153,7 @@ def _tiles(shown: PageContent) -> Markup:
             "Throughput",
             _rate(per_second),
             " tasks/s",
-            "not measured yet"
+            "measured with the next refresh"
             if per_second is None
             else f"about {lasting(eta_s)} left"
             if n_left and eta_s is not None
@@ -204,7 +204,8 @@ def _functions(shown: PageContent) -> Markup:
         )
     headers = (
         ("Function", "name"), ("Progress", ""), ("Left", "n wide"), ("At workers", "n wide"),
-        ("Per s", "n"), ("Time left", "n"), ("Failed", "n wide"), ("Mean time", "n wide"),
+        ("Per s", "n"), ("Time left", "n"), ("Failed since start", "n wide"),
+        ("Mean time", "n wide"),
     )  # fmt: skip
     table = _table("Progress by function", headers, rows)
     return element("section", element("h2", "Progress"), table, more)

@@ -208,7 +208,10 @@ def _table(snapshot: Snapshot, view: View, height: int, width: int) -> Renderabl
         table.add_row(*[cells[name] for name, _, _ in columns], style=style)
     tabs = "  ".join(f"[{tab}]" if tab == view.tab else tab for tab in TABS)
     wanted = view.filters[view.tab]
-    title = f"{tabs}   {len(rows)} by {view.order.name}" + (f", with {wanted!r}" if wanted else "")
+    n_rows = counted(len(rows), view.tab[:-1])
+    title = f"{tabs}   {n_rows}, sorted by {view.order.name}" + (
+        f", with {wanted!r}" if wanted else ""
+    )
     if len(rows) > room:
         title += f", {first + 1} to {first + len(shown)}"
     blank = [Text("")] * (room - len(shown))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ...protocol.wording import lasting, sized
+
+#: {state of tasks: how it is shown}
+_STATES: Final = {
+    "no_worker": "without a worker",
+    "memory": "done (kept in memory)",
+    "erred": "failed",
+}
 
 
 def short_time(seconds: float | None) -> str:
@@ -37,7 +44,7 @@ def memory_text(resident: int, limit: int) -> str:
 
 def states_text(tasks: dict[str, int]) -> str:
     """Format the counts of tasks by state."""
-    found = [f"{short_number(n)} {state.replace('_', ' ')}" for state, n in tasks.items() if n]
+    found = [f"{short_number(n)} {_STATES.get(state, state)}" for state, n in tasks.items() if n]
     return ", ".join(found) or "none"
 
 
@@ -48,7 +55,7 @@ def workers_text(overview: dict[str, Any]) -> str:
     text += "".join(f", {n} {state}" for state, n in counts.items() if n and state != "running")
     desired = overview["desired_workers"]
     if desired > counts["running"]:
-        text += f" (the waiting work is enough for {short_number(desired)})"
+        text += f" (enough work for {short_number(desired)} workers)"
     return text
 
 

@@ -46,7 +46,7 @@ def test_the_screen_follows_the_cluster_and_obeys_the_keys(cluster, tmp_path):
     assert failing.exception(60) is not None
     futures = client.map(nap, range(10_000))
     with terminal("top", folder=tmp_path) as top:
-        screen = top.wait_for("w-0", "w-1", "2 by name", "tasks/s", "[workers]")
+        screen = top.wait_for("w-0", "w-1", "2 workers, sorted by name", "tasks/s", "[workers]")
         assert address_of(started) in screen
         top.press("/w-1\r")
         top.wait_until(lambda screen: "w-0" not in screen, "the filter")

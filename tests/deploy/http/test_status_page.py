@@ -154,7 +154,7 @@ def test_tasks_that_failed_have_their_colour_and_number_in_the_bar():
 
 def test_a_rate_that_is_not_known_yet_is_no_zero():
     first = Checker(status_page(PageContent(info()))).text
-    assert "Throughput – tasks/s not measured yet" in first
+    assert "Throughput – tasks/s measured with the next refresh" in first
     later = Checker(status_page(PageContent(info(), total_rate=(0.0, None)))).text
     assert "Throughput 0 tasks/s" in later
 

@@ -27,11 +27,11 @@ def test_the_screen_has_the_cluster_the_workers_and_the_keys():
     text = drawn(snapshot(), View())
     lines = text.splitlines()
     assert lines[0].startswith("weft  tcp://node1:8786  up 62 min, 1 client, scheduler 25% of")
-    assert lines[1].startswith("workers 2 running, 1 leaving (the waiting work is enough for 40)")
+    assert lines[1].startswith("workers 2 running, 1 leaving (enough work for 40 workers)")
     assert "4 GiB of 16 GiB, 3 GiB in results" in text
-    assert "1 500 queued, 4 processing, 70 000 memory, 2 erred" in text
+    assert "1 500 queued, 4 processing, 70 000 done (kept in memory), 2 failed" in text
     assert "100 tasks/s, 1 504 left for about 15 s" in text
-    assert "[workers]  functions  failures   12 by name" in text
+    assert "[workers]  functions  failures   12 workers, sorted by name" in text
     (row,) = [line for line in lines if line.startswith("w-10 ")]
     assert {"idle", "0/2", "10", "━─────────", "10%", "host1"} <= set(row.split())
     assert lines[-1].startswith("tab table  s order")
