@@ -56,7 +56,7 @@ def pack_exception(exc: BaseException, key: str, worker: str) -> list[Any]:
     links = _links(exc)
     blob, name, text, *_ = links[0]
     links[0] = (b"", *links[0][1:])
-    note = f"weft: task {key} on {worker}"
+    note = f"weft: task {key} on worker {worker}"
     frames = pickle.dumps((key, note, links), PROTOCOL)
     return [blob, name, text, _traceback_text(exc, tb, name, text), frames]
 

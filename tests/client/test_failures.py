@@ -15,4 +15,4 @@ from weft.protocol.values.exceptions import pack_exception
 def test_the_error_of_a_task_that_raised_in_each_attempt_has_their_number(attempts, notes):
     state = FutureState("x")
     state.failure = ["exception", "x", *pack_exception(ValueError("bad"), "x", "w1"), *attempts]
-    assert exception_of(state).__notes__ == ["weft: task x on w1", *notes]
+    assert exception_of(state).__notes__ == ["weft: task x on worker w1", *notes]

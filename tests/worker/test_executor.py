@@ -296,7 +296,7 @@ def test_an_exception_comes_with_key_worker_and_attempt(bench):
     bench.run(divide, 0, key="x")
     error = bench.error(1)
     assert isinstance(error, ZeroDivisionError)
-    assert any("x on w1" in note for note in error.__notes__)
+    assert any("x on worker w1" in note for note in error.__notes__)
 
 
 def leave():
@@ -501,7 +501,7 @@ def test_an_input_that_cannot_be_unpickled_is_named_as_the_result_of_another_tas
 def test_an_exception_of_a_task_has_one_note_with_key_and_worker(bench):
     bench.run(refuse, key="k")
     (note,) = bench.error(1).__notes__
-    assert note.startswith("weft: task k on w1")
+    assert note.startswith("weft: task k on worker w1")
 
 
 # --- Chunks ---------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def caught(func, *args):
 
 def sent(exc):
     """Return the exception that a client gets, through data that the wire can carry."""
-    packed = pack_exception(exc, "load-17", "worker-3")
+    packed = pack_exception(exc, "load-17", "w-3")
     return unpack_exception(msgpack.unpackb(msgpack.packb(packed)))
 
 
@@ -98,7 +98,7 @@ def test_exception_comes_as_its_own_type(exc):
     assert type(back) is type(exc)
     assert back.args == exc.args
     assert str(back) == str(exc)
-    assert back.__notes__ == ["weft: task load-17 on worker-3"]
+    assert back.__notes__ == ["weft: task load-17 on worker w-3"]
 
 
 def test_original_is_not_changed():
@@ -154,7 +154,7 @@ def test_raising_again_keeps_the_frames():
 
 
 def test_an_exception_that_arrived_keeps_no_frame_of_its_reader_alive():
-    packed = pack_exception(caught(raiser, ValueError("x")), "load-17", "worker-3")
+    packed = pack_exception(caught(raiser, ValueError("x")), "load-17", "w-3")
 
     def read() -> weakref.ref[Any]:
         held = threading.Event()
@@ -267,7 +267,7 @@ def test_notes_of_the_user_come_first():
     exc = caught(raiser, ValueError("bad"))
     exc.__notes__ = ["mine"]
     back = sent(exc)
-    assert back.__notes__ == ["mine", "weft: task load-17 on worker-3"]
+    assert back.__notes__ == ["mine", "weft: task load-17 on worker w-3"]
 
 
 def test_unpicklable_exception_becomes_task_erred():
@@ -279,7 +279,7 @@ def test_unpicklable_exception_becomes_task_erred():
     printed, where = back.__notes__
     assert "HoldsLock: no disk" in printed
     assert "in raiser" in printed
-    assert where == "weft: task load-17 on worker-3"
+    assert where == "weft: task load-17 on worker w-3"
 
 
 def test_exception_that_cannot_be_read_here_becomes_task_erred(monkeypatch):
