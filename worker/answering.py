@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -38,6 +38,7 @@ from .core.tasks import MEMORY, WorkerTask
 from .executor import OWN_CODE, TaskExecutor
 from .packing import pack_result
 from .plugins import WorkerPlugins
+from .reaching import MAX_ADDRESSES, TIMEOUT_S
 
 logger = logging.getLogger("weft.worker")
 
@@ -53,6 +54,7 @@ _MAX_CHARS: Final = 1000
 _MAX_FRAMES: Final = 100
 
 _Found: TypeAlias = "tuple[dict[str, Any], str, list[Blob | None]]"
+_Reach: TypeAlias = Callable[[list[str]], Coroutine[Any, Any, dict[str, list[str]]]]
 
 
 class _List(NamedTuple):
@@ -66,10 +68,20 @@ class Answering:
     """The questions to one worker. `on_ask` and `close` are for the loop's thread."""
 
     def __init__(
-        self, executor: TaskExecutor, end: Callable[[str], object] = lambda reason: None
+        self,
+        executor: TaskExecutor,
+        end: Callable[[str], object] = lambda reason: None,
+        reach: _Reach | None = None,
     ) -> None:
-        """Prepare; `end` is called with the reason why the worker must end."""
+        """Prepare.
+
+        Args:
+            executor: of this worker.
+            end: called with the reason why the worker must end.
+            reach: see `Peers.reach`; called in the loop. None = questions about it fail.
+        """
         self._executor = executor
+        self._reach = reach
         self.plugins = WorkerPlugins(executor, end)
         self._loop = asyncio.get_running_loop()
         self._threads: set[threading.Thread] = set()
@@ -189,6 +201,20 @@ class Answering:
         """Return the clock, limits and memory of this process and its machine."""
         return process_condition(), "", []
 
+    def reach(self, question: Ask) -> _Found:
+        """Try to connect to the data ports of other workers; return those out of reach."""
+        addresses = question.arguments.get("addresses")
+        if (
+            type(addresses) is not list
+            or not set(map(type, addresses)) <= {str}
+            or len(addresses) > MAX_ADDRESSES
+        ):
+            raise _BadQuestion(f"addresses= is a list of at most {MAX_ADDRESSES} addresses")
+        if self._reach is None:
+            raise _BadQuestion("this worker fetches nothing")
+        trying = asyncio.run_coroutine_threadsafe(self._reach(addresses), self._loop)
+        return {"unreached": trying.result(2 * TIMEOUT_S)}, "", []
+
     def run(self, question: Ask) -> _Found:
         """Call a function; return its result, or its exception."""
         if len(question.blobs) != 1 or question.blobs[0] is None:
@@ -247,6 +273,7 @@ _QUESTIONS: Final[dict[str, _Answer]] = {
     "logs": Answering.logs,
     "versions": Answering.versions,
     "process": Answering.process,
+    "reach": Answering.reach,
     "run": Answering.run,
 }
 

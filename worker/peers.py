@@ -19,6 +19,7 @@ from ..protocol.wire.messages import GetData, KeysData
 from .activity import Transfers
 from .core.events import CopiesFetched, CopiesNotFetched, EndFetch, Event, Fetch
 from .core.failed_fetches import FetchFailureLog
+from .reaching import unreached
 from .store import Store
 
 __all__ = ["Peers"]
@@ -56,6 +57,10 @@ class Peers:
     def belong_to(self, token: bytes, cluster_id: bytes) -> None:
         """Connect to peers of this cluster from now on; lines that are open stay."""
         self._security = dataclasses.replace(self._security, token=token, cluster_id=cluster_id)
+
+    async def reach(self, addresses: list[str]) -> dict[str, list[str]]:
+        """Try the way to other workers; see `reaching.unreached`."""
+        return await unreached(addresses, self._security)
 
     def do(self, action: Fetch | EndFetch) -> None:
         """Carry out an action of the core."""

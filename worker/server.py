@@ -260,14 +260,14 @@ class WorkerServer:
             output=catcher_for(self._loop, config),
         )
         actors.waits = ActorWaits(self._executor, self._loop, self._crashed)
-        self._answering = Answering(self._executor, self.stop)
-        await self._answering.plugins.begin_with(config.preloaded)
         transfers = Transfers()
+        self._peers = Peers(security, self._executor.store, transfers, self._handle)
+        self._answering = Answering(self._executor, self.stop, self._peers.reach)
+        await self._answering.plugins.begin_with(config.preloaded)
         self._reporter = StatusReporter(self._executor, transfers)
         if config.metrics_url and config.started_path is not None:
             self._reporter.write_to(config.started_path.with_suffix(SUFFIX), self.name)
         self._server = late.server = DataServer(self._executor, transfers, self._started)
-        self._peers = Peers(security, self._executor.store, transfers, self._handle)
         self._executor.start()
 
     def _beat(self, record: StartedRecord, due: float) -> None:

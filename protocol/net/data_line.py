@@ -21,9 +21,9 @@ from ..wire.handshake import Role
 from ..wire.message import Message
 from ..wire.messages import GetData, KeysData, Put, PutDone, Unsupported
 from ..wire.session import Silence
-from .connection import Connection, settle_unknown
+from .connection import Connection, Handler, settle_unknown
 
-__all__ = ["DataLines"]
+__all__ = ["DataLines", "connect_to_data_port"]
 
 Request: TypeAlias = GetData | Put
 
@@ -39,6 +39,29 @@ _IDLE_S: Final = 60.0
 #: Number of lines without open requests that are kept; beyond that the least recently used is
 #: closed.
 _MAX_LINES: Final = 128
+
+
+async def connect_to_data_port(
+    address: str, security: Security, handler: Handler, timeout_s: float
+) -> Connection:
+    """Connect to the data port of a worker.
+
+    Raises:
+        WeftError: see `transport.connect`.
+    """
+    # Imported here, because it takes milliseconds and most clients fetch nothing directly.
+    from .transport import connect
+
+    # A worker's data port shows a certificate that the worker made, so there is none to pin; the
+    # proof of the token is bound to the certificate that was shown.
+    return await connect(
+        address,
+        role=Role.PEER,
+        server_role=Role.WORKER_DATA,
+        security=dataclasses.replace(security, certificate_pem=None, private_key_pem=None),
+        handler=handler,
+        timeout_s=timeout_s,
+    )
 
 
 class _WorkerLine:
@@ -57,23 +80,10 @@ class _WorkerLine:
         self.connecting = self._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
-        # Imported here, because it takes milliseconds and most clients fetch nothing directly.
-        from .transport import connect
-
         lines = self._lines
-        # A worker's data port shows a certificate that the worker made, so there is none to pin;
-        # the proof of the token is bound to the certificate that was shown.
-        security = dataclasses.replace(
-            lines._security(), certificate_pem=None, private_key_pem=None
-        )
         try:
-            connection = await connect(
-                self.address,
-                role=Role.PEER,
-                server_role=Role.WORKER_DATA,
-                security=security,
-                handler=self,
-                timeout_s=lines._connect_timeout_s,
+            connection = await connect_to_data_port(
+                self.address, lines._security(), self, lines._connect_timeout_s
             )
         except WeftError as error:
             self._end(str(error))

@@ -36,6 +36,7 @@ PASSED: Final[dict[str, Level]] = {
     "held": Level.VIEW,
     "versions": Level.VIEW,
     "process": Level.VIEW,
+    "reach": Level.VIEW,
     "call_stack": Level.CLIENT,
     "logs": Level.CLIENT,
     "run": Level.CLIENT,
@@ -77,6 +78,11 @@ def on_ask_other(state: SchedulerState, peer: int, message: m.Ask) -> None:
         return
     if not is_flat(message.arguments):
         _fail(state, peer, message.request, BAD_ARGUMENT, _TOO_DEEP)
+        return
+    if message.name == "reach" and not _is_of_workers(state, message.arguments.get("addresses")):
+        # Else whoever may look at the cluster could make it connect to anything.
+        text = "addresses= has one that is of no connected worker"
+        _fail(state, peer, message.request, BAD_ARGUMENT, text)
         return
     nbytes = sum(blob_nbytes(blob) for blob in message.blobs if blob is not None)
     if nbytes > MAX_RELAYED_BYTES:
@@ -156,6 +162,13 @@ def end_questions_of(state: SchedulerState, peer: int) -> None:
             del under_way[request]
         if not under_way:
             del state.passed[asked]
+
+
+def _is_of_workers(state: SchedulerState, addresses: Any) -> bool:
+    """Return whether these are data ports of workers of this cluster."""
+    return isinstance(addresses, list) and all(
+        isinstance(address, str) and address in state.workers_by_address for address in addresses
+    )
 
 
 def is_flat(value: Any, depth: int = MAX_DEPTH) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import socket
 
 import pytest
 
@@ -10,10 +12,13 @@ from tests.worker.test_server import (  # noqa: F401 - fixtures
     cluster,
     security,
 )
+from weft.protocol.trust.security import new_token
 from weft.protocol.values.serialize import dumps
 from weft.protocol.wire.messages import Answer, Ask, AskFailed
-from weft.worker import answering
+from weft.worker import answering, reaching
 from weft.worker.answering import Answering
+from weft.worker.peers import Peers
+from weft.worker.reaching import MAX_ADDRESSES
 
 # ruff: noqa: F811 - fixtures are named as what they give
 
@@ -36,7 +41,7 @@ async def asked(cluster, security):
     tasks = [cluster.scheduler.task(abs, -i, key=f"k{i}", wanted=0) for i in range(5)]
     cluster.scheduler.send(worker, *tasks)
     await cluster.scheduler.until_done(5)
-    answers = Answering(worker.executor)
+    answers = Answering(worker.executor, reach=worker._peers.reach)
     line = Line()
 
     async def ask(name, page="", blobs=(), **arguments):
@@ -109,6 +114,7 @@ async def test_lists_that_are_not_asked_for_are_forgotten(asked, monkeypatch):
         ("held", "9.0", "bad-argument"),
         ("logs", "x", "bad-argument"),
         ("run", "", "bad-argument"),
+        ("reach", "", "bad-argument"),
     ],
 )
 async def test_wrong_questions_fail(asked, monkeypatch, name, page, kind):
@@ -118,6 +124,38 @@ async def test_wrong_questions_fail(asked, monkeypatch, name, page, kind):
     answer = await asked(name, page)
     assert isinstance(answer, AskFailed)
     assert (answer.request, answer.kind) == (7, kind)
+
+
+async def test_more_addresses_than_the_limit_are_not_tried(asked):
+    answer = await asked("reach", addresses=["tcp://127.0.0.1:1"] * (MAX_ADDRESSES + 1))
+    assert isinstance(answer, AskFailed)
+    assert answer.text == "question 'reach': addresses= is a list of at most 64 addresses"
+
+
+async def test_data_ports_out_of_reach_are_returned_each_with_its_cause(
+    asked, cluster, security, monkeypatch
+):
+    monkeypatch.setattr(reaching, "TIMEOUT_S", 0.2)
+    other = await cluster.start(name="other")
+    stranger = Peers(dataclasses.replace(security, token=new_token().encode()), *[None] * 3)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        socket.create_server(("127.0.0.1", 0)) as gone,
+    ):
+        nobody = f"tcp://127.0.0.1:{gone.getsockname()[1]}"
+        gone.close()
+        mute = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        unknown = "tcp://no.such.invalid:1"
+        answer = await asked("reach", addresses=[other.address, nobody, mute, unknown])
+        assert answer.info == {
+            "unreached": {
+                nobody: ["refused", "no process listens there"],
+                mute: ["no-answer", answer.info["unreached"][mute][1]],
+                unknown: ["name", "the name does not resolve there"],
+            }
+        }
+        assert "within 0.2 s" in answer.info["unreached"][mute][1]
+    assert (await stranger.reach([other.address]))[other.address][0] == "other"
 
 
 async def test_a_call_that_cannot_be_unpickled_is_an_error_of_the_call(asked):

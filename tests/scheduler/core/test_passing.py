@@ -53,6 +53,24 @@ def test_a_question_goes_to_a_supervisor(board):
     }
 
 
+def test_workers_are_made_to_connect_to_data_ports_of_this_cluster_only(board):
+    viewer = board.connect(Role.VIEWER)
+    one, _ = board.worker("w1"), board.worker("w2")
+
+    def reach(addresses: object) -> Out:
+        arguments = {"addresses": addresses}
+        question = m.Ask(request=5, name="reach", arguments=arguments, to="id of w1")
+        return board.send(viewer, question)
+
+    (passed,) = reach(["tcp://w2"])[one]
+    assert (passed.name, passed.arguments) == ("reach", {"addresses": ["tcp://w2"]})
+    for wrong in (["tcp://w2", "tcp://10.0.0.1:22"], "tcp://w2", None, [7]):
+        answer = failed(reach(wrong), viewer)
+        assert (answer.kind, answer.text) == (
+            "bad-argument", "addresses= has one that is of no connected worker",
+        )  # fmt: skip
+
+
 def test_the_end_of_the_asked_process_fails_its_questions_and_no_others(board):
     client, one, other = board.client(), board.worker("w1"), board.worker("w2")
     ask(board, client, "id of w1", "run", 5)
