@@ -14,9 +14,14 @@ from .hints import Command
 @weft.command(cls=Command, short_help="Look for what keeps a cluster from working.")
 @scheduler_options
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON, for programs.")
+@click.option("--strict", is_flag=True, help="Exit with code 1 for warnings, too.")
 @click.option("--security", is_flag=True, help="Print the effective security settings instead.")
 def doctor(
-    address: str | None, connection_file: Path | None, as_json: bool, security: bool
+    address: str | None,
+    connection_file: Path | None,
+    as_json: bool,
+    strict: bool,
+    security: bool,
 ) -> None:
     """Look for what may keep a cluster from working, and say what to do about it.
 
@@ -29,9 +34,11 @@ def doctor(
     Examples:
       weft doctor
       weft doctor tls://node1:8786 --json
+      weft doctor --strict && python program.py
       weft doctor --security
 
-    Exit codes: 0 = all is well, or there are warnings; 1 = a check has failed; 2 = wrong options.
+    Exit codes: 0 = all is well, or there are warnings; 1 = a check has failed, or with --strict
+    there is a warning; 2 = wrong options.
     """
     import json
 
@@ -39,12 +46,13 @@ def doctor(
     if security:
         _print_security(path, address, as_json)
         return
-    from ..doctor.checks import FAILED, report, summary, worst
+    from ..doctor.checks import FAILED, OK, report, summary, worst
     from ..doctor.gathering import examine
 
     checks = examine(path, address)
     click.echo(json.dumps(summary(checks), indent=2) if as_json else report(checks))
-    if worst(checks) == FAILED:
+    found = worst(checks)
+    if found == FAILED or (strict and found != OK):
         sys.exit(1)
 
 

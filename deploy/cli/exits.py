@@ -47,6 +47,7 @@ EXIT_CODES: Final = (
     ExitCode(EXIT_DEGRADED, "status", "degraded: a line of the cluster's health is a warning or an "
              "error"),
     ExitCode(1, "doctor, selftest", "a check has failed"),
+    ExitCode(1, "doctor", "with `--strict` also if there is a warning"),
     ExitCode(1, "info --all", "no scheduler was found that answers"),
     ExitCode(1, "logs", "a process has not answered; the lines of the others are printed"),
     ExitCode(1, "retire", "a worker was kept or lost, or still runs tasks after `--timeout`"),

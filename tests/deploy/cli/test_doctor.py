@@ -116,6 +116,9 @@ def test_a_cluster_that_is_well_has_all_checks_with_a_token_that_only_reads(tmp_
 def test_a_scheduler_without_workers_is_a_warning(tmp_path):
     with scheduler(folder=tmp_path):
         done = run("doctor", folder=tmp_path)
-    assert done.returncode == 0, done.stdout
-    assert "none is connected" in done.stdout
-    assert "start some with 'weft worker'" in done.stdout
+        strict = run("doctor", "--strict", folder=tmp_path)
+    assert (done.returncode, strict.returncode) == (0, 1), done.stdout + strict.stdout
+    for report in (done.stdout, strict.stdout):
+        assert "none is connected" in report
+        assert "start some with 'weft worker'" in report
+        assert report.splitlines()[-1].endswith(" 0 failed")
