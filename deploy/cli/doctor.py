@@ -27,8 +27,8 @@ def doctor(
 
     It looks at this machine (memory, limits of open files, space), at the way to the scheduler
     (connection file, name, port, TLS, token), and at the cluster (workers, versions, clocks, the
-    scheduler's loop). A token of role view is enough. It changes nothing, and works if no scheduler
-    runs.
+    scheduler's loop, and whether the workers of each machine reach the data ports of others). A
+    token of role view is enough. It changes nothing, and works if no scheduler runs.
 
     \b
     Examples:

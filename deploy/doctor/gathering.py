@@ -1,20 +1,17 @@
 """Looks at this machine, at the way to the scheduler, and at the cluster, for `weft doctor`.
 
-A shell: it resolves names, connects and asks, and leaves the judgement to `judging`. What fails
-ends the steps that build on it; all others are done, so that one run shows all there is to mend.
+A shell: it connects and asks, and leaves the judgement to `judging`. What fails ends the steps that
+build on it; all others are done, so that one run shows all there is to mend.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 import time
 from typing import Any, Final, NamedTuple
 
 from ...protocol.errors import (
     CommError,
-    ConfigError,
     ConnectTimeout,
     HandshakeError,
     QuestionFailed,
@@ -25,17 +22,15 @@ from ...protocol.errors import (
 )
 from ...protocol.host.condition import process_condition
 from ...protocol.host.versions import process_versions
-from ...protocol.trust.connection_file import ConnectionFile, NoSchedulerFound
-from ...protocol.trust.security import client_ssl_context
-from ...protocol.wire.address import Address, parse_address
+from ...protocol.trust.connection_file import ConnectionFile
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.levels import Level, level_of
-from ..cli.finding import find_scheduler
+from ...protocol.wording import counted
 from ..http.viewer import Viewer
 from .checks import FAILED, OK, WARNING, Finding
 from .judging import (
-    judge_certificate,
     judge_clock,
+    judge_clocks,
     judge_files,
     judge_health,
     judge_loop,
@@ -46,14 +41,16 @@ from .judging import (
     judge_workers,
     skew_of,
 )
+from .reaching import PLACE, Unreached, Worker, choose_tried, judge_reach
+from .way import TIMEOUT_S, WAY, find, look_at_address
 
 HERE: Final = "this machine"
-WAY: Final = "the way to the scheduler"
 SCHEDULER: Final = "scheduler"
-_TIMEOUT_S: Final = 5.0
 #: Workers that are asked for their clock, versions and limits: of more, one per machine first.
 _MAX_ASKED: Final = 64
 _N_ROUND_TRIPS: Final = 5
+#: For the answer of a worker that tries the way to others: more than it gives each attempt.
+_REACH_S: Final = 8.0
 
 
 class _Condition(NamedTuple):
@@ -67,142 +64,22 @@ class _Condition(NamedTuple):
 def examine(connection_file: str | None, address: str | None) -> list[Finding]:
     """Make all checks."""
     checks = judge_machine(HERE, process_condition())
-    found, of_file = _find(connection_file, address)
+    found, of_file = find(connection_file, address)
     checks += of_file
     if found is None:
         return checks
-    of_address = _look_at_address(found)
+    of_address = look_at_address(found)
     checks += of_address
     if all(check.level != FAILED for check in of_address):
         checks += asyncio.run(_ask(found))
     return checks
 
 
-# --- The way there --------------------------------------------------------------------------------
-
-
-def _find(
-    connection_file: str | None, address: str | None
-) -> tuple[ConnectionFile | None, list[Finding]]:
-    try:
-        found = find_scheduler(connection_file, address)
-    except NoSchedulerFound as error:
-        what, _, rest = str(error).partition("; looked in ")
-        advice = "start one with 'weft scheduler', or give its file with --connection-file"
-        if rest:
-            advice += f"; looked in {error.places or rest}"
-        elif address:
-            what, _, advice = what.partition("; ")
-        return None, [Finding(FAILED, WAY, "file", what, advice)]
-    except ConfigError as error:
-        text, _, advice = str(error).rpartition("; ")
-        return None, [Finding(FAILED, WAY, "file", text or advice, advice if text else "")]
-    role = level_of(found.token.encode())
-    # Only the handshake shows whether a token is of this cluster; that of an admin is random text.
-    what = "a token" if role == Level.ADMIN else f"a token for role {role.label}"
-    checks = [Finding(OK, WAY, "file", f"{found.source}, with {what}")]
-    if found.pid and found.is_stale():
-        text = f"its scheduler, process {found.pid} on this machine, is gone"
-        advice = "start it again with 'weft scheduler', which writes the file anew"
-        checks.append(Finding(FAILED, WAY, "process", text, advice))
-    return found, checks
-
-
-def _look_at_address(found: ConnectionFile) -> list[Finding]:
-    """Resolve the name, connect to the port, and look at the certificate."""
-    try:
-        target = parse_address(found.addresses[0])
-    except ConfigError as error:
-        return [Finding(FAILED, WAY, "address", str(error))]
-    if not target.is_tcp:
-        return _look_at_socket(target)
-    start = time.perf_counter()
-    try:
-        infos = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        text = f"the name {target.host} does not resolve: {getattr(error, 'strerror', error)}"
-        advice = "correct the address, or add the name to the DNS or to /etc/hosts"
-        return [Finding(FAILED, WAY, "name", text, advice)]
-    resolving_s = time.perf_counter() - start
-    hosts = dict.fromkeys(str(info[4][0]) for info in infos)
-    text = f"{target.host} is {', '.join(hosts)}"
-    if resolving_s > 1.0:
-        advice = "each connection waits as long: look at /etc/resolv.conf"
-        text = f"{text}, found in {resolving_s:.1f} s"
-        return [Finding(WARNING, WAY, "name", text, advice), *_look_at_port(found, target)]
-    return [Finding(OK, WAY, "name", text), *_look_at_port(found, target)]
-
-
-def _look_at_socket(target: Address) -> list[Finding]:
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(_TIMEOUT_S)
-        try:
-            sock.connect(target.host)
-        except OSError as error:
-            text = f"{target}: {error.strerror or error}"
-            return [Finding(FAILED, WAY, "port", text, _START)]
-    return [Finding(OK, WAY, "port", f"{target} accepts connections")]
-
-
-_START: Final = "start the scheduler with 'weft scheduler', or correct the address"
-
-
-def _look_at_port(found: ConnectionFile, target: Address) -> list[Finding]:
-    start = time.perf_counter()
-    try:
-        sock = socket.create_connection((target.host, target.port or 0), timeout=_TIMEOUT_S)
-    except ConnectionRefusedError:
-        return [Finding(FAILED, WAY, "port", f"no process listens at {target}", _START)]
-    except TimeoutError:
-        text = f"{target} does not answer within {_TIMEOUT_S:g} s"
-        advice = "a firewall may drop the packets: open this port, or use a tunnel and its address"
-        return [Finding(FAILED, WAY, "port", text, advice)]
-    except OSError as error:
-        text = f"cannot connect to {target}: {error.strerror or error}"
-        return [Finding(FAILED, WAY, "port", text, _START)]
-    connected_s = time.perf_counter() - start
-    with sock:
-        port = Finding(OK, WAY, "port", f"{target} accepts, in {connected_s * 1e3:.1f} ms")
-        if target.scheme != "tls":
-            return [port]
-        return [port, _look_at_certificate(found, sock)]
-
-
-def _look_at_certificate(found: ConnectionFile, sock: socket.socket) -> Finding:
-    try:
-        context = client_ssl_context(found.to_security())
-        with context.wrap_socket(sock) as tls:
-            der = tls.getpeercert(binary_form=True)
-            version = tls.version()
-    except ssl.SSLCertVerificationError as error:
-        text = f"another certificate than that of {found.source} ({error.verify_message})"
-        advice = "the scheduler has new secrets: take its connection file again"
-        return Finding(FAILED, WAY, "tls", text, advice)
-    except (OSError, ConfigError) as error:
-        advice = "is it a weft scheduler, with tls://? A proxy must pass the bytes as they are"
-        return Finding(FAILED, WAY, "tls", f"no TLS there: {error}", advice)
-    from cryptography import x509
-
-    assert der is not None
-    certificate = x509.load_der_x509_certificate(der)
-    try:
-        ends = certificate.not_valid_after_utc
-    except AttributeError:  # before cryptography 42
-        import datetime as dt
-
-        ends = certificate.not_valid_after.replace(tzinfo=dt.timezone.utc)
-    is_pinned = "pinned" if found.certificate_pem else "not pinned, the token proves it"
-    return judge_certificate(WAY, ends.timestamp() - time.time(), f"{version}, {is_pinned}")
-
-
-# --- The cluster ----------------------------------------------------------------------------------
-
-
 async def _ask(found: ConnectionFile) -> list[Finding]:
     """Connect as a viewer, and ask the scheduler and some workers."""
     viewer = Viewer()
     try:
-        await viewer.open(found.addresses[0], found.to_security(), _TIMEOUT_S)
+        await viewer.open(found.addresses[0], found.to_security(), TIMEOUT_S)
     except WeftError as error:
         return [_refused(found, error)]
     role = level_of(found.token.encode())
@@ -238,10 +115,10 @@ def _refused(found: ConnectionFile, error: WeftError) -> Finding:
 async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Finding]:
     cluster: dict[str, Any] = {}
     workers: dict[str, dict[str, Any]] = {}
-    async for page in viewer.ask("cluster", timeout_s=_TIMEOUT_S):
+    async for page in viewer.ask("cluster", timeout_s=TIMEOUT_S):
         cluster |= page
-    async for page in viewer.ask("workers", timeout_s=_TIMEOUT_S):
-        workers |= page["workers"]
+    async for page in viewer.ask("workers", timeout_s=TIMEOUT_S):
+        workers |= {a: {**worker, "address": a} for a, worker in page["workers"].items()}
     checks = judge_workers(SCHEDULER, cluster)
     versions: dict[str, dict[str, str | None]] = {"this process": process_versions()["packages"]}
     try:
@@ -252,7 +129,7 @@ async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Finding]
         n_peers = len(workers) + cluster["n_clients"]
         checks.append(judge_files(SCHEDULER, of_scheduler.facts, n_peers))
         overview: dict[str, Any] = {}
-        async for page in viewer.ask("overview", timeout_s=_TIMEOUT_S):
+        async for page in viewer.ask("overview", timeout_s=TIMEOUT_S):
             overview |= page
         checks.append(judge_loop(SCHEDULER, overview["loop_lag_s"]))
         checks += judge_health(SCHEDULER, overview)
@@ -262,32 +139,83 @@ async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Finding]
         checks.append(Finding(WARNING, SCHEDULER, "release", text, advice))
     asked = choose_asked(list(workers.values()))
     answers = await asyncio.gather(*[_ask_worker(viewer, worker) for worker in asked])
-    n_connections = len(workers) + cluster["n_clients"]
-    by_host: dict[str, list[dict[str, Any]]] = {}
-    for worker in workers.values():
-        by_host.setdefault(worker["host"], []).append(worker)
-    judged: set[str] = set()
+    there: list[tuple[dict[str, Any], _Condition]] = []
     for worker, (condition, packages, problem) in zip(asked, answers, strict=True):
-        place = f"worker {worker['name']}"
-        if problem or condition is None:
+        if condition is None:
             advice = "a task may hold its interpreter, or it is gone: 'weft logs' has more"
+            place = f"worker {worker['name']}"
             checks.append(Finding(WARNING, place, "answers", problem, advice))
             continue
         versions[worker["name"]] = packages
-        of_worker = [judge_files(place, condition.facts, n_connections)]
-        host = worker["host"]
-        if host not in judged:
-            judged.add(host)
-            of_worker.append(judge_clock(f"machine {host}", condition.skew_s, condition.error_s))
-            of_worker += judge_machine(f"machine {host}", condition.facts)[0:1]
-            of_worker.append(judge_memory_limits(f"machine {host}", by_host[host], condition.facts))
-            of_worker += judge_machine(f"machine {host}", condition.facts)[2:]
-        # Good news of a worker is that of its machine: one line for each would be a long list.
-        checks += [c for c in of_worker if c.level != OK or c.place.startswith("machine")]
+        there.append((worker, condition))
+    checks += _judge_machines(list(workers.values()), there, len(workers) + cluster["n_clients"])
+    checks += await _try_data_ports(viewer, [worker for worker, _ in there])
     if len(asked) < len(workers):
         text = f"{len(asked)} of {len(workers)} workers were asked"
         checks.append(Finding(OK, "versions", "workers", text))
     return checks + judge_versions(versions)
+
+
+def _judge_machines(
+    workers: list[dict[str, Any]],
+    asked: list[tuple[dict[str, Any], _Condition]],
+    n_connections: int,
+) -> list[Finding]:
+    """Judge the machines of the workers, by what those of each that were asked have answered."""
+    checks: list[Finding] = []
+    for host in dict.fromkeys(worker["host"] for worker, _ in asked):
+        machine = f"machine {host}"
+        of_host = [(worker, found) for worker, found in asked if worker["host"] == host]
+        facts = of_host[0][1].facts
+        memory, _, *others = judge_machine(machine, facts)
+        checks += judge_clocks(host, [(w["name"], f.skew_s, f.error_s) for w, f in of_host])
+        checks.append(memory)
+        on_host = [worker for worker in workers if worker["host"] == host]
+        checks.append(judge_memory_limits(machine, on_host, facts))
+        checks += others
+        # Good news of a worker is that of its machine: one line for each would be a long list.
+        files = [judge_files(f"worker {w['name']}", f.facts, n_connections) for w, f in of_host]
+        checks += [check for check in files if check.level != OK]
+    return checks
+
+
+async def _try_data_ports(viewer: Viewer, workers: list[Worker]) -> list[Finding]:
+    """Let workers of each machine connect to those of the others."""
+    tried = [_try_from(viewer, reader, holders) for reader, holders in choose_tried(workers)]
+    n_tried = 0
+    unreached: list[Unreached] = []
+    problems: list[str] = []
+    for found in await asyncio.gather(*tried, return_exceptions=True):
+        if isinstance(found, (QuestionFailed, UnsupportedRequest)):
+            problems.append(str(found))
+        elif isinstance(found, BaseException):
+            raise found
+        else:
+            n_tried += found[0]
+            unreached += found[1]
+    checks = judge_reach(n_tried, unreached)
+    if problems:
+        text = f"{counted(len(problems), 'worker')} could not try the others: {problems[0]}"
+        advice = "they may run another release of weft ('versions' below), or have just left"
+        checks.append(Finding(WARNING, PLACE, "reach", text, advice))
+    return checks
+
+
+async def _try_from(
+    viewer: Viewer, reader: Worker, holders: list[Worker]
+) -> tuple[int, list[Unreached]]:
+    """Return how many ports a worker has tried, and those that are out of its reach."""
+    by_address = {str(holder["address"]): holder for holder in holders}
+    process = f"worker {reader['name']}"
+    question = {"addresses": list(by_address)}
+    found: dict[str, Any] = {}
+    async for page in viewer.ask("reach", question, _REACH_S, to=reader["id"], process=process):
+        found |= page
+    with reading(process):
+        return len(by_address), [
+            Unreached(reader, by_address[address], str(kind), str(text))
+            for address, (kind, text) in part_of(found, "unreached", dict).items()
+        ]
 
 
 def choose_asked(workers: list[dict[str, Any]], limit: int = _MAX_ASKED) -> list[dict[str, Any]]:
@@ -319,7 +247,7 @@ async def _condition(viewer: Viewer, process: str, to: str) -> _Condition:
     for _ in range(_N_ROUND_TRIPS):
         facts: dict[str, Any] = {}
         sent_s, start = time.time(), time.perf_counter()
-        async for page in viewer.ask("process", {}, _TIMEOUT_S, to=to, process=process):
+        async for page in viewer.ask("process", {}, TIMEOUT_S, to=to, process=process):
             facts |= page
         # The clock of the day may be set meanwhile; the other one runs evenly.
         received_s = sent_s + time.perf_counter() - start
@@ -333,7 +261,7 @@ async def _condition(viewer: Viewer, process: str, to: str) -> _Condition:
 
 async def _versions(viewer: Viewer, process: str, to: str) -> dict[str, str | None]:
     found: dict[str, Any] = {}
-    async for page in viewer.ask("versions", {}, _TIMEOUT_S, to=to, process=process):
+    async for page in viewer.ask("versions", {}, TIMEOUT_S, to=to, process=process):
         found |= page
     with reading(process):
         packages: dict[str, str | None] = part_of(found, "packages", dict)

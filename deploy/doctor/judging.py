@@ -122,6 +122,38 @@ def judge_clock(place: str, skew_s: float, error_s: float) -> Finding:
     )
 
 
+def judge_clocks(host: str, clocks: Sequence[tuple[str, float, float]]) -> list[Finding]:
+    """Judge the clocks of the workers of one machine: one line, and one for each that differs.
+
+    Machines may have the same name, and a process may run in a virtual machine of its own.
+
+    Args:
+        host: the name of the machine.
+        clocks: of each worker that was asked its name, how far it is ahead, and the error of that.
+    """
+    groups: list[list[tuple[str, float, float]]] = []
+    for clock in clocks:
+        _, skew_s, error_s = clock
+        for group in groups:
+            _, other_s, other_error_s = group[0]
+            if abs(skew_s - other_s) - error_s - other_error_s < _SKEW_S:
+                group.append(clock)
+                break
+        else:
+            groups.append([clock])
+    groups.sort(key=lambda group: -len(group))
+    checks = []
+    for i, group in enumerate(groups):
+        names = [f"worker {name}" for name, _, _ in group]
+        _, skew_s, error_s = group[0]
+        found = judge_clock(f"machine {host}", skew_s, error_s)
+        if i:
+            text = f"{_named(names)}: {found.text}, unlike other processes of machine {host}"
+            found = found._replace(text=text)
+        checks.append(found)
+    return checks
+
+
 def judge_round_trip(place: str, seconds: float) -> Finding:
     """Judge the time of one question and its answer."""
     text = f"{seconds * 1e3:.1f} ms for a question and its answer"
@@ -234,8 +266,11 @@ def judge_health(place: str, overview: Facts) -> list[Finding]:
     checks = []
     for line in overview.get("health", []):
         level = {"ok": OK, "warning": WARNING}.get(line["level"], FAILED)
-        if level != OK:
-            checks.append(Finding(level, place, "health", line["text"]))
+        # `judge_workers` names the refused ones.
+        if level != OK and line["code"] != "refused-workers":
+            # An older scheduler has its advice in the text alone.
+            text, advice = line.get("what", line["text"]), line.get("advice", "")
+            checks.append(Finding(level, place, "health", text, advice))
     return checks
 
 

@@ -449,7 +449,7 @@ def find(
     search = _Search([])
     if address is not None:
         address = with_port(address)
-    if address is not None and address_key(_with_scheme(address)) is None:
+    if address is not None and address_key(with_scheme(address)) is None:
         hint = near_miss(address, search.scan(environ))
         if hint.endswith("?"):
             raise ConfigError(hint)
@@ -503,7 +503,7 @@ def _find_for_address(
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
         source = f"{where} ({token_file})"
-        return ConnectionFile("", (_with_scheme(address),), token, source=source)
+        return ConnectionFile("", (with_scheme(address),), token, source=source)
     search.notes.append("$WEFT_TOKEN_FILE (not set)")
     matches, others = [], []
     for candidate in search.scan(environ):
@@ -532,7 +532,7 @@ def _at_address(found: ConnectionFile, address: str | None) -> ConnectionFile:
     is_checked = found.host == socket.gethostname() and not _is_listed(address, found)
     if is_checked and (hint := near_miss(address, [found])):
         raise ConfigError(hint)
-    return dataclasses.replace(found, addresses=(_with_scheme(address, found),))
+    return dataclasses.replace(found, addresses=(with_scheme(address, found),))
 
 
 def with_port(address: str) -> str:
@@ -541,17 +541,17 @@ def with_port(address: str) -> str:
     if host.isdigit():
         return address
     is_alone = "." + host.rpartition(".")[2] != ".json" and (":" not in host or host[-1] == "]")
-    if not is_alone or address_key(_with_scheme(address)) is not None:
+    if not is_alone or address_key(with_scheme(address)) is not None:
         return address
     completed = f"{address}:{DEFAULT_PORT}"
-    return address if address_key(_with_scheme(completed)) is None else completed
+    return address if address_key(with_scheme(completed)) is None else completed
 
 
 def _is_listed(address: str, file: ConnectionFile) -> bool:
-    return address_key(_with_scheme(address, file)) in map(address_key, file.addresses)
+    return address_key(with_scheme(address, file)) in map(address_key, file.addresses)
 
 
-def _with_scheme(address: str, file: ConnectionFile | None = None) -> str:
+def with_scheme(address: str, file: ConnectionFile | None = None) -> str:
     """Return `address`; if it is a bare host:port, with its scheme added.
 
     The scheme is the one that `file` has for this address or, if the file has another host (that

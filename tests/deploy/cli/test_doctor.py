@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 from tests.deploy.daemons import address_of, daemon, file_of, run, scheduler
+from weft.deploy.doctor import way
+from weft.deploy.doctor.checks import FAILED
+from weft.deploy.doctor.gathering import examine
 from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.trust.security import new_token
 
@@ -53,6 +57,48 @@ def test_the_step_on_the_way_that_fails_is_named(address, name, words, tmp_path)
     (check,) = failed(run("doctor", "--connection-file", str(file), "--json", folder=tmp_path))
     assert check["name"] == name
     assert [word for word in words if word not in check["text"] + check["advice"]] == []
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("127.0.0.1:1", "port"),
+        ("tcp://no.such.invalid:1", "name"),
+        ("unix:///no/such.sock", "port"),
+    ],
+)
+def test_an_address_at_which_nobody_listens_is_no_fault_of_a_file(address, name, tmp_path):
+    (check,) = failed(run("doctor", address, "--json", folder=tmp_path))
+    assert check["name"] == name
+    assert check["place"] == "the way to the scheduler"
+
+
+def test_a_port_that_is_open_and_of_which_no_token_is_known_is_a_fault_of_the_file(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+        done = run("doctor", address, "--json", folder=tmp_path)
+    (check,) = failed(done)
+    assert check["name"] == "file"
+    assert "--connection-file" in check["advice"]
+    ports = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "port"]
+    assert [port["level"] for port in ports] == ["ok"]
+
+
+def test_a_port_of_which_packets_are_dropped_is_named_with_the_firewall(tmp_path, monkeypatch):
+    monkeypatch.setattr(way, "TIMEOUT_S", 0.3)
+    # Linux drops what asks for a connection while the queue of those to be accepted is full.
+    with socket.socket() as busy, contextlib.ExitStack() as waiting:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen(0)
+        for _ in range(4):
+            sock = waiting.enter_context(socket.socket())
+            sock.setblocking(False)
+            sock.connect_ex(busy.getsockname())
+        address = f"tcp://127.0.0.1:{busy.getsockname()[1]}"
+        checks = examine(str(write(tmp_path / "f.json", address)), None)
+    (check,) = [check for check in checks if check.level == FAILED]
+    assert (check.name, check.text) == ("port", f"{address} does not answer within 0.3 s")
+    assert check.advice.startswith("a firewall may drop the packets")
 
 
 def test_a_port_without_tls_is_recognised(tmp_path):

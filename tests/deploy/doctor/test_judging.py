@@ -11,6 +11,7 @@ from weft.deploy.doctor.gathering import choose_asked
 from weft.deploy.doctor.judging import (
     judge_certificate,
     judge_clock,
+    judge_clocks,
     judge_files,
     judge_health,
     judge_loop,
@@ -21,6 +22,7 @@ from weft.deploy.doctor.judging import (
     judge_workers,
     skew_of,
 )
+from weft.scheduler.core.health import RefusedWorkers, Signs, judge
 
 GIB = 1 << 30
 FACTS: dict[str, Any] = {
@@ -100,6 +102,23 @@ def test_the_difference_of_clocks_is_taken_from_the_middle_of_the_wait():
     assert judge_clock("w", 7200.0, 0.1).level == FAILED
 
 
+def test_the_clock_of_a_process_that_differs_from_those_of_its_machine_is_a_line():
+    clocks = [("w0", 0.01, 0.001), ("w1", 90.0, 0.002), ("w2", -0.01, 0.3), ("w3", 90.1, 0.001)]
+    good, bad = judge_clocks("h", [*clocks, ("w4", 0.0, 0.001)])
+    assert (good.level, good.place) == (OK, "machine h")
+    assert (bad.level, bad.place) == (WARNING, "machine h")
+    assert bad.text == (
+        "worker w1, worker w3: 90.000 s ahead of this machine's (± 0.002 s), unlike other "
+        "processes of machine h"
+    )
+    assert "NTP" in bad.advice
+
+
+def test_a_machine_whose_clock_is_off_is_one_line_also_with_many_workers():
+    (bad,) = judge_clocks("h", [(f"w{i}", -90.0, 0.001) for i in range(9)])
+    assert (bad.level, bad.text) == (WARNING, "90.000 s behind this machine's (± 0.001 s)")
+
+
 def test_times_of_the_scheduler_are_judged():
     assert judge_round_trip("s", 0.001).level == OK
     assert judge_round_trip("s", 0.2).level == WARNING
@@ -154,14 +173,33 @@ def test_limits_of_workers_are_compared_with_the_memory_of_their_machine():
     assert judge_memory_limits("m", [{"memory_limit": 0}], FACTS).level == WARNING
 
 
-def test_lines_of_the_scheduler_s_health_are_passed_on_unless_all_is_well():
-    lines = [
-        {"level": "ok", "code": "fine", "text": "all is well"},
-        {"level": "warning", "code": "full", "text": "w-0 uses 95 % of its memory"},
-        {"level": "error", "code": "none", "text": "no workers for 5 minutes"},
-    ]
-    assert levels(judge_health("scheduler", {"health": lines})) == [WARNING, FAILED]
+def test_lines_of_the_scheduler_s_health_are_passed_on_with_their_advice():
+    lines = judge(
+        Signs(
+            workerless_s=300.0,
+            n_waiting=1,
+            full=[(0.9, "w-0")],
+            n_full=1,
+            refused=[RefusedWorkers(1, "Python 3.12, the cluster has 3.11", 9.0)],
+        )
+    )
+    none, full = judge_health("scheduler", {"health": lines})  # `judge_workers` has the refused one
+    assert none == Finding(
+        FAILED, "scheduler", "health", "1 task waits, and there has been no worker for 5 min",
+        "start 'weft worker'",
+    )  # fmt: skip
+    assert (full.level, full.advice) == (
+        WARNING, "release results, use smaller pieces, or give workers more memory",
+    )  # fmt: skip
+    assert full.text.startswith("1 worker uses more than 80% of the memory (w-0 90%)")
+    assert judge_health("scheduler", {"health": judge(Signs())}) == []
     assert judge_health("scheduler", {}) == []
+
+
+def test_lines_of_an_older_scheduler_have_their_advice_in_the_text():
+    lines = [{"level": "warning", "code": "full", "text": "w-0 is full: release results"}]
+    (line,) = judge_health("scheduler", {"health": lines})
+    assert (line.text, line.advice) == ("w-0 is full: release results", "")
 
 
 def test_a_certificate_is_judged_by_the_time_that_is_left():
