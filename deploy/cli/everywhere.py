@@ -111,7 +111,13 @@ def running_schedulers() -> list[Running]:
 
 
 def arguments_of(command: list[str]) -> list[str] | None:
-    """Return the arguments of `weft scheduler`; None if the command is another one."""
+    """Return the arguments of `weft scheduler`; None if the command is another one.
+
+    One that runs it in a process of its own, as timeout, nohup and sudo may, is another one.
+    """
+    program = os.path.basename(command[0]) if command else ""
+    if program != "weft" and not program.startswith(("python", "pypy")):
+        return None
     for i, word in enumerate(command[:4]):
         is_weft = os.path.basename(word) == "weft" or (word == "weft" and command[i - 1] == "-m")
         if is_weft and command[i + 1 : i + 2] == ["scheduler"]:
