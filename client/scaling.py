@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import NoAnswer, NotPermitted, QuestionFailed
 from ..protocol.wire.levels import Level
+from ..protocol.wire.messages.questions import MAX_PLACES
 from .asking import ask
 from .shell.engine import Engine
 
@@ -86,6 +87,7 @@ async def scale(engine: Engine, n: int) -> dict[str, Any]:
     """
     demand_admin(engine)
     places, n_alone = await _count(engine, takes_silence=True)
+    demand_places(n, n_alone, len(places))
     for supervisor, n_there in spread(places, n - n_alone).items():
         if n_there != places[supervisor]:
             places[supervisor] = len(await _places(engine, supervisor, n_there))
@@ -102,6 +104,22 @@ async def scale(engine: Engine, n: int) -> dict[str, Any]:
         async for page in ask(engine, "retire", arguments):
             leaving |= page["workers"]
     return leaving
+
+
+def demand_places(n: int, n_alone: int, n_supervisors: int) -> None:
+    """Check that the supervisors together may start so many workers; without one, none has to.
+
+    Raises:
+        QuestionFailed: they are more; no supervisor is asked for a part of them.
+    """
+    most = n_alone + MAX_PLACES * n_supervisors
+    if n_supervisors and n > most:
+        raise QuestionFailed(
+            f"{n} workers are more than the limit of {most}: each `weft worker` starts at most "
+            f"{MAX_PLACES}, and {n_supervisors} {'is' if n_supervisors == 1 else 'are'} connected; "
+            "start it on more machines",
+            "the cluster",
+        )
 
 
 async def count(engine: Engine, n_supervisors: int) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import weft
-from weft.client.scaling import spread
+from weft.client.scaling import demand_places, spread
 from weft.protocol.errors import NotPermitted, NotSupported, QuestionFailed
 from weft.protocol.wire.levels import Level
 
@@ -27,6 +27,17 @@ from weft.protocol.wire.levels import Level
 )
 def test_the_fewest_get_more_and_the_most_give_up(places, n, wanted):
     assert spread(places, n) == wanted
+
+
+def test_more_workers_than_all_supervisors_may_start_are_an_error_with_the_number_that_was_asked():
+    demand_places(2003, 3, 2)
+    demand_places(99_999, 3, 0)  # nobody could start any: that is another error
+    with pytest.raises(QuestionFailed) as caught:
+        demand_places(99_999, 3, 2)
+    assert caught.value.text == (
+        "99999 workers are more than the limit of 2003: each `weft worker` starts at most 1000, "
+        "and 2 are connected; start it on more machines"
+    )
 
 
 @pytest.mark.parametrize(

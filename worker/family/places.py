@@ -11,18 +11,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 import psutil
 
 from ...protocol.restart_pauses import RestartPauses
+from ...protocol.wire.messages.questions import MAX_PLACES
 from ..silence import SilenceWatch
 from .config import WorkerSpec
 from .held_up import HeldUpWatch
 from .restarts import StartFailures
-
-#: More workers than this are not started on one machine.
-MAX_PLACES: Final = 1000
 
 
 @dataclass

@@ -20,6 +20,9 @@ BAD_ARGUMENT: Final = "bad-argument"
 #: The question was understood, but could not be answered.
 NO_ANSWER: Final = "no-answer"
 
+#: Workers that one supervisor starts at most: those of one machine.
+MAX_PLACES: Final = 1000
+
 
 @message(98)
 class Ask(Message):

@@ -188,6 +188,9 @@ def test_a_cluster_has_the_number_of_workers_that_is_asked_for(tmp_path):
             done = run("scale", "3", "--wait", folder=tmp_path)
             assert (done.returncode, done.stdout) == (0, "3 workers are there\n")
             assert "3 running" in run("status", folder=tmp_path).stdout
+            done = run("scale", "99999", folder=tmp_path)
+            assert done.returncode == 1
+            assert "99999 workers are more than the limit of " in done.stderr
             done = run("scale", "1", "--wait", folder=tmp_path)
             assert (done.returncode, done.stdout) == (0, "1 worker is there; 2 have to leave\n")
             client = str(tmp_path / "client.json")
