@@ -41,16 +41,15 @@ def commit_of(root: Path) -> str:
 def _head(root: Path) -> str:
     git = root / ".git"
     if git.is_file():  # of a worktree or a submodule: it names the folder
-        _, _, folder = _read(git).partition("gitdir: ")
-        git = root / folder
+        git = root / _read(git).partition("gitdir: ")[2]
     common = git / "commondir"
     shared = git / _read(common) if common.exists() else git
     _, is_reference, name = (head := _read(git / "HEAD")).partition("ref: ")
     if not is_reference:
         return _checked(head)
-    for folder in (git, shared):
-        if (folder / name).is_file():
-            return _checked(_read(folder / name))
+    for place in (git / name, shared / name):
+        if place.is_file():
+            return _checked(_read(place))
     for line in _read(shared / "packed-refs").splitlines():
         commit, _, packed = line.partition(" ")
         if packed == name:
