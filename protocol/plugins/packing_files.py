@@ -10,14 +10,22 @@ import io
 import os
 import stat
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from ..wire.failure import MAX_RELAYED_BYTES
 from ..wording import sized
 
+#: Bytes that an archive or a directory may have on a worker.
+MAX_UNPACKED: Final = 1 << 30
+
 _CHUNK: Final = 1 << 20
+_ADVICE: Final = (
+    "Let tasks read large data where they run, from a disk that machines share or a store, or pass "
+    "it to them with client.scatter; skip_words= of UploadDirectory leaves files out"
+)
 #: A fixed time: the same files are the same archive.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 
@@ -47,6 +55,7 @@ def packed_directory(
         OSError: a part of it cannot be read.
     """
     packed = io.BytesIO()
+    n_left = MAX_UNPACKED
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for path in _walk(folder, skip_words, skip, ()):
             inside = os.path.relpath(path, folder.parent)
@@ -57,17 +66,73 @@ def packed_directory(
                 archive.writestr(info, b"")
                 continue
             _check_regular(path)
+            if path.stat().st_size > n_left:
+                raise _too_large_unpacked(folder)
             with path.open("rb") as file, archive.open(info, "w") as packing:
                 while chunk := file.read(_CHUNK):
+                    n_left -= len(chunk)
+                    if n_left < 0:  # it has grown
+                        raise _too_large_unpacked(folder)
                     packing.write(chunk)
                     if packed.tell() > MAX_RELAYED_BYTES:
                         raise _too_large(folder)
     return packed.getvalue()
 
 
+def check_archive(data: bytes, path: object) -> list[str]:
+    """Return the names in an archive that was made elsewhere, if workers may have it.
+
+    Workers import from it without unpacking it, so nothing is written outside of a folder. But what
+    a name means that leads elsewhere is not certain, and an archive may be small and have members
+    that fill the memory.
+
+    Raises:
+        ValueError: it is damaged, has members that are no regular files or lead to a place outside,
+            or is larger unpacked than a plugin may be.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            for member in members:
+                _check_member(member, path)
+            if sum(member.file_size for member in members) > MAX_UNPACKED:
+                raise _too_large_unpacked(path)
+            for member in members:
+                # The sizes may be wrong: no more is read of a member than the one that it claims,
+                # and what is left shows in its checksum.
+                with archive.open(member) as file:
+                    while file.read(_CHUNK):
+                        pass
+    # RuntimeError: it has a password. NotImplementedError: it is packed in an unusual way.
+    except (zipfile.BadZipFile, EOFError, RuntimeError, zlib.error, OSError) as error:
+        raise ValueError(f"{path} cannot be read as an archive: {error}; make it anew") from error
+    return [member.filename for member in members]
+
+
+def _check_member(member: zipfile.ZipInfo, path: object) -> None:
+    name = member.orig_filename.replace("\\", "/")
+    if name.startswith("/") or name[1:2] == ":" or ".." in name.split("/"):
+        raise ValueError(
+            f"{path} has a member {member.orig_filename!r}, whose name leads to a place outside of "
+            "the archive; make it anew, with names that are relative to its top"
+        )
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise ValueError(
+            f"{path} has a member {name!r} that is a link or a device; make it anew with the file "
+            "itself (zip follows links, unless with --symlinks)"
+        )
+
+
 def unpack_directory(data: bytes, folder: str) -> None:
-    """Unpack an archive of `packed_directory`."""
+    """Unpack an archive of `packed_directory`.
+
+    Raises:
+        ValueError: it would fill the disk.
+    """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if sum(info.file_size for info in archive.infolist()) > MAX_UNPACKED:
+            raise _too_large_unpacked("the directory")
         for info in archive.infolist():
             path = archive.extract(info, folder)
             if not info.is_dir():
@@ -100,9 +165,32 @@ def _check_regular(path: Path) -> None:
         raise ValueError(f"{path} is no regular file; name it in skip_words= of UploadDirectory")
 
 
+def names_in(data: bytes) -> list[str]:
+    """Return the names in an archive."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return archive.namelist()
+
+
+def modules_among(names: Iterable[str]) -> list[str]:
+    """Return the modules and packages at the top of an archive with these files."""
+    found = {}
+    for name in names:
+        top, _, rest = name.partition("/")
+        module, dot, suffix = top.partition(".")
+        is_module = not rest and bool(dot) and suffix.endswith(("py", "pyc", "so", "pyd"))
+        if is_module or rest.partition(".")[0] == "__init__":
+            found[module] = None
+    return [name for name in found if name.isidentifier() and name != "__main__"]
+
+
+def _too_large_unpacked(path: object) -> ValueError:
+    return ValueError(
+        f"{path} has more than {sized(MAX_UNPACKED)} unpacked, the limit on a worker. {_ADVICE}"
+    )
+
+
 def _too_large(path: Path) -> ValueError:
     return ValueError(
         f"{path} has more than {sized(MAX_RELAYED_BYTES)} to be sent, the limit of a plugin: the "
-        "scheduler keeps it and sends it to each worker. Let tasks read large data where they run; "
-        "skip_words= of UploadDirectory leaves files out"
+        f"scheduler keeps it and sends it to each worker. {_ADVICE}"
     )

@@ -21,7 +21,14 @@ from typing import Any, Final
 
 from ..host.process_role import is_worker_process
 from .base import WorkerPlugin
-from .packing_files import packed_directory, read_file, unpack_directory
+from .packing_files import (
+    check_archive,
+    modules_among,
+    names_in,
+    packed_directory,
+    read_file,
+    unpack_directory,
+)
 
 __all__ = ["UploadDirectory", "UploadFile"]
 
@@ -29,8 +36,11 @@ _ARCHIVES: Final = (".zip", ".egg", ".whl", ".pyz")
 _SKIPPED: Final = (".git", ".github", ".pytest_cache", "__pycache__", "tests", "docs")
 
 
-#: Modules that workers have imported and go on to use.
-_NEEDED: Final = frozenset({"weft", "cloudpickle", "msgpack", "psutil", *sys.stdlib_module_names})
+#: Modules that workers import, or what they run does. Nobody but Python's own tests imports `test`,
+#: which is a common name.
+_NEEDED: Final = frozenset(
+    {"weft", "cloudpickle", "msgpack", "psutil", *sys.stdlib_module_names} - {"test"}
+)
 
 
 class UploadFile(WorkerPlugin):
@@ -46,7 +56,8 @@ class UploadFile(WorkerPlugin):
 
     Raises:
         ValueError: it is a directory, no regular file, no archive though its suffix says so, larger
-            than 64 MiB, or a module of a name that workers need for another one.
+            than 64 MiB, or a module of a name that workers need for another one, or has such a one;
+            or an archive that leads out of itself, or has more than 1 GiB unpacked.
         OSError: it cannot be read.
     """
 
@@ -55,13 +66,15 @@ class UploadFile(WorkerPlugin):
         if path.is_dir():
             raise ValueError(f"{filename} is a directory; use UploadDirectory, or upload_file")
         if path.suffix == ".py":
-            _check_module(path.stem, filename)
+            _check_modules([path.stem], filename)
         self.filename = path.name
         self.name = f"upload-{path.name}"
         self.load = load
         self.data = read_file(path)
-        if path.suffix in _ARCHIVES and not zipfile.is_zipfile(io.BytesIO(self.data)):
-            raise ValueError(f"{filename} is no archive, which its suffix says it is")
+        if path.suffix in _ARCHIVES:
+            if not zipfile.is_zipfile(io.BytesIO(self.data)):
+                raise ValueError(f"{filename} is no archive, which its suffix says it is")
+            _check_modules(modules_among(check_archive(self.data, filename)), filename)
         #: Where it is on the worker; "" before that.
         self.path = ""
         self._place: _Place | None = None
@@ -82,7 +95,7 @@ class UploadFile(WorkerPlugin):
             if self.load:
                 importlib.import_module(module)
         elif is_importable:
-            place.add(self.path, _modules_in(self.data))
+            place.add(self.path, _tops_of(self.data))
 
     def teardown(self, worker: Any) -> None:
         """Remove it again."""
@@ -105,9 +118,9 @@ class UploadDirectory(WorkerPlugin):
         skip: functions of a path; what one of them returns true for is left out.
 
     Raises:
-        ValueError: it is no directory, or a package of a name that workers need for another one;
-            something in it is neither a file nor a directory; it has more than 64 MiB packed; or an
-            option is not supported.
+        ValueError: it is no directory; it is a package of a name that workers need for another one,
+            or puts such a one on `sys.path`; something in it is neither a file nor a directory; it
+            has more than 64 MiB packed, or 1 GiB unpacked; or an option is not supported.
         OSError: a part of it cannot be read.
     """
 
@@ -122,8 +135,6 @@ class UploadDirectory(WorkerPlugin):
         folder = Path(path).resolve()
         if not folder.is_dir():
             raise ValueError(f"{path} is no directory on this machine")
-        if (folder / "__init__.py").exists():
-            _check_module(folder.name, path)
         if restart_workers:
             raise ValueError(
                 "restart_workers=True is not supported: workers import the modules of the "
@@ -133,6 +144,9 @@ class UploadDirectory(WorkerPlugin):
         self.name = f"upload-{folder.name}"
         self.update_path = update_path
         self.data = packed_directory(folder, frozenset(skip_words), tuple(skip))
+        names = names_in(self.data)
+        inside = [name.removeprefix(f"{folder.name}/") for name in names] if update_path else []
+        _check_modules(modules_among([*names, *inside]), path)
         #: Where it is on the worker; "" before that.
         self.path = ""
         self._place: _Place | None = None
@@ -229,11 +243,13 @@ class _Place:
         importlib.invalidate_caches()
 
 
-def _check_module(name: str, path: object) -> None:
-    if name in _NEEDED:
-        raise ValueError(
-            f"{path} would hide the module {name!r}, which workers need; give it another name"
-        )
+def _check_modules(names: Iterable[str], path: object) -> None:
+    for name in names:
+        if name in _NEEDED:
+            raise ValueError(
+                f"{path} would hide the module {name!r}, which workers need; give it another name, "
+                "or leave it out"
+            )
 
 
 def _imported() -> Iterator[tuple[str, str]]:
@@ -251,8 +267,7 @@ def _forget(modules: Iterable[str]) -> None:
             del sys.modules[name]
 
 
-def _modules_in(data: bytes) -> list[str]:
-    """Return the names of the modules and packages at the top of an archive."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        tops = {name.partition("/")[0].partition(".")[0] for name in archive.namelist()}
+def _tops_of(data: bytes) -> list[str]:
+    """Return the modules at the top of an archive, and packages, also those without a file."""
+    tops = {name.partition("/")[0].partition(".")[0] for name in names_in(data)}
     return [name for name in tops if name.isidentifier() and name != "__main__"]
