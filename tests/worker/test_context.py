@@ -32,7 +32,7 @@ def test_attributes_are_those_of_all_threads_of_a_worker_and_of_no_other(worker)
     assert vars(worker) == {"cache": {}}
 
 
-def test_what_a_thread_runs_is_its_own(worker):
+def test_threads_share_the_plugins_and_not_the_task_that_they_run(worker):
     task: Any = SimpleNamespace(key="x", attempt=3)
     worker.here.task = task
     thread = copy.copy(worker)
