@@ -69,6 +69,7 @@ class Counters:
     clients_expired: int = _total("Clients that were lost and did not come back.")
     protocol_errors: int = _total("Peers that broke the rules of the protocol.")
     denied: int = _total("Messages that the sender's token does not permit.")
+    lines_refused: int = _total("Lines of workers for clients of which they had no task.")
     #: how long the last recovery took, seconds
     recovery_s: float = 0.0
     #: tasks that failed by themselves, for any reason

@@ -11,6 +11,10 @@ what is left out it is sent the number, once per second.
 
 What comes for a client that is not connected is dropped. Lines for everyone (`weft.print`) are
 passed on to each connected client, whatever it wants.
+
+A worker can have lines only for a client of which it has a task or an actor, or had one lately: a
+task that was cancelled prints until it has ended. All others, which a wrong worker may send, are
+dropped and counted.
 """
 
 from __future__ import annotations
@@ -136,13 +140,36 @@ def on_task_output(state: SchedulerState, ws: WorkerHandle, message: m.TaskOutpu
                 found[number].append(i)
         places_of = {**found}
     for number, places in places_of.items():
-        if number == m.EVERYONE:
+        if not _may_show(state, ws, number, message, places):
+            state.counters.lines_refused += len(places)
+        elif number == m.EVERYONE:
             for each in _connected(state).values():
                 _pass_on(state, each, ws, message, places)
-            continue
-        client = wanting.get(number)
-        if client is not None:
+        elif (client := wanting.get(number)) is not None:
             _pass_on(state, client, ws, message, places)
+
+
+def _may_show(
+    state: SchedulerState,
+    ws: WorkerHandle,
+    number: int,
+    message: m.TaskOutput,
+    places: Sequence[int],
+) -> bool:
+    """Return whether a worker has, or had lately, a task of this client; for EVERYONE any task."""
+    known = ws.shown_to
+    until = max(known.values(), default=0.0) if number == m.EVERYONE else known.get(number, 0.0)
+    if until > state.now or (until and ws.zombies):
+        return True
+    client = state.output_wishes.wanting.get(number)
+    for i in places:
+        task = state.tasks.get(message.keys[i])
+        if task is None or not (task.worker is ws or ws in task.replicas):
+            continue
+        if number in (m.EVERYONE, task.group.client) or client in task.wanted_by:
+            ws.note_shown(number, state.now)
+            return True
+    return False
 
 
 def _connected(state: SchedulerState) -> dict[int, ClientHandle]:

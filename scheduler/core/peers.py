@@ -33,6 +33,9 @@ NEVER_WATCHED: Final = 1 << 62
 #: Amounts of resources are kept to this many decimals: rounded sums and differences of such numbers
 #: are exact, so after ten tasks of 0.1 have ended, 1 is free again, not 0.9999999999999999.
 RESOURCE_DIGITS: Final = 9
+#: Clients that may be shown lines of a worker without a task of theirs any more, and for how long.
+MAX_SHOWN: Final = 100
+SHOWN_S: Final = 60.0
 
 
 class FailedFetches:
@@ -120,6 +123,7 @@ class WorkerHandle:
         "resident_nbytes",
         "resources",
         "return_asked",
+        "shown_to",
         "status",
         "supervisor_id",
         "task_clients",
@@ -165,6 +169,9 @@ class WorkerHandle:
         self.actor_waits: dict[int, ActorWait] = {}
         #: {client: None}: those in its tasks, which end with it
         self.task_clients: dict[ClientHandle, None] = {}
+        #: {number of a client: until when its lines are passed on, even if none of its tasks is
+        #: here any more}, see `output`
+        self.shown_to: dict[int, float] = {}
         #: {worker: failed fetches}: peers that this worker could not reach; see `unreached`
         self.unreachable: dict[WorkerHandle, FailedFetches] = {}
         #: {worker: None}: the inverse
@@ -268,6 +275,13 @@ class WorkerHandle:
             return True
         free = self.free_resources
         return all(free.get(name, 0.0) >= amount for name, amount in task_class.resources)
+
+    def note_shown(self, number: int, now: float) -> None:
+        """Note that a client may be shown lines of this worker for a while; the latest are kept."""
+        known = self.shown_to
+        if number not in known and len(known) >= MAX_SHOWN:
+            del known[next(iter(known))]
+        known[number] = now + SHOWN_S
 
     def __repr__(self) -> str:
         return f"<WorkerHandle {self.name} {self.address}>"

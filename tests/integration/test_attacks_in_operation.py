@@ -16,6 +16,7 @@ from tests.integration.attack_kit import (
     altered,
     attacked_cluster,
     client,
+    submit,
     supervisor,
     worker,
 )
@@ -268,9 +269,13 @@ def test_flood_of_lines_reaches_a_client_as_a_few_and_their_number(
     ):
         reader.register(client(name="reader"))
         reader.say(want(2**62))
-        attacker.register(worker())
+        attacker.register(worker(resources={"flood": 1.0}))
         wanted = attacker.hear(m.WantOutput)
         assert isinstance(wanted, m.WantOutput)
+        attacker.say(lines(100, wanted.clients[0]), lines(100, m.EVERYONE))  # without a task
+        reader.say(submit(keys=["k"], options=[{"resources": {"flood": 1.0}}]))
+        attacker.hear(m.AssignTasks)
+        assert not [x for x in reader.heard if isinstance(x, m.TaskOutput)]
         (number,) = [m.EVERYONE] if is_for_all else wanted.clients
         n_sent = 0
         for text in ("x", "\x1b[31m\n" * 1000, "y" * 4_000):
