@@ -21,11 +21,22 @@ from ...protocol.wire.messages.held import (
     NOT_HELD,
     NOTE,
     QUEUE,
+    RESTATE,
     RESUME,
+    SUPERSEDED,
     TOO_LARGE,
     WITHDRAW,
 )
 from .events import HeldAbandoned, HeldCall, HeldTaken, Warn
+from .remembered import (
+    Remembered,
+    note_answer,
+    note_restart,
+    note_stated,
+    note_superseded,
+    numbers_there,
+    state_again,
+)
 from .watching import touch
 
 if TYPE_CHECKING:
@@ -131,6 +142,11 @@ def on_operated(core: ClientState, message: Operated) -> None:
     """Notify the caller of its answer; note what it has got."""
     calls = core.held_calls
     request = message.request
+    if SUPERSEDED in message.info:
+        note_superseded(core, message)
+    if note_stated(core, request, message.text if message.problem else ""):
+        calls.to_acknowledge.append(request)
+        return
     lease = calls.restating.pop(request, None)
     if lease is not None:
         calls.to_acknowledge.append(request)
@@ -142,6 +158,8 @@ def on_operated(core: ClientState, message: Operated) -> None:
     call = calls.pending.pop(request, None)
     if call is None:
         return  # it was withdrawn: the scheduler takes back what it has given
+    if not message.problem:
+        note_answer(core, call, message)
     if message.problem == NOT_HELD and call.released_epoch >= 0:
         message = _answer_of_release(core, call)
     if call.operation in _GIVING and call.watcher is not None and not message.problem:
@@ -176,14 +194,20 @@ def on_held_refused(core: ClientState, message: Denied | Unsupported) -> bool:
     call = calls.pending.pop(message.request, None)
     if call is not None:
         _notify(core, call, message)
-    return call is not None or calls.restating.pop(message.request, None) is not None
+        return True
+    text = "the scheduler does not take it from this client"
+    if note_stated(core, message.request, text):
+        return True
+    return calls.restating.pop(message.request, None) is not None
 
 
 def on_held_unsendable(core: ClientState, message: Operate, reason: str) -> None:
     """Fail a call that the protocol forbids."""
     call = core.held_calls.pending.pop(message.request, None)
-    if call is not None:
-        text = f"it could not be sent: {reason}"
+    text = f"it could not be sent: {reason}"
+    if call is None:
+        note_stated(core, message.request, text)
+    else:
         _notify(core, call, Operated(request=message.request, problem=TOO_LARGE, text=text))
 
 
@@ -215,8 +239,11 @@ def on_abandoned(core: ClientState, operation: HeldAbandoned) -> None:
         call_held(core, withdrawal)
 
 
-def resume_held(core: ClientState) -> None:
-    """Begin a session: send the leases that this client has, and the calls without answer."""
+def resume_held(core: ClientState, *, is_restarted: bool) -> None:
+    """Begin a session: send the leases that this client has, and the calls without answer.
+
+    To a scheduler that was started again, also what it has set.
+    """
     calls = core.held_calls
     calls.restating = {}
     calls.to_acknowledge = []
@@ -225,19 +252,26 @@ def resume_held(core: ClientState) -> None:
     # A withdrawn call was perhaps answered, and must be known until it is given back.
     withdrawn = [c.arguments["request"] for c in calls.pending.values() if not c.kind]
     pending = [*calls.pending, *calls.untaken, *withdrawn]
-    core.to_scheduler.append(Operate(request=0, operation=RESUME, arguments={"pending": pending}))
+    if is_restarted:
+        note_restart(core)
+    arguments: dict[str, Any] = {"pending": pending}
+    numbers = numbers_there(core)
+    if numbers:
+        arguments["set"] = numbers
+    core.to_scheduler.append(Operate(request=0, operation=RESUME, arguments=arguments))
     for name, lease in calls.leases.items():
         request = core.next_request()
         calls.restating[request] = name
         core.to_scheduler.append(
             Operate(
                 request=request,
-                operation="restate",
+                operation=RESTATE,
                 kind=lease.kind,
                 name=lease.name,
                 arguments=lease.arguments,
             )
         )
+    state_again(core)
     for call in calls.pending.values():
         _send(core, call)
 
@@ -252,3 +286,4 @@ def end_held(core: ClientState) -> None:
     calls.restating.clear()
     calls.leases.clear()
     calls.to_acknowledge = []
+    core.remembered = Remembered()

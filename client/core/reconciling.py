@@ -105,7 +105,7 @@ def submit_again(core: ClientState, *, is_first: bool) -> int:
             keys.append(state.key)
     want(core, keys)
     n_held = len(core.held)
-    go_on(core)
+    go_on(core, is_restarted=not is_first)
     if not is_first:
         core.to_scheduler.append(Resubmitted())
     return n_held + len(keys)
@@ -165,7 +165,7 @@ def lose_actor(core: ClientState, state: FutureState) -> bool:
     return True
 
 
-def go_on(core: ClientState) -> None:
+def go_on(core: ClientState, *, is_restarted: bool = False) -> None:
     """Begin to submit, now that all wanted keys have been answered for.
 
     Only now are the tasks to be submitted known, and so the inputs that the scheduler must keep.
@@ -181,7 +181,7 @@ def go_on(core: ClientState) -> None:
     later = [key for key in later if not is_held(core.table, key)]
     if later:
         core.to_scheduler.append(ReleaseKeys(keys=later))
-    resume_held(core)
+    resume_held(core, is_restarted=is_restarted)
     for request, question in core.questions.items():
         send_question(core, request, question)
     for request, (_, reason) in core.shutdowns.items():

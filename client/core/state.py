@@ -51,6 +51,7 @@ from .plugins import KeptPlugins
 from .puts import ClientPuts, on_put_ended
 from .recipes import LIMIT_NBYTES, ConstantMaker, Recipes, on_spilled, spill
 from .reconciling import go_on
+from .remembered import Remembered
 from .table import FutureTable
 from .tasks import FutureState, SubmitOptions, Watcher
 
@@ -167,6 +168,7 @@ class ClientState:
         #: {request: question} to the scheduler that was not answered; sent while linked.
         self.questions: dict[int, AskScheduler] = {}
         self.held_calls: HeldCalls = HeldCalls()  #: calls of locks, queues and others
+        self.remembered: Remembered = Remembered()  #: what this client has set
         self.plugins: KeptPlugins = KeptPlugins()  #: those that this client has registered
         #: {request: (watcher, reason)} of ShutdownCluster; sent only while linked.
         self.shutdowns: dict[int, tuple[Watcher, str]] = {}

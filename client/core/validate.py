@@ -59,6 +59,7 @@ def _requests(core: ClientState) -> list[int]:
         *core.held_calls.pending,
         *core.held_calls.untaken,
         *core.held_calls.restating,
+        *core.remembered.stating,
         *core.plugins.restating,
         *core.barriers.values(),
         *asked,
@@ -149,6 +150,10 @@ INVARIANTS: Final[dict[str, Callable[[ClientState], Iterable[object]]]] = {
         k for k in core.let_go if k in core.barriers
     ],
     "requests are numbered": lambda core: [n for n in _requests(core) if n > core.last_request],
+    "bytes of what was set are counted": lambda core: _unless(
+        core.remembered.nbytes == sum(x.nbytes for x in core.remembered.settings.values()),
+        core.remembered.nbytes,
+    ),
     # Fetching.
     "no fetch queue is empty": lambda core: [h for h, q in core.fetch_queues.items() if not q],
     "a state is fetched once": _misfiled_fetches,

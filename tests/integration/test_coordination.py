@@ -71,7 +71,7 @@ def test_a_value_is_not_given_to_a_killed_process_that_still_has_its_lease(tmp_p
         assert queue.get(timeout=60) == "value"
 
 
-def test_locks_are_held_over_a_restart_and_the_rest_is_as_documented(tmp_path):
+def test_locks_and_settings_are_there_over_a_restart_and_lost_queues_are_reported(tmp_path, caplog):
     with (
         scheduler(folder=tmp_path) as started,
         weft.Client(connection_file=file_of(started)) as client,
@@ -81,26 +81,50 @@ def test_locks_are_held_over_a_restart_and_the_rest_is_as_documented(tmp_path):
         semaphore = weft.Semaphore(2, "leases")
         several = weft.MultiLock(["a", "b"])
         queue, variable, event = weft.Queue("values"), weft.Variable("value"), weft.Event("go")
+        theirs_too = weft.Variable("value", client=other)
         mine.acquire()
         semaphore.acquire()
         several.acquire()
         queue.put("lost")
-        variable.set("lost")
+        variable.set("old")
+        theirs_too.set("new")
         event.set()
+        future = client.submit(abs, -1)  # there is no worker
+        client.publish_dataset(future, name="number")
+        client.set_metadata(["model", "rate"], 0.1)
         restarted(started, real_pid(started))
         assert theirs.acquire(blocking=False) is False
         assert semaphore.get_value() == 1
         assert weft.MultiLock(["b"], client=other).acquire(blocking=False) is False
         mine.release()
         assert theirs.acquire(timeout=60) is True
-        # The client that takes a part in it must put, set and set them again.
+        # What clients have set they state again, the latest one counts.
+        assert event.is_set()
+        assert variable.get(timeout=0) == "new"
+        assert other.get_dataset("number").key == future.key
+        assert other.get_dataset("number").status == "pending"
+        assert other.get_metadata("model") == {"rate": 0.1}
         assert queue.get(batch=True) == []
-        assert not event.is_set()
-        with pytest.raises(TimeoutError):
-            variable.get(timeout=0)
+        lines = [text for text in caplog.messages if "was lost with the scheduler" in text]
+        assert lines == [
+            "queue 'values': what it held was lost with the scheduler, which was started again; "
+            "this client had put 1 value there"
+        ]
         several.release()
         semaphore.release()
         assert client.status == "running"
+
+
+def test_a_dataset_is_there_over_a_restart_with_the_results_that_workers_have(tmp_path):
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon("worker", "--nworkers", "1", folder=tmp_path),
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        client.publish_dataset([client.submit(abs, -1, key="one")], name="numbers")
+        client.gather(client.get_dataset("numbers"), timeout=60)
+        restarted(started, real_pid(started))
+        assert client.gather(client.get_dataset("numbers"), timeout=60) == [1]
 
 
 # --- In tasks -------------------------------------------------------------------------------------

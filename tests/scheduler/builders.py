@@ -73,10 +73,10 @@ def graph(
 class Board:
     """A scheduler's core, and the peers that are connected to it."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, epoch: int = 7, **options: Any) -> None:
         # Functions are dropped with their last task, so that tests see it; and a worker whose
         # connection ends is lost at once.
-        self.state = SchedulerState(7, **{"max_idle_functions": 0, "away_s": 0.0, **options})
+        self.state = SchedulerState(epoch, **{"max_idle_functions": 0, "away_s": 0.0, **options})
         self.now = 100.0
         self.actions: list[Action] = []
         #: The messages that went out after the last event.

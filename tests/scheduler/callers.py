@@ -38,8 +38,24 @@ class Caller:
 
     def answers(self) -> dict[int, Any]:
         """Return what the last event has answered: info, values, or a problem, by request."""
-        out = [x for x in self.board.out.get(self.peer, []) if isinstance(x, m.Operated)]
-        return {x.request: x.problem or x.values or x.info for x in out}
+        return {
+            x.request: x.problem
+            or x.values
+            or {k: v for k, v in x.info.items() if k not in ("number", h.SUPERSEDED)}
+            for x in self._operated()
+            if x.request
+        }
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of what this client has set, by the last event."""
+        return [x.info["number"] for x in self._operated() if "number" in x.info]
+
+    def superseded(self) -> list[int]:
+        """Return the numbers of its settings that do not hold any more, by the last event."""
+        return [n for x in self._operated() for n in x.info.get(h.SUPERSEDED, ())]
+
+    def _operated(self) -> list[m.Operated]:
+        return [x for x in self.board.out.get(self.peer, []) if isinstance(x, m.Operated)]
 
     def acquire(self, lease: str = "1", owner: str = "t", kind: str = h.LOCK, **more: Any) -> Any:
         return self.call(kind, "acquire", lease=lease, owner=owner, **more)

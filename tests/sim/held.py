@@ -4,7 +4,8 @@ A user believes to hold a lock from the answer that grants it until its release.
 whoever believes it, and is in a session whose leases the scheduler has confirmed, is a holder at
 the scheduler; `validate` asserts that there are no more holders than the limit. So no two users
 hold a lock at a time, except for one that is cut off and does not know it yet. A value leaves a
-queue once, and none is lost as long as the scheduler is not, whatever becomes of clients.
+queue once, and none is lost as long as the scheduler is not, whatever becomes of clients. What a
+client believes to have set is there, also at a scheduler that was started again.
 """
 
 from __future__ import annotations
@@ -247,7 +248,15 @@ class HeldUsers:
         return bool(sim.n_restarts or sim.zombies or sim.scheduler.core.counters.clients_expired)
 
     def check_values(self) -> None:
-        """Assert, at rest, that no value was lost."""
+        """Assert, at rest, that no value was lost, and that what was set holds."""
+        known = self.sim.scheduler.core.held.marks.set
+        for client in self.sim.clients:
+            if client.is_alive:
+                remembered = client.core.remembered
+                assert not remembered.stating, f"{client!r} has no answer for what it stated"
+                gone = [x.what for n, x in remembered.settings.items() if n not in known]
+                assert not gone, f"{client!r} was not told that others have set {gone}"
+                self.sim.world.probes["held: set, at rest"] += len(remembered.settings)
         if self.sim.n_restarts or self.sim.zombies:
             return
         held = self.sim.scheduler.core.held

@@ -28,10 +28,18 @@ BACKGROUND: Final = "background"
 # Operations of a client's session, on no object.
 #: Nothing but the acknowledgements is meant.
 NOTE: Final = "note"
-#: A session begins: only the calls in the argument `pending` are not answered for the client.
+#: A session begins: only the calls in the argument `pending` are not answered for the client. The
+#: answer has those of the settings in the argument `set` that do not hold any more.
 RESUME: Final = "resume"
 #: The client does not wait for the call in the argument `request`; what it has got is given back.
 WITHDRAW: Final = "withdraw"
+
+#: In the info of an answer, or of an `Operated` that answers nothing: the numbers of those settings
+#: of the client that do not hold any more.
+SUPERSEDED: Final = "superseded"
+
+#: The operation by which a client states to a scheduler what it holds, or has set.
+RESTATE: Final = "restate"
 
 # Why an operation was refused.
 BAD_CALL: Final = "bad-call"

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import EXISTS, TOO_LARGE, UNKNOWN_NAME
+from ....protocol.wire.messages.held import (
+    DATASET,
+    EXISTS,
+    SUPERSEDED,
+    TOO_LARGE,
+    UNKNOWN_NAME,
+)
 from ....protocol.wire.plain import pack
 from .arguments import bad, names_in, text_in
+from .marks import is_overtaken, note_deleted, note_set, note_stated, overtaken
 from .records import (
     Call,
     DatasetsRecord,
@@ -20,7 +27,7 @@ from .records import (
     HeldValue,
     Reply,
 )
-from .values import drop, use
+from .values import check_keys, drop, use
 
 if TYPE_CHECKING:
     from ..peers import ClientHandle
@@ -39,13 +46,18 @@ def _publish(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply
     overrides = call.arguments.get("override", False)
     if type(overrides) is not bool:
         raise bad("override= is True or False")
-    old = record.values.get(name)
-    if old is not None and not overrides:
+    if name in record.values and not overrides:
         raise HeldRefusal(
             EXISTS,
             f"there is a dataset {name!r} already; publish it with override=True, or unpublish "
             "that one first",
         )
+    _put(state, record, call, name)
+    return Reply(note_set(state, call, (DATASET, name)))
+
+
+def _put(state: SchedulerState, record: DatasetsRecord, call: Call, name: str) -> None:
+    old = record.values.get(name)
     if old is None and len(record.values) >= MAX_DATASETS:
         raise HeldRefusal(
             TOO_LARGE,
@@ -56,14 +68,23 @@ def _publish(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply
     record.values[name] = call.value
     if old is not None:
         drop(state, old)
-    return Reply()
+
+
+def _restate(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply:
+    name = text_in(call, "dataset")
+    place = (DATASET, name)
+    if is_overtaken(state, call, place):
+        return overtaken(call)
+    check_keys(state, call)
+    _put(state, record, call, name)
+    return note_stated(state, call, place)
 
 
 def _unknown(name: str) -> HeldRefusal:
     return HeldRefusal(
         UNKNOWN_NAME,
         f"there is no dataset {name!r}; client.list_datasets() returns the names. A scheduler that "
-        "was started again has none: publish it again",
+        "was started again has those whose publishers are still there",
     )
 
 
@@ -81,9 +102,11 @@ def _withdraw(state: SchedulerState, record: DatasetsRecord, call: Call) -> Repl
     for name in names:
         if name not in record.values:
             raise _unknown(name)
+    superseded: list[int] = []
     for name in names:
         drop(state, record.values.pop(name))
-    return Reply()
+        superseded += note_deleted(state, call, (DATASET, name)).get(SUPERSEDED, ())
+    return Reply({SUPERSEDED: superseded} if superseded else {})
 
 
 def _list(_state: SchedulerState, record: DatasetsRecord, _call: Call) -> Reply:
@@ -98,10 +121,11 @@ def _drop(_record: DatasetsRecord, _client: ClientHandle) -> None:
 DATASETS: Final = HeldKind(
     _make,
     {
-        "publish": HeldOperation(_publish, has_value=True),
-        "get": HeldOperation(_get),
-        "delete": HeldOperation(_withdraw),
-        "list": HeldOperation(_list, is_read=True),
+        "publish": HeldOperation(_publish, has_value=True, is_deferred=True),
+        "restate": HeldOperation(_restate, has_value=True, is_deferred=True),
+        "get": HeldOperation(_get, is_deferred=True),
+        "delete": HeldOperation(_withdraw, is_deferred=True),
+        "list": HeldOperation(_list, is_read=True, is_deferred=True),
     },
     _drop,
     lambda record: not record.values,

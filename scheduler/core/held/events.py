@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.wire.messages.held import EVENT
+from .marks import is_overtaken, note_deleted, note_set, note_stated, overtaken
 from .records import Call, EventRecord, HeldKind, HeldOperation, HeldRecord, Reply
 
 if TYPE_CHECKING:
@@ -22,14 +24,22 @@ def _wait(_state: SchedulerState, record: EventRecord, _call: Call) -> Reply | N
     return _SET if record.is_set else None
 
 
-def _set(_state: SchedulerState, record: EventRecord, _call: Call) -> Reply:
+def _set(state: SchedulerState, record: EventRecord, call: Call) -> Reply:
     record.is_set = True
-    return _SET
+    return Reply({**_SET.info, **note_set(state, call, (EVENT, record.name))})
 
 
-def _clear(_state: SchedulerState, record: EventRecord, _call: Call) -> Reply:
+def _restate(state: SchedulerState, record: EventRecord, call: Call) -> Reply:
+    place = (EVENT, record.name)
+    if is_overtaken(state, call, place):
+        return overtaken(call)
+    record.is_set = True
+    return note_stated(state, call, place)
+
+
+def _clear(state: SchedulerState, record: EventRecord, call: Call) -> Reply:
     record.is_set = False
-    return _CLEAR
+    return Reply({**_CLEAR.info, **note_deleted(state, call, (EVENT, record.name))})
 
 
 def _is_set(_state: SchedulerState, record: EventRecord, _call: Call) -> Reply:
@@ -43,10 +53,11 @@ def _drop(_record: EventRecord, _client: ClientHandle) -> None:
 EVENTS: Final = HeldKind(
     _make,
     {
-        "wait": HeldOperation(_wait, "wait", _CLEAR),
+        "wait": HeldOperation(_wait, "wait", _CLEAR, is_deferred=True),
         "set": HeldOperation(_set),
+        "restate": HeldOperation(_restate, is_deferred=True),
         "clear": HeldOperation(_clear),
-        "is_set": HeldOperation(_is_set, is_read=True),
+        "is_set": HeldOperation(_is_set, is_read=True, is_deferred=True),
     },
     _drop,
     lambda record: not record.is_set,

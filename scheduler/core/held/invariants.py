@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeGuard
 
-from ....protocol.wire.messages.held import OWN_TOPIC
+from ....protocol.wire.messages.held import DATASET, METADATA, OWN_TOPIC
 from ....protocol.wire.plain import size_of
 from ..checking import unless
+from .marks import Mark, Place
 from .operating import KINDS
 from .records import (
     AWAY,
@@ -130,6 +131,34 @@ def _topics(state: SchedulerState) -> list[TopicRecord]:
 
 def _events(state: SchedulerState) -> list[tuple[TopicRecord, TopicEvent]]:
     return [(record, event) for record in _topics(state) for event in record.events]
+
+
+def _marks(state: SchedulerState) -> list[tuple[Place, Mark]]:
+    found: list[tuple[Place, Mark]] = []
+    left: list[tuple[Place, Mark]] = [((), state.held.marks.root)]
+    while left:
+        place, mark = left.pop()
+        found.append((place, mark))
+        left += [((*place, step), below) for step, below in mark.below.items()]
+    return found[1:]
+
+
+def _is_set(state: SchedulerState, place: Place) -> bool:
+    """Return whether there is something at the place of a setting."""
+    records = state.held.records
+    if place[0] == DATASET:
+        return any(place[1] in r.values for r in records.values() if isinstance(r, DatasetsRecord))
+    if place[0] == METADATA:
+        found: object = next(
+            (r.tree for r in records.values() if isinstance(r, MetadataRecord)), None
+        )
+        for key in place[1:]:
+            found = found.get(key, KeyError) if isinstance(found, dict) else KeyError
+        return found is not KeyError
+    record = records.get((place[0], place[1]))
+    if isinstance(record, VariableRecord):
+        return record.value is not None
+    return isinstance(record, EventRecord) and record.is_set
 
 
 def _size(record: MetadataRecord) -> int:
@@ -265,6 +294,20 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
     ),
     "the size of the metadata is the sum over its items": lambda s: [
         (r, r.nbytes) for r in _records(s) if isinstance(r, MetadataRecord) and r.nbytes != _size(r)
+    ],
+    "marks are filed by the number of what is set, and by the place of what is deleted": lambda s: (
+        unless(
+            s.held.marks.set == {k.number: p for p, k in _marks(s) if k.client_id}
+            and s.held.marks.deleted.keys()
+            == {p for p, k in _marks(s) if k.number and not k.client_id},
+            s.held.marks.set,
+        )
+    ),
+    "a mark without a number has marks below it": lambda s: [
+        place for place, mark in _marks(s) if not (mark.number or mark.below)
+    ],
+    "what has the mark of a setting is there": lambda s: [
+        place for place in s.held.marks.set.values() if not _is_set(s, place)
     ],
     "events of topics are filed in the order in which they came": lambda s: unless(
         {**s.held.topics.order} == {e.place: r for r, e in _events(s)},

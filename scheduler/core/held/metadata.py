@@ -5,12 +5,14 @@ Its inner nodes are maps with text keys. There is one record of the whole tree.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.columns import MAX_KEY_CHARS
-from ....protocol.wire.messages.held import TOO_LARGE
+from ....protocol.wire.messages.held import METADATA, TOO_LARGE
 from ....protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, pack, size_of
 from .arguments import bad
+from .marks import is_overtaken, later_below, note_deleted, note_set, note_stated, overtaken
 from .records import (
     Call,
     HeldKind,
@@ -43,7 +45,32 @@ def _make(call: Call) -> HeldRecord:
     return MetadataRecord(call.kind, call.name)
 
 
-def _set(_state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
+def _set(state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
+    path = _put(record, call)
+    return Reply(note_set(state, call, (METADATA, *path)))
+
+
+def _restate(state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
+    place = (METADATA, *_path_in(call))
+    if is_overtaken(state, call, place):
+        return overtaken(call)
+    later = [(at[1:], is_deleted) for at, is_deleted in later_below(state, call, place)]
+    kept = [(path, None if is_deleted else _found(record, path)) for path, is_deleted in later]
+    _put(record, call)
+    for path, found in kept:
+        if found is None:
+            _remove(record, path)
+        else:
+            _place(record, path, found[0])
+    return note_stated(state, call, place)
+
+
+def _put(record: MetadataRecord, call: Call) -> list[str]:
+    """Set what a call carries; return its path.
+
+    Raises:
+        HeldRefusal: it is not plain, or too large.
+    """
     path, value = _path_in(call), call.arguments.get("value")
     if not path:
         raise bad("path= has at least one key")
@@ -57,6 +84,13 @@ def _set(_state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
             f"the metadata takes about {nbytes} bytes, and the limit is {MAX_PLAIN_NBYTES}; large "
             "data belongs in a dataset or in the result of a task",
         )
+    _place(record, path, value, MAX_NBYTES)
+    return path
+
+
+def _place(
+    record: MetadataRecord, path: Sequence[str], value: Any, limit_nbytes: int | None = None
+) -> None:
     parent, i = record.tree, 0
     while i < len(path) - 1 and type(parent.get(path[i])) is dict:
         parent, i = parent[path[i]], i + 1
@@ -66,42 +100,51 @@ def _set(_state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
     added = size_of(value) + len(key)
     if key in parent:
         added -= size_of(parent[key]) + len(key)
-    if record.nbytes + added > MAX_NBYTES:
+    if limit_nbytes is not None and record.nbytes + added > limit_nbytes:
         raise HeldRefusal(
             TOO_LARGE,
             f"the metadata of the cluster would take {record.nbytes + added} bytes, and the limit "
-            f"is {MAX_NBYTES}; delete what is not needed with client.delete_metadata",
+            f"is {limit_nbytes}; delete what is not needed with client.delete_metadata",
         )
     record.nbytes += added
     parent[key] = value
-    return Reply()
+
+
+def _found(record: MetadataRecord, path: Sequence[str]) -> tuple[Any] | None:
+    """Return what is at a path, in a tuple; None = there is nothing."""
+    found: Any = record.tree
+    for key in path:
+        if type(found) is not dict or key not in found:
+            return None
+        found = found[key]
+    return (found,)
 
 
 def _get(_state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
-    found: Any = record.tree
-    for key in _path_in(call):
-        if type(found) is not dict or key not in found:
-            return Reply({"found": False})
-        found = found[key]
+    found = _found(record, _path_in(call))
+    if found is None:
+        return Reply({"found": False})
     # As a blob: a map of the tree may have more entries than one of a message.
-    return Reply({"found": True}, (HeldValue(pack(found), []),))
+    return Reply({"found": True}, (HeldValue(pack(found[0]), []),))
 
 
-def _delete(_state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
+def _delete(state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
     path = _path_in(call)
     if not path:
         record.tree.clear()
         record.nbytes = 0
-        return Reply({"found": True})
-    parent: Any = record.tree
-    for key in path[:-1]:
-        parent = parent.get(key)
-        if type(parent) is not dict:
-            return Reply({"found": False})
-    if path[-1] not in parent:
+    elif not _remove(record, path):
         return Reply({"found": False})
-    record.nbytes -= size_of(parent.pop(path[-1])) + len(path[-1])
-    return Reply({"found": True})
+    return Reply({"found": True, **note_deleted(state, call, (METADATA, *path))})
+
+
+def _remove(record: MetadataRecord, path: Sequence[str]) -> bool:
+    """Remove what is at a path; return whether there was something."""
+    parent = _found(record, path[:-1])
+    if parent is None or type(parent[0]) is not dict or path[-1] not in parent[0]:
+        return False
+    record.nbytes -= size_of(parent[0].pop(path[-1])) + len(path[-1])
+    return True
 
 
 def _drop(_record: MetadataRecord, _client: ClientHandle) -> None:
@@ -112,8 +155,9 @@ METADATA_KIND: Final = HeldKind(
     _make,
     {
         "set": HeldOperation(_set),
-        "get": HeldOperation(_get, is_read=True),
-        "delete": HeldOperation(_delete),
+        "restate": HeldOperation(_restate, is_deferred=True),
+        "get": HeldOperation(_get, is_read=True, is_deferred=True),
+        "delete": HeldOperation(_delete, is_deferred=True),
     },
     _drop,
     lambda record: not record.tree,

@@ -17,8 +17,8 @@ nothing of it, and does it: what only the old one held is gone, too. The answer 
 only reads is not kept, since it may be large, and reading again does no harm. A client that does
 not acknowledge is refused further calls.
 
-**Recovery.** Until the barrier, calls whose outcome depends on what others hold are put off: a
-holder may not have come back yet. Holders state anew what they hold.
+**Recovery.** Until the barrier, calls whose outcome depends on what others hold or have set are put
+off: those may not have come back yet. They state anew what they hold, and what they have set.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from ....protocol.wire.messages.held import (
     NOTE,
     OWN_TOPIC,
     QUEUE,
+    RESTATE,
     RESUME,
     SEMAPHORE,
     TOO_LARGE,
@@ -57,6 +58,7 @@ from .datasets import DATASETS
 from .events import EVENTS
 from .fifo import QUEUES
 from .limits import LIMITS
+from .marks import Marks, send_superseded
 from .metadata import METADATA_KIND
 from .multilocks import MULTILOCKS
 from .records import (
@@ -109,6 +111,7 @@ class HeldObjects:
         "calls",
         "deferred",
         "last_place",
+        "marks",
         "records",
         "topics",
         "values",
@@ -124,6 +127,7 @@ class HeldObjects:
         self.deferred: dict[Call, None] = {}
         self.last_place = 0  #: of the calls that have waited in lanes
         self.values: HeldValues = HeldValues()
+        self.marks: Marks = Marks()
         self.topics: Topics = Topics()
         self.background: BackgroundTasks = BackgroundTasks()
         #: {attempt of a task, or (client, owner): call} that waits in a lane, the last one of each
@@ -160,7 +164,7 @@ def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) 
     if message.operation == NOTE:
         return
     if message.operation == RESUME:
-        _resume(state, calls, message)
+        _resume(state, client, calls, message)
         return
     request = message.request
     if request in calls.answered:
@@ -416,12 +420,15 @@ def _forget_answer(state: SchedulerState, calls: ClientCalls, request: int) -> N
             drop(state, value)
 
 
-def _resume(state: SchedulerState, calls: ClientCalls, message: m.Operate) -> None:
-    """Forget the answers that the client had before its session ended."""
+def _resume(
+    state: SchedulerState, client: ClientHandle, calls: ClientCalls, message: m.Operate
+) -> None:
+    """Forget the answers that the client had; send it which of its settings do not hold."""
     pending = message.arguments.get("pending")
     kept = dict.fromkeys(n for n in pending if type(n) is int) if type(pending) is list else {}
     for request in [request for request in calls.answered if request not in kept]:
         _forget_answer(state, calls, request)
+    send_superseded(state, client, message.arguments.get("set"))
 
 
 def _withdraw(state: SchedulerState, calls: ClientCalls, request: int) -> None:
@@ -522,9 +529,9 @@ def on_client_expired(state: SchedulerState, client: ClientHandle) -> None:
 
 
 def on_recovery_ended(state: SchedulerState) -> None:
-    """Do the calls that were put off, in the order in which they came."""
+    """Do the calls that were put off: what was set comes first, then all as they came."""
     deferred, state.held.deferred = state.held.deferred, {}
-    for call in deferred:
+    for call in sorted(deferred, key=lambda call: call.operation != RESTATE):
         calls = state.held.calls[call.client]
         if calls.waiting.get(call.request) is not call:
             continue

@@ -16,7 +16,7 @@ from .. import recipes, wants
 from ..peers import ClientHandle
 from ..tasks import RELEASED
 from ..transitions import activate, release_unneeded
-from .records import HeldRefusal, HeldValue
+from .records import Call, HeldRefusal, HeldValue
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -67,13 +67,29 @@ def take(state: SchedulerState, blob: Blob | None, keys: list[str]) -> HeldValue
         )
     for key in value.keys:
         if key not in state.tasks and not recipes.can_make(state, key):
-            raise HeldRefusal(
-                KEY_LOST,
-                f"the scheduler does not know the task {key!r} of a future in the value (any "
-                "more): it was cancelled or released; submit its call again",
-            )
+            raise _unknown(key)
     use(state, value)
     return value
+
+
+def check_keys(state: SchedulerState, call: Call) -> None:
+    """Check the futures in a value that a client states again, when all others could be back.
+
+    Raises:
+        HeldRefusal: neither a client nor a worker has come back with the task of one.
+    """
+    assert call.value is not None
+    for key in call.value.keys:
+        if key not in state.tasks:
+            raise _unknown(key)
+
+
+def _unknown(key: str) -> HeldRefusal:
+    return HeldRefusal(
+        KEY_LOST,
+        f"the scheduler does not know the task {key!r} of a future in the value (any more): it was "
+        "cancelled or released; submit its call again",
+    )
 
 
 def use(state: SchedulerState, value: HeldValue) -> None:

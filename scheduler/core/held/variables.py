@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import LATE
+from ....protocol.wire.messages.held import LATE, VARIABLE
+from .marks import is_overtaken, note_deleted, note_set, note_stated, overtaken
 from .records import Call, HeldKind, HeldOperation, HeldRecord, Reply, VariableRecord
-from .values import drop, use
+from .values import check_keys, drop, use
 
 if TYPE_CHECKING:
     from ..peers import ClientHandle
@@ -17,13 +18,26 @@ def _make(call: Call) -> HeldRecord:
     return VariableRecord(call.kind, call.name)
 
 
-def _set(state: SchedulerState, record: VariableRecord, call: Call) -> Reply:
+def _put(state: SchedulerState, record: VariableRecord, call: Call) -> None:
     assert call.value is not None
     use(state, call.value)
     if record.value is not None:
         drop(state, record.value)
     record.value = call.value
-    return Reply()
+
+
+def _set(state: SchedulerState, record: VariableRecord, call: Call) -> Reply:
+    _put(state, record, call)
+    return Reply(note_set(state, call, (VARIABLE, record.name)))
+
+
+def _restate(state: SchedulerState, record: VariableRecord, call: Call) -> Reply:
+    place = (VARIABLE, record.name)
+    if is_overtaken(state, call, place):
+        return overtaken(call)
+    check_keys(state, call)
+    _put(state, record, call)
+    return note_stated(state, call, place)
 
 
 def _get(state: SchedulerState, record: VariableRecord, _call: Call) -> Reply | None:
@@ -33,11 +47,11 @@ def _get(state: SchedulerState, record: VariableRecord, _call: Call) -> Reply | 
     return Reply(values=(record.value,))
 
 
-def _delete(state: SchedulerState, record: VariableRecord, _call: Call) -> Reply:
+def _delete(state: SchedulerState, record: VariableRecord, call: Call) -> Reply:
     if record.value is not None:
         drop(state, record.value)
         record.value = None
-    return Reply()
+    return Reply(note_deleted(state, call, (VARIABLE, record.name)))
 
 
 def _drop(_record: VariableRecord, _client: ClientHandle) -> None:
@@ -48,7 +62,8 @@ VARIABLES: Final = HeldKind(
     _make,
     {
         "set": HeldOperation(_set, has_value=True),
-        "get": HeldOperation(_get, "get", Reply(problem=LATE)),
+        "restate": HeldOperation(_restate, has_value=True, is_deferred=True),
+        "get": HeldOperation(_get, "get", Reply(problem=LATE), is_deferred=True),
         "delete": HeldOperation(_delete),
     },
     _drop,

@@ -116,6 +116,7 @@ BREAKAGES = {
         core.let_go.update({"a": None}),
     ],
     "requests are numbered": lambda core, a: setattr(core, "check", core.last_request + 1),
+    "bytes of what was set are counted": lambda core, a: setattr(core.remembered, "nbytes", 1),
     "no fetch queue is empty": lambda core, a: core.fetch_queues.update({"tcp://w:1": {}}),
     "a state is fetched once": lambda core, a: core.fetching.update({a: None}),
     "requests are counted by holder": lambda core, a: core.n_fetches.update({"tcp://w:1": 1}),

@@ -18,6 +18,7 @@ from weft.scheduler.core.deadlines import Deadline
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held import fifo, operating, values
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
+from weft.scheduler.core.held.marks import Mark
 from weft.scheduler.core.held.records import Call, Holder, MetadataRecord
 from weft.scheduler.core.peers import ClientHandle
 from weft.scheduler.core.validate import validate
@@ -432,7 +433,7 @@ def test_no_lease_is_given_to_a_client_without_a_connection(board, alice, bob, k
     assert again.answers()[waits]["granted"]
 
 
-def test_what_waits_for_the_whole_recovery_is_not_given_to_a_client_that_went_meanwhile():
+def test_a_lock_is_not_given_to_a_client_that_went_during_the_recovery():
     board = Board(expected=Members((), ("alice",)), client_lease_s=600)
     bob, carl = Caller(board, "bob"), Caller(board, "carl")
     assert bob.acquire() is None
@@ -854,6 +855,13 @@ BREAKAGES = {
     "n_uses of a value counts its places": lambda b: b.miscount_value(),
     "held bytes are the sum over the values": lambda b: setattr(b.held.values, "nbytes", 0),
     "the size of the metadata is the sum over its items": lambda b: b.miscount_metadata(),
+    "marks are filed by the number of what is set, and by the place of what is deleted": lambda b: (
+        b.held.marks.set.clear()
+    ),
+    "a mark without a number has marks below it": lambda b: b.held.marks.root.below.update(
+        {"?": Mark()}
+    ),
+    "what has the mark of a setting is there": lambda b: setattr(b.event, "is_set", False),
     "events of topics are filed in the order in which they came": lambda b: (
         b.held.topics.order.update({5: b.queue})
     ),

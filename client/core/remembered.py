@@ -1,0 +1,195 @@
+"""What this client has set, for a scheduler that is started again: it knows nothing of it.
+
+A part of the core. The answer to a call that sets something (a variable, an event, a dataset,
+metadata) has a number. Under it the call is remembered, until the scheduler reports that the
+setting does not hold any more. The session with a new scheduler begins by stating these settings
+again, as leases are; which one counts if several clients state the same is decided there
+(`scheduler/core/held/marks.py`). What cannot be stated again is reported to the user, once for each
+object: the values of queues, which may have been taken, and what was too much to be remembered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire.messages import Operate, Operated
+from ...protocol.wire.messages.held import DATASET, METADATA, QUEUE, RESTATE, SUPERSEDED
+from ...protocol.wire.payload import Blob, blob_nbytes
+from ...protocol.wording import counted
+from .events import HeldCall, Warn
+
+if TYPE_CHECKING:
+    from .state import ClientState
+
+#: The most settings, and bytes of their values: those of the oldest are forgotten.
+MAX_SETTINGS: Final = 10_000
+MAX_NBYTES: Final = 64 << 20
+#: The most queues whose values are counted.
+MAX_QUEUES: Final = 10_000
+#: Lines about so many objects after one restart; one more counts the others.
+MAX_LINES: Final = 5
+
+#: Arguments that say what is set.
+_STATED: Final[tuple[str, ...]] = ("dataset", "path", "value")
+_SETTING_OVERHEAD: Final = 200
+
+
+@dataclass(slots=True)
+class HeldSetting:
+    """What was set by a call, as it is stated again."""
+
+    kind: str
+    name: str
+    arguments: dict[str, Any]
+    values: list[Blob | None]
+    keys: list[str]
+    nbytes: int
+    #: the scheduler of this session has it
+    is_there: bool = True
+
+    @property
+    def what(self) -> str:
+        """Return what the user calls it."""
+        if self.kind == DATASET:
+            return f"dataset {self.arguments['dataset']!r}"
+        if self.kind == METADATA:
+            return f"metadata {self.arguments['path']!r}"
+        return f"{self.kind} {self.name!r}"
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What this client has set and put."""
+
+    #: {number: setting} that hold
+    settings: dict[int, HeldSetting] = field(default_factory=dict)
+    nbytes: int = 0  #: sum over the settings
+    #: {number: what it was} of those whose values are forgotten
+    forgotten: dict[int, str] = field(default_factory=dict)
+    #: {request: number} that were stated in this session and not answered
+    stating: dict[int, int] = field(default_factory=dict)
+    #: {name: number of values that this client has put, at this scheduler}
+    queues: dict[str, int] = field(default_factory=dict)
+    #: what is lost and not reported yet: `stating` is not empty
+    lost: list[str] = field(default_factory=list)
+
+
+def note_answer(core: ClientState, call: HeldCall, answer: Operated) -> None:
+    """Remember what a call has set or put; forget what does not hold any more."""
+    remembered = core.remembered
+    if call.kind == QUEUE:
+        if call.operation == "put" and len(remembered.queues) < MAX_QUEUES:
+            remembered.queues[call.name] = remembered.queues.get(call.name, 0) + 1
+        elif call.operation == "close":
+            remembered.queues.pop(call.name, None)
+        return
+    number = answer.info.get("number")
+    if type(number) is not int:
+        return
+    arguments = {name: call.arguments[name] for name in _STATED if name in call.arguments}
+    nbytes = _SETTING_OVERHEAD + sum(blob_nbytes(blob) for blob in call.values if blob is not None)
+    remembered.settings[number] = HeldSetting(
+        call.kind, call.name, arguments, call.values, call.keys, nbytes
+    )
+    remembered.nbytes += nbytes
+    while remembered.nbytes > MAX_NBYTES or len(remembered.settings) > MAX_SETTINGS:
+        oldest = next(iter(remembered.settings))
+        what = remembered.settings[oldest].what
+        _forget(remembered, oldest)
+        if len(remembered.forgotten) < MAX_SETTINGS:
+            remembered.forgotten[oldest] = what
+
+
+def note_superseded(core: ClientState, answer: Operated) -> None:
+    """Forget the settings that do not hold any more."""
+    for number in answer.info[SUPERSEDED]:
+        _forget(core.remembered, number)
+
+
+def _forget(remembered: Remembered, number: int) -> None:
+    setting = remembered.settings.pop(number, None)
+    if setting is not None:
+        remembered.nbytes -= setting.nbytes
+    remembered.forgotten.pop(number, None)
+
+
+def numbers_there(core: ClientState) -> list[int]:
+    """Return the numbers of the settings that the scheduler has, unless others have set anew."""
+    there = [n for n, setting in core.remembered.settings.items() if setting.is_there]
+    return [*there, *core.remembered.forgotten]
+
+
+def note_restart(core: ClientState) -> None:
+    """Note that the scheduler is a new one, which has nothing; report what is lost with the old."""
+    remembered = core.remembered
+    for setting in remembered.settings.values():
+        setting.is_there = False
+    queues = dict(remembered.queues)
+    for call in core.held_calls.pending.values():
+        if call.kind == QUEUE and call.operation in ("put", "get"):
+            queues.setdefault(call.name, 0)
+    for name, n_put in queues.items():
+        line = f"queue {name!r}: what it held was lost with the scheduler, which was started again"
+        line += f"; this client had put {counted(n_put, 'value')} there" if n_put else ""
+        remembered.lost.append(line)
+    for what in remembered.forgotten.values():
+        remembered.lost.append(
+            f"{what} was lost with the scheduler, which was started again: this client keeps at "
+            f"most {MAX_NBYTES >> 20} MiB and {MAX_SETTINGS} objects to state again; set it again"
+        )
+    remembered.queues = {}
+    remembered.forgotten = {}
+
+
+def state_again(core: ClientState) -> None:
+    """Send the settings that the scheduler does not have, in the order in which they were made."""
+    remembered = core.remembered
+    remembered.stating = {}
+    for number, setting in sorted(remembered.settings.items()):
+        if setting.is_there:
+            continue
+        request = core.next_request()
+        remembered.stating[request] = number
+        core.to_scheduler.append(
+            Operate(
+                request=request,
+                operation=RESTATE,
+                kind=setting.kind,
+                name=setting.name,
+                arguments={**setting.arguments, "number": number},
+                values=setting.values,
+                keys=setting.keys,
+            )
+        )
+    _report(core)
+
+
+def note_stated(core: ClientState, request: int, problem: str) -> bool:
+    """Note the answer to a setting that was stated again; return False if it was something else."""
+    remembered = core.remembered
+    number = remembered.stating.pop(request, None)
+    if number is None:
+        return False
+    setting = remembered.settings.get(number)
+    if setting is not None and problem:
+        remembered.lost.append(
+            f"{setting.what} was lost with the scheduler, which was started again: {problem}"
+        )
+        _forget(remembered, number)
+    elif setting is not None:
+        setting.is_there = True
+    _report(core)
+    return True
+
+
+def _report(core: ClientState) -> None:
+    """Report to the user what is lost, when all is known of it."""
+    remembered = core.remembered
+    if remembered.stating:
+        return
+    lost, remembered.lost = remembered.lost, []
+    core.after += [Warn(line) for line in lost[:MAX_LINES]]
+    if len(lost) > MAX_LINES:
+        n_more = counted(len(lost) - MAX_LINES, "more object")
+        core.after.append(Warn(f"the values of {n_more} were lost with the scheduler likewise"))
