@@ -86,22 +86,19 @@ class FutureTable:
                         )
                 self._spec_hashes.update(new)
             for key in keys:
-                state = table[key] if key in table else None  # noqa: SIM401
-                if state is None or state.status in FAILED:
-                    fresh = FutureState(key)
-                    # Once more: a finalizer may have attached to this key, or released it.
-                    state = table[key] if key in table else None  # noqa: SIM401
-                    if state is None:
-                        table[key] = state = fresh
-                    elif state.status in FAILED:
-                        table[key] = fresh
-                        replaced.append(state)
-                        state = fresh
-                    else:
+                if key in table:
+                    state = table[key]
+                    if state.status not in FAILED:
                         state.n_references += 1
+                        found.append(state)
+                        continue
                 else:
-                    state.n_references += 1
-                found.append(state)
+                    fresh = FutureState(key)
+                    if key not in table:  # a finalizer may have attached to it
+                        table[key] = fresh
+                        found.append(fresh)
+                        continue
+                found.append(self._share(key, replaced))
         return found, replaced
 
     def share(self, state: FutureState) -> bool:
@@ -111,6 +108,21 @@ class FutureTable:
                 return False
             state.n_references += 1
             return True
+
+    def _share(self, key: str, replaced: list[FutureState]) -> FutureState:
+        """Return the state of a key with one more future counted, or a new one if it has failed."""
+        table = self.states
+        fresh = FutureState(key)
+        if key in table:
+            state = table[key]
+            if state.status not in FAILED:
+                state.n_references += 1
+                return state
+            table[key] = fresh
+            replaced.append(state)
+        else:
+            table[key] = fresh
+        return fresh
 
     def find_or_make(self, key: str) -> FutureState:
         """Return the state of a key, failed or not, with one more future counted."""
