@@ -254,9 +254,12 @@ def _assign_class(
     members_open: OrderedDict[WorkerHandle, None],
 ) -> None:
     queue = task_class.queue
-    scarce = bool(task_class.resources)
-    # Nothing is asked about memory before some results were large, or a worker is full.
-    is_braked = state.prefixes.has_large or bool(state.memory.full)
+    decide, give = decide_worker, assign
+    # More than threads and time is looked at only where it may be scarce.
+    is_scarce = bool(task_class.resources)
+    if state.prefixes.has_large or state.memory.full:
+        decide, give = full.decide_worker_with_memory, _assign_and_look
+        is_scarce = True
     n_unvisited = 0
     while queue.n and members_open:
         if n_unvisited == 0:
@@ -278,26 +281,26 @@ def _assign_class(
             if not n_given and queue.n:
                 share = max(share, _least_share(queue.n, task.group.prefix))
             n_given += 1
-            target = decide_worker(task, ws, state.now) if task.dependencies else ws
+            target = decide(task, ws, state.now) if task.dependencies else ws
             queue.left_ns -= task.group.prefix.estimate_ns
-            if is_braked:
-                if full.adds_to(task, target):
-                    target = ws
-                assign(state, drafts, task, target)
-                full.note_assigned(state, target, task)
-                if ws.is_full:
-                    break
-            else:
-                assign(state, drafts, task, target)
+            give(state, drafts, task, target)
             if ws.occupancy_ns >= ws.backlog_ns and ws.n_busy >= ws.nthreads:
                 break
-            if scarce and not ws.has_room_for(task_class):
+            if is_scarce and not ws.has_room_for(task_class):
                 break
         # To the end of the line, or out of it.
         if ws.has_room_for(task_class):
             members_open.move_to_end(ws)
         else:
             members_open.pop(ws, None)  # one that has just become full is out already
+
+
+def _assign_and_look(
+    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task: SchedulerTask, ws: WorkerHandle
+) -> None:
+    """Do what `assign` does, and see whether the worker is full now."""
+    assign(state, drafts, task, ws)
+    full.note_assigned(state, ws, task)
 
 
 def _least_share(n_queued: int, prefix: Prefix) -> int:

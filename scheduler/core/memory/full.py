@@ -22,6 +22,7 @@ from ..checking import differences
 from ..copies import on_worker_added
 from ..health import MEMORY_HIGH
 from ..peers import NEVER_WATCHED, WorkerHandle
+from ..placement import decide_worker
 from ..prefixes import LARGE_NBYTES
 
 if TYPE_CHECKING:
@@ -130,6 +131,14 @@ def growth(task: SchedulerTask, ws: WorkerHandle) -> int:
 def adds_to(task: SchedulerTask, ws: WorkerHandle) -> bool:
     """Return whether a full worker must not get a task."""
     return ws.is_full and growth(task, ws) >= LARGE_NBYTES
+
+
+def decide_worker_with_memory(
+    task: SchedulerTask, with_room: WorkerHandle, now: float
+) -> WorkerHandle:
+    """Choose as `placement.decide_worker` does, but no full worker for a task that adds to it."""
+    ws = decide_worker(task, with_room, now)
+    return with_room if adds_to(task, ws) else ws
 
 
 def usage_text(workers: Iterable[WorkerHandle]) -> str:
