@@ -1,0 +1,131 @@
+"""missing.py: copies that count or do not, and reports that a holder has no data."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.core.missing import MAX_RETRY_PART
+
+from ..builders import Board, assigned, dropped, graph, sent_keys
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+def test_a_copy_of_an_earlier_result_of_a_key_is_dropped(board):
+    """The two may differ, and what was computed from one of them must stay with it."""
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"], allow_other_workers=True))
+    board.finish(one, "a", blob=None)
+    first = board.attempt("a")
+    three = board.worker("three")
+    board.close(one)
+    again = board.where("a")
+    board.finish(again, "a", blob=None)
+    reader = three if again == two else two
+    out = board.send(reader, m.ReplicasAdded(attempts=[first], keys=["a"]))
+    assert dropped(out, reader) == [first]
+    assert [ws.peer for ws in board.task("a").replicas] == [again]
+
+
+def test_a_copy_that_is_reported_twice_is_one(board):
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a"))
+    board.finish(one, "a", blob=None)
+    added = m.ReplicasAdded(attempts=[board.attempt("a")], keys=["a"])
+    board.send(two, added)
+    out = board.send(two, added)
+    assert dropped(out, two) == []
+    assert [ws.peer for ws in board.task("a").replicas] == [one, two]
+    assert board.state.workers[two].nbytes == 8
+
+
+def test_a_task_that_waits_for_something_else_waits_again_for_a_lost_input(board):
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"], allow_other_workers=True))
+    board.finish(one, "a", blob=None)
+    board.send(client, graph("c", workers=["two"]), graph(":a :c -> b", blob=None, workers=["x"]))
+    board.close(one)
+    assert board.states("a", "b", "c") == ["processing", "waiting", "processing"]
+    board.finish(two, "c", blob=None)
+    assert board.states("b") == ["waiting"]
+    board.finish(board.where("a"), "a", blob=None)
+    assert board.states("b") == ["no_worker"]
+
+
+def test_a_client_that_has_a_value_is_not_sent_that_it_is_computed_again(board):
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"], allow_other_workers=True))
+    board.finish(one, "a")
+    board.send(client, graph(":a -> b", blob=None, workers=["two"]))
+    out = board.close(one)
+    assert "a" in assigned(out, two)
+    assert sent_keys(out, client, m.KeysPending) == []
+
+
+def test_the_pauses_between_attempts_to_reach_a_holder_do_not_grow_without_end(board):
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"]))
+    board.finish(one, "a", blob=None)
+    board.send(client, graph(":a -> b", blob=None, workers=["two"]))
+    longest_s = MAX_RETRY_PART * board.state.heartbeat_s * (MISSED_HEARTBEATS + 1)
+    n = 0
+    while board.states("b") == ["processing"]:
+        n += 1
+        attempt = board.attempt("b")
+        message = m.KeysMissing(keys=["a"], holder="tcp://one", unreachable=True)
+        board.send(two, message, m.AttemptsEnded(attempts=[attempt]))
+        if board.states("b") == ["no_worker"]:
+            board.send(one, m.Heartbeat())
+            board.send(two, m.Heartbeat())
+            board.tick(longest_s + 0.01)
+        assert n < 100
+    assert board.states("b") == ["erred"]
+
+
+def test_a_report_of_a_client_that_does_not_want_the_key_makes_nothing_again(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    one, two = board.worker("one"), board.worker("two")
+    board.send(alice, graph("a", workers=["one"], allow_other_workers=True))
+    board.finish(one, "a")  # alice has its value
+    board.close(one)
+    report = m.ReportMissing(keys=["a"], holder="tcp://one")
+    assert assigned(board.send(bob, report), two) == {}
+    assert board.states("a") == ["released"]
+    assert list(assigned(board.send(alice, report), two)) == ["a"]
+
+
+def test_a_missing_result_is_reported_when_a_worker_comes_back_with_it(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a")
+    attempt = board.attempt("a")
+    board.close(worker)
+    out = board.send(client, m.ReportMissing(keys=["a"], holder="tcp://w"))
+    assert sent_keys(out, client, m.KeysPending) == ["a"]
+    board.come_back(held={"a": attempt})
+    assert sent_keys(board.out, client, m.KeysInMemory) == ["a"]
+
+
+def test_a_worker_that_makes_a_key_itself_is_not_sent_that_it_is_unknown():
+    """A task without recipe waits for it there, and would be given back."""
+    board = Board(away_s=5.0)
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client(last_epoch=5)
+    board.send(client, m.WantKeys(keys=["b", "r"]), graph("a"))
+    worker = board.come_back(last_epoch=5, running={"r": 3}, assigned={"b": 4})
+    board.send(worker, m.KeysMissing(keys=["a"], holder=""))
+    board.tick(5.0)
+    board.finish(worker, "r")
+    assert (board.where("a"), board.where("b")) == (worker, worker)
+    assert list(board.state.workers[worker].lacking) == ["a"]
+    state = board.state
+    while state.keeps_claims:
+        board.send(worker, m.Heartbeat())
+        out = board.tick(5.0)
+        assert sent_keys(out, worker, m.KeysUnknown) == []
+    assert (board.where("a"), board.where("b")) == (worker, worker)
