@@ -114,19 +114,29 @@ def _cloud_pickler() -> Callable[..., Any]:
 # call by a task would not be the equal call of its client. cloudpickle copies the name of code for
 # this reason; here the other two are copied, so that none is the same object as another.
 
-#: The place of `co_qualname` among the arguments of `types.CodeType`, from Python 3.11 on.
+#: The places of `co_filename` among the arguments of `types.CodeType`, and of `co_qualname`, from
+#: Python 3.11 on.
+_FILENAME: Final = 10
 _QUALNAME: Final = 12
+#: What cloudpickle has there, from version 3.1.3 on.
+_NO_FILE: Final = "<dynamic-code>"
 
 
 def _reduce_code(code: types.CodeType) -> Any:
-    """Reduce code as cloudpickle does, with a qualified name that is no other object."""
+    """Reduce code as cloudpickle does, with a qualified name that is no other object.
+
+    It keeps the name of its file, without which a traceback has no source lines.
+    """
     import cloudpickle
 
     reduce: Callable[[types.CodeType], Any] = cloudpickle.cloudpickle._code_reduce
     function, args, *more = reduce(code)
+    args = [*args]
+    if len(args) > _FILENAME and args[_FILENAME] == _NO_FILE:
+        args[_FILENAME] = code.co_filename
     if len(args) > _QUALNAME and args[_QUALNAME] is getattr(code, "co_qualname", None):
-        args = (*args[:_QUALNAME], "".join(code.co_qualname), *args[_QUALNAME + 1 :])
-    return function, args, *more
+        args[_QUALNAME] = "".join(code.co_qualname)
+    return function, tuple(args), *more
 
 
 def _reduce_module(module: types.ModuleType) -> Any:

@@ -86,6 +86,13 @@ def test_a_function_is_pickled_again_to_the_bytes_that_it_came_in(function):
     assert dumps_function(loads(blob))[1] == blob
 
 
+def test_code_that_was_sent_names_its_file_for_tracebacks():
+    names = {"__name__": "__main__"}
+    exec(compile("def make():\n    return lambda: 1\n", "a cell.py", "exec"), names)
+    received = loads(dumps_function(names["make"])[1])
+    assert received.__code__.co_filename == received().__code__.co_filename == "a cell.py"
+
+
 PROGRAM_WITH_TASKS = """
 import weft
 
