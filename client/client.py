@@ -324,6 +324,7 @@ class Client(
         with short_tracebacks:
             result, error = gathering.run(timeout_s)
         if error is not None:
+            __tracebackhide__ = True
             try:
                 raise error
             finally:

@@ -267,6 +267,7 @@ class DaskCollections:
         with short_tracebacks:
             result, error = gathering.run()
         if error is not None:
+            __tracebackhide__ = True
             try:
                 raise error
             finally:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ..protocol.wire.keys import Key
     from .shell.engine import Engine
 
+# IPython and pytest leave out frames with a local variable `__tracebackhide__`. What raises the
+# exception of a task sets it: the user's frames and those of the task say what has happened.
+
 #: What a timeout means for the task.
 _GOES_ON: Final = "; its task continues"
 
@@ -119,6 +122,7 @@ class Future(_Reference):
             if not is_done:
                 raise self._late(f"no result of {state.key!r} within {timeout_s:g} s", timeout_s)
         if state.failure is not None:
+            __tracebackhide__ = True
             raise exception_of(state)
         return load(state, self._engine)
 
@@ -132,6 +136,7 @@ class Future(_Reference):
                 text = f"no result of {state.key!r} within {timeout_s:g} s"
                 raise await self._late_async(text, timeout_s)
         if state.failure is not None:
+            __tracebackhide__ = True
             raise exception_of(state)
         return load(state, self._engine)
 
@@ -157,6 +162,7 @@ class Future(_Reference):
             else:
                 yield from engine.wait_for_async([state], None, wants_data=True).__await__()
         if state.failure is not None:
+            __tracebackhide__ = True
             raise exception_of(state)
         return load(state, engine)
 

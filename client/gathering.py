@@ -85,6 +85,7 @@ class Gathering:
                 raise await too_late_async(self._engine, *self._late(timeout))
         result, error = self._outcome()
         if error is not None:
+            __tracebackhide__ = True
             try:
                 raise error
             finally:

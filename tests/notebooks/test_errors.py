@@ -39,10 +39,12 @@ def test_the_traceback_of_a_task_marks_the_lines_that_failed(kernel):  # noqa: F
     marked = re.findall(r"^-+> (\d+) (.*)$", text, re.MULTILINE)
     assert marked[-2:] == [("9", "    total += helper(x)"), ("5", "    return 10 / y")]
     assert "executor.py" not in text
+    assert "future.py" not in text
     assert "pickle" not in text
     assert re.search(r"weft: task outer-\w+ on worker local-\d+-0$", text)
     name, text = error_of(kernel, "client.gather(client.map(outer, [2, 1]))")
     assert re.findall(r"^-+> (\d+) ", text, re.MULTILINE)[-2:] == ["9", "5"]
+    assert "client.py" not in text
     kernel.run("client.close()")
 
 
