@@ -389,6 +389,7 @@ def make_options(
         retries = retries.n
     elif retries is not None and (type(retries) is not int or not 0 <= retries < 1 << 31):
         raise ValueError(f"retries= is a whole number >= 0, or weft.Retries, not {retries!r}")
+    names: list[Any]
     try:
         names = [workers] if isinstance(workers, str) else [*workers] if workers is not None else []
     except TypeError:

@@ -54,10 +54,10 @@ def choose_workers(
     chosen: dict[str, dict[str, Any]] = {}
     unknown = set(wanted)
     for address, worker in found.items():
-        names = names_of_process(address, worker["host"]) | {worker["name"]}
-        if not names.isdisjoint(wanted):
+        its_names = names_of_process(address, worker["host"]) | {worker["name"]}
+        if not its_names.isdisjoint(wanted):
             chosen[address] = worker
-            unknown -= names
+            unknown -= its_names
     if unknown:
         missing = " or ".join(map(repr, sorted(unknown)))
         names = [worker["name"] for worker in found.values()]
