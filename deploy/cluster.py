@@ -221,7 +221,7 @@ class Cluster(Openable):
     ) -> Any:
         """Have `n` workers soon. `wait_for_workers` waits until they have joined.
 
-        Workers that are too many finish what they run and leave, as by `Client.retire_workers`:
+        Surplus workers finish what they run and leave, as by `Client.retire_workers`:
         first those whose end costs least. An adaptation ends.
 
         Args:

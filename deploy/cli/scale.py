@@ -39,8 +39,8 @@ def scale(
     """Have N workers in the whole cluster.
 
     More of them are started by the 'weft worker' processes that are connected, each on its machine,
-    those with the fewest workers first. Workers that are too many finish what they run, and leave:
-    first those whose end costs least. N is absolute, so repeating the command changes nothing. It
+    those with the fewest workers first. Surplus workers finish what they run, and leave: first
+    those whose end costs least. N is absolute, so repeating the command changes nothing. It
     takes the token of an admin. In Kubernetes and Slurm workers come from elsewhere: scale there.
 
     \b

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...protocol.trust.connection_file import ConnectionFile
 
 
-@weft.command(cls=Command, short_help="Show whether a cluster is well, once or again and again.")
+@weft.command(cls=Command, short_help="Show whether a cluster is well, once or repeatedly.")
 @scheduler_options
 @click.option("--json", "as_json", is_flag=True, help="Print the overview as JSON, for programs.")
 @click.option(

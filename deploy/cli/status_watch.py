@@ -1,4 +1,4 @@
-"""Prints the overview of a cluster, once or again and again."""
+"""Prints the overview of a cluster, once or repeatedly."""
 
 from __future__ import annotations
 

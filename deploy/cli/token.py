@@ -60,8 +60,8 @@ def token(
 
     Each role may do what the roles below it may. The token of a role is derived from that of the
     role above it, and not the other way round: give each machine, user and program the file of the
-    least role that it needs. Tokens cannot be taken back one by one: a scheduler with another token
-    of its own accepts none of the old ones.
+    least role that it needs. A single token cannot be revoked: give the scheduler another
+    token of its own, and it accepts none of the old ones.
 
     \b
     Examples:

@@ -26,8 +26,8 @@ NWORKERS: Final[Setting[int | None]] = Setting(
     "worker.nworkers",
     NumberOfWorkers(),
     None,
-    "Worker processes. auto: one per core, or as many as fit with --nthreads. Negative: that many "
-    "cores less one stay free; -1 is one worker per core, -2 one less.",
+    "Worker processes. auto: one per core, or as many as fit with --nthreads. Negative: "
+    "-1 is one worker per core, -2 leaves one core free, and so on.",
     shown_default="auto",
 )
 NTHREADS: Final[Setting[int | None]] = Setting(
