@@ -39,8 +39,30 @@ def _meant(name: str, known: Iterable[str], cutoff: float) -> str:
     return " or ".join(f"'{other}'" for other in dict.fromkeys([*similar, *longer]))
 
 
+#: {title: commands}: the order of `weft --help`; each command is in one of them.
+COMMANDS: Final = {
+    "Run a cluster": ("scheduler", "worker", "ssh"),
+    "Look at it": ("status", "top", "info", "explain", "logs", "doctor", "selftest"),
+    "Change it": ("scale", "retire", "stop"),
+    "Access and settings": ("token", "config", "completion"),
+    "Kubernetes": ("connect", "secret"),
+}
+
+
 class CommandGroup(click.Group):
-    """A group whose error for an unknown command proposes a similar one."""
+    """A group whose help lists the commands by purpose.
+
+    Its error for an unknown command proposes a similar one.
+    """
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by `COMMANDS`, all with the same width of the first column."""
+        width = max(map(len, self.commands))
+        for title, names in COMMANDS.items():
+            room = formatter.width - 6 - width
+            rows = [(n.ljust(width), self.commands[n].get_short_help_str(room)) for n in names]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
