@@ -34,12 +34,13 @@ from . import (  # noqa: F401 - each adds its command to the group
     top,
     worker,
 )
-from .group import connection_file_option, fail, weft
+from .group import connection_file_option, fail, scheduler_option, split_address, weft
 from .hints import Command
 
 
 @weft.command(cls=Command, short_help="Show a running cluster, or one task.")
 @click.argument("arguments", nargs=-1, metavar="[ADDRESS] [KEY]")
+@scheduler_option
 @connection_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole description, for programs.")
 @click.option(
@@ -49,7 +50,11 @@ from .hints import Command
     help="List every scheduler of yours that can be found from this machine.",
 )
 def info(
-    arguments: tuple[str, ...], connection_file: Path | None, as_json: bool, is_all: bool
+    arguments: tuple[str, ...],
+    at: str | None,
+    connection_file: Path | None,
+    as_json: bool,
+    is_all: bool,
 ) -> None:
     """Show a running cluster: its workers, clients and tasks.
 
@@ -68,14 +73,14 @@ def info(
     import json
 
     if is_all:
-        if arguments or connection_file is not None:
+        if arguments or at or connection_file is not None:
             raise click.UsageError("--all takes neither an address nor a file nor a key")
         _list_all(as_json)
         return
 
     from .info import ask_cluster, ask_task, asking, describe, describe_task
 
-    address, keys = _split(arguments)
+    address, keys = split_address(arguments, at)
     if len(keys) > 1:
         raise click.UsageError(f"one key is expected, not {len(keys)}: {' '.join(keys)}")
     path = None if connection_file is None else str(connection_file)
@@ -101,15 +106,6 @@ def _list_all(as_json: bool) -> None:
         click.echo(describe_everything(found, notes, run_directories(os.environ)))
     if not any(one.cluster for one in found):
         sys.exit(1)
-
-
-def _split(arguments: tuple[str, ...]) -> tuple[str | None, list[str]]:
-    """Return the address among the arguments, which comes first, and the others."""
-    from .info import is_address
-
-    if arguments and is_address(arguments[0]):
-        return arguments[0], list(arguments[1:])
-    return None, list(arguments)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .group import connection_file_option, weft
+from .group import connection_file_option, scheduler_option, split_address, weft
 from .hints import Command
 
 if TYPE_CHECKING:
@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 @weft.command(cls=Command, short_help="Explain why a task does not run, or is not done.")
 @click.argument("arguments", nargs=-1, metavar="[ADDRESS] KEY")
+@scheduler_option
 @connection_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print the parts, for programs.")
-def explain(arguments: tuple[str, ...], connection_file: Path | None, as_json: bool) -> None:
+def explain(
+    arguments: tuple[str, ...],
+    at: str | None,
+    connection_file: Path | None,
+    as_json: bool,
+) -> None:
     """Explain why a task does not run or is not done, and where its time went.
 
     KEY is future.key. The explanation follows the task to the one that it waits for in the end:
@@ -34,10 +40,9 @@ def explain(arguments: tuple[str, ...], connection_file: Path | None, as_json: b
     import json
 
     from ...client.explaining import read
-    from .info import asking, is_address
+    from .info import asking
 
-    keys = list(arguments)
-    address = keys.pop(0) if keys and is_address(keys[0]) else None
+    address, keys = split_address(arguments, at)
     if not keys:
         raise click.UsageError("which task? Give its key: weft explain KEY")
     if len(keys) > 1:

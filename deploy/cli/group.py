@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
-from collections.abc import Callable
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import click
 
@@ -54,10 +55,41 @@ connection_file_option: Final = from_table(
 )
 
 
+#: Adds the option --scheduler, which each command that finds a scheduler takes.
+scheduler_option: Final = click.option(
+    "--scheduler",
+    "at",
+    metavar="ADDRESS",
+    shell_complete=complete_addresses,
+    help="Address of the scheduler. Default: that of the connection file.",
+)
+
+
 def scheduler_options(function: F) -> F:
-    """Add ADDRESS and --connection-file, which find a scheduler."""
+    """Add ADDRESS, also as --scheduler, and --connection-file, which find a scheduler."""
+
+    @functools.wraps(function)
+    def found(address: str | None, at: str | None, **others: Any) -> Any:
+        return function(address=one_address(address, at), **others)
+
     argument = click.argument("address", required=False, shell_complete=complete_addresses)
-    return argument(connection_file_option(function))
+    return argument(scheduler_option(connection_file_option(cast("F", found))))
+
+
+def one_address(argument: str | None, option: str | None) -> str | None:
+    """Return the address of the scheduler, which is an argument or the value of --scheduler."""
+    if argument and option and argument != option:
+        raise click.UsageError(f"two schedulers: {argument}, and {option} by --scheduler")
+    return argument or option
+
+
+def split_address(arguments: Sequence[str], option: str | None) -> tuple[str | None, list[str]]:
+    """Return the address of the scheduler, which may be the first argument, and the others."""
+    from .info import is_address
+
+    others = list(arguments)
+    address = others.pop(0) if others and is_address(others[0]) else None
+    return one_address(address, option), others
 
 
 def start_log(level: str) -> None:

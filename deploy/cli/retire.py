@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.wording import counted
-from .completing import complete_addresses, complete_workers
-from .group import connection_file_option, fail, weft
+from .completing import complete_workers
+from .group import connection_file_option, fail, scheduler_option, weft
 from .hints import CommandWithCodes, Count, Time
 
 if TYPE_CHECKING:
@@ -29,13 +29,7 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Time to wait for their tasks. They leave all the same, later.",
 )
-@click.option(
-    "--scheduler",
-    "address",
-    metavar="ADDRESS",
-    shell_complete=complete_addresses,
-    help="Address of the scheduler. Default: that of the connection file.",
-)
+@scheduler_option
 @connection_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print the ends as JSON, for programs.")
 def retire(
@@ -43,13 +37,14 @@ def retire(
     n: int | None,
     keep: int | None,
     timeout: float,
-    address: str | None,
+    at: str | None,
     connection_file: Path | None,
     as_json: bool,
 ) -> None:
     """Let workers finish what they run, and leave; return when they are gone.
 
-    Each WORKER is a name, an address, or a host with all its workers. Without any, -n or --keep
+    Each WORKER is a name, an address, or a host with all its workers; so the address of the
+    scheduler is given by --scheduler. Without any, -n or --keep
     chooses: those whose end costs least go first. Unstarted tasks run elsewhere; a result of which
     a worker has the only copy is computed again if it is still needed. Workers that leave are not
     started again. It takes a token of role client.
@@ -73,7 +68,7 @@ def retire(
     async def ask(viewer: Viewer) -> dict[str, dict[str, Any]] | None:
         return await ask_to_retire(viewer, workers, n, keep, timeout)
 
-    ends, _ = asking(path, address, ask)
+    ends, _ = asking(path, at, ask)
     if ends is None:
         fail(
             f"weft retire: they still run tasks after {timeout:g} s; they get no others, and leave "

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 
 from ...protocol.wording import counted
-from .completing import complete_addresses
-from .group import connection_file_option, fail, weft
+from .group import connection_file_option, fail, scheduler_option, split_address, weft
 from .hints import CommandWithCodes, Count, Time
+
+_N: Final = click.Argument(["n"], metavar="N")
 
 
 @weft.command(cls=CommandWithCodes, short_help="Have N workers in a running cluster.")
-@click.argument("n", type=Count(0), metavar="N")
+@click.argument("arguments", nargs=-1, metavar="[ADDRESS] N")
 @click.option(
     "--wait", is_flag=True, help="Return when N workers are there, and those that leave are gone."
 )
@@ -25,16 +27,16 @@ from .hints import CommandWithCodes, Count, Time
     metavar="TIME",
     help="Time for --wait.",
 )
-@click.option(
-    "--scheduler",
-    "address",
-    metavar="ADDRESS",
-    shell_complete=complete_addresses,
-    help="Address of the scheduler. Default: that of the connection file.",
-)
+@scheduler_option
 @connection_file_option
+@click.pass_context
 def scale(
-    n: int, wait: bool, timeout: float, address: str | None, connection_file: Path | None
+    ctx: click.Context,
+    arguments: tuple[str, ...],
+    wait: bool,
+    timeout: float,
+    at: str | None,
+    connection_file: Path | None,
 ) -> None:
     """Have N workers in the whole cluster.
 
@@ -47,6 +49,7 @@ def scale(
     Examples:
       weft scale 8
       weft scale 0 --wait
+      weft scale tls://node1:8786 8
     """
     from ...client.client import Client
     from ...client.scaling import scale_client
@@ -54,6 +57,10 @@ def scale(
     from ...protocol.wire.levels import Level
     from .finding import find_scheduler
 
+    address, others = split_address(arguments, at)
+    if len(others) != 1:
+        raise click.UsageError("how many workers? Give one number: weft scale N")
+    n = Count(0).convert(others[0], _N, ctx)
     found = find_scheduler(None if connection_file is None else str(connection_file), address)
     found.demand(Level.ADMIN, "weft scale")
     where, security = found.addresses[0], found.to_security()
