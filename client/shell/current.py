@@ -27,6 +27,7 @@ from .. import dask_default
 from ..core.events import Want
 from ..core.tasks import NEW
 from ..future import Future
+from ..joblib_offer import offer_backend
 from .callbacks import finish_callbacks
 from .in_task import context_here
 from .leaving import Holdings, give_back_dropped, watch
@@ -52,6 +53,7 @@ def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bo
     """Register an open client; if it is dropped, give `holdings` back within `timeout`."""
     _open_clients[client] = watch(client, holdings, timeout)
     set_future_binder(bind_future)
+    offer_backend()
     if as_default:
         still_open = [ref for ref in _earlier if ref() in _open_clients]
         _earlier[:] = [*still_open, *map(weakref.ref, _default)]

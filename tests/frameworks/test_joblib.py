@@ -127,3 +127,38 @@ def test_importing_weft_imports_no_framework():
     code = "import sys, weft, weft.client.executor; print({'joblib', 'sklearn'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+_NAMED_ALONE = """
+import sys
+import joblib, weft
+assert "weft.joblib" not in sys.modules
+with weft.Client(n_workers=1, processes=False):
+    assert "weft.joblib" not in sys.modules
+    with joblib.parallel_config("weft"):
+        print(joblib.Parallel()(joblib.delayed(abs)(-i) for i in range(3)))
+    print(joblib.Parallel(backend="weft")(joblib.delayed(abs)(-i) for i in range(3)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        (_NAMED_ALONE, "[0, 1, 2]\n[0, 1, 2]\n"),
+        (
+            "import sys, weft\n"
+            "with weft.Client(n_workers=1, processes=False): print('joblib' in sys.modules)",
+            "False\n",
+        ),
+    ],
+    ids=["joblib was imported", "joblib was not imported"],
+)
+def test_an_open_client_makes_the_backend_known_to_a_joblib_that_is_there(program, text):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.stdout, done.stderr) == (text, "")

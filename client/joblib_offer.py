@@ -1,0 +1,27 @@
+"""Makes the backend "weft" known to joblib, if the program has imported it when a client opens.
+
+So `joblib.parallel_config("weft")` needs no import of `weft.joblib`. joblib itself is not imported,
+and what the backend needs only when it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ..protocol.host.after_import import loaded_module
+
+__all__ = ["offer_backend"]
+
+
+def offer_backend() -> None:
+    """Register the backend, unless joblib is not loaded, or knows one of this name."""
+    module = loaded_module("joblib.parallel")
+    if module is None or "weft" in getattr(module, "BACKENDS", ("weft",)):
+        return
+    module.register_parallel_backend("weft", _make)
+
+
+def _make(**options: Any) -> Any:
+    # The façade is above this folder: no name of it is known here.
+    return import_module("..joblib", __package__).WeftBackend(**options)
