@@ -172,7 +172,8 @@ def test_import_weft_is_light():
 def test_every_public_name_resolves():
     for name in weft.__all__:
         assert getattr(weft, name) is not None
-    assert {*weft.__all__} <= {*dir(weft)}
+    assert {*dir(weft)} == {*weft.__all__, "errors"} - {*weft.errors.__all__}
+    assert {*dir(weft.errors)} == {*errors.__all__}
 
 
 def test_every_error_is_public():

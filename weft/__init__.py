@@ -196,4 +196,5 @@ if not TYPE_CHECKING:  # a checker that saw this function would accept any name
         return value
 
     def __dir__() -> list[str]:
-        return sorted(__all__)
+        # Of the exceptions, which are more than all other names, completion proposes `errors`.
+        return sorted({*__all__, "errors"} - {*errors.__all__})

@@ -489,3 +489,7 @@ class InvalidState(InternalError):
         text: the invariant, and what was found instead.
         story: what happened before, oldest first.
     """
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
