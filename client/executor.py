@@ -90,7 +90,8 @@ class Executor(futures.Executor):
         self._wrap = _wrapper(initializer, tuple(initargs))
         if max_workers is not None:
             if isinstance(max_workers, bool) or not isinstance(max_workers, int):
-                raise TypeError(f"max_workers= is a whole number, not {max_workers!r}")
+                hint = "; did you mean client=?" if _names_cluster(max_workers) else ""
+                raise TypeError(f"max_workers= is a whole number, not {max_workers!r}{hint}")
             if max_workers < 1:
                 raise ValueError(f"max_workers must be greater than 0, not {max_workers}")
             if client is not None:
@@ -247,6 +248,10 @@ def _submit_options(given: Mapping[str, Any]) -> Callable[[], Any]:
     )
     make()
     return make
+
+
+def _names_cluster(given: object) -> bool:
+    return hasattr(given, "scheduler_address") or (isinstance(given, str) and ":" in given)
 
 
 def _wrapper(

@@ -357,7 +357,9 @@ def test_options_are_those_of_submit(client):
     ("make", "error", "text"),
     [
         (lambda c: weft.Executor(0), ValueError, "max_workers must be greater than 0"),
-        (lambda c: weft.Executor("2"), TypeError, "whole number"),
+        (lambda c: weft.Executor("2"), TypeError, "whole number, not '2'$"),
+        (lambda c: weft.Executor(c), TypeError, r"whole number, .*; did you mean client=\?"),
+        (lambda c: weft.Executor("tcp://here:8786"), TypeError, r"did you mean client=\?"),
         (lambda c: weft.Executor(2, client=c), ValueError, "leave one of the two out"),
         (lambda c: weft.Executor(initializer=5), TypeError, "initializer must be a callable"),
         (lambda c: weft.Executor(mp_context=5), TypeError, "mp_context= is not an option"),
