@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..protocol.wire.keys import Key
+from ..protocol.wording import counted, lasting
 
 
 class AttemptTiming(NamedTuple):
@@ -48,3 +49,14 @@ def record_of(timing: AttemptTiming) -> dict[str, Any]:
         "waited": timing.waited,
         "startstops": startstops,
     }
+
+
+class TaskRecords(list[dict[str, Any]]):
+    """The records of attempts: a list whose display is one line, however many there are."""
+
+    def __repr__(self) -> str:
+        spans = [span for one in self for span in one.get("startstops", ())]
+        seconds = max((s["stop"] for s in spans), default=0.0)
+        seconds -= min((s["start"] for s in spans), default=0.0)
+        between = f", {lasting(seconds)}" if spans else ""
+        return f"<{counted(len(self), 'record')} of the task stream{between}>"

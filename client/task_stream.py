@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..protocol.durations import seconds_of
 from ..protocol.errors import WeftError
-from .attempt_timing import AttemptTiming, record_of
+from .attempt_timing import AttemptTiming, TaskRecords, record_of
 from .display.drawing import TaskStreamPicture
 from .shell.current import find_current
 from .shell.engine import Engine
@@ -94,7 +94,7 @@ def _answer(
     timings.sort(key=lambda one: one.stop)
     if count is not None:
         timings = timings[len(timings) - min(count, len(timings)) :]
-    records = [record_of(one) for one in timings]
+    records = TaskRecords(map(record_of, timings))
     if not plot:
         return records
     return records, draw(timings, earliest, latest, plot, filename)
@@ -293,8 +293,8 @@ class get_task_stream(StreamContext):
         """The records in order of `stop`, once the block has ended: see `Client`."""
         if self._data is None:
             if not self._end:
-                return []
-            self._data = [record_of(one) for one in self._timings()]
+                return TaskRecords()
+            self._data = TaskRecords(map(record_of, self._timings()))
         return self._data
 
     @property

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from weft.client.attempt_timing import AttemptTiming, record_of
+from weft.client.attempt_timing import AttemptTiming, TaskRecords, record_of
 from weft.client.display import timeline
 from weft.client.display.summary import by_function, by_span, by_worker, in_total
 
@@ -155,3 +155,14 @@ def test_a_record_has_the_fields_of_dask_and_those_of_weft():
         {"action": "compute", "start": 3, "stop": 4},
     ]
     assert (record["worker"], record["name"], record["status"]) == ("tcp://w-0", "w-0", "error")
+
+
+def test_records_are_a_list_whose_display_is_one_line():
+    some = [timing(1, 2, transfer=(0.5, 0.75)), timing(2, 2.7)]
+    records = TaskRecords(map(record_of, some))
+    assert repr(records) == "<2 records of the task stream, 2.2 s>"
+    assert records == [record_of(one) for one in some]
+    assert repr(records[:1]).startswith("[{'key': ")
+    assert repr(TaskRecords()) == "<0 records of the task stream>"
+    records[0].pop("startstops")
+    assert repr(records) == "<2 records of the task stream, 700 ms>"
