@@ -41,7 +41,7 @@ from .judging import (
     judge_workers,
     skew_of,
 )
-from .reaching import PLACE, Unreached, Worker, choose_tried, judge_reach
+from .reaching import PLACE, OutOfReach, Worker, choose_tried, judge_reach
 from .way import TIMEOUT_S, WAY, find, look_at_address
 
 HERE: Final = "this machine"
@@ -183,7 +183,7 @@ async def _try_data_ports(viewer: Viewer, workers: list[Worker]) -> list[Finding
     """Let workers of each machine connect to those of the others."""
     tried = [_try_from(viewer, reader, holders) for reader, holders in choose_tried(workers)]
     n_tried = 0
-    unreached: list[Unreached] = []
+    unreached: list[OutOfReach] = []
     problems: list[str] = []
     for found in await asyncio.gather(*tried, return_exceptions=True):
         if isinstance(found, (QuestionFailed, UnsupportedRequest)):
@@ -203,7 +203,7 @@ async def _try_data_ports(viewer: Viewer, workers: list[Worker]) -> list[Finding
 
 async def _try_from(
     viewer: Viewer, reader: Worker, holders: list[Worker]
-) -> tuple[int, list[Unreached]]:
+) -> tuple[int, list[OutOfReach]]:
     """Return how many ports a worker has tried, and those that are out of its reach."""
     by_address = {str(holder["address"]): holder for holder in holders}
     process = f"worker {reader['name']}"
@@ -213,7 +213,7 @@ async def _try_from(
         found |= page
     with reading(process):
         return len(by_address), [
-            Unreached(reader, by_address[address], str(kind), str(text))
+            OutOfReach(reader, by_address[address], str(kind), str(text))
             for address, (kind, text) in part_of(found, "unreached", dict).items()
         ]
 

@@ -34,7 +34,7 @@ _ADVICE: Final = {
 }
 
 
-class Unreached(NamedTuple):
+class OutOfReach(NamedTuple):
     """A data port that was tried in vain."""
 
     reader: Worker
@@ -64,12 +64,12 @@ def choose_tried(workers: Sequence[Worker]) -> list[tuple[Worker, list[Worker]]]
     ]
 
 
-def judge_reach(n_tried: int, unreached: Sequence[Unreached]) -> list[Finding]:
+def judge_reach(n_tried: int, unreached: Sequence[OutOfReach]) -> list[Finding]:
     """Judge the pairs that were tried: one line for each port and kind of failure."""
     if not unreached:
         text = f"{counted(n_tried, 'pair')} of workers were tried, and all reach each other"
         return [Finding(OK, PLACE, "reach", text)] if n_tried else []
-    grouped: dict[tuple[str, str], list[Unreached]] = {}
+    grouped: dict[tuple[str, str], list[OutOfReach]] = {}
     for found in unreached:
         grouped.setdefault((found.holder["address"], found.kind), []).append(found)
     lines = []

@@ -129,7 +129,7 @@ async def test_wrong_questions_fail(asked, monkeypatch, name, page, kind):
 async def test_more_addresses_than_the_limit_are_not_tried(asked):
     answer = await asked("reach", addresses=["tcp://127.0.0.1:1"] * (MAX_ADDRESSES + 1))
     assert isinstance(answer, AskFailed)
-    assert answer.text == "question 'reach': addresses= is a list of at most 64 addresses"
+    assert answer.text == "addresses= is a list of at most 64 addresses"
 
 
 async def test_data_ports_out_of_reach_are_returned_each_with_its_cause(

@@ -8,7 +8,7 @@ from weft.deploy.doctor.reaching import (
     MAX_LINES,
     MAX_READERS,
     MAX_TRIED,
-    Unreached,
+    OutOfReach,
     Worker,
     choose_tried,
     judge_reach,
@@ -62,7 +62,7 @@ def test_ports_that_all_reach_are_one_good_line():
 
 def test_a_port_out_of_reach_is_named_with_those_that_tried_it_and_the_usual_cause():
     *readers, holder = workers(7)
-    found = [Unreached(reader, holder, "no-answer", "no answer within 3 s") for reader in readers]
+    found = [OutOfReach(reader, holder, "no-answer", "no answer within 3 s") for reader in readers]
     (line,) = judge_reach(42, found)
     assert line.level == FAILED
     assert line.text == (
@@ -75,16 +75,16 @@ def test_a_port_out_of_reach_is_named_with_those_that_tried_it_and_the_usual_cau
 def test_each_kind_of_failure_has_advice_of_its_own():
     reader, holder = workers(2)
     kinds = ("refused", "no-answer", "name", "other")
-    lines = judge_reach(4, [Unreached(reader, holder, kind, kind) for kind in kinds])
+    lines = judge_reach(4, [OutOfReach(reader, holder, kind, kind) for kind in kinds])
     assert len({line.advice for line in lines}) == 4
     assert lines[0].text == "0-0 on h0 does not reach 1-0 on h1 at tcp://h1:0: refused"
-    (later,) = judge_reach(1, [Unreached(reader, holder, "of a later release", "why")])
+    (later,) = judge_reach(1, [OutOfReach(reader, holder, "of a later release", "why")])
     assert later.advice == lines[3].advice
 
 
 def test_many_ports_out_of_reach_are_counted():
     reader, *holders = workers(20)
-    found = [Unreached(reader, holder, "refused", "nobody") for holder in holders]
+    found = [OutOfReach(reader, holder, "refused", "nobody") for holder in holders]
     lines = judge_reach(19, found)
     assert len(lines) == MAX_LINES + 1
     assert lines[-1].text == "11 more ports are out of reach for some workers"
