@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from ..protocol.errors import ConfigError, InternalError, TakenOver, WeftError
 from ..protocol.host.facts import process_facts
+from ..protocol.host.file_limit import raise_file_limit
 from ..protocol.net.deadline import within
 from ..protocol.net.sockets import outward_host
 from ..protocol.trust.connection_file import ConnectionFile
@@ -226,6 +227,7 @@ def run_daemon(config: DaemonConfig) -> None:
         InternalError: a bug of weft has ended it, which is logged.
         TakenOver: another scheduler of the cluster has taken over, which is logged.
     """
+    raise_file_limit()
     daemon = _Daemon(config)
     try:
         run(config.scheduler, daemon.on_started)

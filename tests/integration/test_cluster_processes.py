@@ -54,6 +54,21 @@ def test_a_program_that_closes_nothing_ends_clean(tmp_path):
     assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
 
 
+def test_workers_may_open_as_many_files_as_they_are_allowed_to(tmp_path):
+    code = (
+        "import resource, weft\n"
+        "files = resource.RLIMIT_NOFILE\n"
+        "def limit(): return resource.getrlimit(resource.RLIMIT_NOFILE)[0]\n"
+        "if __name__ == '__main__':\n"
+        "    resource.setrlimit(files, (512, resource.getrlimit(files)[1]))\n"
+        "    with weft.Client(n_workers=1) as c:\n"
+        "        print(*c.run(limit).values(), limit())"
+    )
+    done = run(folder=tmp_path, code=code)
+    of_worker, own = map(int, done.stdout.split())
+    assert of_worker > own == 512, done.stderr
+
+
 def test_the_output_of_tasks_is_shown(tmp_path):
     code = (
         "import sys, weft\n"

@@ -47,6 +47,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ...protocol.host.file_limit import raise_file_limit
 from ...protocol.host.thread_defaults import THREAD_DEFAULTS
 from .exits import note_failure
 from .repeats import Repeats
@@ -82,6 +83,7 @@ def run(supervise: SupervisorMain, work: WorkerMain, *, embedded: bool = False) 
         work: a worker's main function; called with the configuration that the supervisor sent.
         embedded: end when the parent process has ended, too.
     """
+    raise_file_limit()
     spawner = _Spawner(embedded)
     try:
         role, argument = spawner.serve()
