@@ -70,6 +70,11 @@ class Recovery:
         """True if members were expected, and all of them are back."""
         return self.has_record and not self.absent_workers and not self.absent_clients
 
+    @property
+    def awaits_clients(self) -> bool:
+        """True unless all clients that may come back are known and have sent what they want."""
+        return not self.has_record or bool(self.absent_clients)
+
 
 def plan_end(state: SchedulerState) -> None:
     """Let the phase end when it is time, as far as it is known now."""

@@ -336,8 +336,9 @@ class SchedulerState:
         self.unclaimed_functions: dict[bytes, dict[WorkerHandle, None]] = {}
         #: rows wait for tasks: a recovery is under way, or was until a short time ago
         self.keeps_claims = False
-        #: results that no client has submitted yet and that the clients which are back do not need:
-        #: they wait like rows without a task. One that is needed again, or lost, may still be here.
+        #: results that no client has submitted yet, and actors whose handle a client may have that
+        #: is not back, unless those that are back need them: they wait like rows without a task.
+        #: One that is needed again, or lost, may still be here.
         self.unowned: dict[SchedulerTask, None] = {}
         #: when they cease to wait; None before the end of the recovery
         self.claims_due: Deadline | None = None

@@ -445,7 +445,8 @@ def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
     """Drop the data and the work of tasks that may not be needed any more.
 
     Those that are not needed as lineage either are forgotten. After a restart, a result that no
-    client has submitted yet is kept for those that may come back: see `SchedulerState.unowned`.
+    client has submitted yet is kept for those that may come back: see `SchedulerState.unowned`. So
+    is an actor that its owner lets go of during the recovery.
     """
     keeps_claims = state.keeps_claims
     while stack:
@@ -453,7 +454,7 @@ def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
         if task.wanted_by or task.n_waiters or task.state == FORGOTTEN:
             continue
         if task.state == MEMORY:  # the same as below, in one step
-            if keeps_claims and task.is_without_recipe:
+            if keeps_claims and (task.is_without_recipe or _may_be_held(state, task)):
                 state.unowned[task] = None
                 continue
             for ws in task.replicas:
@@ -474,6 +475,20 @@ def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
                 stop_waiting(task, stack)
         if not task.dependents:
             forget(state, task, stack)
+
+
+def _may_be_held(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Return whether a client that is not back yet may have the handle of this actor.
+
+    Another result that is dropped can be made again, by whoever submits its task; an actor cannot.
+    """
+    recovery = state.recovery
+    return (
+        recovery is not None
+        and recovery.awaits_clients
+        and task.attempt < state.first_attempt
+        and task.group.function.function_id == m.ACTOR_FUNCTION
+    )
 
 
 def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask]) -> None:

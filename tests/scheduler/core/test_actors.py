@@ -171,6 +171,43 @@ def test_an_actor_that_others_let_go_of_before_its_owner_is_back_is_kept_for_tha
     assert not board.state.tasks
 
 
+def recovering_with_its_owner() -> tuple[Board, int, int]:
+    """Return a new scheduler to which the worker of the actor `a` and alice, who owns it, are back.
+
+    Bob, who has its handle as well, is not.
+    """
+    board = Board(expected=Members(("id of w",), ("alice", "bob")))
+    board.state.first_attempt = board.state.next_attempt = 100
+    worker = board.come_back(last_epoch=1, held={"a": 1, "x": 2})
+    alice = board.client("alice", last_epoch=1)
+    board.send(alice, actors("a", made=True, delivered=True), graph("x"), m.Resubmitted())
+    assert board.states("a", "x") == ["memory", "memory"]
+    return board, worker, alice
+
+
+def test_an_actor_that_its_owner_lets_go_of_is_kept_for_holders_that_are_not_back_yet():
+    board, worker, alice = recovering_with_its_owner()
+    assert dropped(board.send(alice, m.ReleaseKeys(keys=["a", "x"])), worker) == [2]
+    bob = board.client("bob", last_epoch=1)
+    board.send(bob, m.WantKeys(keys=["a"], spec_hashes=[]), m.Resubmitted())
+    assert board.states("a") == ["memory"]
+    assert dropped(board.send(bob, m.ReleaseKeys(keys=["a"])), worker) == [1]
+    assert not board.state.tasks
+
+
+def test_an_actor_that_no_other_holder_comes_for_is_dropped_after_the_recovery():
+    board, worker, alice = recovering_with_its_owner()
+    board.send(alice, m.ReleaseKeys(keys=["a", "x"]))
+    drops = []
+    for _ in range(100):
+        board.send(worker, m.Heartbeat())
+        board.send(alice, m.Heartbeat())
+        drops += dropped(board.tick(2.0), worker)
+    assert drops == [1]
+    assert not board.state.tasks
+    assert not board.state.unowned
+
+
 def test_an_actor_whose_owner_does_not_come_back_is_dropped_in_the_end():
     board, worker = recovering_with_an_actor()
     n_while_recovering, drops = 0, []
