@@ -424,7 +424,7 @@ async def test_an_actor_whose_event_loop_cannot_be_made_fails_its_task(monkeypat
 
 
 @pytest.mark.parametrize("cls", [Prints, AsyncPrints])
-async def test_what_a_method_prints_without_a_newline_is_shown_when_it_is_done(cls):
+async def test_a_line_without_an_end_is_shown_when_the_method_that_prints_it_is_done(cls):
     shown: list[Any] = []
     executor: Any = SimpleNamespace(
         context=WorkerContext("worker", "tcp://here:1", "id"),

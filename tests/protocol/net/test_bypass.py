@@ -107,7 +107,7 @@ def test_frames_of_threads_and_loop_arrive_whole_and_in_their_numbered_order(
 
 
 @pytest.mark.parametrize("way", ["send", "send_past_loop"])
-def test_what_a_finalizer_sends_within_a_frame_comes_after_it(
+def test_messages_that_a_finalizer_sends_within_a_frame_come_after_the_frame(
     run: Run, stream_address: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
