@@ -7,6 +7,7 @@ meanwhile, and an asynchronous one returns a coroutine.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -44,6 +45,7 @@ from ...protocol.wire.messages.held import (
 )
 from ..asking import error_of_end
 from ..core.events import HeldAbandoned, HeldCall, HeldTaken
+from ..core.held import NO_ANSWER
 from ..shell.current import find_current
 from ..shell.in_task import owner_here
 from ..shell.watchers import AsyncWaiter, ThreadWaiter
@@ -54,8 +56,8 @@ if TYPE_CHECKING:
     from ..client import Client
     from ..shell.engine import Engine
 
-#: A time limit is counted by the scheduler. A call whose answer is so much later, because there is
-#: no scheduler, has waited long enough.
+#: A time limit is counted by the scheduler. A call whose answer is so much later, because the
+#: scheduler is held up, has waited long enough. (The core ends calls while it is away.)
 _PATIENCE_S: Final = 10.0
 _MAX_NAME: Final = 1024
 
@@ -70,6 +72,9 @@ _ERRORS: Final[dict[str, Callable[[str], WeftError]]] = {
     EXISTS: DatasetExists,
     UNKNOWN_NAME: DatasetNotFound,
 }
+
+#: Operations that return False when their time is over.
+_ASKING: Final = frozenset({"acquire", "wait"})
 
 Read = Callable[["Engine", Operated], Any]
 
@@ -147,7 +152,7 @@ class HeldObject:
             with blocked(may_park=self._MAY_PARK):
                 engine.wait(waiter, call, limit_s)
             answer = self._answer(engine, waiter)
-            is_done = True
+            is_done = answer.problem != NO_ANSWER
         finally:
             if not is_done:
                 _abandon(engine, call)
@@ -180,7 +185,10 @@ class HeldObject:
         if timeout_s is not None:
             given["timeout"] = timeout_s
         call = HeldCall(None, self._KIND, self.name, operation, given, values or [], keys or [])
-        return call, None if timeout_s is None else timeout_s + _PATIENCE_S
+        if timeout_s is None:
+            return call, None
+        call.due = time.monotonic() + timeout_s
+        return call, timeout_s + _PATIENCE_S
 
     async def _wait_async(
         self, engine: Engine, call: HeldCall, limit_s: float | None, read: Read
@@ -191,17 +199,17 @@ class HeldObject:
         try:
             await engine.wait_async(waiter, call, limit_s)
             answer = self._answer(engine, waiter)
-            is_done = True
+            is_done = answer.problem != NO_ANSWER
         finally:
             if not is_done:
                 _abandon(engine, call)
         return self._read(engine, call, answer, read)
 
     def _answer(self, engine: Engine, waiter: ThreadWaiter | AsyncWaiter) -> Operated:
-        """Return the answer that came.
+        """Return the answer that came, or one that says that there is none in time.
 
         Raises:
-            TimeoutError, WeftError: there is none.
+            WeftError: there will be none.
         """
         answer = waiter.answer
         what = f"{self._KIND} {self.name!r}"
@@ -212,13 +220,21 @@ class HeldObject:
         if isinstance(answer, Unsupported):
             raise UnsupportedRequest(f"the use of {what}", "the scheduler")
         if waiter.n_left > 0:
-            raise TimeoutError(f"the scheduler did not answer a call of {what} in time")
+            return Operated(request=0, problem=NO_ANSWER)
         raise error_of_end(engine)
 
     def _read(self, engine: Engine, call: HeldCall, answer: Operated, read: Read) -> Any:
+        if answer.problem == NO_ANSWER and call.operation in _ASKING:
+            answer = Operated(request=0)  # neither granted nor set
         if answer.problem:
+            limit_s = call.arguments.get("timeout", 0.0)
+            if answer.problem == NO_ANSWER:
+                done = "" if call.operation == "get" else "; it is not known whether it was done"
+                raise TimeoutError(
+                    f"the scheduler is away, and did not answer {call.operation} of {self._KIND} "
+                    f"{self.name!r} within {limit_s:g} s{done}"
+                )
             if answer.problem == LATE:
-                limit_s = call.arguments.get("timeout", 0.0)
                 raise TimeoutError(f"{self._late_text(call.operation)} within {limit_s:g} s")
             raise _ERRORS.get(answer.problem, HeldError)(answer.text)
         try:

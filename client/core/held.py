@@ -8,6 +8,9 @@ An answer that gives something (a lease, a value of a queue) is acknowledged whe
 taken it (`HeldTaken`); if the caller was interrupted, it is given back (`HeldAbandoned`). Values of
 a queue are acknowledged at once, because the scheduler puts back what a client that died has not
 acknowledged.
+
+Time limits are counted by the scheduler. Here they are looked at while it is away, and after it,
+because a call that is sent again has its whole time there once more.
 """
 
 from __future__ import annotations
@@ -42,6 +45,9 @@ from .watching import touch
 if TYPE_CHECKING:
     from .state import ClientState
 
+#: The problem of a call whose time was over while the scheduler could not answer. It is withdrawn.
+NO_ANSWER: Final = "no-answer"
+
 #: Operations whose answer gives something.
 _GIVING: Final = frozenset({"acquire", "get", "drain"})
 
@@ -66,6 +72,7 @@ class HeldCalls:
         "leases",
         "lost",
         "pending",
+        "resent",
         "restating",
         "to_acknowledge",
         "untaken",
@@ -81,6 +88,8 @@ class HeldCalls:
         self.leases: dict[str, Lease] = {}
         #: {request: text of the lease} that were stated in this session and are not confirmed
         self.restating: dict[int, str] = {}
+        #: {request: call} with a time limit that were sent again in this session
+        self.resent: dict[int, HeldCall] = {}
         #: {text of the lease: why it was lost}, until it is released
         self.lost: dict[str, str] = {}
         #: requests of this session whose answers the scheduler may forget
@@ -234,9 +243,27 @@ def on_abandoned(core: ClientState, operation: HeldAbandoned) -> None:
     if not was_pending and calls.untaken.pop(call.request, None) is None:
         return
     calls.leases.pop(call.arguments.get("lease", ""), None)
+    _withdraw(core, call)
+
+
+def _withdraw(core: ClientState, call: HeldCall) -> None:
     if core.end is None:
-        withdrawal = HeldCall(None, "", "", WITHDRAW, {"request": call.request})
-        call_held(core, withdrawal)
+        call_held(core, HeldCall(None, "", "", WITHDRAW, {"request": call.request}))
+
+
+def end_late_calls(core: ClientState, now: float) -> None:
+    """End the calls that have waited long enough for a scheduler that was, or is, away."""
+    calls = core.held_calls
+    late = [
+        call
+        for call in (calls.resent if core.is_linked else calls.pending).values()
+        if call.due is not None and call.due <= now
+    ]
+    for call in late:
+        calls.resent.pop(call.request, None)
+        if calls.pending.pop(call.request, None) is not None:
+            _withdraw(core, call)
+            _notify(core, call, Operated(request=call.request, problem=NO_ANSWER))
 
 
 def resume_held(core: ClientState, *, is_restarted: bool) -> None:
@@ -272,6 +299,7 @@ def resume_held(core: ClientState, *, is_restarted: bool) -> None:
             )
         )
     state_again(core)
+    calls.resent = {n: call for n, call in calls.pending.items() if call.due is not None}
     for call in calls.pending.values():
         _send(core, call)
 
@@ -282,6 +310,7 @@ def end_held(core: ClientState) -> None:
     for call in calls.pending.values():
         _notify(core, call, None)
     calls.pending.clear()
+    calls.resent.clear()
     calls.untaken.clear()
     calls.restating.clear()
     calls.leases.clear()

@@ -20,7 +20,7 @@ from .borrowing import settle_all_loans, settle_late_loans
 from .callers import forget_callers
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
 from .fetching import ask_later_ones, requeue_relayed
-from .held import end_held, on_held_unsendable
+from .held import end_held, end_late_calls, on_held_unsendable
 from .operations import go_on_after_loans
 from .plugins import state_plugins
 from .puts import forget_session, on_put_unsendable, send_failed
@@ -202,6 +202,7 @@ def on_tick(core: ClientState, _event: ClientTick, now: float) -> None:
     if core.puts.failed or core.puts.unreachable:
         send_failed(core, now)
     look_at_answers(core, now)
+    end_late_calls(core, now)
     if core.callers:
         forget_callers(core)
     comeback = core.comeback

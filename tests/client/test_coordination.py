@@ -510,3 +510,37 @@ def test_wrong_arguments_are_refused_before_they_are_sent(client):
         client.log_event([], 1)
     with pytest.raises(ValueError, match="a text in metadata is no valid Unicode"):
         client.set_metadata("a", ["\ud800"])
+
+
+# --- Without a scheduler --------------------------------------------------------------------------
+
+
+def test_waits_with_a_time_limit_end_in_time_while_the_scheduler_is_away(scheduler):
+    with Client(scheduler, set_as_default=False) as client:
+        scheduler.disappear()
+        for held in (Lock("x", client), Semaphore(2, "x", client), MultiLock(["x"], client)):
+            assert held.acquire(timeout=0.1) is False
+        assert Lock("x", client).acquire(blocking=False) is False
+        assert Event("x", client).wait(timeout=0.1) is False
+        with pytest.raises(TimeoutError, match=r"did not answer get of queue .x. within 0\.1 s$"):
+            Queue("x", client).get(timeout=0.1)
+        with pytest.raises(
+            TimeoutError, match=r"within 0\.1 s; it is not known whether it was done"
+        ):
+            Queue("x", client).put(1, timeout=0.1)
+        with pytest.raises(TimeoutError, match="did not answer get of variable"):
+            Variable("x", client).get(timeout="100ms")
+        with pytest.raises(TimeoutError, match="did not answer set of variable"):
+            Variable("x", client).set(1, timeout=0.1)
+
+
+def test_waits_with_a_time_limit_end_in_time_in_coroutines_while_the_scheduler_is_away(scheduler):
+    async def main():
+        async with Client(scheduler, asynchronous=True):
+            scheduler.disappear()
+            assert await Lock("x").acquire(timeout=0.1) is False
+            assert await Event("x").wait(timeout=0.1) is False
+            with pytest.raises(TimeoutError, match="did not answer get of queue"):
+                await Queue("x").get(timeout=0.1)
+
+    asyncio.run(main())

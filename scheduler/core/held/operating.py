@@ -199,6 +199,8 @@ def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) 
         if operation.is_deferred and state.recovery is not None:
             calls.waiting[request] = call
             held.deferred[call] = None
+            if call.timeout:  # a call that does not wait for others waits for the recovery
+                call.deadline = state.call_after(call.timeout, _on_late, call)
             return
         _begin(state, call, operation)
     except HeldRefusal as refusal:
@@ -272,7 +274,7 @@ def _wait(
     call.place = state.held.last_place
     _note_wait(state, call)
     state.held.calls[call.client].waiting[call.request] = call
-    if timeout is not None:
+    if timeout is not None and call.deadline is None:
         call.deadline = state.call_after(timeout, _on_late, call)
     return None
 
@@ -369,9 +371,13 @@ def _leave_lane(state: SchedulerState, call: Call) -> None:
 def _on_late(state: SchedulerState, call: Call) -> None:
     """The time limit of a call that waits is over."""
     record = call.record
-    assert record is not None
+    late = KINDS[call.kind].operations[call.operation].late
+    if record is None:
+        del state.held.deferred[call]
+        _answer(state, call, late)
+        return
     _leave_lane(state, call)
-    _answer(state, call, KINDS[call.kind].operations[call.operation].late)
+    _answer(state, call, late)
     serve(state, record)  # those behind it may be smaller
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from weft.client.core.events import (
     ClientClosing,
+    ClientTick,
     Disconnected,
     HeldAbandoned,
     HeldCall,
@@ -14,6 +15,7 @@ from weft.client.core.events import (
     Unsendable,
     Warn,
 )
+from weft.client.core.held import NO_ANSWER
 from weft.protocol.wire.messages import (
     Denied,
     Operate,
@@ -253,3 +255,49 @@ def test_calls_without_a_connection_wait_for_one(watcher):
     assert bench.do(call) == []
     sent = [x for x in bench.connect(1) if isinstance(x, Operate) and x.request]
     assert [x.operation for x in sent] == ["get"]
+
+
+# --- Time limits while the scheduler is away ------------------------------------------------------
+
+
+def notified(bench):
+    """Let the core look at its deadlines; return what watchers were notified of."""
+    messages, actions = bench.handle(ClientTick())
+    assert messages == []
+    return [x.problem for action in actions for x in action.items]
+
+
+def test_a_wait_ends_in_time_while_the_scheduler_is_away_and_is_withdrawn_later(bench, watcher):
+    call, other = acquire(watcher), acquire(watcher, "2")
+    call.due = bench.now + 4
+    bench.do(call, other)
+    bench.handle(Disconnected())
+    assert notified(bench) == []
+    assert notified(bench) == [NO_ANSWER]
+    assert notified(bench) == []
+    resume, *again = bench.connect(1)
+    # The scheduler may have granted it, and keeps the answer until it takes that back.
+    assert call.request in resume.arguments["pending"]
+    assert [(x.operation, x.arguments.get("request")) for x in again] == [
+        ("acquire", None),
+        (h.WITHDRAW, call.request),
+    ]
+
+
+def test_a_wait_that_was_sent_again_ends_when_its_caller_has_waited_long_enough(bench, watcher):
+    call, in_time = acquire(watcher), acquire(watcher, "2")
+    call.due = in_time.due = bench.now + 6
+    bench.do(call, in_time)
+    bench.handle(Disconnected())
+    bench.connect(1)
+    answered(bench, in_time, info=GRANTED)
+    messages, (notify,) = bench.handle(ClientTick())
+    assert [x.arguments for x in messages] == [{"request": call.request}]
+    assert [x.problem for x in notify.items] == [NO_ANSWER]
+
+
+def test_the_scheduler_counts_the_time_of_a_call_that_was_sent_once(bench, watcher):
+    call = acquire(watcher)
+    call.due = bench.now
+    bench.do(call)
+    assert [notified(bench) for _ in range(5)] == [[]] * 5

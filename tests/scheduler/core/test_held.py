@@ -631,6 +631,35 @@ def test_a_new_scheduler_gives_no_lock_before_its_old_holder_could_be_back():
     assert bob.answers() == {waits: GRANTED}
 
 
+def test_a_call_that_is_put_off_ends_in_time():
+    board = Board(expected=Members((), ("alice",)))
+    bob = Caller(board, "bob")
+    assert bob.acquire(timeout=2) is None
+    assert bob.acquire("2", timeout=90) is None
+    assert bob.call(h.EVENT, "wait", timeout=1) is None
+    board.tick(1.5)
+    assert bob.answers() == {3: {"set": False}}
+    board.tick(1)
+    assert board.state.recovery is not None
+    assert bob.answers() == {1: LATE}
+    board.tick(1)
+    assert board.state.recovery is None
+    assert bob.answers() == {2: GRANTED}
+
+
+def test_the_time_of_a_call_counts_from_its_begin_also_if_it_was_put_off():
+    board = Board(expected=Members((), ("alice",)))
+    bob, carl = Caller(board, "bob"), Caller(board, "carl")
+    bob.acquire()
+    carl.acquire(timeout=10)
+    board.tick(9)
+    assert board.state.recovery is None
+    assert bob.answers() == {1: GRANTED}
+    assert carl.answers() == {}
+    board.tick(2)
+    assert carl.answers() == {1: LATE}
+
+
 def test_calls_that_are_put_off_can_be_withdrawn_and_end_with_their_client():
     board = Board(expected=Members((), ("alice",)))
     bob, carl = Caller(board, "bob"), Caller(board, "carl")
