@@ -135,9 +135,12 @@ class _Subscription(Watcher):
 
     def ask(self) -> None:
         """Wait for events."""
-        self._call = HeldCall(self, TOPIC, self._topic, "next", {"after": self._last})
-        if not (self._is_over or self._engine.is_gone):
-            self._engine.post(self._call)
+        call = self._call = HeldCall(self, TOPIC, self._topic, "next", {"after": self._last})
+        if self._is_over or self._engine.is_gone:
+            return
+        self._engine.post(call)
+        if self._is_over:  # another thread has ended it between the look and the post
+            self._engine.post(HeldAbandoned(call))
 
     def end(self) -> None:
         """Wait no more."""

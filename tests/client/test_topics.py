@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
+import threading
 import time
 
 import pytest
@@ -180,3 +181,28 @@ def test_a_program_watches_what_happens_in_the_scheduler(cluster, client):
     with pytest.raises(weft.HeldError, match="is for the events of the scheduler"):
         client.log_event("scheduler", 1)
     assert "worker-joined" in [msg["event"] for _, msg in client.get_events("scheduler")]
+
+
+def test_a_subscription_that_ends_as_it_asks_for_more_leaves_no_call(client, monkeypatch):
+    seen = queue.Queue()
+    engine = client._running()
+    post = engine.post
+
+    def post_late(operation):
+        """Let another thread end the subscription just before its second call is posted."""
+        if getattr(operation, "operation", "") == "next" and not seen.empty():
+            client.unsubscribe_topic("ending")
+            over.set()
+        post(operation)
+
+    over = threading.Event()
+    client.subscribe_topic("ending", seen.put)
+    monkeypatch.setattr(engine, "post", post_late)
+    client.log_event("ending", 1)
+    assert over.wait(60)
+    idle = threading.Event()
+    # Behind the call that posts.
+    engine.loop.call_soon_threadsafe(engine.call_back, lambda _: idle.set(), None)
+    assert idle.wait(60)
+    engine.settle()
+    assert [x for x in engine.core.held_calls.pending.values() if x.operation == "next"] == []
