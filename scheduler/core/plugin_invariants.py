@@ -49,6 +49,9 @@ PLUGIN_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         ],
     ),
     "a worker sets up one plugin at a time": _with_orders_at_once,
+    "a worker that tries a plugin waits for it": lambda s: [
+        p for p in s.plugins.all() if p.trial is not None and p.trial not in p.waiting
+    ],
     "supervisors that are required to have a plugin wait for it, and others renew": lambda s: [
         plugin
         for plugin in s.plugins.all()

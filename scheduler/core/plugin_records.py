@@ -36,6 +36,7 @@ class Plugin:
         "renewing",
         "renews",
         "required",
+        "trial",
         "waiting",
     )
 
@@ -61,6 +62,8 @@ class Plugin:
         #: {process: the request that it has not answered, 0 = it was sent none, or ends because it
         #: has failed}; disjoint with `ready`
         self.waiting: dict[Process, int] = {}
+        #: the worker that sets it up before the others, which are sent nothing; it waits
+        self.trial: WorkerHandle | None = None
         #: {supervisor: None}: waiting; they end if it fails, and start no worker before
         self.required: dict[Process, None] = {}
         #: {supervisor: None}: ready, with workers that were started before; only while it is new

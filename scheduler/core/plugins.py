@@ -4,7 +4,8 @@ A plugin is a name and a pickle, which is opaque here and bounded. It is sent to
 connected; the question is answered when all of them have reported. If it fails on one of them it is
 not kept, is torn down where it was set up, and the answer has the failures.
 
-A worker is sent one order at a time, so that it is known which plugin it dies of.
+A worker is sent one plugin at a time, so that it is known which one it dies of. One of the workers
+that are there sets it up before the others, for a second at most: if it dies, it is the only one.
 
 A later worker *prepares*: it is sent all plugins, and is treated as one that is away until it has
 reported each, so that it gets no task before. One on which a plugin fails ends by itself.
@@ -47,6 +48,8 @@ MAX_NBYTES: Final = 128 << 20
 MAX_CHARS: Final = 500
 #: A plugin that is kept is set aside when so many workers in a row died while they set it up.
 MAX_DEATHS: Final = 3
+#: One worker sets a plugin up for so long before the others are asked to, seconds.
+TRIAL_S: Final = 1.0
 #: Failures in one answer; workers that an answer names.
 MAX_FAILURES: Final = 5
 MAX_NAMED: Final = 10_000
@@ -120,9 +123,32 @@ def _set_up_everywhere(state: SchedulerState, plugin: Plugin) -> None:
             for ws in state.workers.values():
                 _hold_back(state, ws)
         return
+    if not may_wait:
+        _begin_trial(state, plugin)
     for ws in state.workers.values():
         if ws not in plugin.ready:
             _set_up(state, plugin, ws, may_wait=may_wait)
+
+
+def _begin_trial(state: SchedulerState, plugin: Plugin) -> None:
+    """Choose the worker that sets a plugin up before the others: one with little to lose."""
+    able = [
+        ws
+        for ws in state.workers.values()
+        if ws.supervisor_id and not ws.is_away and ws not in plugin.ready
+    ]
+    if len(able) > 1:
+        plugin.trial = min(able, key=lambda ws: (len(ws.processing), ws.nbytes))
+        state.call_after(TRIAL_S, _end_trial, plugin, plugin.trial)
+
+
+def _end_trial(state: SchedulerState, plugin: Plugin, process: Process) -> None:
+    """Ask the other workers, if this one has set the plugin up before them until now."""
+    if plugin.trial is process:
+        plugin.trial = None
+        for other in list(plugin.waiting):
+            if isinstance(other, WorkerHandle):
+                _send_next(state, other)
 
 
 def _check_size(state: SchedulerState, plugin: Plugin, replaced: Plugin | None) -> None:
@@ -181,6 +207,7 @@ def _end(state: SchedulerState, plugin: Plugin) -> None:
     plugin.is_ending = True
     plugin.ready, had = {}, {**plugin.ready, **plugin.waiting}
     plugin.required, plugin.outdated, plugin.renewing = {}, {}, {}
+    plugin.trial = None
     for process in had:
         _ask(state, plugin, process)
     plugins.has_ended = True
@@ -273,7 +300,9 @@ def _send_next(state: SchedulerState, ws: WorkerHandle) -> None:
     if ws.peer not in state.roles or _is_held_back(state, ws):
         return
     asked = [plugin for plugin in state.plugins.held.values() if ws in plugin.waiting]
-    if asked and not any(plugin.waiting[ws] for plugin in asked):
+    if not asked or any(plugin.waiting[ws] for plugin in asked):
+        return
+    if asked[0].trial in (None, ws):
         _send_order(state, asked[0], ws, is_required=ws in state.plugins.preparing)
 
 
@@ -327,6 +356,7 @@ def on_done(state: SchedulerState, process: Process, message: m.PluginDone) -> N
             return  # it ends
     del plugin.waiting[process]
     had_workers = plugin.required.pop(process, True) is not None
+    _end_trial(state, plugin, process)
     if not plugin.is_ending:
         plugin.ready[process] = None
         if not plugin.is_aside:
@@ -411,6 +441,7 @@ def on_gone(state: SchedulerState, process: Process, report: m.WorkerExited | No
         was_awaited = plugin.waiting.pop(process, None) is not None
         if plugin is fatal:
             continue
+        _end_trial(state, plugin, process)
         if plugin.renewing.pop(process, None) is not None or was_awaited:
             _settle(state, plugin)
     if fatal is not None and report is not None:

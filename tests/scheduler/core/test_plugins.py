@@ -298,8 +298,8 @@ def test_a_worker_that_dies_during_the_registration_is_a_failure_and_nobody_else
     client, supervisor = board.client(), board.supervisor()
     one, two = (board.worker(name, supervisor_id="sup") for name in ("one", "two"))
     out = register(board, client)
-    (first,), _ = asked(out, one), asked(out, two)
-    done(board, one, first)
+    (first,) = asked(out, one)
+    assert asked(done(board, one, first), two)
     out = dies(board, supervisor, two, running=(7, 8))
     text = "its process ended during the set-up while it also ran 2 tasks: exit code 4"
     assert f"plugin 'p' could not be set up on worker two: {text}" in logged(board, "warning")
@@ -314,6 +314,57 @@ def test_a_worker_that_dies_during_the_registration_is_a_failure_and_nobody_else
     new = board.worker("new", supervisor_id="sup")
     assert not asked(board.out, new)
     assert not board.state.plugins.held
+
+
+def test_one_worker_sets_it_up_before_the_others_and_dies_alone():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    busy, idle, other = (board.worker(name, supervisor_id="sup") for name in ("b", "i", "o"))
+    board.send(client, graph("x", workers=["b"]), m.WantKeys(keys=["x"]))
+    out = register(board, client)
+    assert asked(out, idle)
+    assert not asked(out, busy)
+    assert not asked(out, other)
+    new = board.worker("new", supervisor_id="sup")
+    assert not asked(board.out, new), "neither do those that come meanwhile"
+    out = dies(board, supervisor, idle)
+    assert not any(asked(out, peer) for peer in (busy, other, new))
+    downs = {peer: asked(out, peer, m.TearDownPlugin) for peer in (busy, other, new)}
+    for peer, down in downs.items():
+        out = done(board, peer, *down)
+    (answer,) = answers(out, client)
+    assert answer.info["n_failed"] == 1
+    assert board.state.plugins.preparing == {}
+
+
+@pytest.mark.parametrize("end", ["done", "failed", "left", "late"])
+def test_the_others_set_it_up_after_the_first(end):
+    board = Board()
+    client = board.client()
+    board.supervisor()
+    one, two = (board.worker(name, supervisor_id="sup") for name in ("one", "two"))
+    out = register(board, client)
+    (first,) = asked(out, one)
+    assert not asked(out, two)
+    if end == "left":
+        out = board.send(one, m.Bye(reason="retired"))
+    elif end == "late":
+        assert not asked(board.tick(plugins.TRIAL_S * 0.9), two)
+        out = board.tick(plugins.TRIAL_S * 0.2)
+    else:
+        out = done(board, one, first, failure=FAILURE if end == "failed" else None)
+    (second,) = asked(out, two)
+    out = done(board, two, second)
+    if end == "late":
+        out = done(board, one, first)
+    if end == "failed":
+        out = done(board, two, *asked(out, two, m.TearDownPlugin))
+        out = done(board, one, *asked(board.out, one, m.TearDownPlugin))
+        assert not board.state.plugins.held
+    else:
+        (answer,) = answers(out, client)
+        assert answer.info["workers"][-1] == ("tcp://one" if end == "late" else "tcp://two")
+    assert not asked(board.tick(5), two)
 
 
 def test_the_plugin_that_a_worker_was_setting_up_is_the_one_that_fails():
