@@ -285,9 +285,10 @@ class WorkerServer:
         return await host_on_the_way_to(target.host, target.port or 0)
 
     async def _close(self) -> None:
-        for timer in (self._grace, self._beating):
-            if timer is not None:
-                timer.cancel()
+        if self._started is not None:
+            self._started.note_left()
+        for timer in filter(None, (self._grace, self._beating)):
+            timer.cancel()
         try:
             self._end_session()
             if self._executor is not None:

@@ -8,7 +8,8 @@ exactly which attempts had started, and the serving of which result may have kil
 costs 0.1 µs per task and no system call.
 
 The last 16 bytes count the beats of the worker's event loop, for `silence`, and state whether the
-worker has been registered, for `restarts`: a note of its own could fail, on a full disk.
+worker has been registered, and whether it has left in order, for `restarts`: a note of its own
+could fail, on a full disk.
 """
 
 from __future__ import annotations
@@ -65,7 +66,11 @@ class StartedRecord:
 
     def note_joined(self) -> None:
         """Note that the scheduler has registered the worker."""
-        self._attempts[self._nthreads + N_SERVING + 1] = 1
+        self._attempts[self._nthreads + N_SERVING + 1] |= 1
+
+    def note_left(self) -> None:
+        """Note that the worker ends in order."""
+        self._attempts[self._nthreads + N_SERVING + 1] |= 2
 
     def close(self) -> None:
         """Unmap the file; it stays where it is."""
@@ -107,7 +112,12 @@ def read_beats(path: Path) -> int:
 
 def read_joined(path: Path) -> bool:
     """Return whether a worker has been registered, in any of its sessions."""
-    return bool([0, *_read(path)][-1])
+    return bool([0, *_read(path)][-1] & 1)
+
+
+def read_left(path: Path) -> bool:
+    """Return whether a worker has begun to end in order."""
+    return bool([0, *_read(path)][-1] & 2)
 
 
 def _read(path: Path) -> list[int]:

@@ -570,16 +570,21 @@ def test_names_are_imported_only_when_they_are_used():
 class Fatal(weft.WorkerPlugin):
     """A plugin that stands for a crash of a C extension."""
 
+    def __init__(self, code: int) -> None:
+        self.code = code
+
     def setup(self, worker):
-        os._exit(4)
+        os._exit(self.code)
 
 
-def test_a_plugin_that_ends_the_process_is_refused_and_workers_are_there_afterwards():
+@pytest.mark.parametrize("code", [4, 0])
+def test_a_plugin_that_ends_the_process_is_refused_and_workers_are_there_afterwards(code):
     with weft.Client(n_workers=2, threads_per_worker=1) as client:
         client.wait_for_workers(2)
         with pytest.raises(weft.PluginFailed, match="'fatal' could not be set up on worker") as got:
-            client.register_plugin(Fatal(), name="fatal")
-        assert "its process ended during the set-up: exit code 4. It is not kept" in str(got.value)
+            client.register_plugin(Fatal(code), name="fatal")
+        how = f"its process ended during the set-up: exit code {code}. It is not kept"
+        assert how in str(got.value)
         assert client.submit(plugins_here).result(timeout=60) == []
         with pytest.raises(QuestionFailed, match="no plugin 'fatal'"):
             client.unregister_plugin("fatal")

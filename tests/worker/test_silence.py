@@ -14,7 +14,14 @@ from tests.deploy.daemons import ROOT
 from tests.worker.family.test_supervisor import Spawner, config_for
 from tests.worker.family.test_supervisor_link import Line, greet
 from weft.worker.silence import SilenceWatch
-from weft.worker.started import StartedRecord, read_beats, read_joined, read_served, read_started
+from weft.worker.started import (
+    StartedRecord,
+    read_beats,
+    read_joined,
+    read_left,
+    read_served,
+    read_started,
+)
 
 
 def test_a_loop_that_beats_is_not_reported():
@@ -52,8 +59,12 @@ def test_beats_and_a_registration_are_kept_apart_from_attempts(tmp_path: Path):
     assert not read_joined(path)
     assert not read_joined(tmp_path / "none")
     record.note_joined()
+    assert read_joined(path)
+    assert not read_left(path)
+    record.note_left()
     record.close()
     assert read_joined(path)
+    assert read_left(path)
     assert (read_beats(path), read_started(path), read_served(path)) == (2, [5], [6])
 
 

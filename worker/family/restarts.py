@@ -47,6 +47,7 @@ class WorkerExit:
         signal: the signal after which it left in order, although its program still needs it.
         failure: the error that ended it, as far as known.
         has_joined: the scheduler had registered it.
+        has_left: it has begun to end in order.
     """
 
     code: int
@@ -60,6 +61,7 @@ class WorkerExit:
     signal: str = ""
     failure: str = ""
     has_joined: bool = False
+    has_left: bool = False
 
 
 @dataclass(slots=True)
@@ -133,7 +135,9 @@ def judge(ended: WorkerExit, backoff: RestartPauses, failures: StartFailures) ->
     if ended.has_joined or ended.running or ended.served:
         failures.has_joined = True
     if not ended.running:  # else the code may come from a task
-        if code == 0 and not ended.signal:
+        # Else the code may come from a plugin, or whatever else runs beside tasks.
+        is_in_order = ended.has_left or not ended.has_joined
+        if code == 0 and not ended.signal and is_in_order:
             return Retire()
         if code == EXIT_CONFIG:
             return StopFamily("cannot run with its configuration", _EXIT_USAGE)

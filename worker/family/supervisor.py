@@ -49,17 +49,11 @@ from ...protocol.trust.security import Security
 from ...protocol.wire.session import GiveUp
 from ..numbers import SUFFIX, SUPERVISOR
 from ..silence import SilenceWatch
-from ..started import read_joined, read_served, read_started
+from ..started import read_joined
 from .config import SupervisorConfig
 from .death_lines import DeathLines
-from .exits import (
-    EXIT_NO_SCHEDULER,
-    read_crash,
-    read_failure,
-    read_fault,
-    read_refusal,
-    read_signal,
-)
+from .ended import exit_of
+from .exits import EXIT_NO_SCHEDULER
 from .held_up import HeldUpWatch
 from .large_workers import end_too_large
 from .leftovers import remove_files
@@ -395,20 +389,9 @@ class Supervisor:
         del self._running[slot.worker_id]
         slot.pid = 0
         slot.process = None
-        ended = WorkerExit(
-            code=os.waitstatus_to_exitcode(status),
-            lived_s=time.monotonic() - slot.started,
-            running=read_started(slot.record),
-            served=read_served(slot.record),
-            verdict=slot.verdict,
-            crash=read_crash(slot.record),
-            refusal=read_refusal(slot.record),
-            fault=read_fault(slot.record),
-            # Without a program whose workers they are, a signal to one is the user's wish.
-            signal=read_signal(slot.record) if self.config.embedded else "",
-            failure=read_failure(slot.record),
-            has_joined=read_joined(slot.record),
-        )
+        lived_s = time.monotonic() - slot.started
+        is_embedded = self.config.embedded
+        ended = exit_of(slot, os.waitstatus_to_exitcode(status), lived_s, is_embedded=is_embedded)
         remove_files(slot, self._known[0])
         is_over = self._lifetimes.end(slot.worker_id)
         if not self._stopping and slot.retired:

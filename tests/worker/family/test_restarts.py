@@ -64,8 +64,10 @@ def test_a_worker_that_left_because_of_a_signal_to_it_alone_is_started_again():
 
 def test_a_worker_that_ends_with_0_and_runs_nothing_was_asked_to():
     assert judged(0) == Retire()
-    assert judged(0, served=[1]) == Retire()
-    assert judged(0, running=[1]) == Restart("exit code 0", 0.0)
+    assert judged(0, has_joined=True, has_left=True) == Retire()
+    assert judged(0, served=[1], has_left=True) == Retire()
+    assert judged(0, running=[1], has_left=True) == Restart("exit code 0", 0.0)
+    assert judged(0, has_joined=True).reason == "exit code 0", "a plugin may end the process"
 
 
 @pytest.mark.parametrize(
