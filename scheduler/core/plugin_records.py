@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ...protocol.wire.payload import Blob, blob_nbytes
 from .asked import Info
@@ -10,6 +10,10 @@ from .peers import SupervisorHandle, WorkerHandle
 
 #: What a plugin is set up on.
 Process: TypeAlias = WorkerHandle | SupervisorHandle
+
+
+#: In the place of a request: nothing more is asked of the process.
+ENDING: Final = -1
 
 
 class Plugin:
@@ -59,8 +63,8 @@ class Plugin:
         self.renews = renews
         #: {process: None} of those that have it
         self.ready: dict[Process, None] = {}
-        #: {process: the request that it has not answered, 0 = it was sent none, or ends because it
-        #: has failed}; disjoint with `ready`
+        #: {process: the request that it has not answered, 0 = it was sent none, ENDING = it has
+        #: failed, and ends}; disjoint with `ready`
         self.waiting: dict[Process, int] = {}
         #: the worker that sets it up before the others, which are sent nothing; it waits
         self.trial: WorkerHandle | None = None

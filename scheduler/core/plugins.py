@@ -35,13 +35,13 @@ from .asked import BadArgument, Info
 from .away import bring_back, set_away
 from .passing import is_flat
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
-from .plugin_records import Plugin, Process
+from .plugin_records import ENDING, Plugin, Process
 
 if TYPE_CHECKING:
     from .state import SchedulerState
 
-#: Plugins that are held at a time, and the bytes of all their pickles: a worker that joins is sent
-#: all of them at once.
+#: Plugins that are held at a time, and the bytes of all their pickles, each of which a worker that
+#: joins is sent.
 MAX_PLUGINS: Final = 256
 MAX_NBYTES: Final = 128 << 20
 #: Characters of a name or an id.
@@ -341,7 +341,7 @@ def on_done(state: SchedulerState, process: Process, message: m.PluginDone) -> N
         ),
         None,
     )
-    if plugin is None or not request:
+    if plugin is None or request <= 0:
         return  # it was torn down meanwhile
     if plugin.renewing.get(process) == request:
         del plugin.renewing[process]
@@ -352,8 +352,8 @@ def on_done(state: SchedulerState, process: Process, message: m.PluginDone) -> N
         _note_failure(state, plugin, process, failure)
         is_needed = process in state.plugins.preparing or process in plugin.required
         if not plugin.is_ending and is_needed:
-            plugin.waiting[process] = 0
-            return  # it ends
+            plugin.waiting[process] = ENDING
+            return
     del plugin.waiting[process]
     had_workers = plugin.required.pop(process, True) is not None
     _end_trial(state, plugin, process)
@@ -452,7 +452,7 @@ def _being_set_up(state: SchedulerState, ws: WorkerHandle) -> Plugin | None:
     """Return the plugin that a worker was setting up, if it did nothing else with plugins."""
     if any(plugin.waiting.get(ws) for plugin in state.plugins.ending):
         return None  # it may have died of the teardown, or of a set-up that was given up
-    return next((p for p in state.plugins.held.values() if p.waiting.get(ws)), None)
+    return next((p for p in state.plugins.held.values() if p.waiting.get(ws, 0) > 0), None)
 
 
 def _on_death(

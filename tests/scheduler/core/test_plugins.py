@@ -487,6 +487,8 @@ def test_a_new_worker_that_ends_because_a_plugin_has_failed_there_has_not_died_o
     for i in range(plugins.MAX_DEATHS + 1):
         worker = board.worker(f"w{i}", supervisor_id="sup")
         done(board, worker, *asked(board.out, worker), failure=FAILURE)
+        assert not asked(register(board, client, f"q{i}"), worker), "nor is it asked again"
+        unregister(board, client, f"q{i}")
         dies(board, supervisor, worker)
     assert not board.state.plugins.held["p"].is_aside
 
