@@ -21,6 +21,8 @@ from ..wording import sized
 #: Bytes that an archive or a directory may have on a worker.
 MAX_UNPACKED: Final = 1 << 30
 
+#: Suffixes of the files of modules; before that of a compiled one stands the kind of machine.
+_OF_MODULES: Final = ("py", "pyc", "so", "pyd")
 _CHUNK: Final = 1 << 20
 _ADVICE: Final = (
     "Let tasks read large data where they run, from a disk that machines share or a store, or pass "
@@ -173,11 +175,11 @@ def names_in(data: bytes) -> list[str]:
 
 def modules_among(names: Iterable[str]) -> list[str]:
     """Return the modules and packages at the top of an archive with these files."""
-    found = {}
+    found: dict[str, None] = {}
     for name in names:
         top, _, rest = name.partition("/")
         module, dot, suffix = top.partition(".")
-        is_module = not rest and bool(dot) and suffix.endswith(("py", "pyc", "so", "pyd"))
+        is_module = bool(dot) and not rest and suffix.rpartition(".")[2] in _OF_MODULES
         if is_module or rest.partition(".")[0] == "__init__":
             found[module] = None
     return [name for name in found if name.isidentifier() and name != "__main__"]
