@@ -80,6 +80,19 @@ def stream(client: weft.Client, n: int) -> list[Any]:
     return client.map(len, blocks, pure=False)
 
 
+def newer(_: bytes, other: bytes) -> bytes:
+    """Make one block of two."""
+    return bytes(bytearray(other))
+
+
+def reduce(client: weft.Client, n: int) -> list[Any]:
+    """Reduce n blocks in pairs to one."""
+    level = client.map(block, range(n), pure=False)
+    while len(level) > 1:
+        level = client.map(newer, level[::2], level[1::2], pure=False)
+    return level
+
+
 def scatter(client: weft.Client, n: int) -> list[Any]:
     """Scatter n blocks, one by one; the end of that is an exception."""
     futures: list[Any] = []
@@ -108,6 +121,7 @@ CASES: Final[dict[str, tuple[Callable[[weft.Client, int], list[Any]], int, bool]
     "100 gathered": (gather, 100, False),
     "100 scattered": (scatter, 100, False),
     "100 streamed": (stream, 100, True),
+    "64 reduced": (reduce, 64, True),
     "100 arguments": (pass_arguments, 100, True),
 }
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 FULL_SHARE: Final = MEMORY_HIGH
 #: Work that was given to one whose expected results would fill more than this is asked back.
 CROWDED_SHARE: Final = 0.9
+#: A task that makes a worker no larger may fill it up to this part while it runs.
+MEANWHILE_SHARE: Final = 0.93
 #: The tasks of a thread's backlog fill no more than this before they are reported: they take 30 ms,
 #: and memory is written at a few bytes a nanosecond.
 SWING_NBYTES: Final = 256 << 20
@@ -114,23 +116,40 @@ def forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
 
 
 def growth(task: SchedulerTask, ws: WorkerHandle) -> int:
-    """Return by how many bytes a task would make a worker larger; below 0 = smaller.
+    """Return by how many bytes a worker is larger after a task; below 0 = smaller.
 
-    A result of a size that is not known, or that is small, counts as nothing; so does an input that
-    is fetched for it and then dropped, though it takes its room meanwhile.
+    A result of a size that is not known, or that is small, counts as nothing. An input that is
+    fetched for it stays there as a copy if it is still needed then.
     """
     nbytes: int = task.group.prefix.result_nbytes
     for dependency in task.dependencies:
-        if ws not in dependency.replicas:
+        if is_let_go(dependency):
+            if ws in dependency.replicas:
+                nbytes -= dependency.nbytes
+        elif ws not in dependency.replicas:
             nbytes += dependency.nbytes
-        elif dependency.n_waiters == 1 and not dependency.wanted_by:
-            nbytes -= dependency.nbytes
     return nbytes
 
 
+def is_let_go(dependency: SchedulerTask) -> bool:
+    """Return whether an input is dropped when the task has ended that is to read it."""
+    return dependency.n_waiters == 1 and not dependency.wanted_by
+
+
+def _need(task: SchedulerTask, ws: WorkerHandle) -> int:
+    """Return how many bytes a task takes while it runs, beside what is there."""
+    nbytes: int = task.group.prefix.result_nbytes
+    return nbytes + sum(d.nbytes for d in task.dependencies if ws not in d.replicas)
+
+
 def adds_to(task: SchedulerTask, ws: WorkerHandle) -> bool:
-    """Return whether a full worker must not get a task."""
-    return ws.is_full and growth(task, ws) >= LARGE_NBYTES
+    """Return whether a full worker must not get a task: it would be larger after it, or burst."""
+    if not ws.is_full:
+        return False
+    if growth(task, ws) >= LARGE_NBYTES:
+        return True
+    need = _need(task, ws)
+    return need >= LARGE_NBYTES and used_nbytes(ws) + need > MEANWHILE_SHARE * ws.memory_limit
 
 
 def decide_worker_with_memory(

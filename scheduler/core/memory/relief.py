@@ -21,7 +21,7 @@ from ....protocol.wording import counted, lasting, sized
 from ..actors import is_actor
 from ..tasks import MEMORY, SchedulerTask
 from ..transitions import ACTIVE, err
-from .full import FULL_SHARE, growth, usage_text, used_nbytes
+from .full import FULL_SHARE, is_let_go, usage_text, used_nbytes
 from .records import Kill
 
 if TYPE_CHECKING:
@@ -88,7 +88,10 @@ def _goes_on(state: SchedulerState) -> bool:
         for attempt, task in ws.processing.items():
             if task.group.client not in clients or attempt in ws.blocked:
                 continue
-            if not task.group.prefix.n_finished or growth(task, ws):
+            prefix = task.group.prefix
+            if not prefix.n_finished or prefix.result_nbytes:
+                return True
+            if any(map(is_let_go, task.dependencies)):
                 return True
     return False
 
