@@ -136,11 +136,14 @@ class _Subscription(Watcher):
     def ask(self) -> None:
         """Wait for events."""
         call = self._call = HeldCall(self, TOPIC, self._topic, "next", {"after": self._last})
-        if self._is_over or self._engine.is_gone:
+        if self._has_ended():
             return
         self._engine.post(call)
-        if self._is_over:  # another thread has ended it between the look and the post
+        if self._has_ended():  # by another thread, between the look and the post
             self._engine.post(HeldAbandoned(call))
+
+    def _has_ended(self) -> bool:
+        return self._is_over or self._engine.is_gone
 
     def end(self) -> None:
         """Wait no more."""
