@@ -165,6 +165,17 @@ CLUSTER_OPTIONS: Final = _table(
     ("data executor", "leave it out: a worker has one store and one pool of threads"),
 )
 
+#: Names of dask's semaphores and queues.
+LOCK: Final = _table(
+    ("get_value", "`locked()` returns whether a client holds it"),
+    ("register", "leave it out: a lock is there with its first use"),
+    ("close", "leave it out: a lock that nobody holds takes no memory"),
+)
+EVENT: Final = _table(
+    ("close", "leave it out, or use `clear()`: an event that is not set takes no memory"),
+)
+VARIABLE: Final = _table(("close", "it is called `delete()`"))
+
 #: Names of Python's own queues; dask's has none of them.
 QUEUE: Final = _table(
     ("get_nowait", "`get(timeout=0)` raises TimeoutError if there is no value"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .coordination.datasets import Datasets
+    from .coordination.datasets import DatasetName, Datasets
 
 #: Stands for a default that was not given.
 _NONE: Final[Any] = object()
@@ -22,17 +22,17 @@ class KeptByName:
     # --- Datasets ---------------------------------------------------------------------------------
 
     def publish_dataset(
-        self, *objects: Any, name: str | None = None, override: bool = False, **named: Any
+        self, *objects: Any, name: DatasetName | None = None, override: bool = False, **named: Any
     ) -> Any:
         """Keep futures, or values with futures in them, under names that all clients may look up.
 
         The scheduler keeps the futures alive, whoever releases them, until the dataset is
-        unpublished or the scheduler ends. Values themselves are small (4 MiB at most): large data
-        belongs in the results of tasks.
+        unpublished, or the scheduler and this client have ended. Values themselves are small (4 MiB
+        at most): large data belongs in the results of tasks.
 
         Args:
             objects: the dataset `name`; several make a tuple. Without a name, {name: dataset}.
-            name: of the dataset.
+            name: of the dataset: a text, a number, or a tuple of plain data.
             override: replace a dataset of the same name.
             named: further datasets.
 
@@ -45,8 +45,8 @@ class KeptByName:
 
         return publish(self, wanted(objects, name, named), override)
 
-    def unpublish_dataset(self, name: str | Iterable[str]) -> Any:
-        """Withdraw a dataset, or several. Its futures are released as by any other holder.
+    def unpublish_dataset(self, name: DatasetName | Iterable[DatasetName]) -> Any:
+        """Withdraw a dataset, or a list of several; their futures are released.
 
         Raises:
             DatasetNotFound: there is none of such a name; nothing is withdrawn.
@@ -61,7 +61,7 @@ class KeptByName:
 
         return list_names(self)
 
-    def get_dataset(self, name: str, default: Any = _NONE) -> Any:
+    def get_dataset(self, name: DatasetName, default: Any = _NONE) -> Any:
         """Return a dataset; the futures in it belong to this client.
 
         Args:

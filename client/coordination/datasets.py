@@ -1,19 +1,78 @@
-"""Datasets: futures and values that are kept under a name for all clients."""
+"""Datasets: futures and values that are kept under a name for all clients.
+
+A name is a text, a tuple of plain data as a key of a task, or a number. On the wire it is text, as
+keys are (`protocol/wire/keys.py`), and a number is in parentheses: 8 is "(8)". So is a text that
+would be taken for a number: "(8)" is "((8))".
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.errors import DatasetNotFound
+from ...protocol.wire.keys import key_of, text_of
 from ...protocol.wire.messages.held import DATASET
 from ...protocol.wire.plain import unpack
-from .held_object import HeldObject, check_name, names_in
+from .held_object import HeldObject, check_name
 from .held_values import packed, unpacked
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
     from ..shell.engine import Engine
+
+
+DatasetName: TypeAlias = "str | int | float | tuple[Any, ...]"
+
+_NUMBER: Final = re.compile(r"(\(+)(-?[0-9][0-9a-z.+-]*|-?inf|nan)(\)+)")
+
+
+def name_to_text(name: object) -> str:
+    """Return the name of a dataset as text.
+
+    Raises:
+        TypeError, ValueError: it is none, empty, or too long.
+    """
+    if type(name) in (int, float):
+        text = f"({name!r})"
+    elif isinstance(name, str):
+        check_name(name, "dataset")
+        text = f"({name})" if _is_number(name) else text_of(name)
+    elif isinstance(name, tuple):
+        text = text_of(name)
+    else:
+        raise TypeError(
+            "the name of a dataset is a str, an int, a float, or a tuple of plain data, not "
+            f"{type(name).__name__}"
+        )
+    check_name(text, "dataset")
+    return text
+
+
+def name_from_text(text: str) -> DatasetName:
+    """Return the name that has this text."""
+    if not _is_number(text):
+        return key_of(text)
+    inner = text[1:-1]
+    if inner[0] == "(":
+        return inner
+    try:
+        return int(inner)
+    except ValueError:
+        return float(inner)
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number in parentheses, one pair or more."""
+    match = _NUMBER.fullmatch(text)
+    if match is None or len(match[1]) != len(match[3]):
+        return False
+    try:
+        float(match[2])
+    except ValueError:
+        return False
+    return True
 
 
 class _AllDatasets(HeldObject):
@@ -24,9 +83,11 @@ def _all(client: Any) -> _AllDatasets:
     return _AllDatasets("datasets", client)
 
 
-def wanted(objects: tuple[Any, ...], name: str | None, named: dict[str, Any]) -> dict[str, Any]:
-    """Return {name: dataset} of the arguments of `publish_dataset`."""
-    found: dict[str, Any] = {}
+def wanted(
+    objects: tuple[Any, ...], name: DatasetName | None, named: dict[str, Any]
+) -> dict[str, Any]:
+    """Return {text of a name: dataset} of the arguments of `publish_dataset`."""
+    found: dict[Any, Any] = {}
     if name is not None:
         if not objects:
             raise TypeError(f"there is nothing to publish as {name!r}: give the dataset, too")
@@ -41,9 +102,7 @@ def wanted(objects: tuple[Any, ...], name: str | None, named: dict[str, Any]) ->
     found.update(named)
     if not found:
         raise TypeError("publish_dataset needs a dataset: publish_dataset(x, name='...')")
-    for each in found:
-        check_name(each, "dataset")
-    return found
+    return {name_to_text(each): dataset for each, dataset in found.items()}
 
 
 def publish(client: Any, datasets: dict[str, Any], override: bool) -> Any:
@@ -68,9 +127,10 @@ async def _publish_async(held: _AllDatasets, calls: list[Any]) -> None:
         await held._call("publish", _nothing, arguments, values=[blob], keys=keys)
 
 
-def unpublish(client: Any, name: str | Iterable[str]) -> Any:
+def unpublish(client: Any, name: DatasetName | Iterable[DatasetName]) -> Any:
     """See `Client.unpublish_dataset`."""
-    names = [*dict.fromkeys(names_in(name, "dataset"))]
+    is_one = isinstance(name, (str, bytes, bytearray, tuple)) or not isinstance(name, Iterable)
+    names = [*dict.fromkeys(map(name_to_text, [name] if is_one else name))]  # type: ignore[arg-type]
     if not names:
         raise ValueError("unpublish_dataset needs a name")
     return _all(client)._call("delete", _nothing, {"names": names})
@@ -81,23 +141,23 @@ def list_names(client: Any) -> Any:
     return _all(client)._call("list", _names)
 
 
-def get(client: Any, name: str, default: tuple[Any, ...]) -> Any:
+def get(client: Any, name: DatasetName, default: tuple[Any, ...]) -> Any:
     """See `Client.get_dataset`; `default` has one item, or none."""
-    check_name(name, "dataset")
+    text = name_to_text(name)
     held = _all(client)
     if client.asynchronous:
-        return _get_async(held, name, default)
+        return _get_async(held, text, default)
     try:
-        return held._call("get", _only, {"dataset": name})
+        return held._call("get", _only, {"dataset": text})
     except DatasetNotFound:
         if not default:
             raise
         return default[0]
 
 
-async def _get_async(held: _AllDatasets, name: str, default: tuple[Any, ...]) -> Any:
+async def _get_async(held: _AllDatasets, text: str, default: tuple[Any, ...]) -> Any:
     try:
-        return await held._call("get", _only, {"dataset": name})
+        return await held._call("get", _only, {"dataset": text})
     except DatasetNotFound:
         if not default:
             raise
@@ -108,17 +168,17 @@ def _nothing(_engine: Engine, _answer: Operated) -> None:
     pass
 
 
-def _names(_engine: Engine, answer: Operated) -> tuple[str, ...]:
+def _names(_engine: Engine, answer: Operated) -> tuple[DatasetName, ...]:
     (blob,) = answer.values
     assert blob is not None, "the names are a blob"
-    return tuple(unpack(blob))
+    return tuple(map(name_from_text, unpack(blob)))
 
 
 def _only(engine: Engine, answer: Operated) -> Any:
     return unpacked(engine, answer)[0]
 
 
-class Datasets(MutableMapping[str, Any]):
+class Datasets(MutableMapping[Any, Any]):
     """The datasets of a client's cluster. Each look asks the scheduler."""
 
     def __init__(self, client: Any) -> None:
@@ -132,16 +192,16 @@ class Datasets(MutableMapping[str, Any]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._client!r}>"
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: DatasetName) -> Any:
         return get(self._client, name, ())
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: DatasetName, value: Any) -> None:
         publish(self._client, wanted((value,), name, {}), override=False)
 
-    def __delitem__(self, name: str) -> None:
-        unpublish(self._client, name)
+    def __delitem__(self, name: DatasetName) -> None:
+        unpublish(self._client, [name])
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[DatasetName]:
         return iter(list_names(self._client))
 
     def __len__(self) -> int:

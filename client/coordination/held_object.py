@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import (
@@ -77,6 +77,7 @@ _ERRORS: Final[dict[str, Callable[[str], WeftError]]] = {
 _ASKING: Final = frozenset({"acquire", "wait"})
 
 Read = Callable[["Engine", Operated], Any]
+_Held = TypeVar("_Held", bound="HeldObject")
 
 
 class _Later:
@@ -99,6 +100,8 @@ class HeldObject:
     """
 
     _KIND: ClassVar[str]
+    #: It is made at the scheduler, with its limit, before its first use.
+    _IS_MADE: ClassVar[bool] = False
     #: No others are started in the place of a task that waits, if many wait already.
     _MAY_PARK: ClassVar[bool] = False
 
@@ -117,7 +120,24 @@ class HeldObject:
         return type(self), (self.name, LATER)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.name}>"
+        return f"<{type(self).__name__}: {shown(self.name)}>"
+
+    def __await__(self: _Held) -> Generator[Any, None, _Held]:
+        """Return this object, which is known to the scheduler then if it has a limit."""
+
+        async def made() -> _Held:
+            if self._IS_MADE:
+                await self._call_async("create", _nothing, {})
+            return self
+
+        return made().__await__()
+
+    @property
+    def client(self) -> Client | None:
+        """The client through which it is used here; None = there is none."""
+        if self._is_given or (self._client is not None and self._client.status != "closed"):
+            return self._client
+        return _client_here()
 
     # --- Calls ------------------------------------------------------------------------------------
 
@@ -260,6 +280,15 @@ class HeldObject:
 
     def _late_text(self, operation: str) -> str:
         return f"{operation} of {self._KIND} {self.name!r} was not possible"
+
+
+def shown(name: str) -> str:
+    """Return a name as the reprs of objects have it: in one line."""
+    return name if name.isprintable() else repr(name)
+
+
+def _nothing(_engine: Engine, _answer: Operated) -> None:
+    return None
 
 
 def check_name(name: object, of: str) -> None:

@@ -33,6 +33,7 @@ class Queue(HeldObject):
     """
 
     _KIND = QUEUE
+    _IS_MADE = True
 
     def __init__(
         self, name: str | None = None, client: Client | None = None, maxsize: int = 0

@@ -91,7 +91,8 @@ class DatasetExists(HeldError, KeyError):
 class DatasetNotFound(HeldError, KeyError):
     """There is no dataset of this name.
 
-    `client.list_datasets()` returns the names. The scheduler keeps datasets as long as it lives.
+    `client.list_datasets()` returns the names. The scheduler keeps datasets as long as it lives,
+    and a later one those whose clients are still there.
     """
 
     __str__ = WeftError.__str__

@@ -28,6 +28,8 @@ def test_nothing_that_is_there_is_listed_as_absent(client, cluster):
     future = client.submit(abs, -1)
     owners = [(Client, "CLIENT"), (client, "CLIENT"), (Future, "FUTURE"), (future, "FUTURE")]
     owners += [(weft.Queue, "QUEUE"), (weft.Queue("absent", client), "QUEUE")]
+    owners += [(weft.Lock("absent", client), "LOCK"), (weft.Event("absent", client), "EVENT")]
+    owners += [(weft.Variable("absent", client), "VARIABLE")]
     owners += [(LocalCluster, "CLUSTER"), (cluster, "CLUSTER")]
     owners += [(weft, "MODULE"), (weft, "RAY")]
     for owner, name in owners:
@@ -61,6 +63,12 @@ def test_the_error_of_a_missing_method_gives_advice(client):
         client.submit(abs, -1).running()
     with pytest.raises(AttributeError, match=r"no Queue\.get_nowait: .*timeout=0"):
         weft.Queue("absent", client).get_nowait()
+    with pytest.raises(AttributeError, match=r"no Lock\.get_value: .*`locked\(\)`"):
+        weft.Lock("absent", client).get_value()
+    with pytest.raises(AttributeError, match=r"no Variable\.close: .*`delete\(\)`"):
+        weft.Variable("absent", client).close()
+    with pytest.raises(AttributeError, match=r"no Event\.close: .*`clear\(\)`"):
+        weft.Event("absent", client).close()
     with pytest.raises(AttributeError, match=r"no get_task_metadata: .*get_task_stream"):
         weft.get_task_metadata
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):

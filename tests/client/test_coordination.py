@@ -498,7 +498,7 @@ def test_names_that_cannot_be_sent_are_refused(client, make):
     with pytest.raises(ValueError, match="1 to 1024 characters, not 1025"):
         make("a" * 1025)
     with pytest.raises(TypeError, match=r"name of a .* is a str"):
-        make(5)
+        make(b"5")
 
 
 def test_wrong_arguments_are_refused_before_they_are_sent(client):
@@ -510,6 +510,60 @@ def test_wrong_arguments_are_refused_before_they_are_sent(client):
         client.log_event([], 1)
     with pytest.raises(ValueError, match="a text in metadata is no valid Unicode"):
         client.set_metadata("a", ["\ud800"])
+
+
+# --- As in dask -----------------------------------------------------------------------------------
+
+
+def test_objects_are_awaited_once_or_twice_and_return_themselves(cluster):
+    async def main():
+        async with Client(cluster, asynchronous=True) as client:
+            for held in (
+                Lock("a"),
+                Semaphore(2, "a"),
+                MultiLock(["a"]),
+                weft.limit("a", 1),
+                Event("a"),
+                Queue("a", maxsize=3),
+                Variable("a"),
+            ):
+                assert await held is held
+                assert await held is held
+                assert held.client is client
+            with pytest.raises(OtherLimit):
+                await Queue("a", maxsize=4)
+            await Queue("a").close()
+
+    asyncio.run(main())
+
+
+def test_objects_know_their_client(client, other):
+    assert Lock("a").client is client
+    assert Event("a", other).client is other
+    assert pickle.loads(pickle.dumps(Event("a", other))).client is client
+    other.close()
+    assert Event("a", other).client is other
+
+
+def test_an_object_has_no_client_where_there_is_none():
+    assert Event("a").client is None
+
+
+def test_the_release_of_a_semaphore_returns_true(client):
+    semaphore = Semaphore(2, "returns")
+    semaphore.acquire()
+    assert semaphore.release() is True
+
+
+def test_each_lock_has_an_id_of_its_own(client):
+    first, second = Lock("a"), Lock("a")
+    assert first.id == first.id != second.id
+
+
+def test_reprs_are_of_one_line_whatever_the_name():
+    assert repr(Lock("a b")) == "<Lock: a b>"
+    for held in (Lock("a\nb"), Queue("a\nb"), MultiLock(["a\nb", "c"]), Event("a\x1b[1mb")):
+        assert repr(held).isprintable()
 
 
 # --- Without a scheduler --------------------------------------------------------------------------

@@ -57,6 +57,43 @@ def test_datasets_are_a_mapping_too(client):
     assert len(datasets) == 0
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(8, -1, 9.5, float("inf"), 10**30),
+        *(("a", 0), (8,), (("x", 1.5), None)),
+        *("8", "(8)", "((8))", "('a', 0)", "(inf)", "(-)", "(08)", "a\nb", "("),
+    ],
+)
+def test_names_of_datasets_are_text_numbers_and_tuples(client, name):
+    client.publish_dataset(1, name=name)
+    assert client.list_datasets() == (name,)
+    assert type(client.list_datasets()[0]) is type(name)
+    assert client.get_dataset(name) == 1
+    assert name in client.datasets
+    with pytest.raises(DatasetExists):
+        client.publish_dataset({name: 2})
+    client.unpublish_dataset(name)
+    assert client.list_datasets() == ()
+
+
+def test_different_names_of_datasets_have_different_texts(client):
+    names = [8, "8", "(8)", "((8))", (8,), "(8,)", 8.0, "(8.0)"]
+    for i, name in enumerate(names):
+        client.publish_dataset(i, name=name)
+    assert [client.get_dataset(name) for name in names] == [*range(len(names))]
+    client.unpublish_dataset(names)
+    assert client.list_datasets() == ()
+
+
+@pytest.mark.parametrize("name", ["", "n" * 1025, ("n" * 1025,), "\udcff", ("a", object()), True])
+def test_a_wrong_name_of_a_dataset_is_refused(client, name):
+    with pytest.raises((TypeError, ValueError)):
+        client.publish_dataset(1, name=name)
+    with pytest.raises((TypeError, ValueError)):
+        client.unpublish_dataset(name)
+
+
 def test_an_unknown_dataset_is_an_error_or_the_default(client):
     with pytest.raises(DatasetNotFound, match=r"there is no dataset 'x'; client\.list_datasets"):
         client.get_dataset("x")
@@ -74,11 +111,11 @@ def test_wrong_datasets_are_named(cluster, client):
         client.publish_dataset()
     with pytest.raises(TypeError, match="nothing to publish as 'x'"):
         client.publish_dataset(name="x")
-    with pytest.raises(TypeError, match="the name of a dataset is a str, not int"):
-        client.publish_dataset({1: 2})
+    with pytest.raises(TypeError, match=r"name of a dataset is a str, an int, .* not NoneType"):
+        client.publish_dataset({None: 2})
     with pytest.raises(TypeError, match="override= is True or False"):
         client.publish_dataset(x=1, override="yes")
-    with pytest.raises(TypeError, match="name of a dataset is a str, not list"):
+    with pytest.raises(TypeError, match=r"name of a dataset is a str, an int, .* not list"):
         client.get_dataset(["a"])
     with pytest.raises(ValueError, match="needs a name"):
         client.unpublish_dataset([])

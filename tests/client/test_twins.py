@@ -84,13 +84,13 @@ AT_ONCE = {
         "status",
         "value",
     },
-    weft.Lock: set(),
-    Limit: set(),
-    weft.MultiLock: {"locked"},  # by this object
-    weft.Semaphore: set(),
-    weft.Event: set(),
-    weft.Queue: set(),
-    weft.Variable: set(),
+    weft.Lock: {"client", "id"},
+    Limit: {"client"},
+    weft.MultiLock: {"client", "locked"},  # by this object
+    weft.Semaphore: {"client"},
+    weft.Event: {"client"},
+    weft.Queue: {"client"},
+    weft.Variable: {"client"},
     weft.as_completed: {
         "add",
         "batches",  # itself iterated by `for` or `async for`
