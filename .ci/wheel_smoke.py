@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import weft
+from weft.protocol.host.checkout import commit_of
 
 #: Packages that only an extra installs, and the modules that may need them.
 EXTRAS = {"joblib": "weft.joblib", "rich": "weft.deploy.top."}
@@ -27,6 +28,10 @@ def main() -> None:
     checkout = Path(sys.argv[1]).resolve()
     assert not Path(weft.__file__).resolve().is_relative_to(checkout), weft.__file__
     assert Path(weft.__file__).with_name("py.typed").is_file()
+
+    # Through the source archive, which has no git. Only a release has no commit.
+    commit = commit_of(checkout)
+    assert f"+g{commit}" in weft.__version__ or not commit or ".dev" not in weft.__version__
 
     n_modules = 0
     for module in pkgutil.walk_packages(weft.__path__, "weft."):
