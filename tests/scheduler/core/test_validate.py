@@ -119,6 +119,13 @@ def plugin(b: Broken, name: str = "p") -> Plugin:
     return found
 
 
+def waited_for(b: Broken, name: str) -> Plugin:
+    """A plugin that the worker was asked to set up."""
+    made = Plugin(name, "id", b"")
+    made.waiting[b.w] = 1
+    return made
+
+
 def stream_report(first: int) -> StreamReport:
     """A report of one attempt."""
     times = m.AttemptTimes(
@@ -500,6 +507,10 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "plugins are filed by name": lambda b: plugin(b, "other"),
     "a plugin is held or ends": lambda b: setattr(plugin(b), "is_ending", True),
     "each process has a held plugin, or waits for it": lambda b: plugin(b).ready.clear(),
+    "a worker sets up one plugin at a time": lambda b: b.state.plugins.held.update(
+        {name: waited_for(b, name) for name in ("p", "q")}
+    ),
+    "a worker that tries a plugin waits for it": lambda b: setattr(plugin(b), "trial", b.w),
     "supervisors that are required to have a plugin wait for it, and others renew": lambda b: (
         plugin(b).required.update({b.w: None})
     ),
