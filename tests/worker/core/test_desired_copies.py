@@ -49,6 +49,27 @@ def test_a_copy_that_is_here_is_reported_again(worker):
     assert worker.receive(hold(X)) == [ReplicasAdded(attempts=[1], keys=["x"])]
 
 
+def test_an_order_that_comes_again_while_its_copy_is_on_its_way_is_one(worker):
+    worker.receive(hold(X))
+    worker.receive(hold(X))
+    assert worker.asked("tcp://a") == ["x"]
+    worker.answer("tcp://a")
+    assert worker.state.by_key["x"].pins == 0
+    worker.receive(drop(1))
+    assert worker.store == set()
+
+
+def test_a_copy_that_was_made_anew_is_no_longer_asked_for_where_the_first_one_was(worker):
+    worker.receive(hold(("first", 9, 100, ["tcp://a"])))
+    worker.receive(hold(X))
+    assert worker.asked("tcp://a") == ["first"]  # and "x" waits
+    worker.receive(locate(("x", 3, 100, ["tcp://b"])))
+    assert worker.asked("tcp://b") == ["x"]
+    assert worker.answer("tcp://b") == [ReplicasAdded(attempts=[3], keys=["x"])]
+    worker.answer("tcp://a")
+    assert worker.state.by_key["x"].attempt == 3
+
+
 def test_a_copy_that_no_holder_gives_is_forgotten_and_reported(worker):
     worker.receive(hold(("x", 1, 100, ["tcp://a", "tcp://b"])))
     worker.fail("tcp://a")
