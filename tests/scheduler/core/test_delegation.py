@@ -169,6 +169,9 @@ def test_a_client_of_a_worker_that_is_not_there_is_refused(board):
     peer = register(board, "id of w")
     assert peer not in board.state.roles
     assert "a worker that is not registered now" in board.refused()[-1]
+    board.close(board.worker("w"))  # it is expected back
+    peer = register(board, "id of w")
+    assert peer not in board.state.roles
 
 
 def test_a_client_in_a_task_cannot_take_the_place_of_another_client(board, inside):

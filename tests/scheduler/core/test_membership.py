@@ -215,6 +215,18 @@ def test_a_worker_is_lost_only_when_its_supervisor_is_silent_too():
     assert board.state.supervisors == {}
 
 
+def test_a_supervisor_may_report_a_worker_alive_that_is_away():
+    board = Board(heartbeat_s=1.0, away_s=5.0)
+    supervisor = board.supervisor("sup")
+    worker = board.worker("w", worker_id="w1", supervisor_id="sup")
+    board.close(worker)
+    for _ in range(4):
+        board.send(supervisor, m.WorkersAlive(worker_ids=["w1"], rss=[1]))
+        assert worker not in board.state.seen  # its connection is over
+        assert board.pass_time(MISSED_HEARTBEATS - 1) == []
+    assert board.state.workers_by_id == {}
+
+
 def test_a_worker_that_its_supervisor_does_not_report_alive_is_lost_alone():
     board = Board(heartbeat_s=1.0)
     supervisor = board.supervisor("sup")
