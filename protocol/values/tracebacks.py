@@ -37,7 +37,7 @@ _OWN_FOLDER = os.path.abspath(f"{__file__}/../../..") + os.sep
 
 
 class _Stop(Exception):
-    """Raised in a rebuilt frame to obtain the frame object."""
+    """Raised by the code of rebuilt frames, once, to see where it raises."""
 
 
 def without_own_frames(tb: types.TracebackType | None) -> types.TracebackType | None:
@@ -118,26 +118,36 @@ def _make_frame(
     if sys.version_info >= (3, 11):
         table = _position_table(len(code.co_code) // 2, line, columns, line - first)
         code = code.replace(co_qualname=function, co_linetable=table)
-    try:
-        next(types.FunctionType(code, {"__name__": module, "__file__": file, "_Stop": _Stop})())
-    except _Stop as stop:
-        made = stop.__traceback__
-        while made is not None and made.tb_frame.f_code is not code:
-            made = made.tb_next
-        assert made is not None, "the stub raises in its own frame"
-        return made.tb_frame, made.tb_lasti
-    raise AssertionError("the stub raises")
+    # Not started, so that nothing has called it.
+    generator = types.FunctionType(code, {"__name__": module, "__file__": file})()
+    frame: types.FrameType = generator.gi_frame
+    return frame, _LASTI
 
 
-#: Raises in the frame of a generator. Other frames keep the ones that called them, up to that of
-#: the program that reads the exception: with its local variables, and the exception among them,
-#: that would be a cycle. Flags and all come from the compiler; only names and positions are
-#: replaced.
+#: The code of a generator. Frames that have run keep the ones that called them, up to that of the
+#: program that reads the exception: with its local variables, and the exception among them, that
+#: would be a cycle. Flags and all come from the compiler; only names and positions are replaced.
 _STUB: types.CodeType = next(
     constant
     for constant in compile("def stub():\n raise _Stop\n yield", "<weft>", "exec").co_consts
     if isinstance(constant, types.CodeType)
 )
+
+
+def _place_of_raise() -> int:
+    """Return where the stub raises: tools that show a frame look at the instruction there."""
+    try:
+        next(types.FunctionType(_STUB, {"_Stop": _Stop})())
+    except _Stop as stop:
+        made = stop.__traceback__
+        while made is not None and made.tb_frame.f_code is not _STUB:
+            made = made.tb_next
+        assert made is not None, "the stub raises in its own frame"
+        return made.tb_lasti
+    raise AssertionError("the stub raises")
+
+
+_LASTI = _place_of_raise()
 
 
 def _position_table(n_units: int, line: int, columns: Columns, delta: int) -> bytes:
