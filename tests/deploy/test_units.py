@@ -80,7 +80,7 @@ def test_a_service_may_do_little_beyond_its_work(name, most):
     assert float(rated[1]) <= most, done.stdout
 
 
-def test_what_the_page_says_is_left_out_of_the_workers_unit_is_not_there():
+def test_settings_that_the_page_calls_left_out_are_not_in_the_workers_unit():
     page = (DEPLOY.parent / "docs" / "systemd.md").read_text()
     left_out = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert {"PrivateDevices", "ProtectClock", "MemoryDenyWriteExecute"} <= {*left_out}
