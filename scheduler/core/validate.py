@@ -173,10 +173,6 @@ def _strangers(state: SchedulerState) -> list[int]:
     return [peer for peer, role in roles if role is not Role.VIEWER and peer not in registered]
 
 
-def _is_blocked(task: SchedulerTask) -> bool:
-    return task.worker is not None and task.attempt in task.worker.blocked
-
-
 def _loaded(state: SchedulerState) -> list[WorkerHandle]:
     staying = [ws for ws in state.workers.values() if not (ws.is_leaving or ws.is_away)]
     return [ws for ws in staying if ws.processing and ws.n_busy > ws.nthreads]
@@ -303,8 +299,8 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ],
     "the estimate of a processing task has a minimum": lambda s: [
         (t, t.estimate_ns)
-        for t in tasks_in(s, PROCESSING)
-        if (t.estimate_ns == 0) != _is_blocked(t) or 0 < t.estimate_ns < MIN_DURATION_NS
+        for ws, attempt, t in _processing(s)
+        if (t.estimate_ns == 0) != (attempt in ws.blocked) or 0 < t.estimate_ns < MIN_DURATION_NS
     ],
     "estimate_ns is 0 unless processing": lambda s: [
         (t, t.estimate_ns) for t in tasks_in(s) if t.estimate_ns and t.state != PROCESSING
