@@ -34,7 +34,7 @@ def doctor(
     Examples:
       weft doctor
       weft doctor tls://node1:8786 --json
-      weft doctor --strict && python program.py
+      weft doctor --strict
       weft doctor --security
 
     Exit codes: 0 = all is well, or there are warnings; 1 = a check has failed, or with --strict
