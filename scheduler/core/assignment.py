@@ -44,7 +44,7 @@ from ...protocol.wire import messages as m
 from . import claims, merging, puts, scattered
 from .locating import addresses_of, hashes_of
 from .memory import aside, full
-from .peers import RESOURCE_DIGITS, WorkerHandle
+from .peers import RESOURCE_DIGITS, RETURN_INTERVAL_S, WorkerHandle
 from .placement import ahead_worker, decide_worker, queue_cost_ns
 from .prefixes import Prefix
 from .tasks import (
@@ -66,9 +66,6 @@ WORTH_RETURNING_NS: Final = 5_000_000
 #: A worker that should have finished its work is looked at when it has reported nothing for this
 #: long: the machine may be busy, and what it gives back must be sent and fetched again.
 SILENCE_S: Final = 0.01
-#: A worker is asked no more often, and less often each time that it has finished nothing since:
-#: what it gave back may have had to come back to it.
-RETURN_INTERVAL_S: Final = 0.02
 #: Time that a message to a worker, and its answer, take here, apart from the rows.
 MESSAGE_NS: Final = 50_000
 #: A worker that holds so much more than its backlog gets no task of a newcomer.
@@ -526,10 +523,7 @@ def _ask_back(state: SchedulerState) -> None:
 
 def _time_to_ask(ws: WorkerHandle, now: float) -> float:
     """Return in how many seconds a loaded worker may be asked for work; inf = after its answer."""
-    if ws.return_asked:
-        return inf
-    interval_s: float = RETURN_INTERVAL_S * 2 ** min(ws.n_fruitless, 6)
-    left_s = ws.last_asked + interval_s - now
+    left_s = ws.may_be_asked_in(now)
     if queue_cost_ns(ws, now) < WORTH_RETURNING_NS:
         # It counts as busy for at least the time that has passed since it finished something.
         left_s = max(left_s, ws.last_progress + SILENCE_S - now)

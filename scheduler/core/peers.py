@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,6 +29,9 @@ BACKLOG_NS: Final = 30_000_000
 MAX_BACKLOG_NS: Final = 500_000_000
 #: A worker all of whose threads are busy and that has finished nothing for this long gets no more.
 STUCK_S: Final = 0.03
+#: A worker is asked for work no more often, and less often each time that it has finished nothing
+#: since: what it gave back may have had to come back to it.
+RETURN_INTERVAL_S: Final = 0.02
 #: A limit for what a worker holds that is never reached.
 NEVER_WATCHED: Final = 1 << 62
 #: Amounts of resources are kept to this many decimals: rounded sums and differences of such numbers
@@ -275,6 +279,13 @@ class WorkerHandle:
             return True
         free = self.free_resources
         return all(free.get(name, 0.0) >= amount for name, amount in task_class.resources)
+
+    def may_be_asked_in(self, now: float) -> float:
+        """Return in how many seconds it may be asked for unstarted work; inf = after its answer."""
+        if self.return_asked:
+            return inf
+        interval_s: float = RETURN_INTERVAL_S * 2 ** min(self.n_fruitless, 6)
+        return self.last_asked + interval_s - now
 
     def note_shown(self, number: int, now: float) -> None:
         """Note that a client may be shown lines of this worker for a while; the latest are kept."""

@@ -73,10 +73,11 @@ def look_at(state: SchedulerState, ws: WorkerHandle, *, may_ask_back: bool = Tru
         used += sum(task.group.prefix.result_nbytes for task in ws.processing.values())
     is_full = used > FULL_SHARE * limit > 0
     if is_full and may_ask_back and used > CROWDED_SHARE * limit:
-        surplus = len(ws.processing) - ws.nthreads
-        if surplus > 0 and not ws.return_asked and not ws.is_away:
+        surplus = ws.n_busy - ws.nthreads
+        if surplus > 0 and not ws.is_away and ws.may_be_asked_in(state.now) <= 0:
             ws.return_asked = True
             ws.last_asked = state.now
+            ws.n_fruitless += 1
             state.send(ws.peer, m.ReturnAttempts(count=surplus))
     if is_full is ws.is_full:
         return

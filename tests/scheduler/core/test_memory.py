@@ -316,6 +316,21 @@ def test_a_full_worker_that_is_lost_leaves_nothing_behind(board):
     assert not dropped(board.out, new)
 
 
+def test_a_full_worker_is_not_asked_again_and_again_for_what_it_cannot_give_back(board):
+    alice = board.client()
+    w = worker(board)
+    hold(board, alice, w, "a")
+    board.send(alice, graph("x", "y", function="parent"))
+    board.send(w, m.AttemptsBlocked(attempts=[board.attempt("x"), board.attempt("y")]))
+    board.send(alice, graph("z", "z2", function="parent"))
+    measure(board, w, 370 * MB)
+    n_asked = 0
+    for _ in range(20):
+        board.send(w, m.AttemptsReturned(attempts=[]))
+        n_asked += sum(isinstance(x, m.ReturnAttempts) for x in board.out.get(w, []))
+    assert n_asked <= 1
+
+
 BREAKAGES = {
     "full lists the workers that are full": lambda s, w: s.memory.full.clear(),
     "a full worker has a limit": lambda s, w: setattr(w, "memory_limit", 0),
