@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ..deadlines import Deadline
     from ..peers import ClientHandle, WorkerHandle
-    from ..tasks import SchedulerTask
+    from ..tasks import SchedulerTask, TaskClass
 
 
 class Kill(NamedTuple):
@@ -23,7 +23,7 @@ class Kill(NamedTuple):
 class Memory:
     """What the brake knows."""
 
-    __slots__ = ("aside", "full", "kills", "look", "noticed", "stalled_since")
+    __slots__ = ("aside", "full", "kills", "look", "noticed", "stalled")
 
     def __init__(self) -> None:
         #: {worker: None}: all that are full (`WorkerHandle.is_full`)
@@ -32,8 +32,9 @@ class Memory:
         self.aside: dict[SchedulerTask, None] = {}
         #: when `relief` looks at them next; pending while there are some
         self.look: Deadline | None = None
-        #: since when nothing goes on that could make room for them, in waking time; None = it does
-        self.stalled_since: float | None = None
+        #: {class of some of them: since when nothing goes on that could make room for these}, in
+        #: waking time
+        self.stalled: dict[TaskClass, float] = {}
         #: {client: None}: sent a notice that tasks of it wait for memory, while some do
         self.noticed: dict[ClientHandle, None] = {}
         #: of the last minute, oldest first

@@ -12,7 +12,7 @@ newer half. Clients whose tasks wait are sent a notice before that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Container, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
@@ -27,6 +27,7 @@ from .records import Kill
 if TYPE_CHECKING:
     from ..peers import ClientHandle, WorkerHandle
     from ..state import SchedulerState
+    from ..tasks import TaskClass
 
 #: Tasks that are set aside are looked at so often.
 LOOK_S: Final = 1.0
@@ -58,41 +59,48 @@ def _look(state: SchedulerState) -> None:
     for task in [task for task in memory.aside if not task.group.task_class.members]:
         del memory.aside[task]  # there is no worker for it at all
     if not memory.aside:
-        memory.stalled_since = None
+        memory.stalled.clear()
         memory.noticed.clear()
         return
     watch(state)
     state.touched.update((ws, None) for ws in state.staying.values() if not ws.is_away)
-    if _goes_on(state):
-        memory.stalled_since = None
-    elif memory.stalled_since is None:
-        memory.stalled_since = state.awake_s
-    stalled_s = 0.0 if memory.stalled_since is None else state.awake_s - memory.stalled_since
-    if stalled_s >= state.unrunnable_after_s:
+    now = state.awake_s
+    memory.stalled = {c: memory.stalled.get(c, now) for c in _stalled(state)}
+    if not memory.stalled:
+        return
+    if now - min(memory.stalled.values()) >= state.unrunnable_after_s:
         _notify(state)
-    if stalled_s >= STALLED_S:
-        memory.stalled_since = None
-        _relieve(state)
+    over = {c: None for c, since in memory.stalled.items() if now - since >= STALLED_S}
+    if over:
+        memory.stalled.clear()
+        _relieve(state, over)
 
 
-def _goes_on(state: SchedulerState) -> bool:
-    """Return whether something goes on that may make room for what is set aside.
+def _stalled(state: SchedulerState) -> list[TaskClass]:
+    """Return the classes of what is set aside for which nothing goes on that may make room.
 
-    A worker has room, or is expected back; or one runs a task of a client whose tasks are set
-    aside, which is not known to be small: its end may let its inputs go, or its client go on.
+    A worker of others has room, or is expected back; or one runs a task of a client whose tasks are
+    set aside, which is not known to be small: its end may let its inputs go, or its client go on.
     """
-    clients = {task.group.client: None for task in state.memory.aside}
-    for ws in state.staying.values():
-        if not ws.is_full:
+    aside = state.memory.aside
+    clients = {task.group.client: None for task in aside}
+    stalled = {ws: None for ws in state.staying.values() if not _goes_on(ws, clients)}
+    classes = dict.fromkeys(task.group.task_class for task in aside)
+    return [c for c in classes if all(ws in stalled for ws in c.members)]
+
+
+def _goes_on(ws: WorkerHandle, clients: Container[int]) -> bool:
+    """Return whether a worker has room, or runs what may make some for these clients."""
+    if not ws.is_full:
+        return True
+    for attempt, task in ws.processing.items():
+        if task.group.client not in clients or attempt in ws.blocked:
+            continue
+        prefix = task.group.prefix
+        if not prefix.n_finished or prefix.result_nbytes:
             return True
-        for attempt, task in ws.processing.items():
-            if task.group.client not in clients or attempt in ws.blocked:
-                continue
-            prefix = task.group.prefix
-            if not prefix.n_finished or prefix.result_nbytes:
-                return True
-            if any(map(is_let_go, task.dependencies)):
-                return True
+        if any(map(is_let_go, task.dependencies)):
+            return True
     return False
 
 
@@ -101,45 +109,58 @@ def _notify(state: SchedulerState) -> None:
     memory = state.memory
     keys: dict[ClientHandle, list[str]] = {}
     for task in memory.aside:
+        if task.group.task_class not in memory.stalled:
+            continue
         for client in task.wanted_by:
             if client not in memory.noticed:
                 keys.setdefault(client, []).append(task.key)
     for client, waiting in keys.items():
         memory.noticed[client] = None
-        reason = (
-            f"the memory of all workers is filled to {FULL_SHARE:.0%} or more "
-            f"({usage_text(memory.full)}): {_REMEDY}"
-        )
+        full = _members(memory.stalled)
+        reason = f"{_filled_text(state, full)}: {_REMEDY}"
         state.send_client(client, m.KeysUnrunnable(keys=waiting[:MAX_KEYS_NAMED], reason=reason))
 
 
 # -- who gives way ---------------------------------------------------------------------------------
-def _relieve(state: SchedulerState) -> None:
-    """Fail the newest wanted results of the client that has most, so that the others go on."""
-    memory = state.memory
+def _relieve(state: SchedulerState, classes: Container[TaskClass]) -> None:
+    """Fail the newest wanted results of the client that has most, so that the others go on.
+
+    Only what these classes wait for counts, and what is at workers that may run them.
+    """
+    aside = [task for task in state.memory.aside if task.group.task_class in classes]
+    full = _members(task.group.task_class for task in aside)
     sizes: dict[int, int] = {}
-    for ws in memory.full:
+    for ws in full:
         for task in ws.has_what:
             sizes[task.group.client] = sizes.get(task.group.client, 0) + task.nbytes
-    for task in memory.aside:
+    for task in aside:
         client = task.group.client
         sizes[client] = sizes.get(client, 0) + task.group.prefix.result_nbytes
     greedy = max(sizes, key=sizes.__getitem__)
-    waiting = [task for task in memory.aside if task.group.client == greedy]
-    victims = waiting or _newest_held(state, greedy) or list(memory.aside)
+    waiting = [task for task in aside if task.group.client == greedy]
+    victims = waiting or _newest_held(greedy, full, aside) or aside
     text = (
-        f"the memory of all workers is filled to {FULL_SHARE:.0%} or more "
-        f"({usage_text(memory.full)}), and nothing has made room for {lasting(STALLED_S)}; "
-        f"{_shares(state, greedy, waiting)}"
+        f"{_filled_text(state, full)}, and nothing has made room for {lasting(STALLED_S)}; "
+        f"{_shares(greedy, full, waiting)}"
     )
     _fail(state, victims, text)
 
 
-def _newest_held(state: SchedulerState, client: int) -> list[SchedulerTask]:
+def _members(classes: Iterable[TaskClass]) -> dict[WorkerHandle, None]:
+    return {ws: None for task_class in dict.fromkeys(classes) for ws in task_class.members}
+
+
+def _filled_text(state: SchedulerState, full: Collection[WorkerHandle]) -> str:
+    is_all = len(full) == len(state.staying)
+    which = "all workers" if is_all else "each worker that may run the task"
+    return f"the memory of {which} is filled to {FULL_SHARE:.0%} or more ({usage_text(full)})"
+
+
+def _newest_held(
+    client: int, full: Iterable[WorkerHandle], aside: Iterable[SchedulerTask]
+) -> list[SchedulerTask]:
     """Return the newest results of a client that together make room for what waits."""
-    memory = state.memory
-    full = memory.full
-    missing = max(task.group.prefix.result_nbytes for task in memory.aside)
+    missing = max(task.group.prefix.result_nbytes for task in aside)
     missing += sum(max(used_nbytes(ws) - int(FULL_SHARE * ws.memory_limit), 0) for ws in full)
     held = {task: None for ws in full for task in ws.has_what if task.group.client == client}
     found = []
@@ -155,9 +176,9 @@ def _newest_first(tasks: Iterable[SchedulerTask]) -> list[SchedulerTask]:
     return sorted(tasks, key=lambda task: (task.group.submitted, task.priority), reverse=True)
 
 
-def _shares(state: SchedulerState, client: int, waiting: list[SchedulerTask]) -> str:
+def _shares(client: int, full: Iterable[WorkerHandle], waiting: list[SchedulerTask]) -> str:
     """Return how much of a client is there, and how much more was wanted."""
-    held = [t for ws in state.memory.full for t in ws.has_what if t.group.client == client]
+    held = [t for ws in full for t in ws.has_what if t.group.client == client]
     text = f"{counted(len(held), 'result')} of this client {_take(held)}"
     if waiting:
         expected = sum(task.group.prefix.result_nbytes for task in waiting)

@@ -331,6 +331,18 @@ def test_a_full_worker_is_not_asked_again_and_again_for_what_it_cannot_give_back
     assert n_asked <= 1
 
 
+def test_a_worker_with_room_that_may_not_run_the_tasks_does_not_save_them(board):
+    _, alice, _ = fill(board)
+    worker(board, "second")
+    board.send(alice, graph("z", function="make", workers=["w"]))
+    assert board.where("x") is not None
+    assert board.states("z") == ["no_worker"]
+    board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
+    (failure,) = [board.task("z").failure]
+    assert failure[0] == "memory-exceeded"
+    assert "the memory of each worker that may run the task is filled" in failure[2]
+
+
 BREAKAGES = {
     "full lists the workers that are full": lambda s, w: s.memory.full.clear(),
     "a full worker has a limit": lambda s, w: setattr(w, "memory_limit", 0),
