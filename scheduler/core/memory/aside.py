@@ -45,14 +45,16 @@ def take_up(state: SchedulerState) -> None:
         if not (ws.has_room and ws.wants_more) or ws.is_leaving or ws.peer not in state.workers:
             continue
         n_left = N_PER_THREAD * ws.nthreads
-        for task in list(islice(aside, MAX_TAKEN_UP_SEEN)):
-            if ws in task.group.task_class.members:
-                enqueue(state, task)
-                n_left -= 1
-                if not n_left:
-                    break
+        seen = list(islice(aside, MAX_TAKEN_UP_SEEN))
+        found = [task for task in seen if ws in task.group.task_class.members]
+        for task in found[:n_left]:
+            enqueue(state, task)
         if not aside:
             return
+        if not found:  # those behind get their turn: it may run none of these
+            for task in seen:
+                del aside[task]
+                aside[task] = None
 
 
 def assign_to_full(

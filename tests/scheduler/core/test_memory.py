@@ -343,6 +343,20 @@ def test_a_worker_with_room_that_may_not_run_the_tasks_does_not_save_them(board)
     assert "the memory of each worker that may run the task is filled" in failure[2]
 
 
+def test_tasks_for_a_worker_with_room_do_not_starve_behind_many_for_a_full_one(board):
+    alice = board.client()
+    w = worker(board)
+    hold(board, alice, w, "a")
+    measure(board, w, 330 * MB)
+    second = worker(board, "second", resident=330 * MB)
+    board.send(alice, graph(*(f"k{i}" for i in range(300)), function="make", workers=["w"]))
+    board.send(alice, graph("z", function="make", workers=["second"]))
+    assert board.states("k299", "z") == ["no_worker"] * 2
+    measure(board, second, 60 * MB)
+    board.tick(3 * relief.LOOK_S)
+    assert board.where("z") == second
+
+
 BREAKAGES = {
     "full lists the workers that are full": lambda s, w: s.memory.full.clear(),
     "a full worker has a limit": lambda s, w: setattr(w, "memory_limit", 0),
