@@ -113,7 +113,8 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
         return
     ws, processing, held = lost
     if is_of_memory(report.reason):
-        note_kill(state, ws, list(held.values()))
+        running = [processing[attempt] for attempt in report.running if attempt in processing]
+        note_kill(state, ws, held.values(), running)
     for attempt in dict.fromkeys(report.running):
         task = processing.get(attempt)
         is_served = task is None

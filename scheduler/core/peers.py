@@ -100,6 +100,7 @@ class WorkerHandle:
         "blocked",
         "claims",
         "classes",
+        "expected_nbytes",
         "facts",
         "free_resources",
         "functions",
@@ -129,6 +130,7 @@ class WorkerHandle:
         "return_asked",
         "shown_to",
         "status",
+        "summed_at",
         "supervisor_id",
         "task_clients",
         "unreachable",
@@ -190,6 +192,10 @@ class WorkerHandle:
         self.nbytes = 0
         #: ... when `resident_nbytes` was measured
         self.measured_nbytes = 0
+        #: what its tasks may add to that, by the results of their functions so far, and when this
+        #: was summed up; 0 while it is far from full
+        self.expected_nbytes = 0
+        self.summed_at = float("-inf")
         #: it uses more memory than it should: the usual lanes give it nothing; see `memory`
         self.is_full = False
         #: whether it is full is looked at while `nbytes` is above this

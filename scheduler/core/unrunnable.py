@@ -36,7 +36,7 @@ def unfile_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
     if state.paused:
         state.deadlines.cancel(state.paused.pop(task, None))
     if state.memory.aside:
-        state.memory.aside.pop(task, None)
+        state.memory.aside.discard(task)
     task_class = task.group.task_class
     del task_class.unrunnable[task]
     if not task_class.unrunnable:

@@ -4,7 +4,9 @@ After the usual lanes, which full workers are not open to, each full worker with
 queued tasks that add nothing there: they read what it holds and let it be dropped, or have small
 results. A task that would add to each full worker which may run it comes out of the queue, so that
 those behind it are met; it is no_worker, and among `Memory.aside`. It goes back to its place in the
-queue when a worker that may run it has room.
+queue when a worker that may run it has room, or when it adds nothing to a full one any more, since
+others have read its inputs. That is looked at once a second, and then it is judged whether to wait
+helps (`relief`).
 """
 
 from __future__ import annotations
@@ -16,45 +18,87 @@ from typing import TYPE_CHECKING, Any, Final
 from ..tasks import NO_WORKER, SchedulerTask, TaskClass
 from ..transitions import enqueue, move
 from ..unrunnable import file_unrunnable
+from . import relief
 from .full import FULL_INVARIANTS, adds_to, note_assigned
-from .relief import watch
 
 if TYPE_CHECKING:
     from ..peers import WorkerHandle
     from ..state import SchedulerState
 
-#: Tasks that one pass sets aside, and those that it looks at to take them up.
+#: Tasks that one pass sets aside, and those of a class that one look may take up.
 MAX_ASIDE: Final = 1000
-MAX_TAKEN_UP_SEEN: Final = 256
 #: Tasks that are taken up for each thread of a worker with room.
 N_PER_THREAD: Final = 2
+#: Full workers that do not hold an input which are tried for a task.
+MAX_TRIED: Final = 4
 
 
 def set_aside(state: SchedulerState, task: SchedulerTask) -> None:
     """Let a task that is out of its queue wait for memory."""
     move(state, task, NO_WORKER)
     file_unrunnable(state, task)
-    state.memory.aside[task] = None
-    watch(state)
+    state.memory.aside.add(task)
+    if state.memory.look is None:
+        state.memory.look = state.call_after(relief.LOOK_S, _look)
 
 
 def take_up(state: SchedulerState) -> None:
     """Queue tasks again, for the workers that have room and whose load has changed."""
     aside = state.memory.aside
     for ws in state.touched:
-        if not (ws.has_room and ws.wants_more) or ws.is_leaving or ws.peer not in state.workers:
+        if ws.is_full or ws.is_away or ws.is_leaving or ws.peer not in state.workers:
             continue
+        has_room = ws.has_room and ws.wants_more
         n_left = N_PER_THREAD * ws.nthreads
-        seen = list(islice(aside, MAX_TAKEN_UP_SEEN))
-        found = [task for task in seen if ws in task.group.task_class.members]
-        for task in found[:n_left]:
-            enqueue(state, task)
+        for task_class in [c for c in aside.by_class if c in ws.classes]:
+            if not has_room and task_class not in state.scattered:
+                continue  # scattered data needs no thread
+            tasks = aside.by_class[task_class]
+            for task in list(islice(tasks, n_left)):
+                enqueue(state, task)
+                n_left -= 1
+            if tasks:  # it is the turn of the others
+                aside.by_class[task_class] = aside.by_class.pop(task_class)
+            if not n_left:
+                break
         if not aside:
             return
-        if not found:  # those behind get their turn: it may run none of these
-            for task in seen:
-                del aside[task]
-                aside[task] = None
+
+
+def _look(state: SchedulerState) -> None:
+    """Take up what fits by now, and see whether to wait helps the others."""
+    memory = state.memory
+    memory.look = None
+    for task_class in list(memory.aside.by_class):
+        if not task_class.members:  # they wait for a worker, as others do
+            del memory.aside.by_class[task_class]
+        elif task_class not in state.scattered:
+            _take_up_at_full(state, task_class)
+    if memory.aside:
+        memory.look = state.call_after(relief.LOOK_S, _look)
+        state.touched.update((ws, None) for ws in state.staying.values() if not ws.is_away)
+    relief.judge(state)
+
+
+def _take_up_at_full(state: SchedulerState, task_class: TaskClass) -> None:
+    """Queue tasks again that add nothing to a full worker any more."""
+    members = _full_members(state, task_class)
+    n_left = sum(ws.nthreads - ws.n_busy for ws in members)
+    for task in list(islice(state.memory.aside.by_class[task_class], MAX_ASIDE)):
+        if n_left <= 0:
+            return
+        if _where_it_adds_nothing(task, members) is not None:
+            enqueue(state, task)
+            n_left -= 1
+
+
+def _full_members(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
+    """Return the full workers that could run a task of a class at once."""
+    return [
+        ws
+        for ws in state.memory.full
+        if ws in task_class.members and ws.has_free_thread_for(task_class)
+    ]
 
 
 def assign_to_full(
@@ -65,11 +109,7 @@ def assign_to_full(
     for task_class in list(state.ready):
         if task_class in state.scattered:
             continue  # it needs no thread, and was placed
-        members = [
-            ws
-            for ws in state.memory.full
-            if ws in task_class.members and ws.has_free_thread_for(task_class)
-        ]
+        members = _full_members(state, task_class)
         n_before = task_class.queue.n
         while members and n_left and (task := task_class.queue.pop()) is not None:
             task_class.queue.left_ns -= task.group.prefix.estimate_ns
@@ -79,6 +119,7 @@ def assign_to_full(
                 n_left -= 1
                 continue
             give(task, ws)
+            note_assigned(state, ws, task)
             if not ws.has_free_thread_for(task_class):
                 members.remove(ws)
         _note_popped(state, task_class, n_before)
@@ -118,7 +159,7 @@ def _where_it_adds_nothing(task: SchedulerTask, members: list[WorkerHandle]) -> 
         for ws in dependency.replicas:
             if ws in members and not adds_to(task, ws):
                 return ws
-    return members[0] if not adds_to(task, members[0]) else None
+    return next((ws for ws in members[:MAX_TRIED] if not adds_to(task, ws)), None)
 
 
 def _note_popped(state: SchedulerState, task_class: TaskClass, n_before: int) -> None:
@@ -139,6 +180,9 @@ MEMORY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] =
     **FULL_INVARIANTS,
     "what waits for memory is set aside": lambda s: [
         task for task in s.memory.aside if task.state != NO_WORKER
+    ],
+    "classes are listed while tasks of them wait for memory": lambda s: [
+        c.restrictions for c, tasks in s.memory.aside.by_class.items() if not tasks
     ],
     "what waits for memory is looked at": lambda s: [
         task for task in s.memory.aside if s.memory.look is None

@@ -5,9 +5,9 @@ come and gone since. So garbage, copies and sizes that are not known count from 
 on, and measured results at once. Workers that are threads of a program share one process, whose
 size says nothing about each: there only results count.
 
-The tasks that run are expected to add what the results of their functions have taken so far
-(`Prefix.result_nbytes`). They are looked at only where the end of the memory is so near that they
-may reach it (`WorkerHandle.watched_above`).
+The tasks that a worker has are expected to add what the results of their functions have taken so
+far (`Prefix.result_nbytes`). They are looked at only where the end of the memory is so near that
+they may reach it (`WorkerHandle.watched_above`).
 """
 
 from __future__ import annotations
@@ -33,11 +33,16 @@ if TYPE_CHECKING:
 FULL_SHARE: Final = MEMORY_HIGH
 #: Work that was given to one whose expected results would fill more than this is asked back.
 CROWDED_SHARE: Final = 0.9
-#: A task that makes a worker no larger may fill it up to this part while it runs.
+#: A task that a full worker may have may fill it up to this part while it runs.
 MEANWHILE_SHARE: Final = 0.93
+#: A task that makes a worker larger by less than one part in so many adds nothing to it.
+SMALL_PART: Final = 1000
 #: The tasks of a thread's backlog fill no more than this before they are reported: they take 30 ms,
 #: and memory is written at a few bytes a nanosecond.
 SWING_NBYTES: Final = 256 << 20
+#: The expected results of so many tasks are added up with each event; of more, at most so often.
+MAX_SUMMED: Final = 64
+SUM_INTERVAL_S: Final = 0.02
 #: Full workers that are looked at after one event.
 MAX_LOOKED_AT: Final = 64
 #: Full workers that a text names.
@@ -65,20 +70,35 @@ def note_measured(state: SchedulerState, ws: WorkerHandle) -> None:
             look_at(state, ws)
 
 
-def look_at(state: SchedulerState, ws: WorkerHandle, *, may_ask_back: bool = True) -> None:
+def look_at(state: SchedulerState, ws: WorkerHandle) -> None:
     """Decide whether a worker is full; what it was given too much is asked back."""
+    _sum_expected(state, ws)
     limit = ws.memory_limit
-    used = used_nbytes(ws)
-    if state.prefixes.has_large and used < limit:
-        used += sum(task.group.prefix.result_nbytes for task in ws.processing.values())
-    is_full = used > FULL_SHARE * limit > 0
-    if is_full and may_ask_back and used > CROWDED_SHARE * limit:
+    used = used_nbytes(ws) + ws.expected_nbytes
+    if used > CROWDED_SHARE * limit > 0:
         surplus = ws.n_busy - ws.nthreads
         if surplus > 0 and not ws.is_away and ws.may_be_asked_in(state.now) <= 0:
             ws.return_asked = True
             ws.last_asked = state.now
             ws.n_fruitless += 1
             state.send(ws.peer, m.ReturnAttempts(count=surplus))
+    _set_full(state, ws, is_full=used > FULL_SHARE * limit > 0)
+
+
+def _sum_expected(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Add up what the tasks of a worker are expected to add to it.
+
+    Between two sums of many only what is assigned is counted (`note_assigned`).
+    """
+    if not state.prefixes.has_large:
+        return
+    if len(ws.processing) > MAX_SUMMED and state.now - ws.summed_at < SUM_INTERVAL_S:
+        return
+    ws.summed_at = state.now
+    ws.expected_nbytes = sum(t.group.prefix.result_nbytes for t in ws.processing.values())
+
+
+def _set_full(state: SchedulerState, ws: WorkerHandle, *, is_full: bool) -> None:
     if is_full is ws.is_full:
         return
     ws.is_full = is_full
@@ -105,8 +125,11 @@ def look_at_full(state: SchedulerState) -> None:
 
 def note_assigned(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
     """Note, within an assignment pass, what a worker was given: it may be full now."""
-    if task.group.prefix.result_nbytes and ws.nbytes > ws.watched_above:
-        look_at(state, ws, may_ask_back=False)
+    expected = task.group.prefix.result_nbytes
+    if expected and ws.nbytes > ws.watched_above:
+        ws.expected_nbytes += expected
+        if used_nbytes(ws) + ws.expected_nbytes > FULL_SHARE * ws.memory_limit:
+            _set_full(state, ws, is_full=True)
 
 
 def forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -116,6 +139,7 @@ def forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     ws.watched_above = NEVER_WATCHED
 
 
+# -- what a task adds ------------------------------------------------------------------------------
 def growth(task: SchedulerTask, ws: WorkerHandle) -> int:
     """Return by how many bytes a worker is larger after a task; below 0 = smaller.
 
@@ -137,20 +161,28 @@ def is_let_go(dependency: SchedulerTask) -> bool:
     return dependency.n_waiters == 1 and not dependency.wanted_by
 
 
-def _need(task: SchedulerTask, ws: WorkerHandle) -> int:
-    """Return how many bytes a task takes while it runs, beside what is there."""
-    nbytes: int = task.group.prefix.result_nbytes
-    return nbytes + sum(d.nbytes for d in task.dependencies if ws not in d.replicas)
-
-
 def adds_to(task: SchedulerTask, ws: WorkerHandle) -> bool:
-    """Return whether a full worker must not get a task: it would be larger after it, or burst."""
+    """Return whether a full worker must not get a task: it would be larger after it, or burst.
+
+    One that runs nothing, and is not full of results, gets a task all the same if it fits: nothing
+    else would make room there.
+    """
     if not ws.is_full:
         return False
-    if growth(task, ws) >= LARGE_NBYTES:
+    need: int = task.group.prefix.result_nbytes
+    need += sum(d.nbytes for d in task.dependencies if ws not in d.replicas)
+    if need < LARGE_NBYTES:
+        return False
+    if used_nbytes(ws) + ws.expected_nbytes + need > MEANWHILE_SHARE * ws.memory_limit:
         return True
-    need = _need(task, ws)
-    return need >= LARGE_NBYTES and used_nbytes(ws) + need > MEANWHILE_SHARE * ws.memory_limit
+    if growth(task, ws) < max(LARGE_NBYTES, ws.memory_limit // SMALL_PART):
+        return False
+    return bool(ws.processing) or is_full_of_results(ws)
+
+
+def is_full_of_results(ws: WorkerHandle) -> bool:
+    """Return whether results take most of what a full worker uses, so that others can make room."""
+    return ws.nbytes * 2 >= used_nbytes(ws)
 
 
 def decide_worker_with_memory(

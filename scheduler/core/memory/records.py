@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -12,12 +13,47 @@ if TYPE_CHECKING:
 
 
 class Kill(NamedTuple):
-    """The end of a process that used more memory than it may, with results in it."""
+    """The end of a process that used more memory than it may, because of the results in it."""
 
     when: float
     worker: str
     #: those whose only copy it had
     results: list[SchedulerTask]
+
+
+class Aside:
+    """Tasks in state no_worker that would add to full workers, by class."""
+
+    __slots__ = ("by_class",)
+
+    def __init__(self) -> None:
+        #: {class: {task: None}}, first come first; none of the inner maps is empty
+        self.by_class: dict[TaskClass, dict[SchedulerTask, None]] = {}
+
+    def add(self, task: SchedulerTask) -> None:
+        """Add a task behind those of its class."""
+        self.by_class.setdefault(task.group.task_class, {})[task] = None
+
+    def discard(self, task: SchedulerTask) -> None:
+        """Take a task out if it is there."""
+        task_class = task.group.task_class
+        tasks = self.by_class.get(task_class)
+        if tasks is not None and task in tasks:
+            del tasks[task]
+            if not tasks:
+                del self.by_class[task_class]
+
+    def __contains__(self, task: SchedulerTask) -> bool:
+        return task in self.by_class.get(task.group.task_class, ())
+
+    def __iter__(self) -> Iterator[SchedulerTask]:
+        return (task for tasks in self.by_class.values() for task in tasks)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_class.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self.by_class)
 
 
 class Memory:
@@ -28,14 +64,13 @@ class Memory:
     def __init__(self) -> None:
         #: {worker: None}: all that are full (`WorkerHandle.is_full`)
         self.full: dict[WorkerHandle, None] = {}
-        #: {task: None} in state no_worker, first come first: they would add to full workers
-        self.aside: dict[SchedulerTask, None] = {}
-        #: when `relief` looks at them next; pending while there are some
+        self.aside = Aside()
+        #: when `relief` looks at those that are set aside; pending while there are some
         self.look: Deadline | None = None
         #: {class of some of them: since when nothing goes on that could make room for these}, in
         #: waking time
         self.stalled: dict[TaskClass, float] = {}
         #: {client: None}: sent a notice that tasks of it wait for memory, while some do
         self.noticed: dict[ClientHandle, None] = {}
-        #: of the last minute, oldest first
+        #: the latest, oldest first
         self.kills: deque[Kill] = deque()
