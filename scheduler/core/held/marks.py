@@ -8,7 +8,8 @@ largest number counts, in whatever order they come, and what was set or deleted 
 counts before all of them.
 
 A client is sent the numbers of its settings that do not hold any more because the place was set or
-deleted again. When it is back after a lost connection it asks for them.
+deleted again. When it is back after a lost connection it asks for them. It cannot ask for a number
+that it has not read: an answer that is sent again does not carry one that does not hold any more.
 """
 
 from __future__ import annotations
@@ -138,6 +139,14 @@ def send_superseded(state: SchedulerState, client: ClientHandle, numbers: object
     if type(numbers) is list:
         known = state.held.marks.set
         _send(state, client, [n for n in numbers if type(n) is int and n not in known])
+
+
+def without_superseded(state: SchedulerState, reply: Reply) -> Reply:
+    """Return an answer that is sent again: without its number if that does not hold any more."""
+    number = reply.info.get("number")
+    if number is None or number in state.held.marks.set:
+        return reply
+    return reply._replace(info={k: v for k, v in reply.info.items() if k != "number"})
 
 
 def _next_number(state: SchedulerState) -> int:

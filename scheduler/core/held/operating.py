@@ -58,7 +58,7 @@ from .datasets import DATASETS
 from .events import EVENTS
 from .fifo import QUEUES
 from .limits import LIMITS
-from .marks import Marks, send_superseded
+from .marks import Marks, send_superseded, without_superseded
 from .metadata import METADATA_KIND
 from .multilocks import MULTILOCKS
 from .records import (
@@ -168,7 +168,8 @@ def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) 
         return
     request = message.request
     if request in calls.answered:
-        _send(state, *calls.answered[request])
+        call, reply = calls.answered[request]
+        _send(state, call, without_superseded(state, reply))
         return
     if request in calls.waiting:
         return  # it was sent again, and is answered in its turn

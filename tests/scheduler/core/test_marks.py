@@ -38,12 +38,18 @@ def arguments(kind: str, content: str) -> dict[str, Any]:
 
 def put(caller: Caller, kind: str, content: str = "1") -> int:
     """Set something; return the number."""
-    assert isinstance(
-        caller.call(kind, "publish" if kind == h.DATASET else "set", **arguments(kind, content)),
-        dict,
-    )
-    (number,) = caller.numbers()
+    (number,) = numbers_of_put(caller, kind, content)
     return number
+
+
+def numbers_of_put(
+    caller: Caller, kind: str, content: str = "1", *, request: int = -1
+) -> list[int]:
+    """Set something, perhaps again; return the number, if the answer has one."""
+    operation = "publish" if kind == h.DATASET else "set"
+    answer = caller.call(kind, operation, request=request, **arguments(kind, content))
+    assert isinstance(answer, dict)
+    return caller.numbers()
 
 
 def state_again(caller: Caller, kind: str, number: int, content: str = "1") -> Any:
@@ -110,6 +116,23 @@ def test_a_client_that_is_back_is_sent_which_of_its_settings_do_not_hold_any_mor
     arguments = {"pending": [], "set": [first, other, "?"]}
     board.send(alice.peer, m.Operate(request=0, operation=h.RESUME, arguments=arguments))
     assert alice.superseded() == [first]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", [put, delete])
+def test_an_answer_that_is_sent_again_has_no_number_of_a_setting_that_does_not_hold_any_more(
+    board, alice, bob, kind, change
+):
+    first = numbers_of_put(alice, kind, request=7)
+    board.close(alice.peer)  # before the client has read the answer
+    alice = Caller(board, "alice")
+    assert numbers_of_put(alice, kind, request=7) == first
+    board.close(alice.peer)
+    change(bob, kind)
+    alice = Caller(board, "alice")
+    arguments = {"pending": [7]}  # it does not know the number
+    board.send(alice.peer, m.Operate(request=0, operation=h.RESUME, arguments=arguments))
+    assert numbers_of_put(alice, kind, request=7) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
