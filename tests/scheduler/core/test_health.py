@@ -99,7 +99,7 @@ def test_a_cluster_without_signs_is_well():
     assert judge(Signs()) == [WELL]
 
 
-def test_what_to_do_is_in_the_text_and_apart_from_it():
+def test_advice_is_in_the_text_of_a_line_and_apart_from_it():
     (line,) = judge(Signs(workerless_s=5.0))
     assert line["text"] == "there has been no worker for 5 s: start 'weft worker'"
     assert (line["what"], line["advice"]) == (
