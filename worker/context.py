@@ -119,9 +119,14 @@ class WorkerContext:
         object.__delattr__(self, name)
 
     def __getattr__(self, name: str) -> Any:  # only for what was not found
+        advice = _ADVICE.get(name)
         raise AttributeError(
-            f"the worker has no attribute {name!r}: neither weft nor a plugin or task that has run "
-            "on this worker has set it"
+            f"the worker has no attribute {name!r}: "
+            + (
+                f"use {advice}"
+                if advice
+                else "neither weft nor a plugin or task that has run on this worker has set it"
+            )
         )
 
     def __copy__(self) -> WorkerContext:
@@ -196,6 +201,21 @@ _OWN: Final = frozenset(dir(WorkerContext))
 _PROTECTED: Final = (
     "the attribute {!r} of a worker is weft's own; keep what is yours under another name"
 )
+
+
+#: {attribute of dask's worker: what to use}
+_ADVICE: Final = {
+    "id": "worker_id, or name",
+    "contact_address": "address",
+    "nthreads": "weft.get_client().nthreads()",
+    "memory_limit": "weft.get_client().scheduler_info()",
+    "client": "weft.get_client()",
+    "scheduler": "weft.get_client()",
+    "log_event": "weft.get_client().log_event",
+    "data": "futures as arguments: a task gets the results that it reads",
+    "loop": "a coroutine function as the task: it runs in an event loop",
+    "io_loop": "a coroutine function as the task: it runs in an event loop",
+}
 
 
 class TaskHost:

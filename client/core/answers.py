@@ -236,8 +236,11 @@ def on_keys_unrunnable(core: ClientState, message: KeysUnrunnable) -> None:
     core.warnings[message.reason] = None
     n = len(message.keys)
     first = message.keys[0] if message.keys else "?"
-    subject = f"task {first!r} waits" if n == 1 else f"{n} tasks ({first!r}, ...) wait"
-    core.after.append(Warn(f"{subject} for a worker that can run it: {message.reason}"))
+    if n == 1:
+        text = f"task {first!r} waits for a worker that can run it"
+    else:  # only the first are named
+        text = f"tasks ({first!r} and others) wait for a worker that can run them"
+    core.after.append(Warn(f"{text}: {message.reason}"))
 
 
 def on_keys_data(core: ClientState, message: KeysData) -> None:

@@ -155,7 +155,7 @@ class MemoryExceeded(TaskError):
         self.text = text
 
     def __str__(self) -> str:
-        return f"task {self.key!r} was given up: {self.text}"
+        return f"{self.key!r} was given up: {self.text}"
 
 
 class UnpicklableResult(TaskError):

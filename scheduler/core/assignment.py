@@ -137,7 +137,7 @@ def settle(state: SchedulerState) -> None:
     memory = state.memory
     if memory.full:
         full.look_at_full(state)
-    if memory.aside:
+    if memory.aside.by_class:
         aside.take_up(state)
     if state.touched:
         _refresh(state)

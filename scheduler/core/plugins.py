@@ -113,7 +113,7 @@ def _register(
 
 def _set_up_everywhere(state: SchedulerState, plugin: Plugin) -> None:
     where = "supervisors" if plugin.is_for_supervisors else "workers"
-    state.log("info", f"plugin {plugin.name!r} is set up on all {where}")
+    state.log("info", f"plugin {plugin.name!r} is to be set up on all {where}")
     # Before the barrier nothing is assigned, and new workers may prepare.
     may_wait = state.recovery is not None
     if plugin.is_for_supervisors:
@@ -180,7 +180,7 @@ def on_unregister(state: SchedulerState, peer: int, message: m.Ask) -> None:
         there = ", ".join(f"{p.name!r}" + " (set aside)" * p.is_aside for p in first) or "none"
         raise BadArgument(f"workers have no plugin {name[:100]!r}; they have: {there}")
     where = "supervisors" if plugin.is_for_supervisors else "workers"
-    state.log("info", f"plugin {name!r} is torn down on all {where}")
+    state.log("info", f"plugin {name!r} is to be torn down on all {where}")
     plugin.orders.append((peer, message.request, False))
     _end_on_request(state, plugin)
 

@@ -67,7 +67,7 @@ def test_results_beyond_the_memory_fail_the_older_ones_live_and_a_neighbour_noti
         # What was released makes room for the next call.
         del futures, done
         assert greedy.submit(len, greedy.submit(block, 0)).result(WAIT_S) == LARGE
-    notices = [r for r in caplog.records if "wait for a worker that can run it" in r.message]
+    notices = [r for r in caplog.records if "wait for a worker that can run them" in r.message]
     assert [record.name for record in notices] == ["weft.client"]
 
 

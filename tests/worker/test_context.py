@@ -59,3 +59,9 @@ def test_an_attribute_that_nobody_has_set_is_named(worker):
         worker.conn
     with pytest.raises(AttributeError):
         del worker.conn
+
+
+def test_names_of_dask_s_worker_are_answered_by_what_to_use():
+    context = WorkerContext("w", "tcp://w", "id of w")
+    with pytest.raises(AttributeError, match="no attribute 'id': use worker_id, or name"):
+        _ = context.id

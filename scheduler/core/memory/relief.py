@@ -194,11 +194,12 @@ def _take(tasks: list[SchedulerTask]) -> str:
 
 
 def _fail(state: SchedulerState, victims: list[SchedulerTask], text: str) -> None:
-    state.log(
-        "warning",
-        f"{counted(len(victims), 'task')} of {victims[0].group.prefix.name} and what needs them "
-        f"fail with MemoryExceeded: {text}",
-    )
+    first = victims[0].group
+    if first.function.function_id == m.PUT_FUNCTION:
+        what = counted(len(victims), "value") + " that clients put at workers"
+    else:
+        what = f"{counted(len(victims), 'task')} of {first.prefix.name}"
+    state.log("warning", f"{what}, and what needs them, fail with MemoryExceeded: {text}")
     for task in _newest_first(victims):
         if task.state in ACTIVE or task.state == MEMORY:
             err(state, task, memory_exceeded(task.key, f"{text}; {_REMEDY}"))
