@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weft.scheduler.core.claims import HELD
 from weft.scheduler.core.validate import validate as validate_scheduler
 
-from . import copies, following, plugins, reading, retiring
+from . import copies, following, memory, plugins, reading, retiring
 from .client_node import FAILED
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def check_agreement(sim: Simulation) -> None:
             record = worker.core.by_attempt.get(task.attempt)
             assert record is not None, f"{worker!r} does not have {task!r}"
         worker.check_at_rest()
+    memory.check_at_rest(sim)
 
 
 def check_empty(sim: Simulation) -> None:
@@ -126,6 +127,7 @@ def check_empty(sim: Simulation) -> None:
     assert not core.failed_at, "failures are left"
     assert not core.interrupted, "interrupted attempts are left"
     assert not core.away, "workers are expected back"
+    memory.check_at_rest(sim)
     for client in sim.clients:
         if client.is_alive:
             assert not client.table.states, f"{client!r} has futures left"

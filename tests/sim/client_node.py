@@ -25,10 +25,11 @@ from weft.client.core.tasks import (
     FutureState,
     Watcher,
 )
-from weft.protocol.wire.failure import TIMED_OUT
+from weft.protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT
 from weft.protocol.wire.messages import Bye
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 
+from . import memory
 from .client_process import ClientProcess
 from .graphs import ACTOR, Spec, unpacked
 
@@ -315,6 +316,9 @@ class ClientNode(ClientProcess):
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why
         elif kind == "cancelled":
             assert any(key in sim.cancelled for key in spec.ancestors), why
+        elif kind == MEMORY_EXCEEDED:
+            assert culprit in spec.ancestors, why
+            assert memory.has_reason(sim, state.failure[2]), why
         elif kind == "actor-lost":
             assert culprit in spec.actors, why
         elif kind == "unreachable":

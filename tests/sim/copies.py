@@ -69,7 +69,7 @@ def check(sim: Simulation) -> None:
             ws
             for ws in core.staying.values()
             if (not wish.workers or ws.is_named(wish.workers))
-            and (ws in task.replicas or wish.failed.get(ws, 0) < MAX_FAILURES)
+            and (ws in task.replicas or (wish.failed.get(ws, 0) < MAX_FAILURES and not ws.is_full))
         ]
         there = [ws for ws in allowed if ws in task.replicas]
         least = min(wish.n, len(allowed))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.failure import RESCHEDULE
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
@@ -41,8 +41,10 @@ from weft.scheduler.core.turns import Turns
 from weft.scheduler.core.validate import validate
 
 from .links import KEEP_ALIVE, Link
-from .plan import Plan
-from .world import World
+from .memory import Watched
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
 
 #: Tasks up to which everything is checked after each event; of more, only now and then.
 SMALL = 30
@@ -68,9 +70,10 @@ class Record:
 class SchedulerNode:
     """One start of the scheduler."""
 
-    def __init__(self, world: World, plan: Plan, number: int, record: Record) -> None:
-        self.world = world
-        self.plan = plan
+    def __init__(self, sim: Simulation, number: int, record: Record) -> None:
+        self.sim = sim
+        self.world = world = sim.world
+        self.plan = plan = sim.plan
         self.number = number
         self.record = record
         self.is_alive = True
@@ -103,7 +106,7 @@ class SchedulerNode:
     def _start(self, epoch: int) -> SchedulerState:
         plan, record = self.plan, self.record
         record.epoch = epoch
-        return SchedulerState(
+        core = SchedulerState(
             epoch,
             client_lease_s=plan.lease,
             heartbeat_s=plan.heartbeat,
@@ -112,6 +115,8 @@ class SchedulerNode:
             away_s=plan.away,
             expected=record.members,
         )
+        self._watched = Watched(self.sim, core)
+        return core
 
     # -- the process ------------------------------------------------------------------------------
     def when_awake(self, what: Any, *args: Any) -> bool:
@@ -309,6 +314,7 @@ class SchedulerNode:
         if not isinstance(event, (PeerSent, SchedulerTick)):
             world.note(f"{self!r} {event}")
         self.core.handle(event, world.now)
+        self._watched.after_event()
         self._set_alarm()
         world.touched[self] = None
         if self.core.before or self.core.outboxes or self.core.after:
@@ -350,6 +356,7 @@ class SchedulerNode:
                 link.set_numbers(1, messages[0].epoch, messages[0].session)
             self.world.note(f"{self!r} -> {peer}", messages)
             self._watch(messages)
+            self._watched.sent(peer, messages)
             link.send(1, messages)
         after, self.core.after = self.core.after, []
         for action in after:
@@ -368,6 +375,7 @@ class SchedulerNode:
                 self.record.members = action.members
             elif isinstance(action, LogLine):
                 self.world.note(f"{self!r} log", action.text)
+                self._watched.logged(action.text)
 
     def _watch(self, messages: list[Message]) -> None:
         for message in messages:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
 import weft.client.core.fetching
 import weft.client.core.submitting
 import weft.scheduler.core.cycles
+import weft.scheduler.core.memory.full
 import weft.scheduler.core.relays
 import weft.worker.core.fetching
 import weft.worker.core.seats
@@ -25,7 +27,7 @@ from weft.protocol.wire.messages import GetData, KeysData
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.worker.core.tasks import WorkerTask
 
-from . import checks, copies, following, plugins, reading, retiring
+from . import checks, copies, following, memory, plugins, reading, retiring
 from .actor_calls import ActorUsers
 from .client_node import FAILED, ClientNode
 from .graphs import Graph, Spec
@@ -57,6 +59,9 @@ class Simulation:
         draw = Plan.draw_sessions if sessions else Plan.draw
         self.plan = draw(self.world.rng)
         self.graph = Graph(self.plan, self.world.rng)
+        self.limits = memory.draw(Random(f"memory of {seed}"), self.plan, self.graph)
+        #: {key: None} of tasks that failed because the memory was exhausted
+        self.exceeded: dict[str, None] = {}
         self.workers: dict[str, WorkerNode] = {}
         self.by_address: dict[str, WorkerNode] = {}
         self.supervisors: list[SupervisorNode] = []
@@ -100,7 +105,7 @@ class Simulation:
         self.record = Record()
         #: Schedulers that were suspended while another one was started.
         self.zombies: list[SchedulerNode] = []
-        self.scheduler = SchedulerNode(self.world, self.plan, 1, self.record)
+        self.scheduler = SchedulerNode(self, 1, self.record)
 
     # -- requests of nodes ------------------------------------------------------------------------
     def new_id(self, kind: str) -> str:
@@ -173,6 +178,8 @@ class Simulation:
         self.n_executed[spec.key] = n_before + 1
         if not self.plan.executes_once or spec.key in self.released or spec.key in self.cancelled:
             return
+        if any(key in self.exceeded for key in spec.ancestors):
+            return  # it was given up, or what needs it, and may be submitted again
         n_failed = self.n_raised.get(spec.key, 0) + self.n_excused[spec.key]
         n_failed += len(self.timed_out.get(spec.key, ()))
         assert n_before <= n_failed, (
@@ -259,6 +266,7 @@ class Simulation:
         """Set the limits of the plan: tiny ones show what happens at them."""
         limits = self.plan.limits
         stack = ExitStack()
+        swing = weft.scheduler.core.memory.full.SWING_NBYTES
         for module, name, value in (
             (weft.client.core.submitting, "MAX_TASKS", limits["client.max_tasks"]),
             (weft.client.core.fetching, "MAX_NBYTES_IN_FLIGHT", limits["client.in_flight"]),
@@ -269,6 +277,11 @@ class Simulation:
             (weft.scheduler.core.relays, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
             # All members of a cycle are named: see `task_clients.py`.
             (weft.scheduler.core.cycles, "MAX_NAMED", 1000),
+            (
+                weft.scheduler.core.memory.full,
+                "SWING_NBYTES",
+                swing if self.limits is None else self.limits.swing,
+            ),
         ):
             stack.enter_context(patch.object(module, name, value))
         return stack
@@ -431,9 +444,7 @@ class Simulation:
             self._start_scheduler()
 
     def _start_scheduler(self) -> None:
-        self.scheduler = SchedulerNode(
-            self.world, self.plan, self.scheduler.number + 1, self.record
-        )
+        self.scheduler = SchedulerNode(self, self.scheduler.number + 1, self.record)
 
     # -- healing ----------------------------------------------------------------------------------
     def _heal(self) -> None:
@@ -538,6 +549,7 @@ class Simulation:
         counters = self.scheduler.core.counters
         for name in (
             "tasks_completed",
+            "tasks_failed_memory",
             "tasks_failed_worker_died",
             "attempts_timed_out",
             "tasks_retried",

@@ -17,6 +17,7 @@ from weft.protocol.wire.messages import (
     WorkersAlive,
 )
 from weft.worker.family.exit_reports import ExitReports
+from weft.worker.family.restarts import memory_verdict
 from weft.worker.family.supervisor_link import SupervisorPolicy
 
 from .session import SimulatedSession
@@ -25,6 +26,10 @@ from .supervisor_plugins import SupervisorPluginsNode
 if TYPE_CHECKING:
     from .simulation import Simulation
     from .worker_node import WorkerNode
+
+
+def _rss(worker: WorkerNode) -> int:
+    return 1 << 20 if worker.memory is None else worker.memory.resident_nbytes()
 
 
 class SupervisorNode:
@@ -39,6 +44,8 @@ class SupervisorNode:
         self.plugins = SupervisorPluginsNode(self)
         self.is_alive = True
         self.session = SimulatedSession(sim, self, Role.SUPERVISOR, SupervisorPolicy())
+        if sim.limits is not None:
+            self._look(sim.limits.look_s)
 
     def __repr__(self) -> str:
         return self.supervisor_id
@@ -90,6 +97,18 @@ class SupervisorNode:
         worker = self.sim.add_worker(name, address, dead.resources, dead.host, self)
         self.world.note(f"{self!r} starts", worker)
 
+    def _look(self, look_s: float) -> None:
+        """Kill the workers that use too much memory, now and again after some time."""
+        for worker in list(self.workers.values()):
+            memory = worker.memory
+            assert memory is not None
+            reason = memory_verdict(memory.resident_nbytes(), memory.limit)
+            if reason and not self.sim.plan.executes_once:
+                self.world.probes["memory: killed"] += 1
+                worker.kill(reason)
+        if self.is_alive:
+            self.world.at(look_s, self._look, look_s, is_work=False)
+
     def _report(self) -> None:
         if self.session.is_open:
             self.session.send([*self._reports.take()])
@@ -108,7 +127,7 @@ class SupervisorNode:
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
         ids = list(self.workers)
-        alive = WorkersAlive(worker_ids=ids, rss=[1 << 20] * len(ids))
+        alive = WorkersAlive(worker_ids=ids, rss=[_rss(w) for w in self.workers.values()])
         held_up = [w.held_up() for w in self.workers.values() if w.is_frozen and any(w.running)]
         self._reports.on_answers(self.session.machine.n_answered)
         return [*self._reports.beat(), alive, *held_up]

@@ -23,7 +23,7 @@ from weft.client.core.events import (
     Watch,
 )
 from weft.client.core.tasks import NO_VALUE, FutureState, Watcher
-from weft.protocol.wire.failure import TIMED_OUT, Failure, interrupted
+from weft.protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT, Failure, interrupted
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import RegisterClient
@@ -31,6 +31,7 @@ from weft.protocol.wire.messages import held as h
 from weft.worker.core.events import ChunkDone
 from weft.worker.core.tasks import WorkerTask
 
+from . import memory
 from .client_process import ClientProcess
 from .graphs import Spec, unpacked
 from .held import HeldWatcher
@@ -441,6 +442,8 @@ class Parent:
             is_right = sim.died.get(culprit, 0) > sim.plan.allowed_deaths
         elif kind == "cancelled":
             is_right = any(key in sim.cancelled for key in spec.ancestors)
+        elif kind == MEMORY_EXCEEDED:
+            is_right = culprit in spec.ancestors and memory.has_reason(sim, failure[2])
         elif kind == "not-permitted":
             is_right = not self._is_current()
         elif kind == "data-lost" and "cannot reach each other" in failure[2]:

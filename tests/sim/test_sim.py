@@ -15,6 +15,7 @@ import pytest
 from weft.client.core.actor_calls import Callbacks, LineCalls
 from weft.scheduler.core import completion, cycles, lost_workers
 from weft.scheduler.core.held.semaphores import LOCKS
+from weft.scheduler.core.memory import aside, relief
 from weft.scheduler.core.tasks import SchedulerTask
 from weft.worker.core.actor_calls import HolderLines
 
@@ -58,6 +59,7 @@ EXPECTED = {
     "executed twice at once",
     "failure cancelled",
     "failure exception",
+    "failure memory-exceeded",
     "failure timed-out",
     "failure worker-died",
     "fetch given up",
@@ -82,6 +84,17 @@ EXPECTED = {
     "plugin: register_plugin done",
     "plugin: register_supervisor_plugin done",
     "plugin: unregister_plugin done",
+    "memory: asked back",
+    "memory: full",
+    "memory: full at rest",
+    "memory: killed",
+    "memory: killed too often",
+    "memory: notice",
+    "memory: room again",
+    "memory: scattered data set aside",
+    "memory: set aside",
+    "memory: stalled",
+    "memory: taken up",
     "parked",
     "poison",
     "read in a task: exception",
@@ -242,6 +255,16 @@ def test_waits_in_tasks_that_have_no_end_are_found():
         report = run_until_failure(20, first=270)
     assert "tasks that submit tasks never end" in report or "never ends" in report
     assert "waits for" in report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "name", "first"), [(aside, "take_up", 205), (relief, "_relieve", 7)]
+)
+def test_tasks_that_wait_for_memory_for_ever_are_found(module, name, first):
+    with patch.object(module, name, lambda *_: None):
+        report = run_until_failure(10, first=first)  # 207 and 9 have such tasks
+    assert "never ends" in report
 
 
 @pytest.mark.slow

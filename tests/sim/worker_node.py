@@ -59,6 +59,7 @@ from weft.worker.timeouts import LOOK_S
 
 from .actors import WorkerActors
 from .graphs import ACTOR, packed, value_of
+from .memory import ProcessMemory
 from .plugins import WorkerPluginsNode
 from .session import SimulatedSession
 from .task_clients import MAX_KEYS, Parent, TaskClientNode
@@ -85,6 +86,7 @@ class WorkerNode:
         self.worker_id = sim.new_id("worker")
         self.core = WorkerState(sim.plan.nthreads, address)
         self.store: dict[int, bytes] = {}
+        self.memory = None if sim.limits is None else ProcessMemory(self, sim.limits)
         self.is_alive = True
         self.is_leaving = False
         self.is_frozen = False
@@ -203,7 +205,7 @@ class WorkerNode:
             last_epoch=last_epoch,
             address=self.address,
             nthreads=self.sim.plan.nthreads,
-            memory_limit=0,
+            memory_limit=0 if self.memory is None else self.memory.limit,
             resources=self.resources,
             supervisor_id=self.supervisor.supervisor_id if self.supervisor else "",
             facts={"host": self.host, "python": "3.11"},
@@ -217,7 +219,7 @@ class WorkerNode:
             n_records=len(self.core.by_key),
             n_ready=self.core.ready.n,
             managed_nbytes=0,
-            resident_nbytes=0,
+            resident_nbytes=0 if self.memory is None else self.memory.resident_nbytes(),
             cpu_percent=0,
         )
         return [status, Heartbeat()]
@@ -286,7 +288,9 @@ class WorkerNode:
                 self.world.at(self.world.rng.random() * 0.00005, self._wake, action.slot)
             elif isinstance(action, ForgetValues):
                 for attempt in action.attempts:
-                    self.store.pop(attempt, None)
+                    value = self.store.pop(attempt, None)
+                    if value is not None and self.memory is not None:
+                        self.memory.note_dropped(value)
                     self.actors.dropped(attempt)
         if self.core.to_scheduler and self.core.reporting.until > self.world.now:
             if not self._watching:
