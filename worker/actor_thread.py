@@ -27,6 +27,7 @@ from ..protocol.host.blocking import blocked, on_blocked_here, on_interrupts_her
 from ..protocol.values.exceptions import pack_exception
 from ..protocol.values.serialize import loads_arguments
 from ..protocol.wire.failure import Failure
+from ..protocol.wording import counted
 from .context import WorkerContext, set_worker
 from .coroutines import finish_loop
 from .interrupting import SlotGate
@@ -49,6 +50,8 @@ _ANSWER_AFTER_NS: Final = 1_000_000
 _MAX_HOLDERS: Final = 1000
 #: The connection of a holder that does not read its answers is closed after this time.
 UNREAD_S: Final = 60.0
+#: At the end of its event loop, what takes no notice of its cancellation is awaited so long.
+_LEFT_S: Final = 30.0
 _RELEASED: Final = "has ended, because no holder was left; keep its handle or its future"
 _NONE: Final[list[Any]] = []
 
@@ -300,10 +303,11 @@ class ActorThread:
             begun = mail.message.requests.index(self._request)
             left += [(mail.connection, request) for request in mail.message.requests[begun:]]
         left += [(self._connection, row[0]) for row in self._rows]
+        self._rows.clear()
         for connection, request in left:
             self._done.append((connection, request, None, self._in_doubt(), _NONE))
         self._request = None
-        self.answer()
+        self.answer_before_wait()
 
     def _in_doubt(self) -> Failure:
         text = f"may have run the call, or not: the actor {self.end_text}"
@@ -432,11 +436,16 @@ class ActorThread:
             loop.run_until_complete(self._main(make))
         except BaseException as error:  # SystemExit of a task that the user's code has started
             if self._made.is_set():
-                self._note_fault(error)  # first: its calls are cancelled below
+                # First: a coroutine may take its cancellation for no reason to end.
+                self._note_fault(error)
+                self._fail_begun()
             raise
         finally:
             try:
-                finish_loop(loop)
+                n_left = finish_loop(loop, _LEFT_S)
+                if n_left:
+                    what = counted(n_left, "coroutine")
+                    logger.warning("%s of the actor %s did not end with it", what, self.key)
             finally:
                 asyncio.set_event_loop(None)
                 loop.close()
@@ -464,6 +473,8 @@ class ActorThread:
 
     def _next(self) -> None:
         """Begin the next call; the one after it begins when this one has waited, or has ended."""
+        if self.is_over:
+            return  # its calls have been answered
         loop = asyncio.get_running_loop()
         while not self._rows:
             try:
@@ -522,14 +533,13 @@ class ActorThread:
         try:
             row: Answer = (connection, request, *self._packed(await value, name))
         except BaseException as error:  # of user code; or it is cancelled, as the actor ends
-            has_fault = self.end_text is not _RELEASED
-            failure = self._in_doubt() if has_fault else self._failure(error, name)
-            row = connection, request, None, failure, _NONE
+            row = connection, request, None, self._failure(error, name), _NONE
         task = asyncio.current_task()
         assert task is not None, "it is a coroutine"
-        del self._running[task]
+        was_answered = self._running.pop(task, None) is None  # when the thread was ended
         self._end_lines()
-        self._note(row)
+        if not was_answered:
+            self._note(row)
 
     def _packed(self, value: Any, name: str) -> tuple[Blob, None, list[Any]]:
         blob, futures = self.actors.pack(value, self.key, name)

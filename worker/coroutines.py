@@ -79,14 +79,19 @@ def _nothing() -> None:
     """Do nothing: an event loop that calls this looks around, and an exception can reach it."""
 
 
-def finish_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what the function has left behind, and wait for its end."""
+def finish_loop(loop: asyncio.AbstractEventLoop, timeout_s: float | None = None) -> int:
+    """Cancel what the function has left behind, and wait for its end, for `timeout_s` at most.
+
+    Returns:
+        the number of coroutines that have not ended.
+    """
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
+    staying: set[asyncio.Task[object]] = set()
     if left:
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        for task in left:
+        ended, staying = loop.run_until_complete(asyncio.wait(left, timeout=timeout_s))
+        for task in ended:
             if not task.cancelled() and task.exception() is not None:
                 loop.call_exception_handler(
                     {
@@ -97,3 +102,4 @@ def finish_loop(loop: asyncio.AbstractEventLoop) -> None:
                 )
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
+    return len(staying)

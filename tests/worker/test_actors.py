@@ -18,6 +18,7 @@ from tests import leaks
 from weft.client.failures import exception_from
 from weft.protocol.errors import StuckPeer
 from weft.protocol.wire import messages as m
+from weft.worker import actor_thread
 from weft.worker.actor_thread import Mail
 from weft.worker.actors import Actors, make_actor
 from weft.worker.context import WorkerContext, get_worker, set_worker
@@ -105,6 +106,10 @@ class Leaves:
 
     async def wait(self) -> None:
         await asyncio.Event().wait()
+
+
+class StubbornLeaves(Stubborn, Leaves):
+    """What it has begun goes on when its event loop is ended."""
 
 
 class Big:
@@ -239,6 +244,12 @@ def texts_of(end: End) -> list[str]:
         f for message in end.sent if isinstance(message, m.ActorFailures) for f in message.failures
     ]
     return [str(exception_from(failure, "call")) for failure in failures]
+
+
+def failed_requests(end: End) -> list[int]:
+    """Return the requests that were answered by failures."""
+    failures = [message for message in end.sent if isinstance(message, m.ActorFailures)]
+    return [request for message in failures for request in message.requests]
 
 
 async def test_calls_over_a_line_that_the_holder_has_given_up_are_not_done(slot, wait_until):
@@ -395,6 +406,32 @@ async def test_calls_of_an_actor_whose_event_loop_was_ended_fail_and_name_the_ca
     assert kinds.pop(1, "actor-in-doubt") == "actor-in-doubt"  # unless it was answered before
     assert kinds == {0: "actor-in-doubt", 2: "actor-lost", 3: "actor-lost"}
     assert all("SystemExit: 3" in failure[2] for failure in failures.values())
+    await ended(slot)
+
+
+async def test_begun_calls_fail_at_once_though_their_coroutines_go_on_after_the_end_of_the_loop():
+    slot = Slot(StubbornLeaves)
+    actor, end = slot.actor, End()
+    slot.actors.on_calls(end, message_of(slot, called("wait"), called("leave")))
+    await until(lambda: 0 in failed_requests(end))
+    assert actor.thread.is_alive()
+    gate.set()
+    await until(lambda: not actor.thread.is_alive())
+    answered = [r for message in end.sent for r in message.requests]
+    assert sorted(answered) == [0, 1], "each once"
+    await ended(slot)
+
+
+async def test_a_coroutine_that_never_ends_keeps_no_thread_after_the_end_of_the_loop(
+    monkeypatch, caplog
+):
+    monkeypatch.setattr(actor_thread, "_LEFT_S", 0.01)
+    slot = Slot(StubbornLeaves)
+    actor, end = slot.actor, End()
+    slot.actors.on_calls(end, message_of(slot, called("wait"), called("leave")))
+    await until(lambda: not actor.thread.is_alive())
+    assert not gate.is_set()
+    assert "1 coroutine of the actor list-1 did not end with it" in caplog.messages
     await ended(slot)
 
 
