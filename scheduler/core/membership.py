@@ -424,7 +424,7 @@ def _remove_worker(
     n_recomputed = state.counters.tasks_recomputed - n_before
     state.retiring.note_gone(state, ws, left_because, n_recomputed)
     end_questions_to(state, ws)
-    plugins.on_gone(state, ws, report)
+    plugins.on_gone(state, ws, report, has_left=left_because is not None or ws.is_leaving)
     answer_awaited(state, ws)
     state.sums_of_workers.remove(ws.worker_id)
     state.census.remove(ws)

@@ -126,3 +126,9 @@ class Plugins:
     def all(self) -> list[Plugin]:
         """Return those that end, then the others."""
         return [*self.ending, *self.held.values()]
+
+    def set_up_on(self, ws: WorkerHandle) -> Plugin | None:
+        """Return the plugin that a worker is setting up, if it does nothing else with plugins."""
+        if any(plugin.waiting.get(ws) for plugin in self.ending):
+            return None  # it may have died of the teardown, or of a set-up that was given up
+        return next((p for p in self.held.values() if p.waiting.get(ws, 0) > 0), None)

@@ -417,19 +417,26 @@ def _id_of(process: Process) -> str:
     return process.address if isinstance(process, WorkerHandle) else process.supervisor_id
 
 
-def on_gone(state: SchedulerState, process: Process, report: m.WorkerExited | None = None) -> None:
+def on_gone(
+    state: SchedulerState,
+    process: Process,
+    report: m.WorkerExited | None = None,
+    *,
+    has_left: bool = False,
+) -> None:
     """A worker will not come back under this record; or the line of a supervisor has ended.
 
     Args:
         state: the scheduler's.
         process: the worker or supervisor.
         report: of the end of a worker's process, if that is known and the worker did not leave.
+        has_left: it left in order, or was about to.
     """
     plugins = state.plugins
     fatal = None
     if isinstance(process, WorkerHandle):
-        if report is not None and report.kind != REQUESTED:
-            fatal = _being_set_up(state, process)
+        if report.kind != REQUESTED if report is not None else not has_left:
+            fatal = plugins.set_up_on(process)
         if process in plugins.preparing:
             del plugins.preparing[process]
             plugins.unprepared[process.worker_id] = None
@@ -444,29 +451,26 @@ def on_gone(state: SchedulerState, process: Process, report: m.WorkerExited | No
         _end_trial(state, plugin, process)
         if plugin.renewing.pop(process, None) is not None or was_awaited:
             _settle(state, plugin)
-    if fatal is not None and report is not None:
+    if fatal is not None:
         _on_death(state, fatal, process, report)
 
 
-def _being_set_up(state: SchedulerState, ws: WorkerHandle) -> Plugin | None:
-    """Return the plugin that a worker was setting up, if it did nothing else with plugins."""
-    if any(plugin.waiting.get(ws) for plugin in state.plugins.ending):
-        return None  # it may have died of the teardown, or of a set-up that was given up
-    return next((p for p in state.plugins.held.values() if p.waiting.get(ws, 0) > 0), None)
-
-
 def _on_death(
-    state: SchedulerState, plugin: Plugin, process: Process, report: m.WorkerExited
+    state: SchedulerState, plugin: Plugin, process: Process, report: m.WorkerExited | None
 ) -> None:
-    """The process of a worker has ended while it set a plugin up.
+    """A worker has ended, or was lost, while it set a plugin up.
 
     A plugin that is registered at the moment has failed, and nobody else gets it. One that is kept
     is set aside when this has happened several times in a row: else each worker that is started in
     the place of another would die as well.
     """
-    reason = report.reason or "its process ended"
-    during = f" while it also ran {counted(len(report.running), 'task')}" if report.running else ""
-    text = f"its process ended during the set-up{during}: {reason}"
+    if report is None:  # it had no supervisor, or its machine was lost
+        text = reason = "it was lost during the set-up, and nothing has reported why"
+    else:
+        reason = report.reason or "its process ended"
+        n_tasks = counted(len(report.running), "task")
+        during = f" while it also ran {n_tasks}" if report.running else ""
+        text = f"its process ended during the set-up{during}: {reason}"
     where = named(process)
     state.log("warning", f"plugin {plugin.name!r} could not be set up on {where}: {text}")
     if plugin.is_new:

@@ -267,13 +267,14 @@ def test_unregistering_lets_a_worker_work_that_waited_for_it():
     assert "x" in assigned(unregister(board, client), worker)
 
 
-def test_a_worker_that_is_lost_is_not_waited_for():
+def test_a_worker_that_leaves_is_not_waited_for():
     board = Board()
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     out = register(board, client)
     done(board, one, *asked(out, one))
-    (answer,) = answers(board.close(two), client)
+    out = board.send(two, m.Bye(reason="retired"))
+    (answer,) = answers(out, client)
     assert answer.info["workers"] == ["tcp://one"]
 
 
@@ -378,7 +379,37 @@ def test_the_plugin_that_a_worker_was_setting_up_is_the_one_that_fails():
     assert [*board.state.plugins.held] == ["q"]
 
 
-@pytest.mark.parametrize("kind", ["requested", "leaves", "line"])
+@pytest.mark.parametrize("supervisor_id", ["", "sup"])
+def test_a_worker_that_is_lost_during_the_set_up_is_a_failure_though_nothing_reports_why(
+    supervisor_id,
+):
+    board = Board(away_s=5.0)
+    client = board.client()
+    worker, other = board.worker("one", supervisor_id=supervisor_id), board.worker("two")
+    done(board, other, *asked(register(board, client), other))
+    assert not answers(board.close(worker), client)
+    (down,) = asked(board.tick(6), other, m.TearDownPlugin)
+    (answer,) = answers(done(board, other, down), client)
+    (failure,) = answer.info["failures"]
+    text = "it was lost during the set-up, and nothing has reported why"
+    assert failure["died"] == ["worker one", text]
+    assert not board.state.plugins.held
+
+
+def test_a_plugin_during_whose_set_up_several_workers_are_lost_is_set_aside():
+    board = Board()
+    client = board.client()
+    register(board, client)
+    for i in range(plugins.MAX_DEATHS):
+        worker = board.worker(f"w{i}")
+        assert asked(board.out, worker)
+        board.close(worker)
+    (line,) = logged(board, "error")
+    assert line.endswith("register it again to have it tried anew")
+    assert not asked(board.out, board.worker("later"))
+
+
+@pytest.mark.parametrize("kind", ["requested", "leaves", "is leaving"])
 def test_a_worker_that_did_not_die_is_no_failure(kind):
     board = Board()
     client, supervisor = board.client(), board.supervisor()
@@ -387,7 +418,11 @@ def test_a_worker_that_did_not_die_is_no_failure(kind):
     if kind == "leaves":
         out = board.send(worker, m.Bye(reason="retired"))
     else:
-        out = dies(board, supervisor, worker, kind) if kind == "requested" else board.close(worker)
+        if kind == "is leaving":
+            board.send(worker, m.WorkerLeaving(reason="retired"))
+            out = board.close(worker)
+        else:
+            out = dies(board, supervisor, worker, kind)
     (answer,) = answers(out, client)
     assert (answer.info["n_failed"], answer.info["workers"]) == (0, [])
     assert board.state.plugins.held
