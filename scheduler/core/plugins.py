@@ -5,7 +5,7 @@ connected; the question is answered when all of them have reported. If it fails 
 not kept, is torn down where it was set up, and the answer has the failures.
 
 A worker is sent one plugin at a time, so that it is known which one it dies of. One of the workers
-that are there sets it up before the others, for a second at most: if it dies, it is the only one.
+that are there sets it up before the others, for 10 s at most: if it dies, it is the only one.
 
 A later worker *prepares*: it is sent all plugins, and is treated as one that is away until it has
 reported each, so that it gets no task before. One on which a plugin fails ends by itself.
@@ -49,7 +49,7 @@ MAX_CHARS: Final = 500
 #: A plugin that is kept is set aside when so many workers in a row died while they set it up.
 MAX_DEATHS: Final = 3
 #: One worker sets a plugin up for so long before the others are asked to, seconds.
-TRIAL_S: Final = 1.0
+TRIAL_S: Final = 10.0
 #: Failures in one answer; workers that an answer names.
 MAX_FAILURES: Final = 5
 MAX_NAMED: Final = 10_000

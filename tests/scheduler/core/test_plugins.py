@@ -338,6 +338,15 @@ def test_one_worker_sets_it_up_before_the_others_and_dies_alone():
     assert board.state.plugins.preparing == {}
 
 
+def test_a_plugin_that_crashes_after_seconds_kills_one_worker_only():
+    board = Board()
+    client, supervisor = board.client(), board.supervisor()
+    one, two = (board.worker(name, supervisor_id="sup") for name in ("one", "two"))
+    assert asked(register(board, client), one)
+    assert not asked(board.tick(8), two)
+    assert not asked(dies(board, supervisor, one), two)
+
+
 @pytest.mark.parametrize("end", ["done", "failed", "left", "late"])
 def test_the_others_set_it_up_after_the_first(end):
     board = Board()
