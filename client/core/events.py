@@ -195,6 +195,8 @@ class HeldCall:
     request: int = 0
     #: number of sessions in which it was sent
     n_sent: int = 0
+    #: number of values of a queue that its answer gave
+    n_given: int = 0
     #: when its caller has waited long enough, by the clock of the events; None = never
     due: float | None = None
     #: of the scheduler when it released a lease that the client had; -1 = it does not

@@ -37,6 +37,7 @@ from .remembered import (
     note_restart,
     note_stated,
     note_superseded,
+    note_taken,
     numbers_there,
     state_again,
 )
@@ -227,6 +228,8 @@ def on_taken(core: ClientState, operation: HeldTaken) -> None:
     if calls.untaken.pop(request, None) is None:
         return
     calls.to_acknowledge.append(request)
+    if operation.call.kind == QUEUE:
+        note_taken(core, operation.call)
     if core.is_linked and (operation.has_futures or operation.call.kind == QUEUE):
         core.to_scheduler.append(
             Operate(request=0, operation=NOTE, acknowledged=_take_acknowledged(core))

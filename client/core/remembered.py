@@ -59,6 +59,14 @@ class HeldSetting:
 
 
 @dataclass(slots=True)
+class QueueUse:
+    """What this client has done with a queue, which has values of it for all that it knows."""
+
+    n_put: int = 0
+    n_taken: int = 0
+
+
+@dataclass(slots=True)
 class Remembered:
     """What this client has set and put."""
 
@@ -69,8 +77,9 @@ class Remembered:
     forgotten: dict[int, str] = field(default_factory=dict)
     #: {request: number} that were stated in this session and not answered
     stating: dict[int, int] = field(default_factory=dict)
-    #: {name: number of values that this client has put, at this scheduler}
-    queues: dict[str, int] = field(default_factory=dict)
+    #: {name: use} of those where this client has put more values than it has taken out, at this
+    #: scheduler; not if it knows that they were empty later
+    queues: dict[str, QueueUse] = field(default_factory=dict)
     #: what is lost and not reported yet: `stating` is not empty
     lost: list[str] = field(default_factory=list)
 
@@ -80,9 +89,10 @@ def note_answer(core: ClientState, call: HeldCall, answer: Operated) -> None:
     remembered = core.remembered
     if call.kind == QUEUE:
         if call.operation == "put" and len(remembered.queues) < MAX_QUEUES:
-            remembered.queues[call.name] = remembered.queues.get(call.name, 0) + 1
-        elif call.operation == "close":
+            remembered.queues.setdefault(call.name, QueueUse()).n_put += 1
+        elif call.operation == "close" or (call.operation == "count" and answer.info.get("n") == 0):
             remembered.queues.pop(call.name, None)
+        call.n_given = len(answer.values)
         return
     number = answer.info.get("number")
     if type(number) is not int:
@@ -99,6 +109,15 @@ def note_answer(core: ClientState, call: HeldCall, answer: Operated) -> None:
         _forget(remembered, oldest)
         if len(remembered.forgotten) < MAX_SETTINGS:
             remembered.forgotten[oldest] = what
+
+
+def note_taken(core: ClientState, call: HeldCall) -> None:
+    """Note that a caller has values of a queue: it gives them back no more."""
+    use = core.remembered.queues.get(call.name)
+    if use is not None:
+        use.n_taken += call.n_given
+        if use.n_taken >= use.n_put:
+            del core.remembered.queues[call.name]
 
 
 def note_superseded(core: ClientState, answer: Operated) -> None:
@@ -128,10 +147,11 @@ def note_restart(core: ClientState) -> None:
     queues = dict(remembered.queues)
     for call in core.held_calls.pending.values():
         if call.kind == QUEUE and call.operation in ("put", "get"):
-            queues.setdefault(call.name, 0)
-    for name, n_put in queues.items():
+            queues.setdefault(call.name, QueueUse())
+    for name, use in queues.items():
         line = f"queue {name!r}: what it held was lost with the scheduler, which was started again"
-        line += f"; this client had put {counted(n_put, 'value')} there" if n_put else ""
+        line += f"; this client had put {counted(use.n_put, 'value')} there" if use.n_put else ""
+        line += f", and taken {use.n_taken} out" if use.n_taken else ""
         remembered.lost.append(line)
     for what in remembered.forgotten.values():
         remembered.lost.append(
@@ -139,6 +159,8 @@ def note_restart(core: ClientState) -> None:
             f"most {MAX_NBYTES >> 20} MiB and {MAX_SETTINGS} objects to state again; set it again"
         )
     remembered.queues = {}
+    for call in core.held_calls.untaken.values():
+        call.n_given = 0  # not of what will be put at the new scheduler
     remembered.forgotten = {}
 
 

@@ -154,6 +154,9 @@ INVARIANTS: Final[dict[str, Callable[[ClientState], Iterable[object]]]] = {
         core.remembered.nbytes == sum(x.nbytes for x in core.remembered.settings.values()),
         core.remembered.nbytes,
     ),
+    "more was put into a queue than taken out": lambda core: [
+        name for name, use in core.remembered.queues.items() if use.n_taken >= use.n_put
+    ],
     # Fetching.
     "no fetch queue is empty": lambda core: [h for h, q in core.fetch_queues.items() if not q],
     "a state is fetched once": _misfiled_fetches,

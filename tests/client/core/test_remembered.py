@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core import remembered
-from weft.client.core.events import ClientClosing, Disconnected, HeldCall, Warn
+from weft.client.core.events import (
+    ClientClosing,
+    Disconnected,
+    HeldAbandoned,
+    HeldCall,
+    HeldTaken,
+    Warn,
+)
 from weft.protocol.wire.messages import Denied, Operate, Operated, Resubmitted
 from weft.protocol.wire.messages import held as h
 
@@ -149,6 +156,14 @@ def test_a_setting_that_another_client_has_made_later_is_forgotten_without_a_wor
 # --- What cannot be stated ------------------------------------------------------------------------
 
 
+def take(bench, name, operation, n, end=HeldTaken):
+    """Let values of a queue be taken by a caller, or given back."""
+    call = HeldCall(Listener(wants_data=False), h.QUEUE, name, operation, {"number": n})
+    bench.do(call)
+    bench.hear(Operated(request=call.request, values=[b"1"] * n, keys=[[]] * n))
+    bench.do(end(call))
+
+
 def queue_lines(*names_and_more):
     return [
         f"queue {name!r}: what it held was lost with the scheduler, which was started again{more}"
@@ -174,6 +189,24 @@ def test_lost_queues_are_reported_once_to_those_that_have_put_or_wait(bench):
     )
     # It waits still; of the other ones nothing was lost with the second scheduler.
     assert [x.text for x in restarted(bench, 3)[1]] == queue_lines(("w", ""))
+
+
+def test_queues_that_are_empty_for_all_that_this_client_knows_are_not_reported(bench):
+    for name in ("taken", "drained", "counted", "left", "given back"):
+        for _ in range(2):
+            do(bench, h.QUEUE, name, "put", {}, [b"1"])
+    for _ in range(2):
+        take(bench, "taken", "get", 1)
+    take(bench, "drained", "drain", 2)
+    do(bench, h.QUEUE, "counted", "count", n=0)
+    do(bench, h.QUEUE, "left", "count", n=1)
+    take(bench, "left", "get", 1)
+    take(bench, "given back", "get", 2, end=HeldAbandoned)
+    do(bench, h.QUEUE, "left", "count", problem=h.CLOSED)
+    had_put = "; this client had put 2 values there"
+    assert [x.text for x in restarted(bench)[1]] == queue_lines(
+        ("left", f"{had_put}, and taken 1 out"), ("given back", had_put)
+    )
 
 
 def test_a_lost_connection_to_the_same_scheduler_loses_no_queue(bench):

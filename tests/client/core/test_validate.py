@@ -10,6 +10,7 @@ from weft.client.core import fetching
 from weft.client.core.borrowing import Waiting
 from weft.client.core.events import Loan
 from weft.client.core.fetching import FetchUnderWay
+from weft.client.core.remembered import QueueUse
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
@@ -117,6 +118,9 @@ BREAKAGES = {
     ],
     "requests are numbered": lambda core, a: setattr(core, "check", core.last_request + 1),
     "bytes of what was set are counted": lambda core, a: setattr(core.remembered, "nbytes", 1),
+    "more was put into a queue than taken out": lambda core, a: core.remembered.queues.update(
+        {"q": QueueUse(1, 1)}
+    ),
     "no fetch queue is empty": lambda core, a: core.fetch_queues.update({"tcp://w:1": {}}),
     "a state is fetched once": lambda core, a: core.fetching.update({a: None}),
     "requests are counted by holder": lambda core, a: core.n_fetches.update({"tcp://w:1": 1}),
