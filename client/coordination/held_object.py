@@ -102,6 +102,8 @@ class HeldObject:
     _KIND: ClassVar[str]
     #: It is made at the scheduler, with its limit, before its first use.
     _IS_MADE: ClassVar[bool] = False
+    #: What a restart of the scheduler loses that `get` may wait for.
+    _LOST: ClassVar[str] = "what clients that are gone had set"
     #: No others are started in the place of a task that waits, if many wait already.
     _MAY_PARK: ClassVar[bool] = False
 
@@ -255,7 +257,13 @@ class HeldObject:
                     f"{self.name!r} within {limit_s:g} s{done}"
                 )
             if answer.problem == LATE:
-                raise TimeoutError(f"{self._late_text(call.operation)} within {limit_s:g} s")
+                text = f"{self._late_text(call.operation)} within {limit_s:g} s"
+                if call.is_after_restart and call.operation == "get":
+                    text += (
+                        "; the scheduler was started again since this client connected, and "
+                        f"{self._LOST} is lost"
+                    )
+                raise TimeoutError(text)
             raise _ERRORS.get(answer.problem, HeldError)(answer.text)
         try:
             return read(engine, answer)

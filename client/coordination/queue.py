@@ -34,6 +34,7 @@ class Queue(HeldObject):
 
     _KIND = QUEUE
     _IS_MADE = True
+    _LOST = "what the queue held"
 
     def __init__(
         self, name: str | None = None, client: Client | None = None, maxsize: int = 0

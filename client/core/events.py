@@ -195,6 +195,8 @@ class HeldCall:
     request: int = 0
     #: number of sessions in which it was sent
     n_sent: int = 0
+    #: it was late, and the scheduler has been started again since this client came
+    is_after_restart: bool = False
     #: number of values of a queue that its answer gave
     n_given: int = 0
     #: when its caller has waited long enough, by the clock of the events; None = never

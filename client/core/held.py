@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire.messages import Denied, Operate, Operated, Unsupported
 from ...protocol.wire.messages.held import (
     HOLD_LOST,
+    LATE,
     NOT_HELD,
     NOTE,
     QUEUE,
@@ -69,6 +70,7 @@ class HeldCalls:
     """The calls and leases of a client."""
 
     __slots__ = (
+        "is_after_restart",
         "is_used",
         "leases",
         "lost",
@@ -81,6 +83,8 @@ class HeldCalls:
 
     def __init__(self) -> None:
         self.is_used = False  #: there was a call
+        #: the scheduler is not the first one of this client
+        self.is_after_restart = False
         #: {request: call} that are not answered, in order
         self.pending: dict[int, HeldCall] = {}
         #: {request: call} whose answer gave something that the caller has not taken yet
@@ -170,6 +174,7 @@ def on_operated(core: ClientState, message: Operated) -> None:
         return  # it was withdrawn: the scheduler takes back what it has given
     if not message.problem:
         note_answer(core, call, message)
+    call.is_after_restart = message.problem == LATE and calls.is_after_restart
     if message.problem == NOT_HELD and call.released_epoch >= 0:
         message = _answer_of_release(core, call)
     if call.operation in _GIVING and call.watcher is not None and not message.problem:
@@ -277,6 +282,7 @@ def resume_held(core: ClientState, *, is_restarted: bool) -> None:
     calls = core.held_calls
     calls.restating = {}
     calls.to_acknowledge = []
+    calls.is_after_restart = calls.is_after_restart or is_restarted
     if not calls.is_used:
         return
     # A withdrawn call was perhaps answered, and must be known until it is given back.

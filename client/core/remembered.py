@@ -6,6 +6,7 @@ setting does not hold any more. The session with a new scheduler begins by stati
 again, as leases are; which one counts if several clients state the same is decided there
 (`scheduler/core/held/marks.py`). What cannot be stated again is reported to the user, once for each
 object: the values of queues, which may have been taken, and what was too much to be remembered.
+So are waits for what another client may have set that is gone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.messages import Operate, Operated
-from ...protocol.wire.messages.held import DATASET, METADATA, QUEUE, RESTATE, SUPERSEDED
+from ...protocol.wire.messages.held import (
+    DATASET,
+    EVENT,
+    METADATA,
+    QUEUE,
+    RESTATE,
+    SUPERSEDED,
+    VARIABLE,
+)
 from ...protocol.wire.payload import Blob, blob_nbytes
 from ...protocol.wording import counted
 from .events import HeldCall, Warn
@@ -33,6 +42,8 @@ MAX_LINES: Final = 5
 #: Arguments that say what is set.
 _STATED: Final[tuple[str, ...]] = ("dataset", "path", "value")
 _SETTING_OVERHEAD: Final = 200
+#: Operations that wait until a client has set something.
+_WAITS: Final = ((VARIABLE, "get"), (EVENT, "wait"))
 
 
 @dataclass(slots=True)
@@ -80,7 +91,7 @@ class Remembered:
     #: {name: use} of those where this client has put more values than it has taken out, at this
     #: scheduler; not if it knows that they were empty later
     queues: dict[str, QueueUse] = field(default_factory=dict)
-    #: what is lost and not reported yet: `stating` is not empty
+    #: lines about what is lost, or waited for, that are not reported yet: `stating` is not empty
     lost: list[str] = field(default_factory=list)
 
 
@@ -153,6 +164,17 @@ def note_restart(core: ClientState) -> None:
         line += f"; this client had put {counted(use.n_put, 'value')} there" if use.n_put else ""
         line += f", and taken {use.n_taken} out" if use.n_taken else ""
         remembered.lost.append(line)
+    own = {(setting.kind, setting.name) for setting in remembered.settings.values()}
+    waits = {
+        (call.kind, call.name): None
+        for call in core.held_calls.pending.values()
+        if (call.kind, call.operation) in _WAITS and (call.kind, call.name) not in own
+    }
+    for kind, name in waits:
+        remembered.lost.append(
+            f"{kind} {name!r}: this client waits for it; the scheduler was started again, and what "
+            "clients that are gone had set is lost"
+        )
     for what in remembered.forgotten.values():
         remembered.lost.append(
             f"{what} was lost with the scheduler, which was started again: this client keeps at "
@@ -214,4 +236,5 @@ def _report(core: ClientState) -> None:
     core.after += [Warn(line) for line in lost[:MAX_LINES]]
     if len(lost) > MAX_LINES:
         n_more = counted(len(lost) - MAX_LINES, "more object")
-        core.after.append(Warn(f"the values of {n_more} were lost with the scheduler likewise"))
+        text = f"{n_more} were lost with the scheduler, or are waited for, likewise"
+        core.after.append(Warn(text))

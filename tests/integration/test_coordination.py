@@ -115,6 +115,21 @@ def test_locks_and_settings_are_there_over_a_restart_and_lost_queues_are_reporte
         assert client.status == "running"
 
 
+def test_waits_for_what_a_client_that_is_gone_has_set_mention_the_restart(tmp_path):
+    with (
+        scheduler(folder=tmp_path) as started,
+        weft.Client(connection_file=file_of(started)),
+    ):
+        variable = weft.Variable("rate")
+        with weft.Client(connection_file=file_of(started), set_as_default=False) as setter:
+            weft.Variable("rate", client=setter).set(1)
+        assert variable.get(timeout=60) == 1
+        restarted(started, real_pid(started))
+        assert not weft.Event("any").is_set()  # the new scheduler answers
+        with pytest.raises(TimeoutError, match="not set within 0 s; the scheduler was started ag"):
+            variable.get(timeout=0)
+
+
 def test_a_dataset_is_there_over_a_restart_with_the_results_that_workers_have(tmp_path):
     with (
         scheduler(folder=tmp_path) as started,

@@ -214,6 +214,41 @@ def test_a_lost_connection_to_the_same_scheduler_loses_no_queue(bench):
     assert restarted(bench, 1)[1] == []
 
 
+@pytest.mark.parametrize(("kind", "operation"), [(h.VARIABLE, "get"), (h.EVENT, "wait")])
+def test_waits_for_what_others_set_are_reported_after_a_restart(bench, kind, operation):
+    def wait(name):
+        bench.do(HeldCall(Listener(wants_data=False), kind, name, operation, {}))
+
+    wait("x")
+    wait("x")
+    put(bench, h.VARIABLE, 7)
+    put(bench, h.EVENT, 8)
+    for name in ("v", "e"):
+        wait(name)  # the answer to that of its own kind is on its way
+    stated, _ = restarted(bench)
+    unset = "e" if kind == h.VARIABLE else "v"
+    assert answer(bench, stated) == [
+        f"{kind} {name!r}: this client waits for it; the scheduler was started again, and what "
+        "clients that are gone had set is lost"
+        for name in ("x", unset)
+    ]
+
+
+def test_late_answers_are_known_to_come_after_a_restart(bench):
+    def late():
+        call = HeldCall(Listener(wants_data=False), h.VARIABLE, "x", "get", {"timeout": 1.0})
+        bench.do(call)
+        bench.hear(Operated(request=call.request, problem=h.LATE))
+        return call.is_after_restart
+
+    assert not late()
+    bench.handle(Disconnected())
+    bench.connect(1)
+    assert not late()
+    restarted(bench)
+    assert late()
+
+
 def test_the_first_objects_are_named_and_the_others_counted(bench):
     for i in range(8):
         do(bench, h.QUEUE, f"{i}", "put", {}, [b"1"])
@@ -222,7 +257,7 @@ def test_the_first_objects_are_named_and_the_others_counted(bench):
     assert actions == []  # until it is known what else is lost
     lines = answer(bench, stated, problem=h.KEY_LOST, text="why")
     assert len(lines) == remembered.MAX_LINES + 1
-    assert lines[-1] == "the values of 4 more objects were lost with the scheduler likewise"
+    assert lines[-1] == "4 more objects were lost with the scheduler, or are waited for, likewise"
 
 
 def test_the_oldest_settings_are_forgotten_beyond_a_limit_and_reported(bench, monkeypatch):
