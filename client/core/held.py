@@ -6,7 +6,7 @@ that are not answered, then the leases, which the scheduler may have given up, o
 
 An answer that gives something (a lease, a value of a queue) is acknowledged when its caller has
 taken it (`HeldTaken`); if the caller was interrupted, it is given back (`HeldAbandoned`). Values of
-a queue are acknowledged at once, because the scheduler puts back what a client that died has not
+a queue are acknowledged soon, because the scheduler puts back what a client that died has not
 acknowledged.
 
 Time limits are counted by the scheduler. Here they are looked at while it is away, and after it,
@@ -227,7 +227,7 @@ def on_held_unsendable(core: ClientState, message: Operate, reason: str) -> None
 
 
 def on_taken(core: ClientState, operation: HeldTaken) -> None:
-    """Acknowledge an answer with the next call; at once if the scheduler keeps values for it."""
+    """Acknowledge an answer with the next call, or soon if the scheduler keeps values for it."""
     calls = core.held_calls
     request = operation.call.request
     if calls.untaken.pop(request, None) is None:

@@ -18,7 +18,9 @@ import weft
 client = weft.Client(connection_file=sys.argv[1])
 weft.Lock("critical").acquire()
 weft.Semaphore(1, "leases").acquire()
-print(weft.Queue("values").get(), flush=True)
+value = weft.Queue("values").get()
+weft.Queue("values").qsize()  # its answer shows that the scheduler has read what was taken
+print(value, flush=True)
 threading.Event().wait()
 """
 
