@@ -62,8 +62,8 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     "worker that came back runs it",
     (WAITING, MEMORY): "a worker that came back holds it",
     (WAITING, ERRED): "an input failed; an input was cancelled; too many workers died under it; "
-    "its inputs are at workers that cannot reach each other; a worker that came back has its "
-    "failure; it had made an actor, which has not come back",
+    "its inputs are at workers that cannot reach each other; it gave way in a full memory; "
+    "a worker that came back has its failure; it had made an actor, which has not come back",
     (WAITING, RELEASED): "no longer needed",
     (QUEUED, PROCESSING): "assigned, or a worker that came back runs it",
     (QUEUED, MEMORY): "a worker that came back holds it",
@@ -72,29 +72,32 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
         QUEUED,
         NO_WORKER,
     ): "the last worker that might run it left, or none can get its inputs, or has memory for it",
-    (QUEUED, ERRED): "too many workers died under it; a worker that came back has its failure; "
-    "it had made an actor, which has not come back",
+    (QUEUED, ERRED): "an input failed; too many workers died under it; it gave way in a full "
+    "memory; a worker that came back has its failure; it had made an actor, which has not come "
+    "back",
     (QUEUED, RELEASED): "no longer needed",
     (NO_WORKER, QUEUED): "a worker came that may run it, or has memory for it, or its inputs are "
     "tried again",
     (NO_WORKER, WAITING): "an input was lost",
     (NO_WORKER, PROCESSING): "a worker that came back runs it",
     (NO_WORKER, MEMORY): "a worker that came back holds it",
-    (NO_WORKER, ERRED): "too many workers died under it; its inputs are at workers that cannot "
-    "reach each other; no worker had memory for it; a worker that came back has its failure; no "
-    "peer has come back with it; its only copy was lost, and no client has submitted it; it had "
-    "made an actor, which has not come back",
+    (
+        NO_WORKER,
+        ERRED,
+    ): "an input failed; too many workers died under it; its inputs are at workers "
+    "that cannot reach each other; it gave way in a full memory; a worker that came back has its "
+    "failure; no peer has come back with it; its only copy was lost, and no client has submitted "
+    "it; it had made an actor, which has not come back",
     (NO_WORKER, RELEASED): "no longer needed",
     (PROCESSING, MEMORY): "finished",
     (PROCESSING, ERRED): "raised; took too long; an input failed; an input was cancelled; too many "
-    "workers died under it",
+    "workers died under it; it gave way in a full memory",
     (PROCESSING, WAITING): "taken back, and an input is missing",
     (PROCESSING, QUEUED): "taken back: worker lost, returned unstarted, or to be retried",
     (PROCESSING, NO_WORKER): "taken back, and no worker may run it now",
     (PROCESSING, RELEASED): "no longer needed",
     (MEMORY, RELEASED): "the data is no longer needed, or its last copy was lost",
-    (MEMORY, ERRED): "it was an actor, and its worker is lost; it gave way to others in a full "
-    "memory",
+    (MEMORY, ERRED): "it was an actor, and its worker is lost; it gave way in a full memory",
     (ERRED, RELEASED): "the failure is no longer wanted, or it is submitted again",
 }
 

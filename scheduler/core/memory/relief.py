@@ -137,7 +137,7 @@ def _relieve(state: SchedulerState, classes: Iterable[TaskClass]) -> None:
         f"{_filled_text(state, full)}, and nothing has made room for {lasting(STALLED_S)}; "
         f"{_shares(held, waiting)}"
     )
-    _fail(state, victims, text)
+    _give_way(state, victims, text)
 
 
 def _size(task: SchedulerTask) -> int:
@@ -193,7 +193,7 @@ def _take(tasks: list[SchedulerTask]) -> str:
     return f"{verb} {sized(sum(task.nbytes for task in tasks))}"
 
 
-def _fail(state: SchedulerState, victims: list[SchedulerTask], text: str) -> None:
+def _give_way(state: SchedulerState, victims: list[SchedulerTask], text: str) -> None:
     first = victims[0].group
     if first.function.function_id == m.PUT_FUNCTION:
         what = counted(len(victims), "value") + " that clients put at workers"
@@ -247,7 +247,7 @@ def note_kill(
         f"more memory than their limit ({names}), each time with results that are computed again; "
         f"{counted(len(most), 'result')} of this client {_take(most)}"
     )
-    _fail(state, _newest_first(most)[: -(-len(most) // 2)], text)
+    _give_way(state, _newest_first(most)[: -(-len(most) // 2)], text)
 
 
 def _forget_kills(state: SchedulerState) -> None:

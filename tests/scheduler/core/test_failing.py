@@ -27,6 +27,7 @@ CAUSES = {
     "forget_unknown": "no peer has come back with it",
     "fail_made": "it had made an actor, which has not come back",
     "fail_lost": "it was an actor, and its worker is lost",
+    "_give_way": "it gave way in a full memory",
     "_give_up_without_recipe": "its only copy was lost, and no client has submitted it",
 }
 
@@ -206,6 +207,53 @@ def miss_an_actor(state: str) -> None:
     assert board.states("a") == ["erred"]
 
 
+def give_way_to_kills(state: str) -> None:
+    """Three workers are killed, each with a result; the newer ones are in `state` then."""
+    board = Deadly()
+    resources = {"r": 1.0}
+    options = {"supervisor_id": "sup", "memory_limit": 400_000_000}
+    workers = [board.worker(f"w{i}", resources=resources, **options) for i in range(3)]
+    if state == "waiting":
+        board.send(board.alice, graph("in"))
+        board.finish(workers[0], "in")
+    keys = ["a", "b", "c"]
+    rows = [f":in -> {key}" for key in keys] if state == "waiting" else keys
+    board.send(board.alice, graph(*rows, resources=resources), m.ReleaseKeys(keys=["in"]))
+    for key in keys:
+        peer = board.where(key)
+        assert peer is not None
+        board.finish(peer, key, nbytes=300_000_000, blob=None)
+    if state in ("queued", "processing"):
+        board.worker("other", resources={"r": 9.0})
+    if state == "queued":
+        board.send(board.alice, graph("other", resources={"r": 9.0}))
+    for i, peer in enumerate(workers):
+        reason = "memory limit: 0.39 of 0.37 GiB, killed by the supervisor"
+        exited = m.WorkerExited(worker_id=f"id of w{i}", reason=reason, running=[])
+        board.send(board.boss, exited)
+        board.close(peer)
+    states = board.states(*keys)
+    assert sorted(states) == sorted([state, "erred", "erred"])
+
+
+def give_way_in_memory() -> None:
+    """A result of a client gives way to what another one wants; two tasks were to read it."""
+    board = Deadly()
+    bob = board.client("bob")
+    resources = {"r": 1.0}
+    worker = board.worker("w", nthreads=2, memory_limit=400_000_000, resources=resources)
+    board.send(board.alice, graph("a", function="make"))
+    board.finish(worker, "a", nbytes=330_000_000, blob=None)
+    board.send(board.alice, graph("holds", resources=resources))
+    board.send(board.alice, graph(":a -> queued", function="read", resources=resources))
+    board.send(board.alice, graph(":a -> aside", function="read", workers=["nowhere"]))
+    board.send(bob, graph("b", function="make"))
+    assert board.states("queued", "aside", "b") == ["queued", "no_worker", "no_worker"]
+    board.tick(10.0)
+    assert board.states("a", "queued", "aside") == ["erred"] * 3
+    assert board.where("b") == worker
+
+
 def test_the_table_names_each_cause_of_a_failure(found):
     raise_with_waiting_and_ahead()
     take_too_long()
@@ -220,6 +268,9 @@ def test_the_table_names_each_cause_of_a_failure(found):
     come_back_without()
     lose_without_recipe()
     lose_an_actor()
+    for state in ("waiting", "queued", "no_worker", "processing"):
+        give_way_to_kills(state)
+    give_way_in_memory()
     for state in ("released", "waiting", "queued", "no_worker"):
         miss_an_actor(state)
     listed = {
