@@ -1,4 +1,4 @@
-"""What happens when results do not fit into the memory of the workers, and a neighbour is there.
+"""Results that do not fit into the memory of the workers, beside a neighbour whose results do.
 
 `python -m benchmarks.full_memory` starts two workers of 400 MB for each case. A neighbour has 50
 small results that are not pure, an actor, and makes a small call all the time; a greedy client

@@ -1,4 +1,4 @@
-"""What this client has set, for a scheduler that is started again: it knows nothing of it.
+"""Settings of this client, which it states to a scheduler that was started again.
 
 A part of the core. The answer to a call that sets something (a variable, an event, a dataset,
 metadata) has a number. Under it the call is remembered, until the scheduler reports that the
@@ -48,7 +48,7 @@ _WAITS: Final = ((VARIABLE, "get"), (EVENT, "wait"))
 
 @dataclass(slots=True)
 class HeldSetting:
-    """What was set by a call, as it is stated again."""
+    """A setting that a call has made, as it is stated again."""
 
     kind: str
     name: str
@@ -71,7 +71,7 @@ class HeldSetting:
 
 @dataclass(slots=True)
 class QueueUse:
-    """What this client has done with a queue, which has values of it for all that it knows."""
+    """Counts of the values that this client has put into a queue, and taken from it."""
 
     n_put: int = 0
     n_taken: int = 0
@@ -79,7 +79,7 @@ class QueueUse:
 
 @dataclass(slots=True)
 class Remembered:
-    """What this client has set and put."""
+    """The settings of this client, and the queues that it has used."""
 
     #: {number: setting} that hold
     settings: dict[int, HeldSetting] = field(default_factory=dict)

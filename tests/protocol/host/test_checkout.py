@@ -16,7 +16,9 @@ from weft.protocol.host.versions import process_versions, weft_version
 ROOT = Path(__file__).resolve().parents[3]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
-needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")
+needs_git = pytest.mark.skipif(
+    shutil.which("git") is None, reason="git is missing: apt install git"
+)
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -80,7 +82,7 @@ def test_a_folder_that_git_has_not_filled_has_no_commit(files, tmp_path):
 @needs_git
 def test_every_place_that_states_the_version_names_the_commit_of_this_checkout():
     if not (ROOT / ".git").exists():
-        pytest.skip("the tests do not run in a git checkout")
+        pytest.skip("the tests do not run in a git checkout: run them in a clone")
     # A commit made while the tests run changes nothing: this process runs what it has imported.
     commit = running_commit()
     git(ROOT, "cat-file", "-e", f"{commit}^{{commit}}")
