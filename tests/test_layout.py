@@ -196,16 +196,6 @@ def test_the_installed_command_is_the_module():
     assert python("-c", script) == python("-m", "weft", "--help")
 
 
-@pytest.mark.parametrize("package", SETUPTOOLS["packages"][1:])
-def test_every_module_stands_in_the_nearest_readme(package):
-    folder = ROOT.joinpath(*package.split("."))
-    readmes = (place / "README.md" for place in [folder, *folder.parents])
-    readme = next(path for path in readmes if path.exists())
-    text = readme.read_text(encoding="utf-8")
-    modules = {path.name for path in folder.glob("*.py")} - {"__init__.py"}
-    assert [name for name in sorted(modules) if name not in text] == []
-
-
 def readmes_of_packages():
     folders = {ROOT.joinpath(*package.split(".")) for package in SETUPTOOLS["packages"][1:]}
     return sorted(path for folder in folders if (path := folder / "README.md").exists())
