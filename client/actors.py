@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 from ..protocol.durations import seconds_or_none
 from ..protocol.errors import ClientClosed, WaitingCycle
 from ..protocol.host.blocking import TaskWait, awaited, blocked
-from ..protocol.values.actors import Actor, reduce_future_of_actor
+from ..protocol.values.actors import Actor, HandleCalls, reduce_future_of_actor, set_handle_calls
 from ..protocol.values.pickling import PROTOCOL
 from ..protocol.values.serialize import dumps, futures_met, loads
 from ..protocol.wire.message import MAX_TEXT_CHARS
-from ..protocol.wire.messages import ACTOR_BLOB, ACTOR_FUNCTION
+from ..protocol.wire.messages import ACTOR_FUNCTION
 from ..protocol.wire.messages.actors import call_text
 from ..protocol.wire.payload import Blob, Payload
 from .absent import FUTURE, missing_attribute
@@ -331,6 +331,10 @@ def future_of_actor(plain: Future) -> FutureOfActor:
     return FutureOfActor(plain._engine, state)
 
 
+CALLS: Final = HandleCalls(call, read, held, future_of_actor)
+set_handle_calls(lambda: CALLS)
+
+
 class FutureOfActor(Future):
     """The future of an actor; as an argument of a task it becomes a handle."""
 
@@ -385,7 +389,7 @@ def submit_actor(
     options: SubmitOptions | TaskOptions,
 ) -> Future:
     """Submit the making of one actor; see `Client.submit`."""
-    function = encoder.known_function(ACTOR_FUNCTION, ACTOR_BLOB, "actor")
+    function = encoder.own_function(ACTOR_FUNCTION, "actor")
     given = (cls, *args)
     (blob, dependencies, shared), borrowing = encode(
         engine, encoder.call_once, function, given, kwargs

@@ -107,9 +107,9 @@ class Encoder:
         record = self._functions.get(function_id)
         return record or self._remember(function_id, blob, function_name(func))
 
-    def known_function(self, function_id: bytes, blob: bytes, name: str) -> FunctionRecord:
-        """Return the record of a function of weft's own."""
-        return self._functions.get(function_id) or self._remember(function_id, blob, name)
+    def own_function(self, function_id: bytes, name: str) -> FunctionRecord:
+        """Return the record of a function that workers have; its id stands for a pickle."""
+        return self._functions.get(function_id) or self._remember(function_id, function_id, name)
 
     def _remember(self, function_id: bytes, blob: bytes, name: str) -> FunctionRecord:
         record = self._living.get(function_id) or FunctionRecord(function_id, blob, name)

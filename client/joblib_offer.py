@@ -6,10 +6,8 @@ and what the backend needs only when it is used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 from ..protocol.host.after_import import loaded_module
+from . import above
 
 __all__ = ["offer_backend"]
 
@@ -19,9 +17,4 @@ def offer_backend() -> None:
     module = loaded_module("joblib.parallel")
     if module is None or "weft" in getattr(module, "BACKENDS", ("weft",)):
         return
-    module.register_parallel_backend("weft", _make)
-
-
-def _make(**options: Any) -> Any:
-    # The façade is above this folder: no name of it is known here.
-    return import_module("..joblib", __package__).WeftBackend(**options)
+    module.register_parallel_backend("weft", above.joblib_backend)

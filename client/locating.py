@@ -1,15 +1,10 @@
-"""Finds a client's cluster: a given one, one named by a connection file, or a new `LocalCluster`.
-
-`LocalCluster` is in the package `deploy`, which imports this one; so its module is looked up by
-name when it is needed.
-"""
+"""Finds a client's cluster: a given one, that of a connection file, or a new `LocalCluster`."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
-from importlib import import_module
 from typing import Any, Protocol
 
 from ..protocol.errors import CommClosed, ConfigError
@@ -21,7 +16,7 @@ from ..protocol.settings.sources import Settings
 from ..protocol.trust import connection_file as connection_files
 from ..protocol.trust.security import Security
 from ..protocol.wire.levels import Level
-from . import absent
+from . import above, absent
 from .shell.link import SchedulerAbsent, SchedulerEnded
 from .shell.loop import LoopThread
 
@@ -104,7 +99,7 @@ class Location:
         self._check_given()
         if self._is_local:
             self._note_running()
-            self.cluster = _local_cluster()(**self._cluster_options)
+            self.cluster = above.local_cluster()(**self._cluster_options)
             self._owns_cluster = True
 
     async def start_cluster_async(self) -> None:
@@ -112,7 +107,7 @@ class Location:
         self._check_given()
         if self._is_local:
             self._note_running()
-            cluster = _local_cluster()(asynchronous=True, **self._cluster_options)
+            cluster = above.local_cluster()(asynchronous=True, **self._cluster_options)
             self.cluster = await cluster
             self._owns_cluster = True
 
@@ -231,7 +226,7 @@ def check_options(options: dict[str, Any], client: type) -> None:
     """
     if not options:
         return
-    cluster = _local_cluster()
+    cluster = above.local_cluster()
     of_cluster = absent.options_of(cluster)
     for name in list(options):
         if name in of_cluster:
@@ -239,8 +234,3 @@ def check_options(options: dict[str, Any], client: type) -> None:
         if not absent.is_default(name, options[name], client):
             raise absent.unknown_option(name, client, cluster)
         del options[name]
-
-
-def _local_cluster() -> Any:
-    package = __name__.partition(".")[0]
-    return import_module(f"{package}.deploy.local.cluster").LocalCluster

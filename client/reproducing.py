@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..protocol.errors import QuestionFailed
 from ..protocol.values.serialize import loads, loads_arguments
 from ..protocol.wire.answers import part_of, reading
-from ..protocol.wire.messages import Answer
+from ..protocol.wire.messages import ACTOR_FUNCTION, Answer
 from .asking import ask_once
 from .core.events import Want
 from .core.tasks import NEW
@@ -71,7 +71,13 @@ async def fetch_call(engine: Engine, task: Any) -> FetchedCall:
     futures = [_future(engine, key) for key in names]
     values = await Gathering(engine, futures, "raise").run_async() if futures else []
     args, kwargs = loads_arguments(args_blob, values)
-    return FetchedCall(loads(function_blob), args, kwargs)
+    function = _make if function_blob == ACTOR_FUNCTION else loads(function_blob)
+    return FetchedCall(function, args, kwargs)
+
+
+def _make(cls: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Make the object of an actor here."""
+    return cls(*args, **kwargs)
 
 
 async def _ask_call(engine: Engine, key: str) -> Answer:

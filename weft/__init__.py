@@ -12,8 +12,9 @@ This module is the façade: it loads each public name from its module at first u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .client import above as _above
 from .protocol import errors
 from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's exceptions
 
@@ -167,6 +168,22 @@ _HOMES.update(dict.fromkeys(_DASK_NAMES, "client.dask_names"))
 
 #: Modules of the façade itself.
 _MODULES = frozenset({"joblib", "multiprocessing", "threaded"})
+
+
+def _local_cluster() -> type[LocalCluster]:
+    from .deploy.local.cluster import LocalCluster
+
+    return LocalCluster
+
+
+def _joblib_backend(**options: Any) -> object:
+    from .joblib import WeftBackend
+
+    return WeftBackend(**options)
+
+
+_above.local_cluster = _local_cluster
+_above.joblib_backend = _joblib_backend
 
 if not TYPE_CHECKING:  # a checker that saw this function would accept any name
 

@@ -29,9 +29,10 @@ from ..protocol.values.serialize import loads, loads_arguments
 from ..protocol.values.sizeof import sizeof
 from ..protocol.wire.failure import Failure, interrupted
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts
+from ..protocol.wire.messages import ACTOR_FUNCTION, AttemptsErred, AttemptsFinished, DropAttempts
 from ..protocol.wire.payload import Blob
 from .activity import SlotClock
+from .actors import make_actor
 from .context import WorkerContext, set_worker
 from .core.events import (
     After,
@@ -579,7 +580,8 @@ class TaskExecutor:
             if function.call is None:
                 if function.blob is None:
                     raise InternalError(f"the function {function.id.hex()} was never sent here")
-                function.call = as_call(loads(function.blob))
+                is_own = function.id == ACTOR_FUNCTION
+                function.call = make_actor if is_own else as_call(loads(function.blob))
             return function.call  # type: ignore[no-any-return]
 
     def _failure(self, error: BaseException, task: WorkerTask) -> Failure:

@@ -1,9 +1,9 @@
 """`Actor`: a handle of an object on one worker, as clients, tasks and other actors hold it.
 
-The same class in every process; the calls themselves are made by the client package, which is
-imported with the first of them. A handle that is pickled into the arguments of a task is a
-dependency of the task, as a future is; anywhere else it keeps its key. So each holder keeps the
-actor alive.
+The same class in every process; the calls themselves are made by the client package, which a
+worker imports with the first of them (`set_handle_calls`). A handle that is pickled into the
+arguments of a task is a dependency of the task, as a future is; anywhere else it keeps its key. So
+each holder keeps the actor alive.
 
 The result of the task that made an actor is a `StoredActor`, the only object that keeps it alive in
 its own process. A copy of that, which another process has fetched, is a handle that keeps nothing
@@ -14,16 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from ..errors import ClientClosed
 from .functions import in_function
 
-__all__ = ["Actor", "ActorInfo", "StoredActor"]
+__all__ = ["Actor", "ActorInfo", "HandleCalls", "StoredActor", "set_handle_calls"]
 
-_CALLS: Final = f"{__name__.partition('.')[0]}.client.actors"
-#: That module, from its first use on.
-_loaded: Final[list[Any]] = []
 #: Counts for more than a result that is sent along with the report of its task: the key stays with
 #: the worker, also at a return to a new scheduler, and tasks that call the actor go to it.
 _NBYTES: Final = 128 << 10
@@ -137,7 +134,7 @@ class _PassedOn:
 def actor_from(found: Any, info: ActorInfo) -> Actor:
     """Return the handle of a pickle, from the actor's future or, in a task, from its result."""
     if isinstance(found, Actor):
-        return _calls().held(found)  # type: ignore[no-any-return]
+        return _calls().held(found)
     return Actor(info, found)
 
 
@@ -153,9 +150,29 @@ def reduce_future_of_actor(plain: Any) -> tuple[Callable[..., Any], tuple[Any, .
     return passed_on, (plain,)
 
 
-def _calls() -> Any:
-    if (
-        not _loaded
-    ):  # not looked up in `sys.modules`, where another thread's import may be half done
-        _loaded.append(import_module(_CALLS))
-    return _loaded[0]
+# --- What makes the calls -------------------------------------------------------------------------
+
+
+class HandleCalls(NamedTuple):
+    """What the client package does for handles."""
+
+    call: Callable[..., Any]  #: (actor, name of a method, its arguments) -> the future of a call
+    read: Callable[[Actor, str], Any]  #: the value of an attribute
+    held: Callable[[Actor], Actor]  #: a handle that keeps the actor alive, of a stored one
+    future_of_actor: Callable[[Any], Any]  #: of any other future of the same key
+
+
+def _without_client() -> HandleCalls:
+    raise ClientClosed("a handle of an actor is used in a process without a client: make one first")
+
+
+_calls: Callable[[], HandleCalls] = _without_client
+
+
+def set_handle_calls(provide: Callable[[], HandleCalls]) -> None:
+    """Set the function that returns what the client package does for handles, on any thread.
+
+    The client package sets one; before that, the program of a worker sets one that imports it.
+    """
+    global _calls  # noqa: PLW0603 - one hook per process is intended
+    _calls = provide

@@ -140,7 +140,7 @@ _PROGRAM = """
 import sys, weft
 
 def loaded():
-    return [name for name in ("dask", "weft.client") if name in sys.modules]
+    return [name for name in ("dask", "weft.client.client") if name in sys.modules]
 
 def compute():
     import dask

@@ -82,6 +82,19 @@ def test_the_call_that_failed_is_run_for_a_task_that_was_submitted_after_that(cl
     assert traceback.extract_tb(raised.value.__traceback__)[-1].name == "divide"
 
 
+class Ratio:
+    def __init__(self, a, b=1):
+        self.value = a / b
+
+
+def test_the_object_of_an_actor_is_made_here(client):
+    failed = client.submit(Ratio, client.submit(half, 14), b=0, actor=True)
+    assert isinstance(failed.exception(60), ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError) as raised:
+        failed.reproduce()
+    assert traceback.extract_tb(raised.value.__traceback__)[-1].name == "__init__"
+
+
 def test_a_coroutine_function_is_run_here_although_the_event_loop_of_a_notebook_runs(client):
     failed = client.submit(divide_later, 7, 0)
     failed.exception(60)

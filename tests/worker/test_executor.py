@@ -22,6 +22,7 @@ from weft.protocol.values.exceptions import unpack_exception
 from weft.protocol.values.serialize import dumps_function, loads, reduce_future
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
+    ACTOR_FUNCTION,
     AssignTasks,
     AttemptsErred,
     AttemptsFinished,
@@ -31,9 +32,11 @@ from weft.protocol.wire.messages import (
     ReturnAttempts,
 )
 from weft.protocol.wire.payload import Payload
+from weft.worker.actors import make_actor
 from weft.worker.context import WorkerContext, get_worker
 from weft.worker.core.events import CopiesFetched, SchedulerSent, WorkerEnding
 from weft.worker.core.state import WorkerState
+from weft.worker.core.tasks import WorkerFunction
 from weft.worker.core.validate import validate
 from weft.worker.executor import TaskExecutor
 from weft.worker.started import StartedRecord, read_served, read_started
@@ -204,6 +207,11 @@ def inc(x):
 
 
 # --- Results --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blob", [ACTOR_FUNCTION, b"cweft.worker.earlier\nmake_actor\n."])
+def test_the_function_that_makes_actors_is_known_by_its_id_whatever_its_pickle_names(bench, blob):
+    assert bench.executor._load(WorkerFunction(ACTOR_FUNCTION, blob)) is make_actor
 
 
 def test_wanted_results_ride_along_and_others_stay(bench):

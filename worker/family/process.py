@@ -16,16 +16,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, NoReturn
 
 from ...protocol.errors import InternalError, WeftError
-from ...protocol.host.after_import import after_import
 from ...protocol.host.event_loop import new_event_loop
 from ...protocol.host.process_role import set_worker_process
-from ...protocol.values.serialize import set_future_binder
 from ..config import WorkerConfig
 from ..server import WorkerServer
 from ..silence import STACK_SIGNAL, STACK_SUFFIX
@@ -68,8 +64,6 @@ def main(config: WorkerConfig) -> None:
         WeftError: as `WorkerServer.run`.
     """
     set_worker_process()
-    set_future_binder(_bind_future)
-    after_import("dask.config", _serve_dask)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     hold_back()
     loop = new_event_loop()
@@ -80,21 +74,6 @@ def main(config: WorkerConfig) -> None:
     finally:
         asyncio.set_event_loop(None)
         loop.close()
-
-
-def _bind_future(key: str) -> Any:
-    """Make a future of the tasks' client, which is opened by this if no task has asked for it."""
-    return _part_of_client("shell.current").bind_future(key)
-
-
-def _serve_dask(config: ModuleType) -> None:
-    """Let tasks compute dask's collections on the cluster; called when one of them imports dask."""
-    _part_of_client("dask_default").serve_tasks(config)
-
-
-def _part_of_client(name: str) -> Any:
-    """Import a module of the client, which a worker has only where a task needs it."""
-    return import_module(f"{__name__.partition('.')[0]}.client.{name}")
 
 
 async def _main(config: WorkerConfig) -> None:

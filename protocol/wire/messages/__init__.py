@@ -13,7 +13,6 @@ Rules for all of them:
 from __future__ import annotations
 
 from .actors import (
-    ACTOR_BLOB,
     ACTOR_FUNCTION,
     ActorCalls,
     ActorFailures,
@@ -171,7 +170,6 @@ from .viewers import (
 NO_HASH = bytes(16)
 
 __all__ = [
-    "ACTOR_BLOB",
     "ACTOR_FUNCTION",
     "ASSIGNED",
     "DROPPED",

@@ -2,8 +2,9 @@
 
 The scheduler is sent only which actors wait, if that lasts.
 
-An actor is made by a task of `ACTOR_FUNCTION`. The scheduler knows such a task by its function: its
-result is never made a second time, because what the object has learned would be missing.
+An actor is made by a task of `ACTOR_FUNCTION`. Scheduler and worker know such a task by its
+function: its result is never made a second time, because what the object has learned would be
+missing.
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from ..message import (
     message,
 )
 
-#: The function of tasks that make an actor. The class is the first of their arguments.
+#: The function of tasks that make an actor; workers have it, and its id stands for its pickle. The
+#: class is the first of their arguments.
 ACTOR_FUNCTION: Final = b"weft: make actor"
-#: The pickle of that function, by its name: clients do not import the package of workers.
-ACTOR_BLOB: Final = b"cweft.worker.actors\nmake_actor\n."
 
 
 def call_text(holder: str, line: int, request: int) -> str:
