@@ -15,7 +15,7 @@ from collections import deque
 from typing import Final, Generic, Protocol, TypeVar
 
 #: The bits of a task's priority above this are its level, the user priority. Workers need no more
-#: of the layout, which `scheduler/core/priority.py` describes.
+#: of the layout, which `scheduler/core/records/priority.py` describes.
 LEVEL_SHIFT: Final = 53
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import actor_lost
-from .tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
+from .records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
 from .transitions import drop_attempt, err
 
 if TYPE_CHECKING:
-    from .peers import WorkerHandle
+    from .records.peers import WorkerHandle
     from .state import SchedulerState
 
 _NOT_THERE: Final = frozenset((RELEASED, WAITING, QUEUED, NO_WORKER))

@@ -44,10 +44,10 @@ from ...protocol.wire import messages as m
 from . import claims, merging, puts, scattered
 from .locating import addresses_of, hashes_of
 from .memory import aside, full
-from .peers import RESOURCE_DIGITS, RETURN_INTERVAL_S, WorkerHandle
 from .placement import ahead_worker, decide_worker, queue_cost_ns
-from .prefixes import Prefix
-from .tasks import (
+from .records.peers import RESOURCE_DIGITS, RETURN_INTERVAL_S, WorkerHandle
+from .records.prefixes import Prefix
+from .records.tasks import (
     MEMORY,
     PROCESSING,
     WAITING,

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import RESCHEDULE
-from .tasks import MEMORY, SchedulerTask
+from .records.tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
     from ...protocol.wire.failure import Failure
-    from .peers import WorkerHandle
+    from .records.peers import WorkerHandle
     from .state import SchedulerState
 
 #: Tasks whose attempts are kept, and the ends of one task: the latest.

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wording import counted
 
 if TYPE_CHECKING:
-    from .deadlines import Deadline
     from .epochs import Members
-    from .peers import WorkerHandle
+    from .records.deadlines import Deadline
+    from .records.peers import WorkerHandle
     from .state import SchedulerState
 
 #: With all expected members back: time without a new registration, seconds.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from ...protocol.wire import messages as m
 from . import cycles
 from .actors import living
-from .peers import ActorWait, BlockedWait, WorkerHandle
-from .tasks import SchedulerTask
+from .records.peers import ActorWait, BlockedWait, WorkerHandle
+from .records.tasks import SchedulerTask
 from .transitions import assigned_behind
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.wire import messages as m
-from .asked import BadArgument, keys_of
-from .tasks import ERRED, SchedulerTask
+from .records.asked import BadArgument, keys_of
+from .records.tasks import ERRED, SchedulerTask
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from .checking import differences, unless
 from .health import MEMORY_HIGH
+from .records.checking import differences, unless
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import WorkerStatus
-    from .peers import WorkerHandle
+    from .records.peers import WorkerHandle
     from .state import SchedulerState
 
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure
 from . import merging
-from .tasks import WAITING, SchedulerTask
+from .records.tasks import WAITING, SchedulerTask
 from .transitions import drop_attempt
 
 if TYPE_CHECKING:
-    from .peers import WorkerHandle
+    from .records.peers import WorkerHandle
     from .state import SchedulerState
 
 #: The kinds of rows, in the order in which those of one key are merged.

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.rotation import level_of
-from .checking import differences, tasks_in, unless
 from .eligibility import may_run
-from .peers import WorkerHandle
-from .tasks import NO_WORKER, QUEUED, SchedulerTask, State, TaskClass
+from .records.checking import differences, tasks_in, unless
+from .records.peers import WorkerHandle
+from .records.tasks import NO_WORKER, QUEUED, SchedulerTask, State, TaskClass
 
 if TYPE_CHECKING:
     from .state import SchedulerState

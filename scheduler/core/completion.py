@@ -18,11 +18,11 @@ from ...protocol.wire.payload import Blob
 from . import claims, scattered
 from .attempts import note_raised
 from .missing import answer, note_failed
-from .peers import ClientHandle, WorkerHandle
-from .prefixes import Prefix
+from .records.peers import ClientHandle, WorkerHandle
+from .records.prefixes import Prefix
+from .records.tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
 from .reporting import report_results
 from .retrying import avoid, is_reschedule, pause, take_retry
-from .tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
 from .transitions import (
     drop_attempt,
     enqueue,

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire import messages as m
 from . import missing
 from .actors import is_actor
-from .asked import BadArgument, Info, keys_of
 from .locating import located
-from .peers import WorkerHandle
 from .placement import reachable
+from .records.asked import BadArgument, Info, keys_of
+from .records.peers import WorkerHandle
+from .records.tasks import MEMORY, SchedulerTask
 from .reporting import send_states
-from .tasks import MEMORY, SchedulerTask
 from .transitions import drop_attempt
 
 if TYPE_CHECKING:
-    from .deadlines import Deadline
+    from .records.deadlines import Deadline
     from .state import SchedulerState
 
 #: Fetches under way for each copy of a key.

@@ -27,11 +27,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ...protocol.wire.messages.held import attempt_of, owner_of_attempt
-from .tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
+from .records.tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
 
 if TYPE_CHECKING:
     from .held.records import Call
-    from .peers import BlockedWait, ClientHandle, WorkerHandle
+    from .records.peers import BlockedWait, ClientHandle, WorkerHandle
     from .state import SchedulerState
 
 #: The age at which a wait is looked at, and at which it counts for others, seconds.

@@ -39,9 +39,9 @@ from . import (
     wants,
     withdrawing,
 )
-from .peers import ClientHandle
-from .permissions import deny
-from .priority import rank_of
+from .records.peers import ClientHandle
+from .records.permissions import deny
+from .records.priority import rank_of
 from .releases import on_unsupported
 from .transitions import send_erred
 

@@ -23,11 +23,11 @@ from itertools import islice
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
-from .prefixes import UNKNOWN_DURATION_NS, Prefix
-from .tasks import SchedulerTask, TaskClass
+from .records.prefixes import UNKNOWN_DURATION_NS, Prefix
+from .records.tasks import SchedulerTask, TaskClass
 
 if TYPE_CHECKING:
-    from .peers import WorkerHandle
+    from .records.peers import WorkerHandle
     from .state import SchedulerState
 
 #: Seconds in which the work that is there should be done.

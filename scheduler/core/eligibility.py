@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .peers import WorkerHandle
-from .tasks import NO_WORKER, TaskClass
+from .records.peers import WorkerHandle
+from .records.tasks import NO_WORKER, TaskClass
 from .transitions import enqueue, move
 from .unrunnable import file_unrunnable
 

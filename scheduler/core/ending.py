@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_FACTS
 from ...protocol.wording import counted
-from .asked import BadArgument
 from .attempts import note_cancelled
+from .records.asked import BadArgument
 
 if TYPE_CHECKING:
-    from .peers import WorkerHandle
+    from .records.peers import WorkerHandle
     from .state import SchedulerState
 
 #: Why a worker ends that a client has restarted; its supervisor reports the same text.

@@ -14,19 +14,28 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ...protocol.rotation import level_of
 from ...protocol.wording import counted, sized
 from . import cycles
-from .asked import Info
 from .barrier import waits_for
 from .eligibility import lacks
 from .held.records import LimitRecord
 from .memory.full import FULL_SHARE, usage_text
+from .records.asked import Info
+from .records.tasks import (
+    ERRED,
+    MEMORY,
+    NO_WORKER,
+    PROCESSING,
+    QUEUED,
+    RELEASED,
+    WAITING,
+    SchedulerTask,
+)
 from .refusals import explain_unrunnable
-from .tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, WAITING, SchedulerTask
 
 if TYPE_CHECKING:
     from .held.records import Call
-    from .peers import BlockedWait, WorkerHandle
+    from .records.peers import BlockedWait, WorkerHandle
+    from .records.tasks import TaskClass
     from .state import SchedulerState
-    from .tasks import TaskClass
 
 #: Tasks that an explanation follows.
 MAX_STEPS: Final = 10

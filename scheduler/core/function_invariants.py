@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.payload import blob_nbytes
-from .checking import tasks_in, unless
-from .prefixes import MAX_SHOWN, MIN_DURATION_NS
-from .tasks import PROCESSING
+from .records.checking import tasks_in, unless
+from .records.prefixes import MAX_SHOWN, MIN_DURATION_NS
+from .records.tasks import PROCESSING
 from .transitions import ACTIVE
 
 if TYPE_CHECKING:
-    from .peers import ClientHandle
+    from .records.peers import ClientHandle
     from .state import SchedulerState
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from .info import task_counts
-from .tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
+from .records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.wire.message import MAX_NUMBER
 from ...protocol.wording import counted
 from .barrier import waits_for
+from .records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 from .refusals import describe_refusals
-from .tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 
 if TYPE_CHECKING:
-    from .peers import ClientHandle, WorkerHandle
+    from .records.peers import ClientHandle, WorkerHandle
     from .state import SchedulerState
 
 

@@ -25,11 +25,9 @@ from ...protocol.wording import counted
 from . import claims, merging
 from .away import await_rows
 from .missing import lose_replica, replace_lost
-from .peers import Inventory, WorkerHandle
 from .plugins import admit
-from .tasks import (
-    SchedulerTask,
-)
+from .records.peers import Inventory, WorkerHandle
+from .records.tasks import SchedulerTask
 from .transitions import (
     drop_attempt,
     note_attempt_ended,

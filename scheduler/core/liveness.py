@@ -23,7 +23,7 @@ from ...protocol.reported import METRICS_URL
 from ...protocol.wire import messages as m
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from .memory.full import note_measured
-from .peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
     from .state import SchedulerState

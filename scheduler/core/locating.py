@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 
 if TYPE_CHECKING:
-    from .peers import WorkerHandle
-    from .tasks import SchedulerTask
+    from .records.peers import WorkerHandle
+    from .records.tasks import SchedulerTask
 
 #: Holders that are named for one key.
 MAX_HOLDERS: Final = 4

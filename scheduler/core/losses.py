@@ -18,7 +18,7 @@ from ...protocol.deaths import with_advice
 from ...protocol.reported import DEATHS, RENEWED, REQUESTED
 from ...protocol.wording import placed_again
 from .ending import RESTARTED
-from .peers import WorkerHandle
+from .records.peers import WorkerHandle
 
 if TYPE_CHECKING:
     from .state import SchedulerState

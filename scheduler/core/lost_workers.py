@@ -18,10 +18,10 @@ from . import actors
 from .attempts import note_death, note_process_over
 from .memory.relief import note_kill
 from .missing import lose_replica, replace_lost
-from .peers import ClientHandle, WorkerHandle
+from .records.peers import ClientHandle, WorkerHandle
+from .records.tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
 from .relays import end_relays
 from .reporting import send_states
-from .tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
 from .transitions import ACTIVE, err, take_back
 from .unreached import forget_holders, forget_readers
 

@@ -27,7 +27,7 @@ from .memory.full import forget_worker, note_measured
 from .output import on_output_of_client_ended
 from .output_wishes import greet_worker, on_client_away
 from .passing import end_questions_of, end_questions_to
-from .peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .refusals import forget_refusal, remember_refusal
 from .task_passes import pass_of, why_refused
 from .transitions import release_unneeded

@@ -14,10 +14,9 @@ from ...protocol.wire.payload import Blob
 from . import scattered
 from .attempts import note_raised, note_raised_before
 from .locating import located
-from .peers import RESOURCE_DIGITS, WorkerHandle
 from .placement import ahead_worker
-from .reporting import report_results
-from .tasks import (
+from .records.peers import RESOURCE_DIGITS, WorkerHandle
+from .records.tasks import (
     ERRED,
     MEMORY,
     NO_WORKER,
@@ -27,6 +26,7 @@ from .tasks import (
     WAITING,
     SchedulerTask,
 )
+from .reporting import report_results
 from .transitions import (
     ACTIVE,
     abandon,

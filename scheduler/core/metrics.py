@@ -19,14 +19,14 @@ from ...protocol.metrics import Metric
 from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_NUMBER
-from .counters import COUNTED, totals
 from .desired import Desired, desired_workers
 from .info import task_counts
 from .plugins import is_preparing, n_preparing
-from .tasks import WITHOUT_RECIPE
+from .records.counters import COUNTED, totals
+from .records.tasks import WITHOUT_RECIPE
 
 if TYPE_CHECKING:
-    from .prefixes import Series
+    from .records.prefixes import Series
     from .state import SchedulerState
 
 

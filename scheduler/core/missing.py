@@ -16,10 +16,10 @@ from ...protocol.wire.session import MISSED_HEARTBEATS
 from . import actors, copies
 from .attempts import note_copied, note_lost
 from .locating import located
-from .peers import ClientHandle, WorkerHandle
 from .placement import reachable
+from .records.peers import ClientHandle, WorkerHandle
+from .records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WITHOUT_RECIPE, SchedulerTask
 from .reporting import send_states
-from .tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WITHOUT_RECIPE, SchedulerTask
 from .transitions import (
     ACTIVE,
     abandon,

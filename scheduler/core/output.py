@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.payload import blob_nbytes
-from .checking import unless
 from .output_wishes import followers_of
+from .records.checking import unless
 
 if TYPE_CHECKING:
     from ...protocol.wire.message import Message
-    from .deadlines import Deadline
-    from .peers import ClientHandle, WorkerHandle
+    from .records.deadlines import Deadline
+    from .records.peers import ClientHandle, WorkerHandle
     from .state import SchedulerState
 
 #: Lines, and characters of them with their keys, that all clients together are sent in one period.

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_NUMBER
-from .checking import differences
-from .peers import NO_WISH, OutputWish
+from .records.checking import differences
+from .records.peers import NO_WISH, OutputWish
 
 if TYPE_CHECKING:
-    from .deadlines import Deadline
-    from .peers import ClientHandle, WorkerHandle
+    from .records.deadlines import Deadline
+    from .records.peers import ClientHandle, WorkerHandle
     from .state import SchedulerState
 
 #: Changes of one client that are announced in one period, and its length in seconds.

@@ -24,9 +24,9 @@ from .retrying import pause_until, take_retry
 from .transitions import abandon, drop_attempt, err, take_back_from
 
 if TYPE_CHECKING:
-    from .peers import SupervisorHandle, WorkerHandle
+    from .records.peers import SupervisorHandle, WorkerHandle
+    from .records.tasks import SchedulerTask
     from .state import SchedulerState
-    from .tasks import SchedulerTask
 
 
 def on_overdue(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsOverdue) -> None:

@@ -12,16 +12,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.message import MAX_NUMBER
-from .asked import Info, Page
 from .barrier import waits_for
 from .desired import AtWorkers, desired_workers
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
 from .metrics import count_workers
 from .plugins import n_preparing
-from .prefixes import MAX_SHOWN, OTHER, Prefix
+from .records.asked import Info, Page
+from .records.prefixes import MAX_SHOWN, OTHER, Prefix
+from .records.tasks import WITHOUT_RECIPE
 from .refusals import current_refusals, explain_unrunnable
-from .tasks import WITHOUT_RECIPE
 from .transitions import ACTIVE
 from .unreached import recently_unreached
 

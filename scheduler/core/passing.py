@@ -16,8 +16,8 @@ from ...protocol.wire.failure import MAX_RELAYED_BYTES
 from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_QUESTION
 from ...protocol.wire.payload import blob_nbytes
-from .peers import SupervisorHandle, WorkerHandle
-from .permissions import deny
+from .records.peers import SupervisorHandle, WorkerHandle
+from .records.permissions import deny
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -26,7 +26,7 @@ from .recipes import forget_unknown
 from .transitions import release_unneeded
 
 if TYPE_CHECKING:
-    from .peers import ClientHandle
+    from .records.peers import ClientHandle
     from .state import SchedulerState
 
 #: A scheduler that finds out so late that it follows another one, goes on without this phase.

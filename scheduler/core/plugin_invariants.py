@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from .checking import differences, unless
 from .plugins import MAX_NBYTES, MAX_PLUGINS, is_preparing, lacks_supervisor
+from .records.checking import differences, unless
 
 if TYPE_CHECKING:
     from .state import SchedulerState

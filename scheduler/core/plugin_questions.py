@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .asked import Info, Page
-from .peers import WorkerHandle
 from .plugin_records import Plugin, Process
 from .plugins import named
+from .records.asked import Info, Page
+from .records.peers import WorkerHandle
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from ...protocol.wire.payload import Blob, blob_nbytes
-from .asked import Info
-from .peers import SupervisorHandle, WorkerHandle
+from .records.asked import Info
+from .records.peers import SupervisorHandle, WorkerHandle
 
 #: What a plugin is set up on.
 Process: TypeAlias = WorkerHandle | SupervisorHandle

@@ -31,11 +31,11 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import MAX_RELAYED_BYTES
 from ...protocol.wording import counted
 from . import barrier
-from .asked import BadArgument, Info
 from .away import bring_back, set_away
 from .passing import is_flat
-from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .plugin_records import ENDING, Plugin, Process
+from .records.asked import BadArgument, Info
+from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
     from .state import SchedulerState

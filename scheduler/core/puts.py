@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure, data_lost, scattered_lost
 from ...protocol.wire.message import Message
-from .tasks import PROCESSING, SchedulerTask
+from .records.tasks import PROCESSING, SchedulerTask
 from .transitions import err
 
 if TYPE_CHECKING:
-    from .peers import ClientHandle, WorkerHandle
+    from .records.peers import ClientHandle, WorkerHandle
     from .state import SchedulerState
 
 _NO_CLIENT: Final = (

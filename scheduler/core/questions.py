@@ -17,7 +17,6 @@ from ...protocol.reported import METRICS_URL
 from ...protocol.wire import messages as m
 from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
-from .asked import BadArgument, Info, Page, position_of
 from .calls import on_ask_call
 from .copies import on_replicate
 from .desired import MAX_TARGET_S, desired_workers
@@ -25,11 +24,12 @@ from .ending import on_restart
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
 from .passing import on_ask_other
-from .peers import ClientHandle
-from .permissions import deny
 from .plugin_questions import ask_plugins
 from .plugins import on_register, on_register_for_supervisors, on_unregister
 from .rebalancing import on_rebalance
+from .records.asked import BadArgument, Info, Page, position_of
+from .records.peers import ClientHandle
+from .records.permissions import deny
 from .retiring import on_retire, ranked
 from .task_questions import (
     ask_attempts,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire import messages as m
 from .actors import is_actor
-from .asked import keys_of
 from .copies import Wish, follow, is_over, may_hold, names_of
-from .peers import WorkerHandle
-from .tasks import MEMORY, SchedulerTask
+from .records.asked import keys_of
+from .records.peers import WorkerHandle
+from .records.tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
     from .state import SchedulerState

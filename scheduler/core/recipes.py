@@ -16,8 +16,8 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
 from . import claims, merging, submission, wants
 from .eligibility import fill_class
-from .peers import ClientHandle
-from .tasks import (
+from .records.peers import ClientHandle
+from .records.tasks import (
     ERRED,
     MEMORY,
     NO_WORKER,

@@ -9,8 +9,8 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import MAX_RELAYED_BYTES
 from ...protocol.wire.payload import Blob
 from .missing import holder_lacks
-from .peers import ClientHandle, WorkerHandle
-from .tasks import MEMORY
+from .records.peers import ClientHandle, WorkerHandle
+from .records.tasks import MEMORY
 
 if TYPE_CHECKING:
     from .state import SchedulerState

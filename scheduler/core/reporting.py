@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.payload import Blob
-from .peers import ClientHandle, WorkerHandle
-from .tasks import ERRED, MEMORY, SchedulerTask
+from .records.peers import ClientHandle, WorkerHandle
+from .records.tasks import ERRED, MEMORY, SchedulerTask
 from .transitions import send_erred
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_FACTS
 from .actors import is_actor
-from .asked import BadArgument, Info
 from .membership import let_leave
-from .peers import WorkerHandle
-from .tasks import ERRED, MEMORY, WITHOUT_RECIPE, SchedulerTask
+from .records.asked import BadArgument, Info
+from .records.peers import WorkerHandle
+from .records.tasks import ERRED, MEMORY, WITHOUT_RECIPE, SchedulerTask
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
 from . import recipes
-from .checking import differences, tasks_in
 from .memory.aside import place_scattered
-from .peers import WorkerHandle
-from .tasks import MEMORY, SchedulerTask, TaskClass, TaskGroup
+from .records.checking import differences, tasks_in
+from .records.peers import WorkerHandle
+from .records.tasks import MEMORY, SchedulerTask, TaskClass, TaskGroup
 
 if TYPE_CHECKING:
     from .state import SchedulerState

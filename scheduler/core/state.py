@@ -57,30 +57,30 @@ from . import (
 from .attempts import InterruptedAttempt
 from .barrier import Recovery
 from .census import Census
-from .counters import Counters
-from .deadlines import Deadline, Deadlines
 from .desired import TARGET_S, Aim
 from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
-from .failures import Failures
 from .handlers import handlers_by_role
 from .held import background
 from .losses import Loss, report_all
 from .memory.records import Memory
-from .peers import ClientHandle, SupervisorHandle, WorkerHandle
-from .permissions import LEAST_LEVELS, answer_unhandled, deny
 from .plugin_records import Plugins
-from .prefixes import Prefixes
 from .questions import AskShell
-from .recent import Load, Recent
+from .records.counters import Counters
+from .records.deadlines import Deadline, Deadlines
+from .records.failures import Failures
+from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .records.permissions import LEAST_LEVELS, answer_unhandled, deny
+from .records.prefixes import Prefixes
+from .records.recent import Load, Recent
+from .records.story import Story
+from .records.tasks import Function, SchedulerTask, TaskClass
+from .records.timings import Timings
 from .refusals import Refusal
 from .retiring import Retiring
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
-from .story import Story
 from .summing import Sums
 from .task_stream import TaskStream
-from .tasks import Function, SchedulerTask, TaskClass
-from .timings import Timings
 
 
 # -- events ---------------------------------------------------------------------------------------

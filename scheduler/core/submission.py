@@ -20,11 +20,9 @@ from ...protocol.wire.payload import Blob
 from . import actors, claims, puts, recipes, scattered
 from .eligibility import fill_class
 from .ending import interrupt_cancelled
-from .peers import RESOURCE_DIGITS, ClientHandle
-from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
-from .reporting import send_states
-from .shrinking import keep_small
-from .tasks import (
+from .records.peers import RESOURCE_DIGITS, ClientHandle
+from .records.priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
+from .records.tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
@@ -36,6 +34,8 @@ from .tasks import (
     TaskClass,
     TaskGroup,
 )
+from .reporting import send_states
+from .shrinking import keep_small
 from .transitions import (
     ACTIVE,
     activate,

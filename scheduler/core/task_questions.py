@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from .asked import BadArgument, Info, Page, keys_of, number_of, position_of
 from .attempts import attempt_ends
 from .explaining import explain, why
-from .tasks import MEMORY, SchedulerTask
+from .records.asked import BadArgument, Info, Page, keys_of, number_of, position_of
+from .records.tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
-    from .peers import WorkerHandle
+    from .records.peers import WorkerHandle
     from .state import SchedulerState
 
 #: Holders that are listed in one page, about.

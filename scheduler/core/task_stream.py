@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...protocol.wire import messages as m
-from .asked import BadArgument, Info, Page, position_of
-from .checking import unless
+from .records.asked import BadArgument, Info, Page, position_of
+from .records.checking import unless
 
 if TYPE_CHECKING:
-    from .deadlines import Deadline
-    from .peers import WorkerHandle
+    from .records.deadlines import Deadline
+    from .records.peers import WorkerHandle
     from .state import SchedulerState
 
 #: Attempts that are kept, and characters of their keys and types. The oldest are forgotten first.

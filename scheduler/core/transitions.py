@@ -26,9 +26,9 @@ from ...protocol.wire.failure import Failure, data_lost, scattered_lost
 from ...protocol.wire.message import MAX_ITEMS
 from ...protocol.wire.payload import blob_nbytes
 from .attempts import note_interruption_over
-from .failures import failure_nbytes
-from .peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
-from .tasks import (
+from .records.failures import failure_nbytes
+from .records.peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
+from .records.tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,

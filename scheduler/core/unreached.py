@@ -12,8 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from .health import MAX_NAMED, Unreached
-from .peers import FailedFetches, WorkerHandle
-from .tasks import MEMORY
+from .records.peers import FailedFetches, WorkerHandle
+from .records.tasks import MEMORY
 
 if TYPE_CHECKING:
     from ...protocol.wire import messages as m

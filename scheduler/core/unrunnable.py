@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
-from .peers import ClientHandle
+from .records.peers import ClientHandle
 from .refusals import explain_unrunnable
 
 if TYPE_CHECKING:
+    from .records.tasks import SchedulerTask, TaskClass
     from .state import SchedulerState
-    from .tasks import SchedulerTask, TaskClass
 
 #: Keys named in one KeysUnrunnable message.
 MAX_KEYS_NAMED: Final = 20

@@ -16,7 +16,6 @@ from ...protocol.wire.handshake import Role
 from .actors import ACTOR_INVARIANTS
 from .attempts import MAX_CANCELLED, MAX_TASKS
 from .census import CENSUS_INVARIANTS
-from .checking import differences, tasks_in, unless
 from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
 from .copies import COPY_INVARIANTS
@@ -28,15 +27,12 @@ from .memory.aside import MEMORY_INVARIANTS
 from .output import OUTPUT_INVARIANTS
 from .output_wishes import OUTPUT_WISH_INVARIANTS
 from .passing import MAX_UNANSWERED
-from .peers import ClientHandle, WorkerHandle
 from .plugin_invariants import PLUGIN_INVARIANTS
 from .plugins import is_preparing
-from .prefixes import MIN_DURATION_NS
-from .refusals import MAX_REFUSED
-from .retiring import RETIRING_INVARIANTS
-from .scattered import SCATTERED_INVARIANTS
-from .task_stream import STREAM_INVARIANTS
-from .tasks import (
+from .records.checking import differences, tasks_in, unless
+from .records.peers import ClientHandle, WorkerHandle
+from .records.prefixes import MIN_DURATION_NS
+from .records.tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
@@ -48,6 +44,10 @@ from .tasks import (
     SchedulerTask,
     State,
 )
+from .refusals import MAX_REFUSED
+from .retiring import RETIRING_INVARIANTS
+from .scattered import SCATTERED_INVARIANTS
+from .task_stream import STREAM_INVARIANTS
 from .transitions import ACTIVE
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire import messages as m
 from . import recipes
-from .peers import ClientHandle
+from .records.peers import ClientHandle
+from .records.tasks import ERRED, NO_WORKER, RELEASED, Function, SchedulerTask
 from .reporting import send_states
-from .tasks import ERRED, NO_WORKER, RELEASED, Function, SchedulerTask
 from .transitions import activate, release_unneeded, retire_function
 
 if TYPE_CHECKING:

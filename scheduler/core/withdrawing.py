@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire import messages as m
 from .assignment import take_in
+from .records.tasks import PROCESSING, SchedulerTask
 from .submission import on_cancel
-from .tasks import PROCESSING, SchedulerTask
 from .transitions import ACTIVE
 
 if TYPE_CHECKING:
-    from .peers import ClientHandle, WorkerHandle
+    from .records.peers import ClientHandle, WorkerHandle
     from .state import SchedulerState
 
 

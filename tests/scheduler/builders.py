@@ -14,6 +14,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.state import (
     Action,
     CloseConnection,
@@ -24,7 +25,6 @@ from weft.scheduler.core.state import (
     SchedulerState,
     SchedulerTick,
 )
-from weft.scheduler.core.tasks import SchedulerTask
 from weft.scheduler.core.validate import validate
 
 Out = dict[int, list[Message]]

@@ -23,10 +23,9 @@ from weft.scheduler.core import (
     wants,
 )
 from weft.scheduler.core.assignment import Draft
-from weft.scheduler.core.peers import ClientHandle, WorkerHandle
-from weft.scheduler.core.priority import base_priority
-from weft.scheduler.core.state import SchedulerState
-from weft.scheduler.core.tasks import (
+from weft.scheduler.core.records.peers import ClientHandle, WorkerHandle
+from weft.scheduler.core.records.priority import base_priority
+from weft.scheduler.core.records.tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
@@ -38,6 +37,7 @@ from weft.scheduler.core.tasks import (
     TaskClass,
     TaskGroup,
 )
+from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.transitions import (
     activate,
     drop_attempt,

@@ -7,11 +7,17 @@ import pytest
 from tests.scheduler.builders import Board, graph
 from weft.protocol.errors import TaskErred
 from weft.protocol.values.exceptions import pack_exception, unpack_exception
-from weft.scheduler.core import failures as failures_module
-from weft.scheduler.core.failures import Failures
 from weft.scheduler.core.metrics import metrics
-from weft.scheduler.core.prefixes import MAX_IDLE, MAX_NAME_CHARS, MAX_SHOWN, OTHER, Prefixes
-from weft.scheduler.core.story import MAX_CHARS, Story
+from weft.scheduler.core.records import failures as failures_module
+from weft.scheduler.core.records.failures import Failures
+from weft.scheduler.core.records.prefixes import (
+    MAX_IDLE,
+    MAX_NAME_CHARS,
+    MAX_SHOWN,
+    OTHER,
+    Prefixes,
+)
+from weft.scheduler.core.records.story import MAX_CHARS, Story
 
 
 def seconds(prefixes: Prefixes) -> dict[str, float]:

@@ -39,7 +39,7 @@ from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
 from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core import turns
-from weft.scheduler.core.recent import Load
+from weft.scheduler.core.records.recent import Load
 from weft.scheduler.core.state import (
     CloseConnection,
     PeerClosed,

@@ -16,7 +16,7 @@ from weft.protocol.wire.failure import MEMORY_EXCEEDED
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import KeysErred, KeysUnrunnable, ReturnAttempts
 from weft.scheduler.core.memory.full import FULL_SHARE
-from weft.scheduler.core.tasks import PROCESSING, QUEUED
+from weft.scheduler.core.records.tasks import PROCESSING, QUEUED
 
 from .graphs import ACTOR, PUT, Graph
 

@@ -17,17 +17,17 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.message import Message
 from ....protocol.wire.messages.held import TOO_LARGE
 from .. import recipes, wants
-from ..checking import unless
-from ..peers import ClientHandle
+from ..records.checking import unless
+from ..records.peers import ClientHandle
+from ..records.tasks import ERRED, MEMORY, RELEASED
 from ..reporting import send_states
-from ..tasks import ERRED, MEMORY, RELEASED
 from ..transitions import activate, release_unneeded
 from .records import Call, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
 
 if TYPE_CHECKING:
-    from ..deadlines import Deadline
+    from ..records.deadlines import Deadline
+    from ..records.tasks import SchedulerTask
     from ..state import SchedulerState
-    from ..tasks import SchedulerTask
 
 #: The most tasks in the background at a time.
 MAX_TASKS: Final = 1_000_000

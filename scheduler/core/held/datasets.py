@@ -30,7 +30,7 @@ from .records import (
 from .values import check_keys, drop, use
 
 if TYPE_CHECKING:
-    from ..peers import ClientHandle
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 #: The most datasets of one scheduler.

@@ -9,7 +9,7 @@ from .marks import is_overtaken, note_deleted, note_set, note_stated, overtaken
 from .records import Call, EventRecord, HeldKind, HeldOperation, HeldRecord, Reply
 
 if TYPE_CHECKING:
-    from ..peers import ClientHandle
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 _SET: Final = Reply({"set": True})

@@ -24,7 +24,7 @@ from .records import (
 from .values import drop, use
 
 if TYPE_CHECKING:
-    from ..peers import ClientHandle
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 _LATE: Final = Reply(problem=LATE)

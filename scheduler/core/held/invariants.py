@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 from ....protocol.wire.messages.held import DATASET, METADATA, OWN_TOPIC
 from ....protocol.wire.plain import size_of
-from ..checking import unless
+from ..records.checking import unless
 from .marks import Mark, Place
 from .operating import KINDS
 from .records import (

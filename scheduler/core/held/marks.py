@@ -23,7 +23,7 @@ from .arguments import bad
 from .records import Call, Reply
 
 if TYPE_CHECKING:
-    from ..peers import ClientHandle
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 #: The kind, and the name of the object or dataset, or the path of the metadata.

@@ -25,7 +25,7 @@ from .records import (
 )
 
 if TYPE_CHECKING:
-    from ..peers import ClientHandle
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 #: The largest sum over all.

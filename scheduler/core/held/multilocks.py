@@ -23,7 +23,7 @@ from .records import (
 )
 
 if TYPE_CHECKING:
-    from ..peers import ClientHandle
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 _LANE: Final = "acquire"

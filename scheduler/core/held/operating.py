@@ -79,8 +79,8 @@ from .values import HeldValues, drop, take
 from .variables import VARIABLES
 
 if TYPE_CHECKING:
-    from ..deadlines import Deadline
-    from ..peers import ClientHandle
+    from ..records.deadlines import Deadline
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 KINDS: Final[dict[str, HeldKind]] = {

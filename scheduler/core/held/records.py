@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from ....protocol.wire.payload import Blob, blob_nbytes
 
 if TYPE_CHECKING:
-    from ..deadlines import Deadline
-    from ..peers import ClientHandle
+    from ..records.deadlines import Deadline
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 #: Bytes that a value takes beside its pickle, and each key.

@@ -30,7 +30,7 @@ from .records import (
 )
 
 if TYPE_CHECKING:
-    from ..peers import ClientHandle
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 _GRANTED: Final = Reply({"granted": True})

@@ -28,7 +28,7 @@ from .records import (
 from .values import drop, use
 
 if TYPE_CHECKING:
-    from ..peers import ClientHandle
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 #: The largest event.

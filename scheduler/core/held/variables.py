@@ -10,7 +10,7 @@ from .records import Call, HeldKind, HeldOperation, HeldRecord, Reply, VariableR
 from .values import check_keys, drop, use
 
 if TYPE_CHECKING:
-    from ..peers import ClientHandle
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
 

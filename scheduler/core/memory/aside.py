@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ..tasks import NO_WORKER, SchedulerTask, TaskClass
+from ..records.tasks import NO_WORKER, SchedulerTask, TaskClass
 from ..transitions import enqueue, move
 from ..unrunnable import file_unrunnable
 from . import relief
 from .full import FULL_INVARIANTS, adds_to, note_assigned
 
 if TYPE_CHECKING:
-    from ..peers import WorkerHandle
+    from ..records.peers import WorkerHandle
     from ..state import SchedulerState
 
 #: Tasks that one pass sets aside, and those of a class that one look may take up.

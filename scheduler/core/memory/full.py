@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wording import sized
-from ..checking import differences
 from ..copies import on_worker_added
 from ..health import MEMORY_HIGH
-from ..peers import NEVER_WATCHED, WorkerHandle
 from ..placement import decide_worker
-from ..prefixes import LARGE_NBYTES
+from ..records.checking import differences
+from ..records.peers import NEVER_WATCHED, WorkerHandle
+from ..records.prefixes import LARGE_NBYTES
 
 if TYPE_CHECKING:
+    from ..records.tasks import SchedulerTask
     from ..state import SchedulerState
-    from ..tasks import SchedulerTask
 
 #: A worker that uses more than this part of its limit is full.
 FULL_SHARE: Final = MEMORY_HIGH

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ..deadlines import Deadline
-    from ..peers import ClientHandle, WorkerHandle
-    from ..tasks import SchedulerTask, TaskClass
+    from ..records.deadlines import Deadline
+    from ..records.peers import ClientHandle, WorkerHandle
+    from ..records.tasks import SchedulerTask, TaskClass
 
 
 class Kill(NamedTuple):

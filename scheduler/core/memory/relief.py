@@ -19,15 +19,15 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import memory_exceeded
 from ....protocol.wording import counted, lasting, sized
 from ..actors import is_actor
-from ..tasks import MEMORY, NO_WORKER, SchedulerTask
+from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask
 from ..transitions import ACTIVE, err
 from .full import FULL_SHARE, is_full_of_results, is_let_go, usage_text, used_nbytes
 from .records import Kill
 
 if TYPE_CHECKING:
-    from ..peers import ClientHandle, WorkerHandle
+    from ..records.peers import ClientHandle, WorkerHandle
+    from ..records.tasks import TaskClass
     from ..state import SchedulerState
-    from ..tasks import TaskClass
 
 #: Tasks that are set aside are looked at so often.
 LOOK_S: Final = 1.0

@@ -15,7 +15,7 @@ from weft.protocol.reported import METRICS_URL
 from weft.protocol.trust.page_access import COOKIE_LIFE_S, PageAccess, link_into
 from weft.protocol.wire.levels import Level, lowered
 from weft.protocol.wire.messages import RegisterSupervisor
-from weft.scheduler.core.peers import SupervisorHandle
+from weft.scheduler.core.records.peers import SupervisorHandle
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 

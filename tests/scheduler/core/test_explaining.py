@@ -11,8 +11,9 @@ from tests.scheduler.builders import Board, finished, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import held as h
-from weft.scheduler.core import explaining, timings
-from weft.scheduler.core.timings import Timings
+from weft.scheduler.core import explaining
+from weft.scheduler.core.records import timings
+from weft.scheduler.core.records.timings import Timings
 
 from .test_held import Caller
 

@@ -16,7 +16,7 @@ from weft.scheduler.core.health import (
     Unrunnable,
     judge,
 )
-from weft.scheduler.core.recent import Load
+from weft.scheduler.core.records.recent import Load
 
 #: {code: (facts, level, part of the text)}
 CASES = {

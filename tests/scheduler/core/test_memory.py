@@ -12,7 +12,7 @@ from weft.scheduler.core.memory import relief
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.memory.full import growth
 from weft.scheduler.core.overview import overview
-from weft.scheduler.core.tasks import TaskClass
+from weft.scheduler.core.records.tasks import TaskClass
 from weft.scheduler.core.validate import validate
 
 MB = 1_000_000

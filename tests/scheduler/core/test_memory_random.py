@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.tasks import ERRED, MEMORY
+from weft.scheduler.core.records.tasks import ERRED, MEMORY
 
 from ..builders import Board, finished, graph
 from .test_memory import LARGE, LIMIT, MB, measure

@@ -7,10 +7,10 @@ import pytest
 from tests.scheduler.builders import Board, function_id, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core import prefixes
 from weft.scheduler.core.overview import overview
-from weft.scheduler.core.prefixes import MAX_SEEN, MAX_SHOWN
-from weft.scheduler.core.recent import MAX_FAILURES, MAX_TEXT, Load, text_of
+from weft.scheduler.core.records import prefixes
+from weft.scheduler.core.records.prefixes import MAX_SEEN, MAX_SHOWN
+from weft.scheduler.core.records.recent import MAX_FAILURES, MAX_TEXT, Load, text_of
 from weft.scheduler.core.state import SchedulerTick
 
 

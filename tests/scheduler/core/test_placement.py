@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from weft.protocol.wire.messages import RegisterWorker
 from weft.scheduler.core.eligibility import may_run
-from weft.scheduler.core.peers import WorkerHandle
 from weft.scheduler.core.placement import (
     BANDWIDTH_BYTES_PER_NS,
     LATENCY_NS,
@@ -17,8 +16,9 @@ from weft.scheduler.core.placement import (
     queue_cost_ns,
     start_cost_ns,
 )
-from weft.scheduler.core.prefixes import Prefix
-from weft.scheduler.core.tasks import (
+from weft.scheduler.core.records.peers import WorkerHandle
+from weft.scheduler.core.records.prefixes import Prefix
+from weft.scheduler.core.records.tasks import (
     MEMORY,
     PROCESSING,
     Function,

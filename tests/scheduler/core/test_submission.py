@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.priority import MAX_RANK, base_priority, rank_of
+from weft.scheduler.core.records.priority import MAX_RANK, base_priority, rank_of
 
 from ..builders import Board, assigned, assignment, dropped, finished, function_id, graph, sent_keys
 

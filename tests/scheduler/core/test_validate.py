@@ -15,20 +15,20 @@ from weft.scheduler.core.attempts import MAX_CANCELLED, InterruptedAttempt
 from weft.scheduler.core.barrier import Recovery
 from weft.scheduler.core.claims import HELD, Claim
 from weft.scheduler.core.copies import CopyOrder, Wish
-from weft.scheduler.core.deadlines import Deadline
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.output_wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.passing import Passed
-from weft.scheduler.core.peers import ClientHandle, FailedFetches
 from weft.scheduler.core.plugins import Plugin
-from weft.scheduler.core.prefixes import Prefix
+from weft.scheduler.core.records.deadlines import Deadline
+from weft.scheduler.core.records.peers import ClientHandle, FailedFetches
+from weft.scheduler.core.records.prefixes import Prefix
+from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
 from weft.scheduler.core.refusals import MAX_REFUSED
 from weft.scheduler.core.retiring import MAX_ORDERS, Order
 from weft.scheduler.core.task_stream import StreamReport
-from weft.scheduler.core.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
 from weft.scheduler.core.validate import INVARIANTS, validate
 
 from ..builders import Board, graph

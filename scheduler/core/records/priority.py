@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...protocol.rotation import LEVEL_SHIFT
+from ....protocol.rotation import LEVEL_SHIFT
 
 #: As dask's `fifo_timeout` for submit and map.
 FIFO_TIMEOUT_S: Final = 0.1

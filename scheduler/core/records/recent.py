@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire.failure import Failure
+from ....protocol.wire.failure import Failure
 
 if TYPE_CHECKING:
     from .tasks import SchedulerTask

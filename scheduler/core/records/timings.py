@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ...protocol.wire import messages as m
+from ....protocol.wire import messages as m
 
 #: Attempts that are remembered; the oldest reports are forgotten first. More would leave the
 #: processor's cache: with 20 000, a loop of submits cost a fifth more.

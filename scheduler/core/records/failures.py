@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...protocol.wire.failure import Failure
+from ....protocol.wire.failure import Failure
 
 #: Bytes of exceptions that are kept whole, in all.
 MAX_NBYTES: Final = 256 << 20

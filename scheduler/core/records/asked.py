@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from ...protocol.wire.payload import Blob, blob_nbytes
+from ....protocol.wire.payload import Blob, blob_nbytes
 
 Info: TypeAlias = dict[str, Any]
 #: A page of an answer, and the name of the next one, "" after the last.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.scheduler.core.priority import (
+from weft.scheduler.core.records.priority import (
     FIFO_TIMEOUT_S,
     MAX_GENERATION,
     MAX_RANK,
@@ -13,7 +13,7 @@ from weft.scheduler.core.priority import (
     rank_of,
 )
 
-from ..builders import Board, graph
+from ...builders import Board, graph
 
 parts = st.tuples(st.integers(-512, 511), st.integers(0, MAX_GENERATION), st.integers(0, MAX_RANK))
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from ...protocol.metrics import Metric
-from ...protocol.reported import DEATHS
-from ...protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT
+from ....protocol.metrics import Metric
+from ....protocol.reported import DEATHS
+from ....protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT
 
 #: Why workers are lost: as their supervisors report, or else what the scheduler has seen.
 LOSSES: Final = (*DEATHS, "silent", "disconnected")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Literal
 
-from ...protocol.wire.failure import Failure
-from ...protocol.wire.payload import Blob
+from ....protocol.wire.failure import Failure
+from ....protocol.wire.payload import Blob
 from .prefixes import Prefix
 from .queues import ReadyQueue
 

@@ -10,16 +10,11 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...protocol.wire.address import names_of_process
-from ...protocol.wire.messages import (
-    RegisterSupervisor,
-    RegisterWorker,
-    WorkerStatus,
-    call_of,
-)
+from ....protocol.wire.address import names_of_process
+from ....protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus, call_of
 
 if TYPE_CHECKING:
-    from ...protocol.wire.message import Message
+    from ....protocol.wire.message import Message
     from .deadlines import Deadline
     from .tasks import Function, SchedulerTask, TaskClass
 

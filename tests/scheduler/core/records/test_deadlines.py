@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from weft.scheduler.core.deadlines import Deadlines
+from weft.scheduler.core.records.deadlines import Deadlines
 
-from ..builders import Board
+from ...builders import Board
 
 STEP_S = 2.0
 

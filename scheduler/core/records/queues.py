@@ -20,7 +20,7 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, Protocol, TypeVar
 
-from ...protocol.rotation import Rotation, level_of
+from ....protocol.rotation import Rotation, level_of
 
 #: A client's turn ends when the tasks that it got are expected to take this long.
 STRETCH_NS: Final = 1_000_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .tasks import SchedulerTask
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def unless(holds: bool, found: object) -> list[object]:

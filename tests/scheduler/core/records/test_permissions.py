@@ -8,7 +8,7 @@ from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core.permissions import LEAST_LEVELS
+from weft.scheduler.core.records.permissions import LEAST_LEVELS
 
 
 def test_each_message_that_a_peer_may_send_has_a_level_and_no_other(board):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.rotation import level_of
-from weft.scheduler.core.priority import base_priority
-from weft.scheduler.core.queues import STRETCH_NS, ReadyQueue
+from weft.scheduler.core.records.priority import base_priority
+from weft.scheduler.core.records.queues import STRETCH_NS, ReadyQueue
 
 
 @dataclass(eq=False)

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.handshake import Role
-from ...protocol.wire.levels import Level
-from ...protocol.wire.message import Message, Unknown
+from ....protocol.wire import messages as m
+from ....protocol.wire.handshake import Role
+from ....protocol.wire.levels import Level
+from ....protocol.wire.message import Message, Unknown
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: {message: the least level}, of all messages that registered peers and viewers may send
 LEAST_LEVELS: Final[dict[type[Message], Level]] = {

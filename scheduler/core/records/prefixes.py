@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, ItemsView
 from itertools import islice
 from typing import Final
 
-from ...protocol.metrics import Histogram
+from ....protocol.metrics import Histogram
 
 #: Names kept beyond those that live functions have.
 MAX_IDLE: Final = 1000
