@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import actor_lost
+from .moves.transitions import drop_attempt, err
 from .records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
-from .transitions import drop_attempt, err
 
 if TYPE_CHECKING:
     from .records.peers import WorkerHandle

@@ -42,8 +42,9 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from . import claims, merging, puts, scattered
-from .locating import addresses_of, hashes_of
 from .memory import aside, full
+from .moves.locating import addresses_of, hashes_of
+from .moves.transitions import note_attempt_ended, take_back_from
 from .placement import ahead_worker, decide_worker, queue_cost_ns
 from .records.peers import RESOURCE_DIGITS, RETURN_INTERVAL_S, WorkerHandle
 from .records.prefixes import Prefix
@@ -56,7 +57,6 @@ from .records.tasks import (
     TaskClass,
     TaskGroup,
 )
-from .transitions import note_attempt_ended, take_back_from
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -14,8 +14,8 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from . import barrier, claims
 from .blocked import resume_all
+from .moves.reporting import send_states
 from .records.peers import Inventory, WorkerHandle
-from .reporting import send_states
 from .unreached import forget_readers
 
 if TYPE_CHECKING:

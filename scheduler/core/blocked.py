@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from ...protocol.wire import messages as m
 from . import cycles
 from .actors import living
+from .moves.transitions import assigned_behind
 from .records.peers import ActorWait, BlockedWait, WorkerHandle
 from .records.tasks import SchedulerTask
-from .transitions import assigned_behind
 
 if TYPE_CHECKING:
     from .state import SchedulerState

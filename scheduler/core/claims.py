@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure
 from . import merging
+from .moves.transitions import drop_attempt
 from .records.tasks import WAITING, SchedulerTask
-from .transitions import drop_attempt
 
 if TYPE_CHECKING:
     from .records.peers import WorkerHandle

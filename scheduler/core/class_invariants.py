@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.rotation import level_of
-from .eligibility import may_run
+from .moves.eligibility import may_run
 from .records.checking import differences, tasks_in, unless
 from .records.peers import WorkerHandle
 from .records.tasks import NO_WORKER, QUEUED, SchedulerTask, State, TaskClass

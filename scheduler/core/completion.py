@@ -16,14 +16,10 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import after_attempts
 from ...protocol.wire.payload import Blob
 from . import claims, scattered
-from .attempts import note_raised
 from .missing import answer, note_failed
-from .records.peers import ClientHandle, WorkerHandle
-from .records.prefixes import Prefix
-from .records.tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
-from .reporting import report_results
-from .retrying import avoid, is_reschedule, pause, take_retry
-from .transitions import (
+from .moves.attempts import note_raised
+from .moves.reporting import report_results
+from .moves.transitions import (
     drop_attempt,
     enqueue,
     err,
@@ -32,6 +28,10 @@ from .transitions import (
     release_unneeded,
     take_back_from,
 )
+from .records.peers import ClientHandle, WorkerHandle
+from .records.prefixes import Prefix
+from .records.tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
+from .retrying import avoid, is_reschedule, pause, take_retry
 
 if TYPE_CHECKING:
     from .state import SchedulerState

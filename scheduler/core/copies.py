@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire import messages as m
 from . import missing
 from .actors import is_actor
-from .locating import located
+from .moves.locating import located
+from .moves.reporting import send_states
+from .moves.transitions import drop_attempt
 from .placement import reachable
 from .records.asked import BadArgument, Info, keys_of
 from .records.peers import WorkerHandle
 from .records.tasks import MEMORY, SchedulerTask
-from .reporting import send_states
-from .transitions import drop_attempt
 
 if TYPE_CHECKING:
     from .records.deadlines import Deadline

@@ -39,11 +39,11 @@ from . import (
     wants,
     withdrawing,
 )
+from .moves.transitions import send_erred
 from .records.peers import ClientHandle
 from .records.permissions import deny
 from .records.priority import rank_of
 from .releases import on_unsupported
-from .transitions import send_erred
 
 if TYPE_CHECKING:
     from .state import SchedulerState

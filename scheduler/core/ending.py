@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_FACTS
 from ...protocol.wording import counted
-from .attempts import note_cancelled
+from .moves.attempts import note_cancelled
 from .records.asked import BadArgument
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from ...protocol.rotation import level_of
 from ...protocol.wording import counted, sized
 from . import cycles
 from .barrier import waits_for
-from .eligibility import lacks
 from .held.records import LimitRecord
 from .memory.full import FULL_SHARE, usage_text
+from .moves.eligibility import lacks
 from .records.asked import Info
 from .records.tasks import (
     ERRED,

@@ -25,14 +25,10 @@ from ...protocol.wording import counted
 from . import claims, merging
 from .away import await_rows
 from .missing import lose_replica, replace_lost
+from .moves.transitions import drop_attempt, note_attempt_ended, take_back_from
 from .plugins import admit
 from .records.peers import Inventory, WorkerHandle
 from .records.tasks import SchedulerTask
-from .transitions import (
-    drop_attempt,
-    note_attempt_ended,
-    take_back_from,
-)
 
 if TYPE_CHECKING:
     from .state import SchedulerState

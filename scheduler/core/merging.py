@@ -12,22 +12,10 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import RESCHEDULE, Failure, after_attempts
 from ...protocol.wire.payload import Blob
 from . import scattered
-from .attempts import note_raised, note_raised_before
-from .locating import located
-from .placement import ahead_worker
-from .records.peers import RESOURCE_DIGITS, WorkerHandle
-from .records.tasks import (
-    ERRED,
-    MEMORY,
-    NO_WORKER,
-    PROCESSING,
-    QUEUED,
-    RELEASED,
-    WAITING,
-    SchedulerTask,
-)
-from .reporting import report_results
-from .transitions import (
+from .moves.attempts import note_raised, note_raised_before
+from .moves.locating import located
+from .moves.reporting import report_results
+from .moves.transitions import (
     ACTIVE,
     abandon,
     assigned_behind,
@@ -39,6 +27,18 @@ from .transitions import (
     stop_waiting,
     take_back,
     take_back_from,
+)
+from .placement import ahead_worker
+from .records.peers import RESOURCE_DIGITS, WorkerHandle
+from .records.tasks import (
+    ERRED,
+    MEMORY,
+    NO_WORKER,
+    PROCESSING,
+    QUEUED,
+    RELEASED,
+    WAITING,
+    SchedulerTask,
 )
 
 if TYPE_CHECKING:

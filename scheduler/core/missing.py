@@ -14,13 +14,10 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from . import actors, copies
-from .attempts import note_copied, note_lost
-from .locating import located
-from .placement import reachable
-from .records.peers import ClientHandle, WorkerHandle
-from .records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WITHOUT_RECIPE, SchedulerTask
-from .reporting import send_states
-from .transitions import (
+from .moves.attempts import note_copied, note_lost
+from .moves.locating import located
+from .moves.reporting import send_states
+from .moves.transitions import (
     ACTIVE,
     abandon,
     activate,
@@ -33,8 +30,11 @@ from .transitions import (
     take_back,
     wait_or_enqueue,
 )
+from .moves.unrunnable import file_unrunnable
+from .placement import reachable
+from .records.peers import ClientHandle, WorkerHandle
+from .records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WITHOUT_RECIPE, SchedulerTask
 from .unreached import note_not_reached, note_reached
-from .unrunnable import file_unrunnable
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -17,12 +17,12 @@ from .desired import AtWorkers, desired_workers
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
 from .metrics import count_workers
+from .moves.transitions import ACTIVE
 from .plugins import n_preparing
 from .records.asked import Info, Page
 from .records.prefixes import MAX_SHOWN, OTHER, Prefix
 from .records.tasks import WITHOUT_RECIPE
 from .refusals import current_refusals, explain_unrunnable
-from .transitions import ACTIVE
 from .unreached import recently_unreached
 
 if TYPE_CHECKING:

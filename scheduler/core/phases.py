@@ -22,8 +22,8 @@ from . import actors, barrier, claims, held, idling
 from .barrier import Recovery, plan_end, waits_for
 from .epochs import GiveWay, StartOver, is_from_the_future
 from .missing import answer_lacking
+from .moves.transitions import release_unneeded
 from .recipes import forget_unknown
-from .transitions import release_unneeded
 
 if TYPE_CHECKING:
     from .records.peers import ClientHandle

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure, data_lost, scattered_lost
 from ...protocol.wire.message import Message
+from .moves.transitions import err
 from .records.tasks import PROCESSING, SchedulerTask
-from .transitions import err
 
 if TYPE_CHECKING:
     from .records.peers import ClientHandle, WorkerHandle

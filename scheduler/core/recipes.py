@@ -15,7 +15,20 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
 from . import claims, merging, submission, wants
-from .eligibility import fill_class
+from .moves.eligibility import fill_class
+from .moves.transitions import (
+    abandon,
+    activate,
+    assigned_behind,
+    drop_attempt,
+    drop_class,
+    err,
+    move,
+    release_unneeded,
+    retire_function,
+    revive_function,
+    take_back,
+)
 from .records.peers import ClientHandle
 from .records.tasks import (
     ERRED,
@@ -28,19 +41,6 @@ from .records.tasks import (
     SchedulerTask,
     TaskClass,
     TaskGroup,
-)
-from .transitions import (
-    abandon,
-    activate,
-    assigned_behind,
-    drop_attempt,
-    drop_class,
-    err,
-    move,
-    release_unneeded,
-    retire_function,
-    revive_function,
-    take_back,
 )
 
 if TYPE_CHECKING:

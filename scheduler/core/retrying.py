@@ -13,15 +13,15 @@ from zlib import crc32
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import RESCHEDULE, Failure
-from .eligibility import fill_class
+from .moves.eligibility import fill_class
+from .moves.reporting import send_states
+from .moves.transitions import activate, enqueue, move
+from .moves.unrunnable import file_unrunnable
 from .recipes import change_group
 from .records.peers import ClientHandle, WorkerHandle
 from .records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass, TaskGroup
-from .reporting import send_states
 from .scattered import is_scattered
 from .submission import run_again
-from .transitions import activate, enqueue, move
-from .unrunnable import file_unrunnable
 from .wants import want
 
 if TYPE_CHECKING:

@@ -54,7 +54,6 @@ from . import (
     puts,
     relays,
 )
-from .attempts import InterruptedAttempt
 from .barrier import Recovery
 from .census import Census
 from .desired import TARGET_S, Aim
@@ -63,6 +62,7 @@ from .handlers import handlers_by_role
 from .held import background
 from .losses import Loss, report_all
 from .memory.records import Memory
+from .moves.attempts import InterruptedAttempt
 from .plugin_records import Plugins
 from .questions import AskShell
 from .records.counters import Counters

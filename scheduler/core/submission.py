@@ -18,8 +18,21 @@ from ...protocol.wire.failure import data_lost, key_conflict
 from ...protocol.wire.keys import names_content
 from ...protocol.wire.payload import Blob
 from . import actors, claims, puts, recipes, scattered
-from .eligibility import fill_class
 from .ending import interrupt_cancelled
+from .moves.eligibility import fill_class
+from .moves.reporting import send_states
+from .moves.transitions import (
+    ACTIVE,
+    activate,
+    drop_class,
+    err,
+    move,
+    note_ready,
+    release_unneeded,
+    retire_function,
+    revive_function,
+    send_erred,
+)
 from .records.peers import RESOURCE_DIGITS, ClientHandle
 from .records.priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
 from .records.tasks import (
@@ -34,20 +47,7 @@ from .records.tasks import (
     TaskClass,
     TaskGroup,
 )
-from .reporting import send_states
 from .shrinking import keep_small
-from .transitions import (
-    ACTIVE,
-    activate,
-    drop_class,
-    err,
-    move,
-    note_ready,
-    release_unneeded,
-    retire_function,
-    revive_function,
-    send_erred,
-)
 from .wants import drop_functions, keep_function, unwant, want
 
 if TYPE_CHECKING:

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Final, get_args
 from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
 from .actors import ACTOR_INVARIANTS
-from .attempts import MAX_CANCELLED, MAX_TASKS
 from .census import CENSUS_INVARIANTS
 from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
 from .copies import COPY_INVARIANTS
-from .eligibility import may_run
 from .function_invariants import FUNCTION_INVARIANTS
 from .held.background import BACKGROUND_INVARIANTS
 from .held.invariants import HELD_INVARIANTS
 from .memory.aside import MEMORY_INVARIANTS
+from .moves.attempts import MAX_CANCELLED, MAX_TASKS
+from .moves.eligibility import may_run
+from .moves.transitions import ACTIVE
 from .output import OUTPUT_INVARIANTS
 from .output_wishes import OUTPUT_WISH_INVARIANTS
 from .passing import MAX_UNANSWERED
@@ -48,7 +49,6 @@ from .refusals import MAX_REFUSED
 from .retiring import RETIRING_INVARIANTS
 from .scattered import SCATTERED_INVARIANTS
 from .task_stream import STREAM_INVARIANTS
-from .transitions import ACTIVE
 
 if TYPE_CHECKING:
     from .state import SchedulerState

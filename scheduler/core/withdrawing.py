@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire import messages as m
 from .assignment import take_in
+from .moves.transitions import ACTIVE
 from .records.tasks import PROCESSING, SchedulerTask
 from .submission import on_cancel
-from .transitions import ACTIVE
 
 if TYPE_CHECKING:
     from .records.peers import ClientHandle, WorkerHandle

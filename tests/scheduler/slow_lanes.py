@@ -13,16 +13,19 @@ from unittest.mock import patch
 
 from weft.protocol.rotation import level_of
 from weft.protocol.wire import messages as m
-from weft.scheduler.core import (
-    assignment,
-    completion,
-    delegation,
-    placement,
-    submission,
-    transitions,
-    wants,
-)
+from weft.scheduler.core import assignment, completion, delegation, placement, submission, wants
 from weft.scheduler.core.assignment import Draft
+from weft.scheduler.core.moves import transitions
+from weft.scheduler.core.moves.transitions import (
+    activate,
+    drop_attempt,
+    drop_class,
+    enqueue,
+    move,
+    note_ready,
+    retire_function,
+    stop_waiting,
+)
 from weft.scheduler.core.records.peers import ClientHandle, WorkerHandle
 from weft.scheduler.core.records.priority import base_priority
 from weft.scheduler.core.records.tasks import (
@@ -38,16 +41,6 @@ from weft.scheduler.core.records.tasks import (
     TaskGroup,
 )
 from weft.scheduler.core.state import SchedulerState
-from weft.scheduler.core.transitions import (
-    activate,
-    drop_attempt,
-    drop_class,
-    enqueue,
-    move,
-    note_ready,
-    retire_function,
-    stop_waiting,
-)
 
 
 def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:

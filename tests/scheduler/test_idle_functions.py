@@ -10,7 +10,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.payload import Payload
-from weft.scheduler.core.transitions import MAX_IDLE_FUNCTIONS_NBYTES
+from weft.scheduler.core.moves.transitions import MAX_IDLE_FUNCTIONS_NBYTES
 
 from .builders import Board, Out, assigned, assignment, function_id, graph
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.scheduler.core.transitions import TRANSITIONS
+from weft.scheduler.core.moves.transitions import TRANSITIONS
 
 README = Path(__file__).parents[2] / "scheduler" / "README.md"
 

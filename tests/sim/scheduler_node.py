@@ -24,6 +24,7 @@ from weft.protocol.wire.messages import (
     Welcome,
 )
 from weft.scheduler.core.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
+from weft.scheduler.core.moves.transitions import ACTIVE
 from weft.scheduler.core.records.peers import WorkerHandle
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.state import (
@@ -36,7 +37,6 @@ from weft.scheduler.core.state import (
     SchedulerState,
     SchedulerTick,
 )
-from weft.scheduler.core.transitions import ACTIVE
 from weft.scheduler.core.turns import Turns
 from weft.scheduler.core.validate import validate
 

@@ -13,9 +13,9 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.messages.held import KEY_LOST, TOO_LARGE
 from ....protocol.wire.payload import Blob, blob_nbytes
 from .. import recipes, wants
+from ..moves.transitions import activate, release_unneeded
 from ..records.peers import ClientHandle
 from ..records.tasks import RELEASED
-from ..transitions import activate, release_unneeded
 from .records import Call, HeldRefusal, HeldValue
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ..moves.transitions import enqueue, move
+from ..moves.unrunnable import file_unrunnable
 from ..records.tasks import NO_WORKER, SchedulerTask, TaskClass
-from ..transitions import enqueue, move
-from ..unrunnable import file_unrunnable
 from . import relief
 from .full import FULL_INVARIANTS, adds_to, note_assigned
 

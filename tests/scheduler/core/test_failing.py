@@ -9,9 +9,9 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
-from weft.scheduler.core import transitions
+from weft.scheduler.core.moves import transitions
+from weft.scheduler.core.moves.transitions import TRANSITIONS
 from weft.scheduler.core.records.tasks import ERRED
-from weft.scheduler.core.transitions import TRANSITIONS
 
 from ..builders import Board, graph
 

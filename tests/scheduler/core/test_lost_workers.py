@@ -373,7 +373,7 @@ def test_a_message_that_grows_in_the_out_box_stays_within_the_limit_of_a_column(
     keys = [f"k{i}" for i in range(25)]
     board.send(client, graph(" ".join(keys)))
     board.send(worker, finished([board.attempt(key) for key in keys], blob=None))
-    with patch("weft.scheduler.core.transitions.MAX_ITEMS", 10):
+    with patch("weft.scheduler.core.moves.transitions.MAX_ITEMS", 10):
         board.close(worker)
         other = board.worker("other", nthreads=4)
         board.send(client, m.CancelKeys(keys=keys[:1], force=False, reason=""))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.wire.messages import RegisterWorker
-from weft.scheduler.core.eligibility import may_run
+from weft.scheduler.core.moves.eligibility import may_run
 from weft.scheduler.core.placement import (
     BANDWIDTH_BYTES_PER_NS,
     LATENCY_NS,

@@ -15,7 +15,7 @@ from weft.scheduler.core.records.story import MAX_KEYS as MAX_STORY_KEYS
 from weft.scheduler.core.turns import SLICE_COST, cost_of
 
 from ..builders import Board, graph
-from .test_transitions import EVENTS, board_with
+from .moves.test_transitions import EVENTS, board_with
 
 
 def ask(board: Board, peer: int, name: str, page: str = "", **arguments: object) -> m.Message:

@@ -11,7 +11,6 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core.attempts import MAX_CANCELLED, InterruptedAttempt
 from weft.scheduler.core.barrier import Recovery
 from weft.scheduler.core.claims import HELD, Claim
 from weft.scheduler.core.copies import CopyOrder, Wish
@@ -19,6 +18,7 @@ from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
+from weft.scheduler.core.moves.attempts import MAX_CANCELLED, InterruptedAttempt
 from weft.scheduler.core.output_wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.plugins import Plugin

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from .records.peers import ClientHandle
-from .refusals import explain_unrunnable
+from ....protocol.wire import messages as m
+from ..records.peers import ClientHandle
+from ..refusals import explain_unrunnable
 
 if TYPE_CHECKING:
-    from .records.tasks import SchedulerTask, TaskClass
-    from .state import SchedulerState
+    from ..records.tasks import SchedulerTask, TaskClass
+    from ..state import SchedulerState
 
 #: Keys named in one KeysUnrunnable message.
 MAX_KEYS_NAMED: Final = 20

@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import RESCHEDULE
-from .records.tasks import MEMORY, SchedulerTask
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import RESCHEDULE
+from ..records.tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
-    from ...protocol.wire.failure import Failure
-    from .records.peers import WorkerHandle
-    from .state import SchedulerState
+    from ....protocol.wire.failure import Failure
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
 
 #: Tasks whose attempts are kept, and the ends of one task: the latest.
 MAX_TASKS: Final = 10_000

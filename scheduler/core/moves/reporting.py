@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.payload import Blob
-from .records.peers import ClientHandle, WorkerHandle
-from .records.tasks import ERRED, MEMORY, SchedulerTask
+from ....protocol.wire import messages as m
+from ....protocol.wire.payload import Blob
+from ..records.peers import ClientHandle, WorkerHandle
+from ..records.tasks import ERRED, MEMORY, SchedulerTask
 from .transitions import send_erred
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def report_results(

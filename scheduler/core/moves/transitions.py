@@ -19,16 +19,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.errors import InvalidTransition
-from ...protocol.rotation import level_of
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import Failure, data_lost, scattered_lost
-from ...protocol.wire.message import MAX_ITEMS
-from ...protocol.wire.payload import blob_nbytes
-from .attempts import note_interruption_over
-from .records.failures import failure_nbytes
-from .records.peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
-from .records.tasks import (
+from ....protocol.errors import InvalidTransition
+from ....protocol.rotation import level_of
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import Failure, data_lost, scattered_lost
+from ....protocol.wire.message import MAX_ITEMS
+from ....protocol.wire.payload import blob_nbytes
+from ..records.failures import failure_nbytes
+from ..records.peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
+from ..records.tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
@@ -42,10 +41,11 @@ from .records.tasks import (
     State,
     TaskClass,
 )
+from .attempts import note_interruption_over
 from .unrunnable import file_unrunnable, unfile_unrunnable
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: (start, finish) -> why such a move happens
 TRANSITIONS: Final[dict[tuple[State, State], str]] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core import attempts
-from weft.scheduler.core.attempts import MAX_ENDS, attempt_ends
+from weft.scheduler.core.moves import attempts
+from weft.scheduler.core.moves.attempts import MAX_ENDS, attempt_ends
 
-from ..builders import Board, graph
+from ...builders import Board, graph
 
 LOST = "finished; its result was lost later"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
+from ....protocol.wire import messages as m
 
 if TYPE_CHECKING:
-    from .records.peers import WorkerHandle
-    from .records.tasks import SchedulerTask
+    from ..records.peers import WorkerHandle
+    from ..records.tasks import SchedulerTask
 
 #: Holders that are named for one key.
 MAX_HOLDERS: Final = 4

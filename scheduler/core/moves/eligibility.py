@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .records.peers import WorkerHandle
-from .records.tasks import NO_WORKER, TaskClass
+from ..records.peers import WorkerHandle
+from ..records.tasks import NO_WORKER, TaskClass
 from .transitions import enqueue, move
 from .unrunnable import file_unrunnable
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def may_run(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -> bool:
