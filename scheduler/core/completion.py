@@ -31,7 +31,7 @@ from .moves.transitions import (
 from .records.peers import ClientHandle, WorkerHandle
 from .records.prefixes import Prefix
 from .records.tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
-from .retrying import avoid, is_reschedule, pause, take_retry
+from .requests.retrying import avoid, is_reschedule, pause, take_retry
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -25,25 +25,13 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import not_permitted
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
-from . import (
-    actors,
-    held,
-    liveness,
-    membership,
-    missing,
-    phases,
-    puts,
-    questions,
-    relays,
-    submission,
-    wants,
-    withdrawing,
-)
+from . import actors, held, liveness, membership, missing, phases, puts, questions, relays
 from .moves.transitions import send_erred
 from .records.peers import ClientHandle
 from .records.permissions import deny
 from .records.priority import rank_of
 from .releases import on_unsupported
+from .requests import submission, wants, withdrawing
 
 if TYPE_CHECKING:
     from .state import SchedulerState

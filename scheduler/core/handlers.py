@@ -28,15 +28,12 @@ from . import (
     plugins,
     puts,
     relays,
-    retrying,
-    submission,
     task_stream,
-    wants,
-    withdrawing,
 )
 from .metrics import on_get_metrics
 from .questions import on_ask
 from .releases import on_unsupported
+from .requests import retrying, submission, wants, withdrawing
 
 
 def handlers_by_role() -> dict[Role, dict[type[Message], Callable[..., None]]]:

@@ -30,8 +30,8 @@ from .output_wishes import greet_worker, on_client_away
 from .passing import end_questions_of, end_questions_to
 from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .refusals import forget_refusal, remember_refusal
+from .requests.wants import drop_functions, unwant
 from .task_passes import pass_of, why_refused
-from .wants import drop_functions, unwant
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -21,7 +21,7 @@ from ...protocol.wire.failure import timed_out
 from .ending import END_PROCESS_AFTER_S, interrupt
 from .moves.attempts import note_overdue
 from .moves.transitions import abandon, drop_attempt, err, take_back_from
-from .retrying import pause_until, take_retry
+from .requests.retrying import pause_until, take_retry
 
 if TYPE_CHECKING:
     from .records.peers import SupervisorHandle, WorkerHandle

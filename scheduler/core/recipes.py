@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
-from . import claims, merging, submission, wants
+from . import claims, merging
 from .moves.eligibility import fill_class
 from .moves.transitions import (
     abandon,
@@ -42,6 +42,7 @@ from .records.tasks import (
     TaskClass,
     TaskGroup,
 )
+from .requests import submission, wants
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from weft.protocol.rotation import level_of
 from weft.protocol.wire import messages as m
-from weft.scheduler.core import assignment, completion, delegation, placement, submission, wants
+from weft.scheduler.core import assignment, completion, delegation, placement
 from weft.scheduler.core.assignment import Draft
 from weft.scheduler.core.moves import transitions
 from weft.scheduler.core.moves.transitions import (
@@ -40,6 +40,7 @@ from weft.scheduler.core.records.tasks import (
     TaskClass,
     TaskGroup,
 )
+from weft.scheduler.core.requests import submission, wants
 from weft.scheduler.core.state import SchedulerState
 
 

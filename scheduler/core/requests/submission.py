@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.rotation import level_of
-from ...protocol.wire import messages as m
-from ...protocol.wire.columns import MAX_SPAN_TAGS
-from ...protocol.wire.failure import cancelled as cancelled_failure
-from ...protocol.wire.failure import data_lost, key_conflict
-from ...protocol.wire.keys import names_content
-from ...protocol.wire.payload import Blob
-from . import actors, claims, puts, recipes, scattered
-from .ending import interrupt_cancelled
-from .moves.eligibility import fill_class
-from .moves.reporting import send_states
-from .moves.transitions import (
+from ....protocol.rotation import level_of
+from ....protocol.wire import messages as m
+from ....protocol.wire.columns import MAX_SPAN_TAGS
+from ....protocol.wire.failure import cancelled as cancelled_failure
+from ....protocol.wire.failure import data_lost, key_conflict
+from ....protocol.wire.keys import names_content
+from ....protocol.wire.payload import Blob
+from .. import actors, claims, puts, recipes, scattered
+from ..ending import interrupt_cancelled
+from ..moves.eligibility import fill_class
+from ..moves.reporting import send_states
+from ..moves.transitions import (
     ACTIVE,
     activate,
     drop_class,
@@ -33,9 +33,9 @@ from .moves.transitions import (
     revive_function,
     send_erred,
 )
-from .records.peers import RESOURCE_DIGITS, ClientHandle
-from .records.priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
-from .records.tasks import (
+from ..records.peers import RESOURCE_DIGITS, ClientHandle
+from ..records.priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
+from ..records.tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
@@ -47,11 +47,11 @@ from .records.tasks import (
     TaskClass,
     TaskGroup,
 )
-from .shrinking import keep_small
+from ..shrinking import keep_small
 from .wants import drop_functions, keep_function, unwant, want
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 _UNKNOWN: Final = (
     "task {task!r} needs it, and the scheduler does not have it: its last future was released or "

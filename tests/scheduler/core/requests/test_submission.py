@@ -7,7 +7,16 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.records.priority import MAX_RANK, base_priority, rank_of
 
-from ..builders import Board, assigned, assignment, dropped, finished, function_id, graph, sent_keys
+from ...builders import (
+    Board,
+    assigned,
+    assignment,
+    dropped,
+    finished,
+    function_id,
+    graph,
+    sent_keys,
+)
 
 
 @pytest.fixture

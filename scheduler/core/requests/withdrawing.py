@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.wire import messages as m
-from .assignment import take_in
-from .moves.transitions import ACTIVE
-from .records.tasks import PROCESSING, SchedulerTask
+from ....protocol.wire import messages as m
+from ..assignment import take_in
+from ..moves.transitions import ACTIVE
+from ..records.tasks import PROCESSING, SchedulerTask
 from .submission import on_cancel
 
 if TYPE_CHECKING:
-    from .records.peers import ClientHandle, WorkerHandle
-    from .state import SchedulerState
+    from ..records.peers import ClientHandle, WorkerHandle
+    from ..state import SchedulerState
 
 
 def on_withdraw(state: SchedulerState, client: ClientHandle, message: m.WithdrawKeys) -> None:

@@ -11,21 +11,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import RESCHEDULE, Failure
-from .moves.eligibility import fill_class
-from .moves.reporting import send_states
-from .moves.transitions import activate, enqueue, move
-from .moves.unrunnable import file_unrunnable
-from .recipes import change_group
-from .records.peers import ClientHandle, WorkerHandle
-from .records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass, TaskGroup
-from .scattered import is_scattered
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import RESCHEDULE, Failure
+from ..moves.eligibility import fill_class
+from ..moves.reporting import send_states
+from ..moves.transitions import activate, enqueue, move
+from ..moves.unrunnable import file_unrunnable
+from ..recipes import change_group
+from ..records.peers import ClientHandle, WorkerHandle
+from ..records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass, TaskGroup
+from ..scattered import is_scattered
 from .submission import run_again
 from .wants import want
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: A task avoids so many of the workers on which it has asked for another one: the latest.
 MAX_AVOIDED: Final = 4

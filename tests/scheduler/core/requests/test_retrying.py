@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.retrying import MAX_AVOIDED, N_AT_ONCE, pause_s
+from weft.scheduler.core.requests.retrying import MAX_AVOIDED, N_AT_ONCE, pause_s
 
-from ..builders import Board, assignment, graph, sent_keys
+from ...builders import Board, assignment, graph, sent_keys
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.wire import messages as m
-from . import recipes
-from .moves.reporting import send_states
-from .moves.transitions import activate, release_unneeded, retire_function
-from .records.peers import ClientHandle
-from .records.tasks import ERRED, NO_WORKER, RELEASED, Function, SchedulerTask
+from ....protocol.wire import messages as m
+from .. import recipes
+from ..moves.reporting import send_states
+from ..moves.transitions import activate, release_unneeded, retire_function
+from ..records.peers import ClientHandle
+from ..records.tasks import ERRED, NO_WORKER, RELEASED, Function, SchedulerTask
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def want(client: ClientHandle, task: SchedulerTask) -> None:
