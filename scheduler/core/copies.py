@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire import messages as m
 from . import missing
 from .actors import is_actor
+from .assignment.placement import reachable
 from .moves.locating import located
 from .moves.reporting import send_states
 from .moves.transitions import drop_attempt
-from .placement import reachable
 from .records.asked import BadArgument, Info, keys_of
 from .records.peers import WorkerHandle
 from .records.tasks import MEMORY, SchedulerTask

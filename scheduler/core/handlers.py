@@ -11,7 +11,6 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from . import (
-    assignment,
     blocked,
     completion,
     delegation,
@@ -30,6 +29,7 @@ from . import (
     relays,
     task_stream,
 )
+from .assignment import assignment
 from .metrics import on_get_metrics
 from .questions import on_ask
 from .releases import on_unsupported

@@ -12,6 +12,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import RESCHEDULE, Failure, after_attempts
 from ...protocol.wire.payload import Blob
 from . import scattered
+from .assignment.placement import ahead_worker
 from .moves.attempts import note_raised, note_raised_before
 from .moves.locating import located
 from .moves.reporting import report_results
@@ -28,7 +29,6 @@ from .moves.transitions import (
     take_back,
     take_back_from,
 )
-from .placement import ahead_worker
 from .records.peers import RESOURCE_DIGITS, WorkerHandle
 from .records.tasks import (
     ERRED,

@@ -19,7 +19,7 @@ from ...protocol.metrics import Metric
 from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_NUMBER
-from .desired import Desired, desired_workers
+from .assignment.desired import Desired, desired_workers
 from .info import task_counts
 from .plugins import is_preparing, n_preparing
 from .records.counters import COUNTED, totals

@@ -14,6 +14,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from . import actors, copies
+from .assignment.placement import reachable
 from .moves.attempts import note_copied, note_lost
 from .moves.locating import located
 from .moves.reporting import send_states
@@ -31,7 +32,6 @@ from .moves.transitions import (
     wait_or_enqueue,
 )
 from .moves.unrunnable import file_unrunnable
-from .placement import reachable
 from .records.peers import ClientHandle, WorkerHandle
 from .records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WITHOUT_RECIPE, SchedulerTask
 from .unreached import note_not_reached, note_reached

@@ -12,8 +12,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.message import MAX_NUMBER
+from .assignment.desired import AtWorkers, desired_workers
 from .barrier import waits_for
-from .desired import AtWorkers, desired_workers
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
 from .metrics import count_workers

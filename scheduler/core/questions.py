@@ -17,9 +17,9 @@ from ...protocol.reported import METRICS_URL
 from ...protocol.wire import messages as m
 from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
+from .assignment.desired import MAX_TARGET_S, desired_workers
 from .calls import on_ask_call
 from .copies import on_replicate
-from .desired import MAX_TARGET_S, desired_workers
 from .ending import on_restart
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview

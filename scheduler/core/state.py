@@ -39,7 +39,6 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
 from . import (
-    assignment,
     claims,
     copies,
     cycles,
@@ -54,9 +53,10 @@ from . import (
     puts,
     relays,
 )
+from .assignment import assignment
+from .assignment.desired import TARGET_S, Aim
 from .barrier import Recovery
 from .census import Census
-from .desired import TARGET_S, Aim
 from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .handlers import handlers_by_role
 from .held import background

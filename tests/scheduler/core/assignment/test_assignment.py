@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.assignment import SILENCE_S
+from weft.scheduler.core.assignment.assignment import SILENCE_S
 from weft.scheduler.core.state import SchedulerState
 
-from ..builders import Board, assigned, assignment, dropped, graph
+from ...builders import Board, assigned, assignment, dropped, graph
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core.desired import MAX_SAMPLES, Desired, desired_workers
+from weft.scheduler.core.assignment.desired import MAX_SAMPLES, Desired, desired_workers
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.metrics import metrics
 
-from ..builders import Board, graph
+from ...builders import Board, graph
 
 
 def desired(board: Board, target_s: float = 0.0) -> Desired:

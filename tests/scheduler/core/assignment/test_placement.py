@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.wire.messages import RegisterWorker
-from weft.scheduler.core.moves.eligibility import may_run
-from weft.scheduler.core.placement import (
+from weft.scheduler.core.assignment.placement import (
     BANDWIDTH_BYTES_PER_NS,
     LATENCY_NS,
     MAX_REPLICAS_SEEN,
@@ -16,6 +15,7 @@ from weft.scheduler.core.placement import (
     queue_cost_ns,
     start_cost_ns,
 )
+from weft.scheduler.core.moves.eligibility import may_run
 from weft.scheduler.core.records.peers import WorkerHandle
 from weft.scheduler.core.records.prefixes import Prefix
 from weft.scheduler.core.records.tasks import (

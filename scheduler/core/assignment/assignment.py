@@ -40,15 +40,14 @@ from math import inf, isqrt
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from . import claims, merging, puts, scattered
-from .memory import aside, full
-from .moves.locating import addresses_of, hashes_of
-from .moves.transitions import note_attempt_ended, take_back_from
-from .placement import ahead_worker, decide_worker, queue_cost_ns
-from .records.peers import RESOURCE_DIGITS, RETURN_INTERVAL_S, WorkerHandle
-from .records.prefixes import Prefix
-from .records.tasks import (
+from ....protocol.wire import messages as m
+from .. import claims, merging, puts, scattered
+from ..memory import aside, full
+from ..moves.locating import addresses_of, hashes_of
+from ..moves.transitions import note_attempt_ended, take_back_from
+from ..records.peers import RESOURCE_DIGITS, RETURN_INTERVAL_S, WorkerHandle
+from ..records.prefixes import Prefix
+from ..records.tasks import (
     MEMORY,
     PROCESSING,
     WAITING,
@@ -57,9 +56,10 @@ from .records.tasks import (
     TaskClass,
     TaskGroup,
 )
+from .placement import ahead_worker, decide_worker, queue_cost_ns
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Backlog that is worked off sooner than this (per thread) is not worth asking back.
 WORTH_RETURNING_NS: Final = 5_000_000

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from .records.peers import WorkerHandle
-from .records.tasks import MEMORY, SchedulerTask, TaskClass
+from ..records.peers import WorkerHandle
+from ..records.tasks import MEMORY, SchedulerTask, TaskClass
 
 #: Cost of fetching anything at all from a peer.
 LATENCY_NS: Final = 500_000

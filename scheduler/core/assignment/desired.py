@@ -23,12 +23,12 @@ from itertools import islice
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
-from .records.prefixes import UNKNOWN_DURATION_NS, Prefix
-from .records.tasks import SchedulerTask, TaskClass
+from ..records.prefixes import UNKNOWN_DURATION_NS, Prefix
+from ..records.tasks import SchedulerTask, TaskClass
 
 if TYPE_CHECKING:
-    from .records.peers import WorkerHandle
-    from .state import SchedulerState
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
 
 #: Seconds in which the work that is there should be done.
 TARGET_S: Final = 5.0

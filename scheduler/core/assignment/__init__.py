@@ -1,0 +1,3 @@
+"""Which worker runs what next."""
+
+from __future__ import annotations
