@@ -11,8 +11,6 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from . import (
-    blocked,
-    completion,
     delegation,
     held,
     inventories,
@@ -21,7 +19,6 @@ from . import (
     missing,
     output,
     output_wishes,
-    overdue,
     passing,
     phases,
     plugins,
@@ -33,6 +30,7 @@ from .assignment import assignment
 from .metrics import on_get_metrics
 from .questions import on_ask
 from .releases import on_unsupported
+from .reports import blocked, completion, overdue
 from .requests import retrying, submission, wants, withdrawing
 
 

@@ -20,7 +20,6 @@ from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
 from .assignment.desired import MAX_TARGET_S, desired_workers
 from .calls import on_ask_call
 from .copies import on_replicate
-from .ending import on_restart
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
 from .passing import on_ask_other
@@ -30,6 +29,7 @@ from .rebalancing import on_rebalance
 from .records.asked import BadArgument, Info, Page, position_of
 from .records.peers import ClientHandle
 from .records.permissions import deny
+from .reports.ending import on_restart
 from .retiring import on_retire, ranked
 from .task_questions import (
     ask_attempts,

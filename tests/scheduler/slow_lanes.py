@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from weft.protocol.rotation import level_of
 from weft.protocol.wire import messages as m
-from weft.scheduler.core import completion, delegation
+from weft.scheduler.core import delegation
 from weft.scheduler.core.assignment import assignment, placement
 from weft.scheduler.core.assignment.assignment import Draft
 from weft.scheduler.core.moves import transitions
@@ -41,6 +41,7 @@ from weft.scheduler.core.records.tasks import (
     TaskClass,
     TaskGroup,
 )
+from weft.scheduler.core.reports import completion
 from weft.scheduler.core.requests import submission, wants
 from weft.scheduler.core.state import SchedulerState
 

@@ -13,10 +13,11 @@ from unittest.mock import patch
 import pytest
 
 from weft.client.core.actor_calls import Callbacks, LineCalls
-from weft.scheduler.core import completion, cycles, lost_workers
+from weft.scheduler.core import cycles, lost_workers
 from weft.scheduler.core.held.semaphores import LOCKS
 from weft.scheduler.core.memory import aside, relief
 from weft.scheduler.core.records.tasks import SchedulerTask
+from weft.scheduler.core.reports import completion
 from weft.worker.core.actor_calls import HolderLines
 
 from .simulation import Simulation, SimulationFailed

@@ -18,7 +18,6 @@ from ....protocol.wire.failure import data_lost, key_conflict
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.payload import Blob
 from .. import actors, claims, puts, recipes, scattered
-from ..ending import interrupt_cancelled
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
 from ..moves.transitions import (
@@ -47,6 +46,7 @@ from ..records.tasks import (
     TaskClass,
     TaskGroup,
 )
+from ..reports.ending import interrupt_cancelled
 from ..shrinking import keep_small
 from .wants import drop_functions, keep_function, unwant, want
 

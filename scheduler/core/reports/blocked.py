@@ -11,15 +11,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...protocol.wire import messages as m
-from . import cycles
-from .actors import living
-from .moves.transitions import assigned_behind
-from .records.peers import ActorWait, BlockedWait, WorkerHandle
-from .records.tasks import SchedulerTask
+from ....protocol.wire import messages as m
+from .. import cycles
+from ..actors import living
+from ..moves.transitions import assigned_behind
+from ..records.peers import ActorWait, BlockedWait, WorkerHandle
+from ..records.tasks import SchedulerTask
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlocked) -> None:

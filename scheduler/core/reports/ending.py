@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.message import MAX_FACTS
-from ...protocol.wording import counted
-from .moves.attempts import note_cancelled
-from .records.asked import BadArgument
+from ....protocol.wire import messages as m
+from ....protocol.wire.message import MAX_FACTS
+from ....protocol.wording import counted
+from ..moves.attempts import note_cancelled
+from ..records.asked import BadArgument
 
 if TYPE_CHECKING:
-    from .records.peers import WorkerHandle
-    from .state import SchedulerState
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
 
 #: Why a worker ends that a client has restarted; its supervisor reports the same text.
 RESTARTED: Final = "restarted, because a client asked for it"

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import after_attempts
-from ...protocol.wire.payload import Blob
-from . import claims, scattered
-from .missing import answer, note_failed
-from .moves.attempts import note_raised
-from .moves.reporting import report_results
-from .moves.transitions import (
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import after_attempts
+from ....protocol.wire.payload import Blob
+from .. import claims, scattered
+from ..missing import answer, note_failed
+from ..moves.attempts import note_raised
+from ..moves.reporting import report_results
+from ..moves.transitions import (
     drop_attempt,
     enqueue,
     err,
@@ -28,13 +28,13 @@ from .moves.transitions import (
     release_unneeded,
     take_back_from,
 )
-from .records.peers import ClientHandle, WorkerHandle
-from .records.prefixes import Prefix
-from .records.tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
-from .requests.retrying import avoid, is_reschedule, pause, take_retry
+from ..records.peers import ClientHandle, WorkerHandle
+from ..records.prefixes import Prefix
+from ..records.tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
+from ..requests.retrying import avoid, is_reschedule, pause, take_retry
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: A wait at a worker that is worth a word in the story of a task.
 LONG_WAIT_US: Final = 100_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.ending import END_PROCESS_AFTER_S
+from weft.scheduler.core.reports.ending import END_PROCESS_AFTER_S
 
-from ..builders import Board, assignment, dropped, finished, graph, sent_keys
+from ...builders import Board, assignment, dropped, finished, graph, sent_keys
 
 LIMIT_US = 5_000_000
 

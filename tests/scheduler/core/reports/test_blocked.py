@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 
-from ..builders import Board, assigned, dropped, graph
+from ...builders import Board, assigned, dropped, graph
 
 
 @pytest.fixture

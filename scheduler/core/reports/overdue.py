@@ -16,17 +16,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import timed_out
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import timed_out
+from ..moves.attempts import note_overdue
+from ..moves.transitions import abandon, drop_attempt, err, take_back_from
+from ..requests.retrying import pause_until, take_retry
 from .ending import END_PROCESS_AFTER_S, interrupt
-from .moves.attempts import note_overdue
-from .moves.transitions import abandon, drop_attempt, err, take_back_from
-from .requests.retrying import pause_until, take_retry
 
 if TYPE_CHECKING:
-    from .records.peers import SupervisorHandle, WorkerHandle
-    from .records.tasks import SchedulerTask
-    from .state import SchedulerState
+    from ..records.peers import SupervisorHandle, WorkerHandle
+    from ..records.tasks import SchedulerTask
+    from ..state import SchedulerState
 
 
 def on_overdue(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsOverdue) -> None:

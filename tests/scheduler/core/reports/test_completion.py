@@ -8,7 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.metrics import metrics
 from weft.scheduler.core.moves.transitions import MAX_FAILURES, MAX_JOINED_NBYTES
 
-from ..builders import Board, assigned, dropped, finished, graph, sent_keys
+from ...builders import Board, assigned, dropped, finished, graph, sent_keys
 
 
 @pytest.fixture

@@ -1,0 +1,3 @@
+"""What workers say of their attempts."""
+
+from __future__ import annotations
