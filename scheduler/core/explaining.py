@@ -16,6 +16,7 @@ from ...protocol.wording import counted, sized
 from . import cycles
 from .barrier import waits_for
 from .held.records import LimitRecord
+from .members.refusals import explain_unrunnable
 from .memory.full import FULL_SHARE, usage_text
 from .moves.eligibility import lacks
 from .records.asked import Info
@@ -29,7 +30,6 @@ from .records.tasks import (
     WAITING,
     SchedulerTask,
 )
-from .refusals import explain_unrunnable
 
 if TYPE_CHECKING:
     from .held.records import Call

@@ -11,11 +11,8 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from . import (
-    delegation,
     held,
     inventories,
-    liveness,
-    membership,
     missing,
     output,
     output_wishes,
@@ -27,6 +24,7 @@ from . import (
     task_stream,
 )
 from .assignment import assignment
+from .members import delegation, liveness, membership
 from .metrics import on_get_metrics
 from .questions import on_ask
 from .releases import on_unsupported

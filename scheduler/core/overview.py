@@ -16,13 +16,13 @@ from .assignment.desired import AtWorkers, desired_workers
 from .barrier import waits_for
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
+from .members.refusals import current_refusals, explain_unrunnable
 from .metrics import count_workers
 from .moves.transitions import ACTIVE
 from .plugins import n_preparing
 from .records.asked import Info, Page
 from .records.prefixes import MAX_SHOWN, OTHER, Prefix
 from .records.tasks import WITHOUT_RECIPE
-from .refusals import current_refusals, explain_unrunnable
 from .unreached import recently_unreached
 
 if TYPE_CHECKING:

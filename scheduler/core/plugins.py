@@ -31,7 +31,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import MAX_RELAYED_BYTES
 from ...protocol.wording import counted
 from . import barrier
-from .away import bring_back, set_away
+from .members.away import bring_back, set_away
 from .passing import is_flat
 from .plugin_records import ENDING, Plugin, Process
 from .records.asked import BadArgument, Info

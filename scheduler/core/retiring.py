@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_FACTS
 from .actors import is_actor
-from .membership import let_leave
+from .members.membership import let_leave
 from .records.asked import BadArgument, Info
 from .records.peers import WorkerHandle
 from .records.tasks import ERRED, MEMORY, WITHOUT_RECIPE, SchedulerTask

@@ -44,8 +44,6 @@ from . import (
     cycles,
     happenings,
     held,
-    liveness,
-    membership,
     output,
     output_wishes,
     passing,
@@ -56,11 +54,14 @@ from . import (
 from .assignment import assignment
 from .assignment.desired import TARGET_S, Aim
 from .barrier import Recovery
-from .census import Census
 from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .handlers import handlers_by_role
 from .held import background
-from .losses import Loss, report_all
+from .members import liveness, membership
+from .members.census import Census
+from .members.losses import Loss, report_all
+from .members.refusals import Refusal
+from .members.summing import Sums
 from .memory.records import Memory
 from .moves.attempts import InterruptedAttempt
 from .plugin_records import Plugins
@@ -75,11 +76,9 @@ from .records.recent import Load, Recent
 from .records.story import Story
 from .records.tasks import Function, SchedulerTask, TaskClass
 from .records.timings import Timings
-from .refusals import Refusal
 from .retiring import Retiring
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
-from .summing import Sums
 from .task_stream import TaskStream
 
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final, get_args
 from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
 from .actors import ACTOR_INVARIANTS
-from .census import CENSUS_INVARIANTS
 from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
 from .copies import COPY_INVARIANTS
 from .function_invariants import FUNCTION_INVARIANTS
 from .held.background import BACKGROUND_INVARIANTS
 from .held.invariants import HELD_INVARIANTS
+from .members.census import CENSUS_INVARIANTS
+from .members.refusals import MAX_REFUSED
 from .memory.aside import MEMORY_INVARIANTS
 from .moves.attempts import MAX_CANCELLED, MAX_TASKS
 from .moves.eligibility import may_run
@@ -45,7 +46,6 @@ from .records.tasks import (
     SchedulerTask,
     State,
 )
-from .refusals import MAX_REFUSED
 from .retiring import RETIRING_INVARIANTS
 from .scattered import SCATTERED_INVARIANTS
 from .task_stream import STREAM_INVARIANTS

@@ -13,9 +13,9 @@ from unittest.mock import patch
 
 from weft.protocol.rotation import level_of
 from weft.protocol.wire import messages as m
-from weft.scheduler.core import delegation
 from weft.scheduler.core.assignment import assignment, placement
 from weft.scheduler.core.assignment.assignment import Draft
+from weft.scheduler.core.members import delegation
 from weft.scheduler.core.moves import transitions
 from weft.scheduler.core.moves.transitions import (
     activate,

@@ -13,8 +13,9 @@ from unittest.mock import patch
 import pytest
 
 from weft.client.core.actor_calls import Callbacks, LineCalls
-from weft.scheduler.core import cycles, lost_workers
+from weft.scheduler.core import cycles
 from weft.scheduler.core.held.semaphores import LOCKS
+from weft.scheduler.core.members import lost_workers
 from weft.scheduler.core.memory import aside, relief
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.reports import completion

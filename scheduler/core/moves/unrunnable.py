@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
+from ..members.refusals import explain_unrunnable
 from ..records.peers import ClientHandle
-from ..refusals import explain_unrunnable
 
 if TYPE_CHECKING:
     from ..records.tasks import SchedulerTask, TaskClass

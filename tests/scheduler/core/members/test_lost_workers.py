@@ -8,10 +8,10 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
-from weft.scheduler.core.membership import MAX_REASON_CHARS
+from weft.scheduler.core.members.membership import MAX_REASON_CHARS
 from weft.scheduler.core.missing import MAX_UNREACHABLE_ROUNDS
 
-from ..builders import Board, assigned, dropped, finished, graph, sent_keys
+from ...builders import Board, assigned, dropped, finished, graph, sent_keys
 
 
 @pytest.fixture

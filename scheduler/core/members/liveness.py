@@ -19,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.reported import METRICS_URL
-from ...protocol.wire import messages as m
-from ...protocol.wire.session import MISSED_HEARTBEATS
-from .memory.full import note_measured
-from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+from ....protocol.reported import METRICS_URL
+from ....protocol.wire import messages as m
+from ....protocol.wire.session import MISSED_HEARTBEATS
+from ..memory.full import note_measured
+from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Up to this number of peers they send heartbeats at the interval that was configured.
 _FEW_PEERS: Final = 200

@@ -6,11 +6,11 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core import refusals
 from weft.scheduler.core.info import describe_cluster
+from weft.scheduler.core.members import refusals
 from weft.scheduler.core.overview import overview
 
-from ..builders import Board, graph, sent_keys
+from ...builders import Board, graph, sent_keys
 
 
 @pytest.fixture

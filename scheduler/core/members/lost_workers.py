@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.deaths import is_of_memory, summarize
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import worker_died
-from ...protocol.wording import counted, sized
-from . import actors
-from .memory.relief import note_kill
-from .missing import lose_replica, replace_lost
-from .moves.attempts import note_death, note_process_over
-from .moves.reporting import send_states
-from .moves.transitions import ACTIVE, err, take_back
-from .records.peers import ClientHandle, WorkerHandle
-from .records.tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
-from .relays import end_relays
-from .unreached import forget_holders, forget_readers
+from ....protocol.deaths import is_of_memory, summarize
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import worker_died
+from ....protocol.wording import counted, sized
+from .. import actors
+from ..memory.relief import note_kill
+from ..missing import lose_replica, replace_lost
+from ..moves.attempts import note_death, note_process_over
+from ..moves.reporting import send_states
+from ..moves.transitions import ACTIVE, err, take_back
+from ..records.peers import ClientHandle, WorkerHandle
+from ..records.tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
+from ..relays import end_relays
+from ..unreached import forget_holders, forget_readers
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: A worker's supervisor has this long to report what ran when it died.
 EXIT_REPORT_WAIT_S: Final = 60.0

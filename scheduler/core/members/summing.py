@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ...protocol.reported import Reported, n_numbers, values_of
-from ...protocol.wire.message import MAX_NUMBER
+from ....protocol.reported import Reported, n_numbers, values_of
+from ....protocol.wire.message import MAX_NUMBER
 
 #: Processes that are gone and whose last report is kept, in case they come back.
 MAX_GONE: Final = 2000

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from .records.tasks import TaskClass
-    from .state import SchedulerState
+    from ..records.tasks import TaskClass
+    from ..state import SchedulerState
 
 #: Refused workers that are remembered; the one refused longest ago is forgotten first.
 MAX_REFUSED: Final = 100

@@ -10,31 +10,31 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.handshake import Role
-from ...protocol.wire.levels import Level
-from ...protocol.wire.message import Message
-from ...protocol.wording import counted, placed_again
-from . import barrier, claims, copies, held, phases, plugins, puts, task_stream
+from ....protocol.wire import messages as m
+from ....protocol.wire.handshake import Role
+from ....protocol.wire.levels import Level
+from ....protocol.wire.message import Message
+from ....protocol.wording import counted, placed_again
+from .. import barrier, claims, copies, held, phases, plugins, puts, task_stream
+from ..epochs import is_proved, note_members, proof_of
+from ..idling import stop_cluster
+from ..memory.full import forget_worker, note_measured
+from ..moves.eligibility import join_classes, leave_classes
+from ..moves.transitions import release_unneeded
+from ..output import on_output_of_client_ended
+from ..output_wishes import greet_worker, on_client_away
+from ..passing import end_questions_of, end_questions_to
+from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+from ..requests.wants import drop_functions, unwant
 from .away import answer_awaited, expect_inventory, set_away
-from .epochs import is_proved, note_members, proof_of
-from .idling import stop_cluster
 from .liveness import note_alive
 from .losses import note_exit, note_loss
 from .lost_workers import count_death, lose_worker, notify_workers_of_loss
-from .memory.full import forget_worker, note_measured
-from .moves.eligibility import join_classes, leave_classes
-from .moves.transitions import release_unneeded
-from .output import on_output_of_client_ended
-from .output_wishes import greet_worker, on_client_away
-from .passing import end_questions_of, end_questions_to
-from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .refusals import forget_refusal, remember_refusal
-from .requests.wants import drop_functions, unwant
 from .task_passes import pass_of, why_refused
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 Registration: TypeAlias = m.RegisterClient | m.RegisterWorker | m.RegisterSupervisor
 

@@ -7,9 +7,9 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core.task_passes import pass_of
+from weft.scheduler.core.members.task_passes import pass_of
 
-from ..builders import Board, assigned, graph, sent_keys
+from ...builders import Board, assigned, graph, sent_keys
 
 KEY = b"of the proofs"
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.deaths import with_advice
-from ...protocol.reported import DEATHS, RENEWED, REQUESTED
-from ...protocol.wording import placed_again
-from .records.peers import WorkerHandle
-from .reports.ending import RESTARTED
+from ....protocol.deaths import with_advice
+from ....protocol.reported import DEATHS, RENEWED, REQUESTED
+from ....protocol.wording import placed_again
+from ..records.peers import WorkerHandle
+from ..reports.ending import RESTARTED
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: The line about a lost worker waits this long for the reason.
 REASON_WAIT_S: Final = 1.0

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from .health import MEMORY_HIGH
-from .records.checking import differences, unless
+from ..health import MEMORY_HIGH
+from ..records.checking import differences, unless
 
 if TYPE_CHECKING:
-    from ...protocol.wire.messages import WorkerStatus
-    from .records.peers import WorkerHandle
-    from .state import SchedulerState
+    from ....protocol.wire.messages import WorkerStatus
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
 
 
 class Census:

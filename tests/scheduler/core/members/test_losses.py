@@ -6,11 +6,11 @@ import pytest
 
 from weft.protocol.reported import RENEWED
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.losses import REASON_WAIT_S
+from weft.scheduler.core.members.losses import REASON_WAIT_S
 from weft.scheduler.core.reports.ending import RESTARTED
 from weft.scheduler.core.state import LogLine
 
-from ..builders import Board, graph
+from ...builders import Board, graph
 
 ADVICE = (
     ". Give the workers more memory (memory_limit=, weft worker --memory-limit), or let each task "

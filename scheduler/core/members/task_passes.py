@@ -8,11 +8,11 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.handshake import Role
+from ....protocol.wire import messages as m
+from ....protocol.wire.handshake import Role
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def pass_of(key: bytes, worker_id: str) -> str:

@@ -12,12 +12,12 @@ from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Unknown
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.info import describe_worker
-from weft.scheduler.core.membership import SIZE_PAUSE_S
+from weft.scheduler.core.members.membership import SIZE_PAUSE_S
 from weft.scheduler.core.metrics import metrics
 from weft.scheduler.core.moves.eligibility import fill_class
 from weft.scheduler.core.state import CloseConnection, LogLine, SchedulerTick
 
-from ..builders import Board, assigned, graph, sent_keys
+from ...builders import Board, assigned, graph, sent_keys
 
 
 @pytest.fixture
@@ -290,8 +290,8 @@ def test_a_report_of_living_workers_is_not_cut_so_that_it_is_answered_once():
 
 
 def test_many_peers_send_fewer_heartbeats_and_in_groups(monkeypatch):
-    monkeypatch.setattr("weft.scheduler.core.liveness._FEW_PEERS", 20)
-    monkeypatch.setattr("weft.scheduler.core.liveness._GROUP", 5)
+    monkeypatch.setattr("weft.scheduler.core.members.liveness._FEW_PEERS", 20)
+    monkeypatch.setattr("weft.scheduler.core.members.liveness._GROUP", 5)
     board = Board(heartbeat_s=2.0)
     workers = [board.worker(f"w{i}", address=f"tcp://{i}") for i in range(40)]
     due = {}

@@ -21,20 +21,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import not_permitted
-from ...protocol.wire.levels import Level
-from ...protocol.wire.message import Message
-from . import actors, held, liveness, membership, missing, phases, puts, questions, relays
-from .moves.transitions import send_erred
-from .records.peers import ClientHandle
-from .records.permissions import deny
-from .records.priority import rank_of
-from .releases import on_unsupported
-from .requests import submission, wants, withdrawing
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import not_permitted
+from ....protocol.wire.levels import Level
+from ....protocol.wire.message import Message
+from .. import actors, held, missing, phases, puts, questions, relays
+from ..moves.transitions import send_erred
+from ..records.peers import ClientHandle
+from ..records.permissions import deny
+from ..records.priority import rank_of
+from ..releases import on_unsupported
+from ..requests import submission, wants, withdrawing
+from . import liveness, membership
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:

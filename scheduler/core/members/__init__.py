@@ -1,0 +1,3 @@
+"""Workers, clients and supervisors: joining, leaving, loss, and what they may do."""
+
+from __future__ import annotations
