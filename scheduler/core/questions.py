@@ -21,6 +21,7 @@ from .assignment.desired import MAX_TARGET_S, desired_workers
 from .calls import on_ask_call
 from .copies import on_replicate
 from .info import describe_client, describe_cluster, describe_worker
+from .leaving.retiring import on_retire, ranked
 from .overview import ask_overview
 from .passing import on_ask_other
 from .plugin_questions import ask_plugins
@@ -30,7 +31,6 @@ from .records.asked import BadArgument, Info, Page, position_of
 from .records.peers import ClientHandle
 from .records.permissions import deny
 from .reports.ending import on_restart
-from .retiring import on_retire, ranked
 from .task_questions import (
     ask_attempts,
     ask_explanations,

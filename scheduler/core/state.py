@@ -57,6 +57,7 @@ from .barrier import Recovery
 from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .handlers import handlers_by_role
 from .held import background
+from .leaving.retiring import Retiring
 from .members import liveness, membership
 from .members.census import Census
 from .members.losses import Loss, report_all
@@ -76,7 +77,6 @@ from .records.recent import Load, Recent
 from .records.story import Story
 from .records.tasks import Function, SchedulerTask, TaskClass
 from .records.timings import Timings
-from .retiring import Retiring
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
 from .task_stream import TaskStream

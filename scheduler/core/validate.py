@@ -20,6 +20,7 @@ from .copies import COPY_INVARIANTS
 from .function_invariants import FUNCTION_INVARIANTS
 from .held.background import BACKGROUND_INVARIANTS
 from .held.invariants import HELD_INVARIANTS
+from .leaving.retiring import RETIRING_INVARIANTS
 from .members.census import CENSUS_INVARIANTS
 from .members.refusals import MAX_REFUSED
 from .memory.aside import MEMORY_INVARIANTS
@@ -46,7 +47,6 @@ from .records.tasks import (
     SchedulerTask,
     State,
 )
-from .retiring import RETIRING_INVARIANTS
 from .scattered import SCATTERED_INVARIANTS
 from .task_stream import STREAM_INVARIANTS
 

@@ -24,9 +24,9 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level, lowered
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.leaving.retiring import MAX_WORKERS
 from weft.scheduler.core.output import MAX_LINES
 from weft.scheduler.core.output_wishes import MAX_CHANGES
-from weft.scheduler.core.retiring import MAX_WORKERS
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 

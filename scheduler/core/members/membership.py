@@ -17,7 +17,7 @@ from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
 from .. import barrier, claims, copies, held, phases, plugins, puts, task_stream
 from ..epochs import is_proved, note_members, proof_of
-from ..idling import stop_cluster
+from ..leaving.idling import stop_cluster
 from ..memory.full import forget_worker, note_measured
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded

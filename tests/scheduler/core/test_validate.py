@@ -17,6 +17,7 @@ from weft.scheduler.core.copies import CopyOrder, Wish
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
+from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order
 from weft.scheduler.core.members.refusals import MAX_REFUSED
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.moves.attempts import MAX_CANCELLED, InterruptedAttempt
@@ -27,7 +28,6 @@ from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle, FailedFetches
 from weft.scheduler.core.records.prefixes import Prefix
 from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
-from weft.scheduler.core.retiring import MAX_ORDERS, Order
 from weft.scheduler.core.task_stream import StreamReport
 from weft.scheduler.core.validate import INVARIANTS, validate
 

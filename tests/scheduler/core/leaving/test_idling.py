@@ -3,7 +3,7 @@ from __future__ import annotations
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.state import StopServer
 
-from ..builders import Board, graph
+from ...builders import Board, graph
 
 IDLE_S = 8.0
 

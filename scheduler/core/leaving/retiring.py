@@ -23,16 +23,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.message import MAX_FACTS
-from .actors import is_actor
-from .members.membership import let_leave
-from .records.asked import BadArgument, Info
-from .records.peers import WorkerHandle
-from .records.tasks import ERRED, MEMORY, WITHOUT_RECIPE, SchedulerTask
+from ....protocol.wire import messages as m
+from ....protocol.wire.message import MAX_FACTS
+from ..actors import is_actor
+from ..members.membership import let_leave
+from ..records.asked import BadArgument, Info
+from ..records.peers import WorkerHandle
+from ..records.tasks import ERRED, MEMORY, WITHOUT_RECIPE, SchedulerTask
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Orders that are kept; the oldest finished one is dropped for the next.
 MAX_ORDERS: Final = 100

@@ -10,9 +10,9 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.scheduler.core.epochs import Members
-from weft.scheduler.core.retiring import MAX_ORDERS, ranked, why_kept
+from weft.scheduler.core.leaving.retiring import MAX_ORDERS, ranked, why_kept
 
-from ..builders import Board, Out, assigned, graph
+from ...builders import Board, Out, assigned, graph
 
 
 def retire(board: Board, peer: int, order: str = "1", **arguments: Any) -> Out:

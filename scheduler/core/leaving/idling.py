@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from .info import task_counts
-from .records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
+from ....protocol.wire import messages as m
+from ..info import task_counts
+from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Looks in the time after which a cluster ends; it ends at most one look later.
 _N_LOOKS: Final = 8
