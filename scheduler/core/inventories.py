@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.wire import messages as m
 from ...protocol.wording import counted
 from . import claims, merging
+from .data.missing import lose_replica, replace_lost
 from .members.away import await_rows
-from .missing import lose_replica, replace_lost
 from .moves.transitions import drop_attempt, note_attempt_ended, take_back_from
 from .plugins import admit
 from .records.peers import Inventory, WorkerHandle

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import RESCHEDULE, Failure, after_attempts
 from ...protocol.wire.payload import Blob
-from . import scattered
 from .assignment.placement import ahead_worker
+from .data import scattered
 from .moves.attempts import note_raised, note_raised_before
 from .moves.locating import located
 from .moves.reporting import report_results

@@ -20,9 +20,9 @@ from ...protocol.wire import messages as m
 from ...protocol.wording import counted
 from . import actors, barrier, claims, held
 from .barrier import Recovery, plan_end, waits_for
+from .data.missing import answer_lacking
 from .epochs import GiveWay, StartOver, is_from_the_future
 from .leaving import idling
-from .missing import answer_lacking
 from .moves.transitions import release_unneeded
 from .recipes import forget_unknown
 

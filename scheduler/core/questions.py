@@ -19,14 +19,14 @@ from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
 from .assignment.desired import MAX_TARGET_S, desired_workers
 from .calls import on_ask_call
-from .copies import on_replicate
+from .data.copies import on_replicate
+from .data.rebalancing import on_rebalance
 from .info import describe_client, describe_cluster, describe_worker
 from .leaving.retiring import on_retire, ranked
 from .overview import ask_overview
 from .passing import on_ask_other
 from .plugin_questions import ask_plugins
 from .plugins import on_register, on_register_for_supervisors, on_unregister
-from .rebalancing import on_rebalance
 from .records.asked import BadArgument, Info, Page, position_of
 from .records.peers import ClientHandle
 from .records.permissions import deny

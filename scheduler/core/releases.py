@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_CODE
-from . import passing, plugins, relays
+from . import passing, plugins
+from .data import relays
 
 if TYPE_CHECKING:
     from .state import SchedulerState

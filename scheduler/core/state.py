@@ -38,22 +38,11 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
-from . import (
-    claims,
-    copies,
-    cycles,
-    happenings,
-    held,
-    output,
-    output_wishes,
-    passing,
-    phases,
-    puts,
-    relays,
-)
+from . import claims, cycles, happenings, held, output, output_wishes, passing, phases
 from .assignment import assignment
 from .assignment.desired import TARGET_S, Aim
 from .barrier import Recovery
+from .data import copies, puts, relays
 from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .handlers import handlers_by_role
 from .held import background

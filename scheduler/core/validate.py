@@ -16,7 +16,8 @@ from ...protocol.wire.handshake import Role
 from .actors import ACTOR_INVARIANTS
 from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
-from .copies import COPY_INVARIANTS
+from .data.copies import COPY_INVARIANTS
+from .data.scattered import SCATTERED_INVARIANTS
 from .function_invariants import FUNCTION_INVARIANTS
 from .held.background import BACKGROUND_INVARIANTS
 from .held.invariants import HELD_INVARIANTS
@@ -47,7 +48,6 @@ from .records.tasks import (
     SchedulerTask,
     State,
 )
-from .scattered import SCATTERED_INVARIANTS
 from .task_stream import STREAM_INVARIANTS
 
 if TYPE_CHECKING:

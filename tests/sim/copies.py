@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weft.client.core.events import AskScheduler
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import Answer
-from weft.scheduler.core.copies import MAX_FAILURES, is_over
+from weft.scheduler.core.data.copies import MAX_FAILURES, is_over
 
 if TYPE_CHECKING:
     from .client_node import ClientNode

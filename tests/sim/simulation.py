@@ -17,8 +17,8 @@ from unittest.mock import patch
 import weft.client.core.fetching
 import weft.client.core.submitting
 import weft.scheduler.core.cycles
+import weft.scheduler.core.data.relays
 import weft.scheduler.core.memory.full
-import weft.scheduler.core.relays
 import weft.worker.core.fetching
 import weft.worker.core.seats
 import weft.worker.core.slots
@@ -274,7 +274,7 @@ class Simulation:
             (weft.worker.core.fetching, "IN_FLIGHT_BYTES", limits["worker.in_flight"]),
             (weft.worker.core.slots, "CHUNK_US", float(limits["worker.chunk_us"])),
             (weft.worker.core.seats, "MANY_BLOCKED", limits["worker.many_blocked"]),
-            (weft.scheduler.core.relays, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
+            (weft.scheduler.core.data.relays, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
             # All members of a cycle are named: see `task_clients.py`.
             (weft.scheduler.core.cycles, "MAX_NAMED", 1000),
             (

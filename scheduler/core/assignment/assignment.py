@@ -41,7 +41,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from .. import claims, merging, puts, scattered
+from .. import claims, merging
+from ..data import puts, scattered
 from ..memory import aside, full
 from ..moves.locating import addresses_of, hashes_of
 from ..moves.transitions import note_attempt_ended, take_back_from

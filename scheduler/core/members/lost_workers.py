@@ -15,15 +15,15 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import worker_died
 from ....protocol.wording import counted, sized
 from .. import actors
+from ..data.missing import lose_replica, replace_lost
+from ..data.relays import end_relays
+from ..data.unreached import forget_holders, forget_readers
 from ..memory.relief import note_kill
-from ..missing import lose_replica, replace_lost
 from ..moves.attempts import note_death, note_process_over
 from ..moves.reporting import send_states
 from ..moves.transitions import ACTIVE, err, take_back
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
-from ..relays import end_relays
-from ..unreached import forget_holders, forget_readers
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

@@ -15,7 +15,8 @@ from ....protocol.wire.handshake import Role
 from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
-from .. import barrier, claims, copies, held, phases, plugins, puts, task_stream
+from .. import barrier, claims, held, phases, plugins, task_stream
+from ..data import copies, puts
 from ..epochs import is_proved, note_members, proof_of
 from ..leaving.idling import stop_cluster
 from ..memory.full import forget_worker, note_measured

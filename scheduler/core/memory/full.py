@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.wire import messages as m
 from ....protocol.wording import sized
 from ..assignment.placement import decide_worker
-from ..copies import on_worker_added
+from ..data.copies import on_worker_added
 from ..health import MEMORY_HIGH
 from ..records.checking import differences
 from ..records.peers import NEVER_WATCHED, WorkerHandle

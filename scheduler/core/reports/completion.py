@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import after_attempts
 from ....protocol.wire.payload import Blob
-from .. import claims, scattered
-from ..missing import answer, note_failed
+from .. import claims
+from ..data import scattered
+from ..data.missing import answer, note_failed
 from ..moves.attempts import note_raised
 from ..moves.reporting import report_results
 from ..moves.transitions import (

@@ -13,6 +13,7 @@ from zlib import crc32
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import RESCHEDULE, Failure
+from ..data.scattered import is_scattered
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, enqueue, move
@@ -20,7 +21,6 @@ from ..moves.unrunnable import file_unrunnable
 from ..recipes import change_group
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass, TaskGroup
-from ..scattered import is_scattered
 from .submission import run_again
 from .wants import want
 

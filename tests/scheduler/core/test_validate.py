@@ -13,7 +13,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.barrier import Recovery
 from weft.scheduler.core.claims import HELD, Claim
-from weft.scheduler.core.copies import CopyOrder, Wish
+from weft.scheduler.core.data.copies import CopyOrder, Wish
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS

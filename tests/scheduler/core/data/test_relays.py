@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core import relays
+from weft.scheduler.core.data import relays
 
-from ..builders import Board, graph
+from ...builders import Board, graph
 
 
 @pytest.fixture

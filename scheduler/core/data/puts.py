@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import Failure, data_lost, scattered_lost
-from ...protocol.wire.message import Message
-from .moves.transitions import err
-from .records.tasks import PROCESSING, SchedulerTask
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import Failure, data_lost, scattered_lost
+from ....protocol.wire.message import Message
+from ..moves.transitions import err
+from ..records.tasks import PROCESSING, SchedulerTask
 
 if TYPE_CHECKING:
-    from .records.peers import ClientHandle, WorkerHandle
-    from .state import SchedulerState
+    from ..records.peers import ClientHandle, WorkerHandle
+    from ..state import SchedulerState
 
 _NO_CLIENT: Final = (
     "it is a large argument whose last copy was lost with a worker, and the client that submitted "

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from .health import MAX_NAMED, Unreached
-from .records.peers import FailedFetches, WorkerHandle
-from .records.tasks import MEMORY
+from ..health import MAX_NAMED, Unreached
+from ..records.peers import FailedFetches, WorkerHandle
+from ..records.tasks import MEMORY
 
 if TYPE_CHECKING:
-    from ...protocol.wire import messages as m
-    from .state import SchedulerState
+    from ....protocol.wire import messages as m
+    from ..state import SchedulerState
 
 #: Failed fetches of one pair are told about for so long after the last one; a later one starts to
 #: count anew. It is longer than placement avoids a pair: one that is tried each time stands.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.copies import LOOK_S, MAX_TRIES
+from weft.scheduler.core.data.copies import LOOK_S, MAX_TRIES
 
 REQUEST = 77
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.wire import messages as m
-from .actors import is_actor
+from ....protocol.wire import messages as m
+from ..actors import is_actor
+from ..records.asked import keys_of
+from ..records.peers import WorkerHandle
+from ..records.tasks import MEMORY, SchedulerTask
 from .copies import Wish, follow, is_over, may_hold, names_of
-from .records.asked import keys_of
-from .records.peers import WorkerHandle
-from .records.tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def on_rebalance(state: SchedulerState, peer: int, message: m.Ask) -> None:

@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire import messages as m
-from . import recipes
-from .memory.aside import place_scattered
-from .records.checking import differences, tasks_in
-from .records.peers import WorkerHandle
-from .records.tasks import MEMORY, SchedulerTask, TaskClass, TaskGroup
+from ....protocol.wire import messages as m
+from .. import recipes
+from ..memory.aside import place_scattered
+from ..records.checking import differences, tasks_in
+from ..records.peers import WorkerHandle
+from ..records.tasks import MEMORY, SchedulerTask, TaskClass, TaskGroup
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: The first item of the keys of these classes.
 _SCATTERED: Final = "scattered"

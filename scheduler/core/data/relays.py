@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import MAX_RELAYED_BYTES
-from ...protocol.wire.payload import Blob
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import MAX_RELAYED_BYTES
+from ....protocol.wire.payload import Blob
+from ..records.peers import ClientHandle, WorkerHandle
+from ..records.tasks import MEMORY
 from .missing import holder_lacks
-from .records.peers import ClientHandle, WorkerHandle
-from .records.tasks import MEMORY
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 @dataclass(slots=True)

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import data_lost
-from ...protocol.wire.session import MISSED_HEARTBEATS
-from . import actors, copies
-from .assignment.placement import reachable
-from .moves.attempts import note_copied, note_lost
-from .moves.locating import located
-from .moves.reporting import send_states
-from .moves.transitions import (
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import data_lost
+from ....protocol.wire.session import MISSED_HEARTBEATS
+from .. import actors
+from ..assignment.placement import reachable
+from ..moves.attempts import note_copied, note_lost
+from ..moves.locating import located
+from ..moves.reporting import send_states
+from ..moves.transitions import (
     ACTIVE,
     abandon,
     activate,
@@ -31,13 +31,14 @@ from .moves.transitions import (
     take_back,
     wait_or_enqueue,
 )
-from .moves.unrunnable import file_unrunnable
-from .records.peers import ClientHandle, WorkerHandle
-from .records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WITHOUT_RECIPE, SchedulerTask
+from ..moves.unrunnable import file_unrunnable
+from ..records.peers import ClientHandle, WorkerHandle
+from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WITHOUT_RECIPE, SchedulerTask
+from . import copies
 from .unreached import note_not_reached, note_reached
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Number of times that a task is placed anew at once because the holder of an input cannot be
 #: reached; then it is placed after a pause each, for longer than it takes to notice a holder's

@@ -6,7 +6,7 @@ import pytest
 
 from tests.scheduler.builders import dropped, sent_keys
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.copies import MAX_FAILURES
+from weft.scheduler.core.data.copies import MAX_FAILURES
 
 from .test_copies import Copying, answers, refusals, replicate
 

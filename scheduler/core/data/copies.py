@@ -20,20 +20,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire import messages as m
+from ....protocol.wire import messages as m
+from ..actors import is_actor
+from ..assignment.placement import reachable
+from ..moves.locating import located
+from ..moves.reporting import send_states
+from ..moves.transitions import drop_attempt
+from ..records.asked import BadArgument, Info, keys_of
+from ..records.peers import WorkerHandle
+from ..records.tasks import MEMORY, SchedulerTask
 from . import missing
-from .actors import is_actor
-from .assignment.placement import reachable
-from .moves.locating import located
-from .moves.reporting import send_states
-from .moves.transitions import drop_attempt
-from .records.asked import BadArgument, Info, keys_of
-from .records.peers import WorkerHandle
-from .records.tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
-    from .records.deadlines import Deadline
-    from .state import SchedulerState
+    from ..records.deadlines import Deadline
+    from ..state import SchedulerState
 
 #: Fetches under way for each copy of a key.
 FAN_OUT: Final = 2

@@ -1,0 +1,3 @@
+"""Results: copies, moves between workers, scattered values, data that is missing."""
+
+from __future__ import annotations
