@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ...protocol.rotation import level_of
 from ...protocol.wording import counted, sized
 from . import cycles
-from .barrier import waits_for
 from .held.records import LimitRecord
 from .members.refusals import explain_unrunnable
 from .memory.full import FULL_SHARE, usage_text
@@ -30,6 +29,7 @@ from .records.tasks import (
     WAITING,
     SchedulerTask,
 )
+from .recovery.barrier import waits_for
 
 if TYPE_CHECKING:
     from .held.records import Call

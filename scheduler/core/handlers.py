@@ -10,12 +10,13 @@ from collections.abc import Callable
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
-from . import held, inventories, output, output_wishes, passing, phases, plugins, task_stream
+from . import held, output, output_wishes, passing, plugins, task_stream
 from .assignment import assignment
 from .data import missing, puts, relays
 from .members import delegation, liveness, membership
 from .metrics import on_get_metrics
 from .questions import on_ask
+from .recovery import inventories, phases
 from .releases import on_unsupported
 from .reports import blocked, completion, overdue
 from .requests import retrying, submission, wants, withdrawing

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.message import MAX_NUMBER
 from .assignment.desired import AtWorkers, desired_workers
-from .barrier import waits_for
 from .data.unreached import recently_unreached
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
@@ -24,6 +23,7 @@ from .plugins import n_preparing
 from .records.asked import Info, Page
 from .records.prefixes import MAX_SHOWN, OTHER, Prefix
 from .records.tasks import WITHOUT_RECIPE
+from .recovery.barrier import waits_for
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -30,12 +30,12 @@ from ...protocol.reported import REQUESTED
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import MAX_RELAYED_BYTES
 from ...protocol.wording import counted
-from . import barrier
 from .members.away import bring_back, set_away
 from .passing import is_flat
 from .plugin_records import ENDING, Plugin, Process
 from .records.asked import BadArgument, Info
 from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .recovery import barrier
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -38,12 +38,10 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
-from . import claims, cycles, happenings, held, output, output_wishes, passing, phases
+from . import cycles, happenings, held, output, output_wishes, passing
 from .assignment import assignment
 from .assignment.desired import TARGET_S, Aim
-from .barrier import Recovery
 from .data import copies, puts, relays
-from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .handlers import handlers_by_role
 from .held import background
 from .leaving.retiring import Retiring
@@ -66,6 +64,9 @@ from .records.recent import Load, Recent
 from .records.story import Story
 from .records.tasks import Function, SchedulerTask, TaskClass
 from .records.timings import Timings
+from .recovery import claims, phases
+from .recovery.barrier import Recovery
+from .recovery.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
 from .task_stream import TaskStream

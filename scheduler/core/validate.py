@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, get_args
 from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
 from .actors import ACTOR_INVARIANTS
-from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
 from .data.copies import COPY_INVARIANTS
 from .data.scattered import SCATTERED_INVARIANTS
@@ -48,6 +47,7 @@ from .records.tasks import (
     SchedulerTask,
     State,
 )
+from .recovery.claims import ASSIGNED
 from .task_stream import STREAM_INVARIANTS
 
 if TYPE_CHECKING:

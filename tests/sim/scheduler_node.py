@@ -23,10 +23,10 @@ from weft.protocol.wire.messages import (
     KeysMissing,
     Welcome,
 )
-from weft.scheduler.core.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from weft.scheduler.core.moves.transitions import ACTIVE
 from weft.scheduler.core.records.peers import WorkerHandle
 from weft.scheduler.core.records.tasks import SchedulerTask
+from weft.scheduler.core.recovery.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from weft.scheduler.core.state import (
     CloseConnection,
     Event,

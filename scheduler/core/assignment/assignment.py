@@ -41,7 +41,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from .. import claims, merging
 from ..data import puts, scattered
 from ..memory import aside, full
 from ..moves.locating import addresses_of, hashes_of
@@ -57,6 +56,7 @@ from ..records.tasks import (
     TaskClass,
     TaskGroup,
 )
+from ..recovery import claims, merging
 from .placement import ahead_worker, decide_worker, queue_cost_ns
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
-from .. import recipes
 from ..memory.aside import place_scattered
 from ..records.checking import differences, tasks_in
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask, TaskClass, TaskGroup
+from ..recovery import recipes
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import Message
 from ....protocol.wire.messages.held import TOO_LARGE
-from .. import recipes
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, release_unneeded
 from ..records.checking import unless
 from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, RELEASED
+from ..recovery import recipes
 from ..requests import wants
 from .records import Call, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.messages.held import KEY_LOST, TOO_LARGE
 from ....protocol.wire.payload import Blob, blob_nbytes
-from .. import recipes
 from ..moves.transitions import activate, release_unneeded
 from ..records.peers import ClientHandle
 from ..records.tasks import RELEASED
+from ..recovery import recipes
 from ..requests import wants
 from .records import Call, HeldRefusal, HeldValue
 

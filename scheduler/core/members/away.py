@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.session import MISSED_HEARTBEATS
-from .. import barrier, claims
 from ..data.unreached import forget_readers
 from ..moves.reporting import send_states
 from ..records.peers import Inventory, WorkerHandle
+from ..recovery import barrier, claims
 from ..reports.blocked import resume_all
 
 if TYPE_CHECKING:

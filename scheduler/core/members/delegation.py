@@ -25,12 +25,13 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import not_permitted
 from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
-from .. import actors, held, phases, questions
+from .. import actors, held, questions
 from ..data import missing, puts, relays
 from ..moves.transitions import send_erred
 from ..records.peers import ClientHandle
 from ..records.permissions import deny
 from ..records.priority import rank_of
+from ..recovery import phases
 from ..releases import on_unsupported
 from ..requests import submission, wants, withdrawing
 from . import liveness, membership

@@ -15,9 +15,8 @@ from ....protocol.wire.handshake import Role
 from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
-from .. import barrier, claims, held, phases, plugins, task_stream
+from .. import held, plugins, task_stream
 from ..data import copies, puts
-from ..epochs import is_proved, note_members, proof_of
 from ..leaving.idling import stop_cluster
 from ..memory.full import forget_worker, note_measured
 from ..moves.eligibility import join_classes, leave_classes
@@ -26,6 +25,8 @@ from ..output import on_output_of_client_ended
 from ..output_wishes import greet_worker, on_client_away
 from ..passing import end_questions_of, end_questions_to
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+from ..recovery import barrier, claims, phases
+from ..recovery.epochs import is_proved, note_members, proof_of
 from ..requests.wants import drop_functions, unwant
 from .away import answer_awaited, expect_inventory, set_away
 from .liveness import note_alive

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import after_attempts
 from ....protocol.wire.payload import Blob
-from .. import claims
 from ..data import scattered
 from ..data.missing import answer, note_failed
 from ..moves.attempts import note_raised
@@ -32,6 +31,7 @@ from ..moves.transitions import (
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.prefixes import Prefix
 from ..records.tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
+from ..recovery import claims
 from ..requests.retrying import avoid, is_reschedule, pause, take_retry
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, enqueue, move
 from ..moves.unrunnable import file_unrunnable
-from ..recipes import change_group
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass, TaskGroup
+from ..recovery.recipes import change_group
 from .submission import run_again
 from .wants import want
 

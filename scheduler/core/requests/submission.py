@@ -17,7 +17,7 @@ from ....protocol.wire.failure import cancelled as cancelled_failure
 from ....protocol.wire.failure import data_lost, key_conflict
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.payload import Blob
-from .. import actors, claims, recipes
+from .. import actors
 from ..data import puts, scattered
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
@@ -47,6 +47,7 @@ from ..records.tasks import (
     TaskClass,
     TaskGroup,
 )
+from ..recovery import claims, recipes
 from ..reports.ending import interrupt_cancelled
 from ..shrinking import keep_small
 from .wants import drop_functions, keep_function, unwant, want

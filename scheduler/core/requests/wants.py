@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
-from .. import recipes
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, release_unneeded, retire_function
 from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, NO_WORKER, RELEASED, Function, SchedulerTask
+from ..recovery import recipes
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

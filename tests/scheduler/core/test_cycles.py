@@ -13,7 +13,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.scheduler.core import cycles
 from weft.scheduler.core.cycles import SETTLE_S, Waits, find_cycle
-from weft.scheduler.core.epochs import Members
+from weft.scheduler.core.recovery.epochs import Members
 
 from .test_held import GRANTED
 

@@ -14,13 +14,13 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.messages import held as h
-from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held import fifo, operating, values
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
 from weft.scheduler.core.held.marks import Mark
 from weft.scheduler.core.held.records import Call, Holder, MetadataRecord
 from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle
+from weft.scheduler.core.recovery.epochs import Members
 from weft.scheduler.core.validate import validate
 
 LEASE_S = 60.0

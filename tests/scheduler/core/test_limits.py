@@ -10,7 +10,7 @@ import pytest
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
-from weft.scheduler.core.epochs import Members
+from weft.scheduler.core.recovery.epochs import Members
 
 from .test_explaining import explained
 from .test_held import GRANTED, LATE, Caller

@@ -11,7 +11,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.scheduler.core import plugins
-from weft.scheduler.core.epochs import Members
+from weft.scheduler.core.recovery.epochs import Members
 from weft.scheduler.core.state import LogLine
 
 from ..builders import Board, Out, assigned, graph

@@ -11,10 +11,7 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core.barrier import Recovery
-from weft.scheduler.core.claims import HELD, Claim
 from weft.scheduler.core.data.copies import CopyOrder, Wish
-from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order
@@ -28,6 +25,9 @@ from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle, FailedFetches
 from weft.scheduler.core.records.prefixes import Prefix
 from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
+from weft.scheduler.core.recovery.barrier import Recovery
+from weft.scheduler.core.recovery.claims import HELD, Claim
+from weft.scheduler.core.recovery.epochs import Members
 from weft.scheduler.core.task_stream import StreamReport
 from weft.scheduler.core.validate import INVARIANTS, validate
 

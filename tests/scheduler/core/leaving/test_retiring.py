@@ -9,8 +9,8 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, ranked, why_kept
+from weft.scheduler.core.recovery.epochs import Members
 
 from ...builders import Board, Out, assigned, graph
 

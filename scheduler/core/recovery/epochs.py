@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Attempts are numbered from the epoch on, one per so many ns. A scheduler cannot assign tasks
 #: faster, so the numbers of a scheduler whose clock goes on are above all earlier ones.

@@ -7,7 +7,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core.epochs import (
+from weft.scheduler.core.recovery.epochs import (
     STEP_NS,
     GiveWay,
     KeepMembers,
@@ -18,7 +18,7 @@ from weft.scheduler.core.epochs import (
     proof_of,
 )
 
-from ..builders import Board, graph
+from ...builders import Board, graph
 
 
 def members(board: Board) -> list[Members]:

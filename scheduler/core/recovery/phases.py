@@ -16,19 +16,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wording import counted
-from . import actors, barrier, claims, held
+from ....protocol.wire import messages as m
+from ....protocol.wording import counted
+from .. import actors, held
+from ..data.missing import answer_lacking
+from ..leaving import idling
+from ..moves.transitions import release_unneeded
+from . import barrier, claims
 from .barrier import Recovery, plan_end, waits_for
-from .data.missing import answer_lacking
 from .epochs import GiveWay, StartOver, is_from_the_future
-from .leaving import idling
-from .moves.transitions import release_unneeded
 from .recipes import forget_unknown
 
 if TYPE_CHECKING:
-    from .records.peers import ClientHandle
-    from .state import SchedulerState
+    from ..records.peers import ClientHandle
+    from ..state import SchedulerState
 
 #: A scheduler that finds out so late that it follows another one, goes on without this phase.
 FRESH_S: Final = 60.0

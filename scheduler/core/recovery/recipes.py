@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import data_lost
-from . import claims, merging
-from .moves.eligibility import fill_class
-from .moves.transitions import (
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import data_lost
+from ..moves.eligibility import fill_class
+from ..moves.transitions import (
     abandon,
     activate,
     assigned_behind,
@@ -29,8 +28,8 @@ from .moves.transitions import (
     revive_function,
     take_back,
 )
-from .records.peers import ClientHandle
-from .records.tasks import (
+from ..records.peers import ClientHandle
+from ..records.tasks import (
     ERRED,
     MEMORY,
     NO_WORKER,
@@ -42,10 +41,11 @@ from .records.tasks import (
     TaskClass,
     TaskGroup,
 )
-from .requests import submission, wants
+from ..requests import submission, wants
+from . import claims, merging
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Stands for the function of all tasks without recipe.
 _FUNCTION_ID: Final = m.NO_HASH

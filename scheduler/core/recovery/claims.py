@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import Failure
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import Failure
+from ..moves.transitions import drop_attempt
+from ..records.tasks import WAITING, SchedulerTask
 from . import merging
-from .moves.transitions import drop_attempt
-from .records.tasks import WAITING, SchedulerTask
 
 if TYPE_CHECKING:
-    from .records.peers import WorkerHandle
-    from .state import SchedulerState
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
 
 #: The kinds of rows, in the order in which those of one key are merged.
 HELD: Final = 0

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import RESCHEDULE, Failure, after_attempts
-from ...protocol.wire.payload import Blob
-from .assignment.placement import ahead_worker
-from .data import scattered
-from .moves.attempts import note_raised, note_raised_before
-from .moves.locating import located
-from .moves.reporting import report_results
-from .moves.transitions import (
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import RESCHEDULE, Failure, after_attempts
+from ....protocol.wire.payload import Blob
+from ..assignment.placement import ahead_worker
+from ..data import scattered
+from ..moves.attempts import note_raised, note_raised_before
+from ..moves.locating import located
+from ..moves.reporting import report_results
+from ..moves.transitions import (
     ACTIVE,
     abandon,
     assigned_behind,
@@ -29,8 +29,8 @@ from .moves.transitions import (
     take_back,
     take_back_from,
 )
-from .records.peers import RESOURCE_DIGITS, WorkerHandle
-from .records.tasks import (
+from ..records.peers import RESOURCE_DIGITS, WorkerHandle
+from ..records.tasks import (
     ERRED,
     MEMORY,
     NO_WORKER,
@@ -42,7 +42,7 @@ from .records.tasks import (
 )
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: States of a task that an attempt under way may be adopted for.
 _ADOPTING: Final = frozenset((WAITING, QUEUED, NO_WORKER))

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wording import counted
+from ....protocol.wording import counted
 
 if TYPE_CHECKING:
+    from ..records.deadlines import Deadline
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
     from .epochs import Members
-    from .records.deadlines import Deadline
-    from .records.peers import WorkerHandle
-    from .state import SchedulerState
 
 #: With all expected members back: time without a new registration, seconds.
 COMPLETE_QUIET_S: Final = 0.5

@@ -20,18 +20,18 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.wire import messages as m
-from ...protocol.wording import counted
+from ....protocol.wire import messages as m
+from ....protocol.wording import counted
+from ..data.missing import lose_replica, replace_lost
+from ..members.away import await_rows
+from ..moves.transitions import drop_attempt, note_attempt_ended, take_back_from
+from ..plugins import admit
+from ..records.peers import Inventory, WorkerHandle
+from ..records.tasks import SchedulerTask
 from . import claims, merging
-from .data.missing import lose_replica, replace_lost
-from .members.away import await_rows
-from .moves.transitions import drop_attempt, note_attempt_ended, take_back_from
-from .plugins import admit
-from .records.peers import Inventory, WorkerHandle
-from .records.tasks import SchedulerTask
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 # -- messages -------------------------------------------------------------------------------------
