@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...protocol.rotation import level_of
 from ...protocol.wording import counted, sized
-from . import cycles
-from .held.records import LimitRecord
+from .coordination import cycles
+from .coordination.records import LimitRecord
 from .members.refusals import explain_unrunnable
 from .memory.full import FULL_SHARE, usage_text
 from .moves.eligibility import lacks
@@ -32,7 +32,7 @@ from .records.tasks import (
 from .recovery.barrier import waits_for
 
 if TYPE_CHECKING:
-    from .held.records import Call
+    from .coordination.records import Call
     from .records.peers import BlockedWait, WorkerHandle
     from .records.tasks import TaskClass
     from .state import SchedulerState

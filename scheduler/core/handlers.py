@@ -10,7 +10,8 @@ from collections.abc import Callable
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
-from . import held, output, output_wishes, passing, plugins, task_stream
+from . import coordination as held
+from . import output, output_wishes, passing, plugins, task_stream
 from .assignment import assignment
 from .data import missing, puts, relays
 from .members import delegation, liveness, membership

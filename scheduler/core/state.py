@@ -38,12 +38,13 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
-from . import cycles, happenings, held, output, output_wishes, passing
+from . import coordination as held
+from . import output, output_wishes, passing
 from .assignment import assignment
 from .assignment.desired import TARGET_S, Aim
+from .coordination import background, cycles, happenings
 from .data import copies, puts, relays
 from .handlers import handlers_by_role
-from .held import background
 from .leaving.retiring import Retiring
 from .members import liveness, membership
 from .members.census import Census

@@ -15,11 +15,11 @@ from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
 from .actors import ACTOR_INVARIANTS
 from .class_invariants import CLASS_INVARIANTS
+from .coordination.background import BACKGROUND_INVARIANTS
+from .coordination.invariants import HELD_INVARIANTS
 from .data.copies import COPY_INVARIANTS
 from .data.scattered import SCATTERED_INVARIANTS
 from .function_invariants import FUNCTION_INVARIANTS
-from .held.background import BACKGROUND_INVARIANTS
-from .held.invariants import HELD_INVARIANTS
 from .leaving.retiring import RETIRING_INVARIANTS
 from .members.census import CENSUS_INVARIANTS
 from .members.refusals import MAX_REFUSED

@@ -18,7 +18,12 @@ from weft.client.core.events import HeldAbandoned, HeldCall, HeldTaken
 from weft.client.core.tasks import SENT, Watcher
 from weft.protocol.wire.messages import Operated
 from weft.protocol.wire.messages import held as h
-from weft.scheduler.core.held.records import Holder, MultiLockRecord, QueueRecord, SemaphoreRecord
+from weft.scheduler.core.coordination.records import (
+    Holder,
+    MultiLockRecord,
+    QueueRecord,
+    SemaphoreRecord,
+)
 
 from .graphs import TASK_LOCKS
 

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import weft.client.core.fetching
 import weft.client.core.submitting
-import weft.scheduler.core.cycles
+import weft.scheduler.core.coordination.cycles
 import weft.scheduler.core.data.relays
 import weft.scheduler.core.memory.full
 import weft.worker.core.fetching
@@ -276,7 +276,7 @@ class Simulation:
             (weft.worker.core.seats, "MANY_BLOCKED", limits["worker.many_blocked"]),
             (weft.scheduler.core.data.relays, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
             # All members of a cycle are named: see `task_clients.py`.
-            (weft.scheduler.core.cycles, "MAX_NAMED", 1000),
+            (weft.scheduler.core.coordination.cycles, "MAX_NAMED", 1000),
             (
                 weft.scheduler.core.memory.full,
                 "SWING_NBYTES",

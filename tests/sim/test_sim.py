@@ -13,8 +13,8 @@ from unittest.mock import patch
 import pytest
 
 from weft.client.core.actor_calls import Callbacks, LineCalls
-from weft.scheduler.core import cycles
-from weft.scheduler.core.held.semaphores import LOCKS
+from weft.scheduler.core.coordination import cycles
+from weft.scheduler.core.coordination.semaphores import LOCKS
 from weft.scheduler.core.members import lost_workers
 from weft.scheduler.core.memory import aside, relief
 from weft.scheduler.core.records.tasks import SchedulerTask

@@ -15,7 +15,8 @@ from ....protocol.wire.handshake import Role
 from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
-from .. import held, plugins, task_stream
+from .. import coordination as held
+from .. import plugins, task_stream
 from ..data import copies, puts
 from ..leaving.idling import stop_cluster
 from ..memory.full import forget_worker, note_measured

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
-from .. import cycles
 from ..actors import living
+from ..coordination import cycles
 from ..moves.transitions import assigned_behind
 from ..records.peers import ActorWait, BlockedWait, WorkerHandle
 from ..records.tasks import SchedulerTask

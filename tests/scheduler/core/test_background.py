@@ -11,8 +11,8 @@ from tests.scheduler.callers import Caller
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
-from weft.scheduler.core.held import background
-from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
+from weft.scheduler.core.coordination import background
+from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.validate import validate
 
 

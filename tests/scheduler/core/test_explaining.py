@@ -15,7 +15,7 @@ from weft.scheduler.core import explaining
 from weft.scheduler.core.records import timings
 from weft.scheduler.core.records.timings import Timings
 
-from .test_held import Caller
+from .test_coordination import Caller
 
 
 def explained(board: Board, key: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.protocol.wire.plain import unpack
-from weft.scheduler.core.held import datasets, metadata
+from weft.scheduler.core.coordination import datasets, metadata
 
 
 def publish(caller: Caller, dataset: str, *keys: str, **more):

@@ -13,10 +13,10 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import MAX_FACTS, MAX_KEY_CHARS
 from weft.protocol.wire.messages import held as h
 from weft.protocol.wire.plain import unpack
-from weft.scheduler.core.happenings import MAX_TEXT_CHARS
-from weft.scheduler.core.held import datasets, fifo, metadata, topics
-from weft.scheduler.core.held.operating import KINDS
-from weft.scheduler.core.held.records import (
+from weft.scheduler.core.coordination import datasets, fifo, metadata, topics
+from weft.scheduler.core.coordination.happenings import MAX_TEXT_CHARS
+from weft.scheduler.core.coordination.operating import KINDS
+from weft.scheduler.core.coordination.records import (
     Call,
     DatasetsRecord,
     HeldRecord,

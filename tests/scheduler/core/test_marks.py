@@ -11,7 +11,7 @@ from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.protocol.wire.plain import unpack
-from weft.scheduler.core.held import marks
+from weft.scheduler.core.coordination import marks
 from weft.scheduler.core.recovery.epochs import Members
 
 KINDS = [h.VARIABLE, h.EVENT, h.DATASET, h.METADATA]

@@ -12,8 +12,8 @@ from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.protocol.wire.plain import unpack
-from weft.scheduler.core.held import topics
-from weft.scheduler.core.held.records import TopicRecord
+from weft.scheduler.core.coordination import topics
+from weft.scheduler.core.coordination.records import TopicRecord
 from weft.scheduler.core.validate import validate
 
 

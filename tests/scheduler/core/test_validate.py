@@ -11,9 +11,9 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
+from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
 from weft.scheduler.core.data.copies import CopyOrder, Wish
-from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
-from weft.scheduler.core.held.invariants import HELD_INVARIANTS
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order
 from weft.scheduler.core.members.refusals import MAX_REFUSED
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS

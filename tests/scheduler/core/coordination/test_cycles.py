@@ -11,11 +11,11 @@ from tests.scheduler.builders import Board, graph
 from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
-from weft.scheduler.core import cycles
-from weft.scheduler.core.cycles import SETTLE_S, Waits, find_cycle
+from weft.scheduler.core.coordination import cycles
+from weft.scheduler.core.coordination.cycles import SETTLE_S, Waits, find_cycle
 from weft.scheduler.core.recovery.epochs import Members
 
-from .test_held import GRANTED
+from ..test_coordination import GRANTED
 
 
 def block(board: Board, worker: int, key: str, *keys: str) -> None:

@@ -14,10 +14,10 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.messages import held as h
-from weft.scheduler.core.held import fifo, operating, values
-from weft.scheduler.core.held.invariants import HELD_INVARIANTS
-from weft.scheduler.core.held.marks import Mark
-from weft.scheduler.core.held.records import Call, Holder, MetadataRecord
+from weft.scheduler.core.coordination import fifo, operating, values
+from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
+from weft.scheduler.core.coordination.marks import Mark
+from weft.scheduler.core.coordination.records import Call, Holder, MetadataRecord
 from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle
 from weft.scheduler.core.recovery.epochs import Members
@@ -241,7 +241,7 @@ def test_a_closed_queue_drops_its_values_and_refuses_those_that_wait(board, alic
 
 
 def test_an_answer_carries_at_least_one_value_and_not_too_many_bytes(board, alice, monkeypatch):
-    monkeypatch.setattr("weft.scheduler.core.held.fifo.MAX_ANSWER_NBYTES", 5)
+    monkeypatch.setattr("weft.scheduler.core.coordination.fifo.MAX_ANSWER_NBYTES", 5)
     for value in (b"1234567", b"12", b"34", b"56"):
         alice.put(value)
     assert alice.drain() == [b"1234567"]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire.plain import pack
-from .held import operating
-from .held.records import HeldValue, TopicEvent
+from ....protocol.wire.plain import pack
+from . import operating
+from .records import HeldValue, TopicEvent
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Of a longer text only the beginning is kept. No key is longer.
 MAX_TEXT_CHARS: Final = 2000

@@ -51,7 +51,7 @@ from ....protocol.wire.messages.held import (
     VARIABLE,
     WITHDRAW,
 )
-from .. import cycles
+from . import cycles
 from .arguments import bad, check_timeout
 from .background import BACKGROUNDS, BackgroundTasks
 from .datasets import DATASETS

@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import (
-    DATASET,
-    EXISTS,
-    SUPERSEDED,
-    TOO_LARGE,
-    UNKNOWN_NAME,
-)
+from ....protocol.wire.messages.held import DATASET, EXISTS, SUPERSEDED, TOO_LARGE, UNKNOWN_NAME
 from ....protocol.wire.plain import pack
 from .arguments import bad, names_in, text_in
 from .marks import is_overtaken, note_deleted, note_set, note_stated, overtaken

@@ -26,13 +26,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from ...protocol.wire.messages.held import attempt_of, owner_of_attempt
-from .records.tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
+from ....protocol.wire.messages.held import attempt_of, owner_of_attempt
+from ..records.tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
 
 if TYPE_CHECKING:
-    from .held.records import Call
-    from .records.peers import BlockedWait, ClientHandle, WorkerHandle
-    from .state import SchedulerState
+    from ..records.peers import BlockedWait, ClientHandle, WorkerHandle
+    from ..state import SchedulerState
+    from .records import Call
 
 #: The age at which a wait is looked at, and at which it counts for others, seconds.
 SETTLE_S: Final = 1.0
