@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
-from .actors import ACTOR_INVARIANTS
+from .actors.actors import ACTOR_INVARIANTS
 from .class_invariants import CLASS_INVARIANTS
 from .coordination.background import BACKGROUND_INVARIANTS
 from .coordination.invariants import HELD_INVARIANTS

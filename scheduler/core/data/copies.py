@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
-from ..actors import is_actor
+from ..actors.actors import is_actor
 from ..assignment.placement import reachable
 from ..moves.locating import located
 from ..moves.reporting import send_states

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import data_lost
 from ....protocol.wire.session import MISSED_HEARTBEATS
-from .. import actors
+from ..actors import actors
 from ..assignment.placement import reachable
 from ..moves.attempts import note_copied, note_lost
 from ..moves.locating import located

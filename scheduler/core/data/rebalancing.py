@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
-from ..actors import is_actor
+from ..actors.actors import is_actor
 from ..records.asked import keys_of
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
-from ..actors import is_actor
+from ..actors.actors import is_actor
 from ..members.membership import let_leave
 from ..records.asked import BadArgument, Info
 from ..records.peers import WorkerHandle

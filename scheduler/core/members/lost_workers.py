@@ -14,7 +14,7 @@ from ....protocol.deaths import is_of_memory, summarize
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import worker_died
 from ....protocol.wording import counted, sized
-from .. import actors
+from ..actors import actors
 from ..data.missing import lose_replica, replace_lost
 from ..data.relays import end_relays
 from ..data.unreached import forget_holders, forget_readers

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import memory_exceeded
 from ....protocol.wording import counted, lasting, sized
-from ..actors import is_actor
+from ..actors.actors import is_actor
 from ..moves.transitions import ACTIVE, err
 from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask
 from .full import FULL_SHARE, is_full_of_results, is_let_go, usage_text, used_nbytes

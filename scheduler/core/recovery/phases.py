@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wording import counted
-from .. import actors
 from .. import coordination as held
+from ..actors import actors
 from ..data.missing import answer_lacking
 from ..leaving import idling
 from ..moves.transitions import release_unneeded

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
-from ..actors import living
+from ..actors.actors import living
 from ..coordination import cycles
 from ..moves.transitions import assigned_behind
 from ..records.peers import ActorWait, BlockedWait, WorkerHandle

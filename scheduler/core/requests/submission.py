@@ -17,7 +17,7 @@ from ....protocol.wire.failure import cancelled as cancelled_failure
 from ....protocol.wire.failure import data_lost, key_conflict
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.payload import Blob
-from .. import actors
+from ..actors import actors
 from ..data import puts, scattered
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states

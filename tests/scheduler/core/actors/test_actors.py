@@ -7,7 +7,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.recovery.epochs import Members
 
-from ..builders import Board, assigned, dropped, graph, sent_keys
+from ...builders import Board, assigned, dropped, graph, sent_keys
 
 
 @pytest.fixture

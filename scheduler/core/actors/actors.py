@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import actor_lost
-from .moves.transitions import drop_attempt, err
-from .records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import actor_lost
+from ..moves.transitions import drop_attempt, err
+from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
 
 if TYPE_CHECKING:
-    from .records.peers import WorkerHandle
-    from .state import SchedulerState
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
 
 _NOT_THERE: Final = frozenset((RELEASED, WAITING, QUEUED, NO_WORKER))
 

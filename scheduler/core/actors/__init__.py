@@ -1,0 +1,3 @@
+"""Actors, as far as the scheduler knows them."""
+
+from __future__ import annotations
