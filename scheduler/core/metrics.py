@@ -21,7 +21,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_NUMBER
 from .assignment.desired import Desired, desired_workers
 from .info import task_counts
-from .plugins import is_preparing, n_preparing
+from .plugins.plugins import is_preparing, n_preparing
 from .records.counters import COUNTED, totals
 from .records.tasks import WITHOUT_RECIPE
 

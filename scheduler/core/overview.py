@@ -19,7 +19,7 @@ from .info import task_counts
 from .members.refusals import current_refusals, explain_unrunnable
 from .metrics import count_workers
 from .moves.transitions import ACTIVE
-from .plugins import n_preparing
+from .plugins.plugins import n_preparing
 from .records.asked import Info, Page
 from .records.prefixes import MAX_SHOWN, OTHER, Prefix
 from .records.tasks import WITHOUT_RECIPE

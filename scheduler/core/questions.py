@@ -25,8 +25,8 @@ from .info import describe_client, describe_cluster, describe_worker
 from .leaving.retiring import on_retire, ranked
 from .overview import ask_overview
 from .passing import on_ask_other
-from .plugin_questions import ask_plugins
-from .plugins import on_register, on_register_for_supervisors, on_unregister
+from .plugins.plugins import on_register, on_register_for_supervisors, on_unregister
+from .plugins.questions import ask_plugins
 from .records.asked import BadArgument, Info, Page, position_of
 from .records.peers import ClientHandle
 from .records.permissions import deny

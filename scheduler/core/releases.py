@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_CODE
-from . import passing, plugins
+from . import passing
 from .data import relays
+from .plugins import plugins
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -53,7 +53,7 @@ from .members.refusals import Refusal
 from .members.summing import Sums
 from .memory.records import Memory
 from .moves.attempts import InterruptedAttempt
-from .plugin_records import Plugins
+from .plugins.records import Plugins
 from .questions import AskShell
 from .records.counters import Counters
 from .records.deadlines import Deadline, Deadlines

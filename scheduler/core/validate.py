@@ -30,8 +30,8 @@ from .moves.transitions import ACTIVE
 from .output import OUTPUT_INVARIANTS
 from .output_wishes import OUTPUT_WISH_INVARIANTS
 from .passing import MAX_UNANSWERED
-from .plugin_invariants import PLUGIN_INVARIANTS
-from .plugins import is_preparing
+from .plugins.invariants import PLUGIN_INVARIANTS
+from .plugins.plugins import is_preparing
 from .records.checking import differences, tasks_in, unless
 from .records.peers import ClientHandle, WorkerHandle
 from .records.prefixes import MIN_DURATION_NS

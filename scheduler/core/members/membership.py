@@ -16,7 +16,7 @@ from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
 from .. import coordination as held
-from .. import plugins, task_stream
+from .. import task_stream
 from ..data import copies, puts
 from ..leaving.idling import stop_cluster
 from ..memory.full import forget_worker, note_measured
@@ -25,6 +25,7 @@ from ..moves.transitions import release_unneeded
 from ..output import on_output_of_client_ended
 from ..output_wishes import greet_worker, on_client_away
 from ..passing import end_questions_of, end_questions_to
+from ..plugins import plugins
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from ..recovery import barrier, claims, phases
 from ..recovery.epochs import is_proved, note_members, proof_of

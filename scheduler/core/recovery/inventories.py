@@ -25,7 +25,7 @@ from ....protocol.wording import counted
 from ..data.missing import lose_replica, replace_lost
 from ..members.away import await_rows
 from ..moves.transitions import drop_attempt, note_attempt_ended, take_back_from
-from ..plugins import admit
+from ..plugins.plugins import admit
 from ..records.peers import Inventory, WorkerHandle
 from ..records.tasks import SchedulerTask
 from . import claims, merging

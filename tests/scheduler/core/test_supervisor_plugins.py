@@ -10,8 +10,8 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.recovery.epochs import Members
 
 from ..builders import Board, Out, assigned, graph
-from .test_plugins import FAILURE, answers, asked, done, unregister
-from .test_plugins import register as register_for_workers
+from .plugins.test_plugins import FAILURE, answers, asked, done, unregister
+from .plugins.test_plugins import register as register_for_workers
 
 
 def register(board: Board, peer: int, name: str = "p", **arguments: Any) -> Out:

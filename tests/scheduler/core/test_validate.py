@@ -20,7 +20,7 @@ from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.moves.attempts import MAX_CANCELLED, InterruptedAttempt
 from weft.scheduler.core.output_wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.passing import Passed
-from weft.scheduler.core.plugins import Plugin
+from weft.scheduler.core.plugins.plugins import Plugin
 from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle, FailedFetches
 from weft.scheduler.core.records.prefixes import Prefix

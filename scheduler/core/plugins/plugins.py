@@ -26,19 +26,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.reported import REQUESTED
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import MAX_RELAYED_BYTES
-from ...protocol.wording import counted
-from .members.away import bring_back, set_away
-from .passing import is_flat
-from .plugin_records import ENDING, Plugin, Process
-from .records.asked import BadArgument, Info
-from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
-from .recovery import barrier
+from ....protocol.reported import REQUESTED
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import MAX_RELAYED_BYTES
+from ....protocol.wording import counted
+from ..members.away import bring_back, set_away
+from ..passing import is_flat
+from ..records.asked import BadArgument, Info
+from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+from ..recovery import barrier
+from .records import ENDING, Plugin, Process
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Plugins that are held at a time, and the bytes of all their pickles, each of which a worker that
 #: joins is sent.

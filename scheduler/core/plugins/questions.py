@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .plugin_records import Plugin, Process
+from ..records.asked import Info, Page
+from ..records.peers import WorkerHandle
 from .plugins import named
-from .records.asked import Info, Page
-from .records.peers import WorkerHandle
+from .records import Plugin, Process
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Processes that a row names.
 MAX_LATE: Final = 10

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from ..records.checking import differences, unless
 from .plugins import MAX_NBYTES, MAX_PLUGINS, is_preparing, lacks_supervisor
-from .records.checking import differences, unless
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def _bytes(state: SchedulerState) -> int:

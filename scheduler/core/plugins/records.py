@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from ...protocol.wire.payload import Blob, blob_nbytes
-from .records.asked import Info
-from .records.peers import SupervisorHandle, WorkerHandle
+from ....protocol.wire.payload import Blob, blob_nbytes
+from ..records.asked import Info
+from ..records.peers import SupervisorHandle, WorkerHandle
 
 #: What a plugin is set up on.
 Process: TypeAlias = WorkerHandle | SupervisorHandle

@@ -1,0 +1,3 @@
+"""Code that clients hang into the processes of workers and supervisors."""
+
+from __future__ import annotations
