@@ -39,7 +39,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
 from . import coordination as held
-from . import output, output_wishes, passing
+from . import passing
 from .assignment import assignment
 from .assignment.desired import TARGET_S, Aim
 from .coordination import background, cycles, happenings
@@ -53,6 +53,8 @@ from .members.refusals import Refusal
 from .members.summing import Sums
 from .memory.records import Memory
 from .moves.attempts import InterruptedAttempt
+from .output import output
+from .output import wishes as output_wishes
 from .plugins.records import Plugins
 from .questions import AskShell
 from .records.counters import Counters

@@ -27,8 +27,8 @@ from .memory.aside import MEMORY_INVARIANTS
 from .moves.attempts import MAX_CANCELLED, MAX_TASKS
 from .moves.eligibility import may_run
 from .moves.transitions import ACTIVE
-from .output import OUTPUT_INVARIANTS
-from .output_wishes import OUTPUT_WISH_INVARIANTS
+from .output.output import OUTPUT_INVARIANTS
+from .output.wishes import OUTPUT_WISH_INVARIANTS
 from .passing import MAX_UNANSWERED
 from .plugins.invariants import PLUGIN_INVARIANTS
 from .plugins.plugins import is_preparing

@@ -25,8 +25,8 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level, lowered
 from weft.protocol.wire.message import Message
 from weft.scheduler.core.leaving.retiring import MAX_WORKERS
-from weft.scheduler.core.output import MAX_LINES
-from weft.scheduler.core.output_wishes import MAX_CHANGES
+from weft.scheduler.core.output.output import MAX_LINES
+from weft.scheduler.core.output.wishes import MAX_CHANGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 

@@ -22,8 +22,8 @@ from ..leaving.idling import stop_cluster
 from ..memory.full import forget_worker, note_measured
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
-from ..output import on_output_of_client_ended
-from ..output_wishes import greet_worker, on_client_away
+from ..output.output import on_output_of_client_ended
+from ..output.wishes import greet_worker, on_client_away
 from ..passing import end_questions_of, end_questions_to
 from ..plugins import plugins
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle

@@ -18,7 +18,7 @@ from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order
 from weft.scheduler.core.members.refusals import MAX_REFUSED
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.moves.attempts import MAX_CANCELLED, InterruptedAttempt
-from weft.scheduler.core.output_wishes import OUTPUT_WISH_INVARIANTS
+from weft.scheduler.core.output.wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.plugins.plugins import Plugin
 from weft.scheduler.core.records.deadlines import Deadline

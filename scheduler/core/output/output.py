@@ -22,16 +22,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.payload import blob_nbytes
-from .output_wishes import followers_of
-from .records.checking import unless
+from ....protocol.wire import messages as m
+from ....protocol.wire.payload import blob_nbytes
+from ..records.checking import unless
+from .wishes import followers_of
 
 if TYPE_CHECKING:
-    from ...protocol.wire.message import Message
-    from .records.deadlines import Deadline
-    from .records.peers import ClientHandle, WorkerHandle
-    from .state import SchedulerState
+    from ....protocol.wire.message import Message
+    from ..records.deadlines import Deadline
+    from ..records.peers import ClientHandle, WorkerHandle
+    from ..state import SchedulerState
 
 #: Lines, and characters of them with their keys, that all clients together are sent in one period.
 MAX_LINES: Final = 1000

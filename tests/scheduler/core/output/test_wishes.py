@@ -7,9 +7,9 @@ import pytest
 from tests.scheduler.builders import Board
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
-from weft.scheduler.core import output_wishes
-from weft.scheduler.core.output import MAX_LINES
-from weft.scheduler.core.output_wishes import MAX_CHANGES, PERIOD_S, OutputWish
+from weft.scheduler.core.output import wishes as output_wishes
+from weft.scheduler.core.output.output import MAX_LINES
+from weft.scheduler.core.output.wishes import MAX_CHANGES, PERIOD_S, OutputWish
 from weft.scheduler.core.validate import validate
 
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.message import MAX_NUMBER
-from .records.checking import differences
-from .records.peers import NO_WISH, OutputWish
+from ....protocol.wire import messages as m
+from ....protocol.wire.message import MAX_NUMBER
+from ..records.checking import differences
+from ..records.peers import NO_WISH, OutputWish
 
 if TYPE_CHECKING:
-    from .records.deadlines import Deadline
-    from .records.peers import ClientHandle, WorkerHandle
-    from .state import SchedulerState
+    from ..records.deadlines import Deadline
+    from ..records.peers import ClientHandle, WorkerHandle
+    from ..state import SchedulerState
 
 #: Changes of one client that are announced in one period, and its length in seconds.
 MAX_CHANGES: Final = 20

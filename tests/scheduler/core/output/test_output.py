@@ -6,7 +6,7 @@ from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core.output import MAX_CHARS, MAX_LINES, PERIOD_S
+from weft.scheduler.core.output.output import MAX_CHARS, MAX_LINES, PERIOD_S
 from weft.scheduler.core.records.peers import MAX_SHOWN, SHOWN_S
 
 
