@@ -24,7 +24,7 @@ from weft.protocol.wire.framing import Frame, frame_header
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
-from weft.scheduler.core.questions import QUESTIONS
+from weft.scheduler.core.insight.questions import QUESTIONS
 from weft.scheduler.core.records.asked import MAX_KEYS
 from weft.scheduler.core.state import Event, PeerConnected, PeerSent, SchedulerState
 from weft.worker.answering import N_HELD

@@ -1,6 +1,6 @@
 """Questions of a client to its cluster, page by page.
 
-`scheduler/core/questions.py` has the questions to the scheduler. Those to workers and supervisors
+`scheduler/core/insight/questions.py` has the questions to the scheduler. Those to workers and supervisors
 (`worker/answering.py`, `worker/family/supervisor_link.py`) are passed on by the scheduler.
 """
 

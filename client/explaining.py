@@ -1,6 +1,6 @@
 """`explain`: why a task is where it is, and where its time went.
 
-The scheduler explains (`scheduler/core/explaining.py`); the worker adds the line that a task has
+The scheduler explains (`scheduler/core/insight/explaining.py`); the worker adds the line that a task has
 reached; and what only the client knows is added here.
 """
 

@@ -29,7 +29,7 @@ from ..protocol.trust.security import Security, needs_tls
 from ..protocol.wire.address import Address, parse_address
 from ..protocol.wire.levels import Level
 from ..scheduler.config import SchedulerConfig
-from ..scheduler.core.info import describe_unfinished
+from ..scheduler.core.insight.info import describe_unfinished
 from ..scheduler.server import SchedulerServer, run
 from ..worker.family.exits import EXIT_CRASHED
 from .child import Child, Parent

@@ -47,7 +47,7 @@ from ..protocol.wire.messages.held import TOO_LARGE
 from ..protocol.wire.messages.questions import NO_ANSWER
 from .answering import answer_of_process
 from .config import SchedulerConfig
-from .core.questions import AskShell
+from .core.insight.questions import AskShell
 from .core.recovery.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from .core.shrinking import ReturnMemory
 from .core.state import (

@@ -35,7 +35,7 @@ class ReportContent:
         notes: what the reader must know, a sentence each.
         workers: {address: description}, see `client.scheduler_info()`.
         versions: see `client.get_versions()`.
-        failures: see `scheduler/core/overview.py`: the latest failures.
+        failures: see `scheduler/core/insight/overview.py`: the latest failures.
         code: the text of the program that was measured; "" = it is not known.
     """
 

@@ -1,6 +1,6 @@
 """Metrics in Prometheus' words: names, types, labels, help.
 
-Nothing is counted or named here: `scheduler/core/metrics.py` and `protocol/reported.py` have the
+Nothing is counted or named here: `scheduler/core/insight/metrics.py` and `protocol/reported.py` have the
 names and the values.
 """
 
@@ -20,7 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from ...protocol.metrics import BOUNDS_US, Metric
-from ...scheduler.core.metrics import METRICS
+from ...scheduler.core.insight.metrics import METRICS
 
 #: What the HTTP process itself adds to the scheduler's page.
 ADDED: Final = (

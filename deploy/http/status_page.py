@@ -36,7 +36,7 @@ class PageContent:
     """The data that a page shows.
 
     Attributes:
-        overview: see `scheduler/core/overview.py`.
+        overview: see `scheduler/core/insight/overview.py`.
         workers: {address: description}.
         clients: their descriptions, at most MAX_CLIENTS.
         rates: {function: its rate}.

@@ -11,15 +11,15 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from . import coordination as held
-from . import passing, task_stream
 from .assignment import assignment
 from .data import missing, puts, relays
+from .insight import passing, task_stream
+from .insight.metrics import on_get_metrics
+from .insight.questions import on_ask
 from .members import delegation, liveness, membership
-from .metrics import on_get_metrics
 from .output import output
 from .output import wishes as output_wishes
 from .plugins import plugins
-from .questions import on_ask
 from .recovery import inventories, phases
 from .releases import on_unsupported
 from .reports import blocked, completion, overdue

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_CODE
-from . import passing
 from .data import relays
+from .insight import passing
 from .plugins import plugins
 
 if TYPE_CHECKING:

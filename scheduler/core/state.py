@@ -39,12 +39,14 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
 from . import coordination as held
-from . import passing
 from .assignment import assignment
 from .assignment.desired import TARGET_S, Aim
 from .coordination import background, cycles, happenings
 from .data import copies, puts, relays
 from .handlers import handlers_by_role
+from .insight import passing
+from .insight.questions import AskShell
+from .insight.task_stream import TaskStream
 from .leaving.retiring import Retiring
 from .members import liveness, membership
 from .members.census import Census
@@ -56,7 +58,6 @@ from .moves.attempts import InterruptedAttempt
 from .output import output
 from .output import wishes as output_wishes
 from .plugins.records import Plugins
-from .questions import AskShell
 from .records.counters import Counters
 from .records.deadlines import Deadline, Deadlines
 from .records.failures import Failures
@@ -72,7 +73,6 @@ from .recovery.barrier import Recovery
 from .recovery.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
-from .task_stream import TaskStream
 
 
 # -- events ---------------------------------------------------------------------------------------

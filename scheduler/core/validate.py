@@ -20,6 +20,8 @@ from .coordination.invariants import HELD_INVARIANTS
 from .data.copies import COPY_INVARIANTS
 from .data.scattered import SCATTERED_INVARIANTS
 from .function_invariants import FUNCTION_INVARIANTS
+from .insight.passing import MAX_UNANSWERED
+from .insight.task_stream import STREAM_INVARIANTS
 from .leaving.retiring import RETIRING_INVARIANTS
 from .members.census import CENSUS_INVARIANTS
 from .members.refusals import MAX_REFUSED
@@ -29,7 +31,6 @@ from .moves.eligibility import may_run
 from .moves.transitions import ACTIVE
 from .output.output import OUTPUT_INVARIANTS
 from .output.wishes import OUTPUT_WISH_INVARIANTS
-from .passing import MAX_UNANSWERED
 from .plugins.invariants import PLUGIN_INVARIANTS
 from .plugins.plugins import is_preparing
 from .records.checking import differences, tasks_in, unless
@@ -48,7 +49,6 @@ from .records.tasks import (
     State,
 )
 from .recovery.claims import ASSIGNED
-from .task_stream import STREAM_INVARIANTS
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -26,7 +26,7 @@ from benchmarks.framework.supervise import Child, TimedOut
 from benchmarks.framework.table import TABLES, load
 from benchmarks.framework.work import TooLong, WrongResult
 from benchmarks.tasks import map_inside
-from weft.scheduler.core.questions import QUESTIONS
+from weft.scheduler.core.insight.questions import QUESTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 

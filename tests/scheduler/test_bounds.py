@@ -7,7 +7,7 @@ import pytest
 from tests.scheduler.builders import Board, graph
 from weft.protocol.errors import TaskErred
 from weft.protocol.values.exceptions import pack_exception, unpack_exception
-from weft.scheduler.core.metrics import metrics
+from weft.scheduler.core.insight.metrics import metrics
 from weft.scheduler.core.records import failures as failures_module
 from weft.scheduler.core.records.failures import Failures
 from weft.scheduler.core.records.prefixes import (

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ..health import MAX_NAMED, Unreached
+from ..insight.health import MAX_NAMED, Unreached
 from ..records.peers import FailedFetches, WorkerHandle
 from ..records.tasks import MEMORY
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..info import task_counts
+from ..insight.info import task_counts
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 
 if TYPE_CHECKING:

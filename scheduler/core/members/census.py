@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ..health import MEMORY_HIGH
+from ..insight.health import MEMORY_HIGH
 from ..records.checking import differences, unless
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from ....protocol.wire.failure import not_permitted
 from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from .. import coordination as held
-from .. import questions
 from ..actors import actors
 from ..data import missing, puts, relays
+from ..insight import questions
 from ..moves.transitions import send_erred
 from ..records.peers import ClientHandle
 from ..records.permissions import deny

@@ -16,15 +16,15 @@ from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
 from .. import coordination as held
-from .. import task_stream
 from ..data import copies, puts
+from ..insight import task_stream
+from ..insight.passing import end_questions_of, end_questions_to
 from ..leaving.idling import stop_cluster
 from ..memory.full import forget_worker, note_measured
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
 from ..output.output import on_output_of_client_ended
 from ..output.wishes import greet_worker, on_client_away
-from ..passing import end_questions_of, end_questions_to
 from ..plugins import plugins
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from ..recovery import barrier, claims, phases

@@ -30,8 +30,8 @@ from ....protocol.reported import REQUESTED
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import MAX_RELAYED_BYTES
 from ....protocol.wording import counted
+from ..insight.passing import is_flat
 from ..members.away import bring_back, set_away
-from ..passing import is_flat
 from ..records.asked import BadArgument, Info
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from ..recovery import barrier

@@ -22,7 +22,7 @@ from weft.deploy.doctor.judging import (
     judge_workers,
     skew_of,
 )
-from weft.scheduler.core.health import RefusedWorkers, Signs, judge
+from weft.scheduler.core.insight.health import RefusedWorkers, Signs, judge
 
 GIB = 1 << 30
 FACTS: dict[str, Any] = {

@@ -17,7 +17,7 @@ from weft.deploy.http.status_page import (
     status_page,
     workers_page,
 )
-from weft.scheduler.core.overview import overview
+from weft.scheduler.core.insight.overview import overview
 from weft.scheduler.core.state import SchedulerState
 
 HOSTILE = "<script>alert(1)</script>\"'&"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.deploy.http.watching import ClusterWatch
-from weft.scheduler.core.overview import overview
+from weft.scheduler.core.insight.overview import overview
 from weft.scheduler.core.state import SchedulerState
 
 

@@ -12,8 +12,8 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.scheduler.core.recovery.epochs import Members
 
+from .insight.test_explaining import explained
 from .test_coordination import GRANTED, LATE, Caller
-from .test_explaining import explained
 
 
 def take(who: Caller, lease: str, limit: int = 2, per_s: float = 0.0, **more: Any) -> Any:

@@ -14,12 +14,13 @@ from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
 from weft.scheduler.core.data.copies import CopyOrder, Wish
+from weft.scheduler.core.insight.passing import Passed
+from weft.scheduler.core.insight.task_stream import StreamReport
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order
 from weft.scheduler.core.members.refusals import MAX_REFUSED
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.moves.attempts import MAX_CANCELLED, InterruptedAttempt
 from weft.scheduler.core.output.wishes import OUTPUT_WISH_INVARIANTS
-from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.plugins.plugins import Plugin
 from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle, FailedFetches
@@ -28,7 +29,6 @@ from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, Schedule
 from weft.scheduler.core.recovery.barrier import Recovery
 from weft.scheduler.core.recovery.claims import HELD, Claim
 from weft.scheduler.core.recovery.epochs import Members
-from weft.scheduler.core.task_stream import StreamReport
 from weft.scheduler.core.validate import INVARIANTS, validate
 
 from ..builders import Board, graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.metrics import metrics
+from weft.scheduler.core.insight.metrics import metrics
 from weft.scheduler.core.moves.transitions import MAX_FAILURES, MAX_JOINED_NBYTES
 
 from ...builders import Board, assigned, dropped, finished, graph, sent_keys

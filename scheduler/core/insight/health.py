@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from ...protocol.wording import counted, lasting
-from .records.recent import Load
+from ....protocol.wording import counted, lasting
+from ..records.recent import Load
 
 #: Above these parts of its limit the memory of a worker is a warning, and an error.
 MEMORY_HIGH: Final = 0.8

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.wire.message import MAX_NUMBER
-from ...protocol.wording import counted
-from .members.refusals import describe_refusals
-from .records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
-from .recovery.barrier import waits_for
+from ....protocol.wire.message import MAX_NUMBER
+from ....protocol.wording import counted
+from ..members.refusals import describe_refusals
+from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
+from ..recovery.barrier import waits_for
 
 if TYPE_CHECKING:
-    from .records.peers import ClientHandle, WorkerHandle
-    from .state import SchedulerState
+    from ..records.peers import ClientHandle, WorkerHandle
+    from ..state import SchedulerState
 
 
 def task_counts(state: SchedulerState, n_processing: int | None = None) -> dict[str, int]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.wire import messages as m
-from .records.asked import BadArgument, keys_of
-from .records.tasks import ERRED, SchedulerTask
+from ....protocol.wire import messages as m
+from ..records.asked import BadArgument, keys_of
+from ..records.tasks import ERRED, SchedulerTask
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def on_ask_call(state: SchedulerState, peer: int, message: m.Ask) -> None:

@@ -11,11 +11,11 @@ from tests.scheduler.builders import Board, finished, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import held as h
-from weft.scheduler.core import explaining
+from weft.scheduler.core.insight import explaining
 from weft.scheduler.core.records import timings
 from weft.scheduler.core.records.timings import Timings
 
-from .test_coordination import Caller
+from ..test_coordination import Caller
 
 
 def explained(board: Board, key: str) -> dict[str, Any]:

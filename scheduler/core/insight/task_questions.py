@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ..moves.attempts import attempt_ends
+from ..records.asked import BadArgument, Info, Page, keys_of, number_of, position_of
+from ..records.tasks import MEMORY, SchedulerTask
 from .explaining import explain, why
-from .moves.attempts import attempt_ends
-from .records.asked import BadArgument, Info, Page, keys_of, number_of, position_of
-from .records.tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
-    from .records.peers import WorkerHandle
-    from .state import SchedulerState
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
 
 #: Holders that are listed in one page, about.
 N_HOLDERS: Final = 220

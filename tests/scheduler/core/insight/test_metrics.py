@@ -9,7 +9,7 @@ from weft.protocol.metrics import BOUNDS_US
 from weft.protocol.reported import OF_WORKERS, n_numbers
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core.metrics import METRICS, count_unrunnable, count_workers, metrics
+from weft.scheduler.core.insight.metrics import METRICS, count_unrunnable, count_workers, metrics
 from weft.scheduler.core.records.counters import LOSSES
 from weft.scheduler.core.records.prefixes import MAX_EARLY, MAX_SHOWN, OTHER
 
@@ -247,7 +247,7 @@ def pages_of(board, viewer, page=""):
 
 
 def test_the_pages_of_families_are_listed_in_parts(board, monkeypatch):
-    monkeypatch.setattr("weft.scheduler.core.questions.N_URLS", 2)
+    monkeypatch.setattr("weft.scheduler.core.insight.questions.N_URLS", 2)
     board.supervisor("none")
     for i, url in enumerate(["http://a", "http://b", 5, "http://" + "x" * 300, "http://c"]):
         peer = board.connect(Role.SUPERVISOR)

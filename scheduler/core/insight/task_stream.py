@@ -20,14 +20,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...protocol.wire import messages as m
-from .records.asked import BadArgument, Info, Page, position_of
-from .records.checking import unless
+from ....protocol.wire import messages as m
+from ..records.asked import BadArgument, Info, Page, position_of
+from ..records.checking import unless
 
 if TYPE_CHECKING:
-    from .records.deadlines import Deadline
-    from .records.peers import WorkerHandle
-    from .state import SchedulerState
+    from ..records.deadlines import Deadline
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
 
 #: Attempts that are kept, and characters of their keys and types. The oldest are forgotten first.
 MAX_ROWS: Final = 100_000

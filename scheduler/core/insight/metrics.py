@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.metrics import Metric
-from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS
-from ...protocol.wire import messages as m
-from ...protocol.wire.message import MAX_NUMBER
-from .assignment.desired import Desired, desired_workers
+from ....protocol.metrics import Metric
+from ....protocol.reported import OF_SUPERVISORS, OF_WORKERS
+from ....protocol.wire import messages as m
+from ....protocol.wire.message import MAX_NUMBER
+from ..assignment.desired import Desired, desired_workers
+from ..plugins.plugins import is_preparing, n_preparing
+from ..records.counters import COUNTED, totals
+from ..records.tasks import WITHOUT_RECIPE
 from .info import task_counts
-from .plugins.plugins import is_preparing, n_preparing
-from .records.counters import COUNTED, totals
-from .records.tasks import WITHOUT_RECIPE
 
 if TYPE_CHECKING:
-    from .records.prefixes import Series
-    from .state import SchedulerState
+    from ..records.prefixes import Series
+    from ..state import SchedulerState
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import MAX_RELAYED_BYTES
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.payload import Payload
-from weft.scheduler.core.info import describe_worker
-from weft.scheduler.core.passing import MAX_DEPTH, MAX_UNANSWERED, is_flat
+from weft.scheduler.core.insight.info import describe_worker
+from weft.scheduler.core.insight.passing import MAX_DEPTH, MAX_UNANSWERED, is_flat
 
-from ..builders import Board, Out
+from ...builders import Board, Out
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...protocol.rotation import level_of
-from ...protocol.wording import counted, sized
-from .coordination import cycles
-from .coordination.records import LimitRecord
-from .members.refusals import explain_unrunnable
-from .memory.full import FULL_SHARE, usage_text
-from .moves.eligibility import lacks
-from .records.asked import Info
-from .records.tasks import (
+from ....protocol.rotation import level_of
+from ....protocol.wording import counted, sized
+from ..coordination import cycles
+from ..coordination.records import LimitRecord
+from ..members.refusals import explain_unrunnable
+from ..memory.full import FULL_SHARE, usage_text
+from ..moves.eligibility import lacks
+from ..records.asked import Info
+from ..records.tasks import (
     ERRED,
     MEMORY,
     NO_WORKER,
@@ -29,13 +29,13 @@ from .records.tasks import (
     WAITING,
     SchedulerTask,
 )
-from .recovery.barrier import waits_for
+from ..recovery.barrier import waits_for
 
 if TYPE_CHECKING:
-    from .coordination.records import Call
-    from .records.peers import BlockedWait, WorkerHandle
-    from .records.tasks import TaskClass
-    from .state import SchedulerState
+    from ..coordination.records import Call
+    from ..records.peers import BlockedWait, WorkerHandle
+    from ..records.tasks import TaskClass
+    from ..state import SchedulerState
 
 #: Tasks that an explanation follows.
 MAX_STEPS: Final = 10

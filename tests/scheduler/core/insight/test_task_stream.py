@@ -6,8 +6,8 @@ from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core import task_stream
-from weft.scheduler.core.task_stream import MAX_KEEP_S
+from weft.scheduler.core.insight import task_stream
+from weft.scheduler.core.insight.task_stream import MAX_KEEP_S
 
 
 def times(*attempts, ended_us=None, **columns):

@@ -11,16 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.failure import MAX_RELAYED_BYTES
-from ...protocol.wire.levels import Level
-from ...protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_QUESTION
-from ...protocol.wire.payload import blob_nbytes
-from .records.peers import SupervisorHandle, WorkerHandle
-from .records.permissions import deny
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import MAX_RELAYED_BYTES
+from ....protocol.wire.levels import Level
+from ....protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_QUESTION
+from ....protocol.wire.payload import blob_nbytes
+from ..records.peers import SupervisorHandle, WorkerHandle
+from ..records.permissions import deny
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: A process with so many unanswered questions is asked no more, lest they pile up for one that
 #: hangs.

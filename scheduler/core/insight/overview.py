@@ -11,22 +11,22 @@ from heapq import nlargest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire.message import MAX_NUMBER
-from .assignment.desired import AtWorkers, desired_workers
-from .data.unreached import recently_unreached
+from ....protocol.wire.message import MAX_NUMBER
+from ..assignment.desired import AtWorkers, desired_workers
+from ..data.unreached import recently_unreached
+from ..members.refusals import current_refusals, explain_unrunnable
+from ..moves.transitions import ACTIVE
+from ..plugins.plugins import n_preparing
+from ..records.asked import Info, Page
+from ..records.prefixes import MAX_SHOWN, OTHER, Prefix
+from ..records.tasks import WITHOUT_RECIPE
+from ..recovery.barrier import waits_for
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
-from .members.refusals import current_refusals, explain_unrunnable
 from .metrics import count_workers
-from .moves.transitions import ACTIVE
-from .plugins.plugins import n_preparing
-from .records.asked import Info, Page
-from .records.prefixes import MAX_SHOWN, OTHER, Prefix
-from .records.tasks import WITHOUT_RECIPE
-from .recovery.barrier import waits_for
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 _BY_WORK: Final = attrgetter("n_unfinished", "compute_ns")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.scheduler.core.health import (
+from weft.scheduler.core.insight.health import (
     CHECKS,
     RefusedWorkers,
     SetAside,
@@ -81,7 +81,7 @@ def test_each_check_has_a_line_that_names_cause_and_remedy(code):
 
 
 def test_the_documentation_lists_all_lines():
-    text = (Path(__file__).parents[3] / "docs" / "status_page.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "status_page.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| `") and "/" not in line]
     assert rows == [f"| `{code}` | {check.about} |" for code, check in CHECKS.items()]
 

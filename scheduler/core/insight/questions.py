@@ -13,24 +13,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...protocol.reported import METRICS_URL
-from ...protocol.wire import messages as m
-from ...protocol.wire.levels import Level
-from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
-from .assignment.desired import MAX_TARGET_S, desired_workers
+from ....protocol.reported import METRICS_URL
+from ....protocol.wire import messages as m
+from ....protocol.wire.levels import Level
+from ....protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
+from ..assignment.desired import MAX_TARGET_S, desired_workers
+from ..data.copies import on_replicate
+from ..data.rebalancing import on_rebalance
+from ..leaving.retiring import on_retire, ranked
+from ..plugins.plugins import on_register, on_register_for_supervisors, on_unregister
+from ..plugins.questions import ask_plugins
+from ..records.asked import BadArgument, Info, Page, position_of
+from ..records.peers import ClientHandle
+from ..records.permissions import deny
+from ..reports.ending import on_restart
 from .calls import on_ask_call
-from .data.copies import on_replicate
-from .data.rebalancing import on_rebalance
 from .info import describe_client, describe_cluster, describe_worker
-from .leaving.retiring import on_retire, ranked
 from .overview import ask_overview
 from .passing import on_ask_other
-from .plugins.plugins import on_register, on_register_for_supervisors, on_unregister
-from .plugins.questions import ask_plugins
-from .records.asked import BadArgument, Info, Page, position_of
-from .records.peers import ClientHandle
-from .records.permissions import deny
-from .reports.ending import on_restart
 from .task_questions import (
     ask_attempts,
     ask_explanations,
@@ -44,7 +44,7 @@ from .task_questions import (
 from .task_stream import ask_task_stream
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Workers or clients of one page.
 N_PEERS: Final = 50
