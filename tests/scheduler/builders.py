@@ -14,6 +14,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.state import (
     Action,
@@ -25,7 +26,6 @@ from weft.scheduler.core.state import (
     SchedulerState,
     SchedulerTick,
 )
-from weft.scheduler.core.validate import validate
 
 Out = dict[int, list[Message]]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.scheduler.core.invariants.validate import validate as validate_scheduler
 from weft.scheduler.core.recovery.claims import HELD
-from weft.scheduler.core.validate import validate as validate_scheduler
 
 from . import copies, following, memory, plugins, reading, retiring
 from .client_node import FAILED

@@ -23,6 +23,7 @@ from weft.protocol.wire.messages import (
     KeysMissing,
     Welcome,
 )
+from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.moves.transitions import ACTIVE
 from weft.scheduler.core.records.peers import WorkerHandle
 from weft.scheduler.core.records.tasks import SchedulerTask
@@ -38,7 +39,6 @@ from weft.scheduler.core.state import (
     SchedulerTick,
 )
 from weft.scheduler.core.turns import Turns
-from weft.scheduler.core.validate import validate
 
 from .links import KEEP_ALIVE, Link
 from .memory import Watched

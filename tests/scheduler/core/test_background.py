@@ -13,7 +13,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.scheduler.core.coordination import background
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
-from weft.scheduler.core.validate import validate
+from weft.scheduler.core.invariants.validate import validate
 
 
 def keep(caller: Caller, *keys: str) -> Any:

@@ -9,11 +9,11 @@ from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.insight.explaining import explain
 from weft.scheduler.core.insight.overview import overview
+from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.memory import relief
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.memory.full import growth
 from weft.scheduler.core.records.tasks import TaskClass
-from weft.scheduler.core.validate import validate
 
 MB = 1_000_000
 LIMIT = 400 * MB

@@ -14,7 +14,7 @@ from weft.protocol.wire.messages import held as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import topics
 from weft.scheduler.core.coordination.records import TopicRecord
-from weft.scheduler.core.validate import validate
+from weft.scheduler.core.invariants.validate import validate
 
 
 def log(caller: Caller, topic: str, *values: bytes, time: Any = 5.0, keys: Any = ()) -> Any:

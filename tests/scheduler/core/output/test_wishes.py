@@ -7,10 +7,10 @@ import pytest
 from tests.scheduler.builders import Board
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.output import wishes as output_wishes
 from weft.scheduler.core.output.output import MAX_LINES
 from weft.scheduler.core.output.wishes import MAX_CHANGES, PERIOD_S, OutputWish
-from weft.scheduler.core.validate import validate
 
 
 def follow(board, peer, level=0, **loggers):

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.payload import blob_nbytes
-from .moves.transitions import ACTIVE
-from .records.checking import tasks_in, unless
-from .records.prefixes import MAX_SHOWN, MIN_DURATION_NS
-from .records.tasks import PROCESSING
+from ....protocol.wire.payload import blob_nbytes
+from ..moves.transitions import ACTIVE
+from ..records.checking import tasks_in, unless
+from ..records.prefixes import MAX_SHOWN, MIN_DURATION_NS
+from ..records.tasks import PROCESSING
 
 if TYPE_CHECKING:
-    from .records.peers import ClientHandle
-    from .state import SchedulerState
+    from ..records.peers import ClientHandle
+    from ..state import SchedulerState
 
 
 def _unknown_prefixes(state: SchedulerState) -> list[str]:

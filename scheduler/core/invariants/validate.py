@@ -11,32 +11,30 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, get_args
 
-from ...protocol.errors import InvalidState
-from ...protocol.wire.handshake import Role
-from .actors.actors import ACTOR_INVARIANTS
-from .class_invariants import CLASS_INVARIANTS
-from .coordination.background import BACKGROUND_INVARIANTS
-from .coordination.invariants import HELD_INVARIANTS
-from .data.copies import COPY_INVARIANTS
-from .data.scattered import SCATTERED_INVARIANTS
-from .function_invariants import FUNCTION_INVARIANTS
-from .insight.passing import MAX_UNANSWERED
-from .insight.task_stream import STREAM_INVARIANTS
-from .leaving.retiring import RETIRING_INVARIANTS
-from .members.census import CENSUS_INVARIANTS
-from .members.refusals import MAX_REFUSED
-from .memory.aside import MEMORY_INVARIANTS
-from .moves.attempts import MAX_CANCELLED, MAX_TASKS
-from .moves.eligibility import may_run
-from .moves.transitions import ACTIVE
-from .output.output import OUTPUT_INVARIANTS
-from .output.wishes import OUTPUT_WISH_INVARIANTS
-from .plugins.invariants import PLUGIN_INVARIANTS
-from .plugins.plugins import is_preparing
-from .records.checking import differences, tasks_in, unless
-from .records.peers import ClientHandle, WorkerHandle
-from .records.prefixes import MIN_DURATION_NS
-from .records.tasks import (
+from ....protocol.errors import InvalidState
+from ....protocol.wire.handshake import Role
+from ..actors.actors import ACTOR_INVARIANTS
+from ..coordination.background import BACKGROUND_INVARIANTS
+from ..coordination.invariants import HELD_INVARIANTS
+from ..data.copies import COPY_INVARIANTS
+from ..data.scattered import SCATTERED_INVARIANTS
+from ..insight.passing import MAX_UNANSWERED
+from ..insight.task_stream import STREAM_INVARIANTS
+from ..leaving.retiring import RETIRING_INVARIANTS
+from ..members.census import CENSUS_INVARIANTS
+from ..members.refusals import MAX_REFUSED
+from ..memory.aside import MEMORY_INVARIANTS
+from ..moves.attempts import MAX_CANCELLED, MAX_TASKS
+from ..moves.eligibility import may_run
+from ..moves.transitions import ACTIVE
+from ..output.output import OUTPUT_INVARIANTS
+from ..output.wishes import OUTPUT_WISH_INVARIANTS
+from ..plugins.invariants import PLUGIN_INVARIANTS
+from ..plugins.plugins import is_preparing
+from ..records.checking import differences, tasks_in, unless
+from ..records.peers import ClientHandle, WorkerHandle
+from ..records.prefixes import MIN_DURATION_NS
+from ..records.tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
@@ -48,10 +46,12 @@ from .records.tasks import (
     SchedulerTask,
     State,
 )
-from .recovery.claims import ASSIGNED
+from ..recovery.claims import ASSIGNED
+from .classes import CLASS_INVARIANTS
+from .functions import FUNCTION_INVARIANTS
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: Resource amounts are floats; free amounts are exact to this much.
 _TOLERANCE: Final = 1e-6

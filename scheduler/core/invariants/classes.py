@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.rotation import level_of
-from .moves.eligibility import may_run
-from .records.checking import differences, tasks_in, unless
-from .records.peers import WorkerHandle
-from .records.tasks import NO_WORKER, QUEUED, SchedulerTask, State, TaskClass
+from ....protocol.rotation import level_of
+from ..moves.eligibility import may_run
+from ..records.checking import differences, tasks_in, unless
+from ..records.peers import WorkerHandle
+from ..records.tasks import NO_WORKER, QUEUED, SchedulerTask, State, TaskClass
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def _members(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:

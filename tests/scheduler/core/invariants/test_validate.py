@@ -16,6 +16,7 @@ from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
 from weft.scheduler.core.data.copies import CopyOrder, Wish
 from weft.scheduler.core.insight.passing import Passed
 from weft.scheduler.core.insight.task_stream import StreamReport
+from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order
 from weft.scheduler.core.members.refusals import MAX_REFUSED
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
@@ -29,9 +30,8 @@ from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, Schedule
 from weft.scheduler.core.recovery.barrier import Recovery
 from weft.scheduler.core.recovery.claims import HELD, Claim
 from weft.scheduler.core.recovery.epochs import Members
-from weft.scheduler.core.validate import INVARIANTS, validate
 
-from ..builders import Board, graph
+from ...builders import Board, graph
 
 
 def busy_board() -> Board:

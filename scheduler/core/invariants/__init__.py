@@ -1,0 +1,3 @@
+"""What is always true of the state; for tests and the simulator."""
+
+from __future__ import annotations
