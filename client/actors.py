@@ -24,13 +24,13 @@ from ..protocol.wire.messages import ACTOR_FUNCTION
 from ..protocol.wire.messages.actors import call_text
 from ..protocol.wire.payload import Blob, Payload
 from .absent import FUTURE, missing_attribute
-from .annotations import TaskOptions
+from .calls.annotations import TaskOptions
+from .calls.encoding import Encoder, check_key, check_keys, spec_hash
+from .calls.lending import encode
 from .core.actor_calls import ActorCall
 from .core.tasks import NO_VALUE, FutureState, TaskRecord
-from .encoding import Encoder, check_key, check_keys, spec_hash
 from .failures import exception_from, exception_of
 from .future import Future
-from .lending import encode
 from .shell.current import bind_future, find_current
 from .shell.in_task import check_not_own_calls, is_in_task
 from .shell.interruptible import acquire

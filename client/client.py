@@ -22,15 +22,16 @@ from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
 from . import absent
 from .actors import check_actor, map_actors, submit_actor
-from .annotations import options_of_call
-from .call_options import NOT_GIVEN, limit_of, unexpected
-from .calling import submit_call, submit_rows
+from .calls.annotations import options_of_call
+from .calls.call_options import NOT_GIVEN, limit_of, unexpected
+from .calls.calling import submit_call, submit_rows
+from .calls.encoding import check_unsupported, rows_of
+from .calls.scattering import DataMover
 from .core.events import Cancel
 from .core.tasks import FutureState
 from .dask_collections import DaskCollections
 from .display import describing
 from .display.output import TaskOutputs
-from .encoding import check_unsupported, rows_of
 from .ending import TaskEnding
 from .executor import ExecutorMaker
 from .future import Future, cancel_reason, checked_running
@@ -40,7 +41,6 @@ from .kept_by_name import KeptByName
 from .life import ClientLife
 from .locating import ClusterLike, Location, check_options, check_own_options
 from .log_forwarding import LogForwarding
-from .scattering import DataMover
 from .shell.current import find_current, made_current
 from .shell.engine import Engine
 from .shell.short_tracebacks import short_refusals, short_tracebacks
@@ -48,7 +48,7 @@ from .shell.short_tracebacks import short_refusals, short_tracebacks
 if TYPE_CHECKING:
     from ..protocol.durations import Duration
     from ..protocol.wire.keys import Key
-    from .retries import Retries
+    from .calls.retries import Retries
 
 
 class Client(

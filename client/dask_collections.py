@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import NotSupported
-from .encoding import check_unsupported
+from .calls.encoding import check_unsupported
 from .future import Future, join_dask
 from .gathering import Gathering
 from .refusing import futures_of, is_collection, no_future
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..graphs.core.reading import FindOutside, Graph
     from ..graphs.core.tasks import GraphTask
     from ..protocol.durations import Duration
-    from .retries import Retries
+    from .calls.retries import Retries
     from .shell.engine import Engine
 
 _CONTAINERS = (list, tuple, set, frozenset)

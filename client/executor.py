@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from ..protocol.durations import seconds_or_none
 from ..protocol.errors import NotSupported
-from .annotations import options_of_call
-from .call_options import check_keywords, unexpected
-from .calling import submit_call, submit_rows
-from .encoding import rows_of
+from .calls.annotations import options_of_call
+from .calls.call_options import check_keywords, unexpected
+from .calls.calling import submit_call, submit_rows
+from .calls.encoding import rows_of
 from .shell.executor_calls import Calls, Rows
 from .shell.interruptible import SLICE_S
 

@@ -27,7 +27,7 @@ from ..protocol.errors import (
 )
 from ..protocol.wire.failure import MAX_RELAYED_BYTES, MEMORY_EXCEEDED, TIMED_OUT, Failure
 from ..protocol.wire.keys import key_of
-from .call_options import meant_option
+from .calls.call_options import meant_option
 from .core.borrowing import LOAN_TIMEOUT_S
 from .core.tasks import NOT_LENT, UNREADABLE, FutureState
 

@@ -18,10 +18,10 @@ from ..protocol.host.blocking import blocked
 from ..protocol.host.facts import process_facts
 from ..protocol.net.session import Finder
 from . import cluster_info
+from .calls.encoding import Encoder
 from .comparing import Comparison, compare_soon
 from .display import describing
 from .display.notebook import in_notebook
-from .encoding import Encoder
 from .openable import Openable
 from .shell.current import closed, opened
 from .shell.engine import Engine

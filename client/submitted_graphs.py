@@ -31,14 +31,14 @@ from ..protocol.wire.keys import names_content, prefix_of, text_of
 from ..protocol.wire.message import MAX_DEPENDENCIES
 from ..protocol.wire.messages import NO_HASH
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
-from .annotations import NAMES, TaskOptions, active_annotations, check_options, read_annotated
-from .calling import admit
+from .calls.annotations import NAMES, TaskOptions, active_annotations, check_options, read_annotated
+from .calls.calling import admit
+from .calls.encoding import Encoder, too_many_dependencies
+from .calls.lending import borrow
+from .calls.shared_arguments import SHARED_NBYTES, Uses
 from .core.submitting import MAX_NBYTES
 from .core.tasks import FAILED, FunctionRecord, FutureState, TaskColumns, TaskRecord
-from .encoding import Encoder, too_many_dependencies
 from .future import Future, join_dask
-from .lending import borrow
-from .shared_arguments import SHARED_NBYTES, Uses
 
 if TYPE_CHECKING:
     from .shell.engine import Engine

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     )
     from .client.actors import Actor, ActorFuture
     from .client.background import fire_and_forget
+    from .client.calls.retries import Retries
+    from .client.calls.spans import span
     from .client.coordination.event import Event
     from .client.coordination.limits import limit
     from .client.coordination.locks import Lock, MultiLock, Semaphore
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from .client.dask_names import *  # noqa: F403 - re-exported, as `errors` is
     from .client.performance_report import performance_report
     from .client.printing import print, warn
-    from .client.retries import Retries
-    from .client.spans import span
     from .client.task_stream import get_task_stream
     from .deploy.local.cluster import LocalCluster
     from .graphs.drivers.executors import SynchronousExecutor
@@ -122,7 +122,7 @@ _HOMES = {
     "MultiLock": "client.coordination.locks",
     "PipInstall": "protocol.plugins.environment",
     "Queue": "client.coordination.queue",
-    "Retries": "client.retries",
+    "Retries": "client.calls.retries",
     "Semaphore": "client.coordination.locks",
     "SupervisorPlugin": "protocol.plugins.base",
     "SynchronousExecutor": "graphs.drivers.executors",
@@ -147,7 +147,7 @@ _HOMES = {
     "progress": "client",
     "rejoin": "worker.seats",
     "secede": "worker.seats",
-    "span": "client.spans",
+    "span": "client.calls.spans",
     "wait": "client",
     "warn": "client.printing",
     "worker_client": "client",

@@ -9,8 +9,8 @@ from ...protocol.values.serialize import (
     futures_met,
     loads_with_dependencies,
 )
+from ..calls.lending import check_cluster
 from ..core.tasks import KEPT
-from ..lending import check_cluster
 from ..shell.current import future_of
 
 if TYPE_CHECKING:

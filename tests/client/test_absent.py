@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.client import Client, Future, absent
-from weft.client.encoding import _HARMLESS
+from weft.client.calls.encoding import _HARMLESS
 from weft.deploy.local.cluster import LocalCluster
 
 TABLES = {name: table for name, table in vars(absent).items() if name.isupper() and name[0] != "_"}

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from weft.client import Client, Future
-from weft.client.encoding import _FIRST_CHUNK
+from weft.client.calls.encoding import _FIRST_CHUNK
 from weft.client.waiting import wait as wait_for
 from weft.protocol.errors import (
     ClientClosed,

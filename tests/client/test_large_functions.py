@@ -8,8 +8,8 @@ import weakref
 import numpy as np
 import pytest
 
-from weft.client import encoding
-from weft.client.encoding import Encoder
+from weft.client.calls import encoding
+from weft.client.calls.encoding import Encoder
 
 
 class Model:

@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.client import Client, as_completed, wait
-from weft.client.encoding import make_options
+from weft.client.calls.encoding import make_options
 from weft.protocol.errors import (
     ClientClosed,
     ConfigError,

@@ -9,8 +9,8 @@ import math
 import pytest
 
 import weft
-from weft.client.call_options import NOT_GIVEN, limit_of
-from weft.client.encoding import make_options
+from weft.client.calls.call_options import NOT_GIVEN, limit_of
+from weft.client.calls.encoding import make_options
 from weft.client.failures import exception_from
 from weft.protocol.wire.columns import MAX_SIZE, OPTION_CHECKS
 from weft.protocol.wire.failure import timed_out

@@ -22,17 +22,17 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from ..graphs.dask_graphs import as_mapping
-from ..protocol.errors import NotSupported, UnknownOption
-from ..protocol.values.exceptions import add_note
-from ..protocol.wire.columns import MAX_SPAN_TAGS
-from .core.tasks import DEFAULT_OPTIONS, SubmitOptions
+from ...graphs.dask_graphs import as_mapping
+from ...protocol.errors import NotSupported, UnknownOption
+from ...protocol.values.exceptions import add_note
+from ...protocol.wire.columns import MAX_SPAN_TAGS
+from ..core.tasks import DEFAULT_OPTIONS, SubmitOptions
 from .encoding import make_options
 from .retries import Retries
 from .spans import check_tags, current_span
 
 if TYPE_CHECKING:
-    from ..protocol.durations import Duration
+    from ...protocol.durations import Duration
 
 #: The module that has the annotations of the context.
 _DASK: Final = "dask.base"

@@ -10,7 +10,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from weft.client import Client, shared_arguments
+from weft.client import Client
+from weft.client.calls import shared_arguments
 from weft.client.core.tasks import FutureState, TaskColumns, TaskRecord
 from weft.protocol.errors import SerializationError
 from weft.protocol.values.serialize import dumps

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, Final
 
-from ..protocol.values.serialize import function_name
+from ...protocol.values.serialize import function_name
 
 _OPTIONS: Final = ("key", "priority", "pure", "resources", "retries", "timeout", "workers")
 _OF_EXECUTORS: Final = ("priority", "resources", "retries", "timeout", "workers")

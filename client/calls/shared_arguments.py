@@ -29,24 +29,19 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.host.buffers import copy_of
-from ..protocol.values.digests import digest_of
-from ..protocol.values.serialize import (
-    dumps,
-    dumps_arguments,
-    dumps_with_dependencies,
-    loads,
-)
-from ..protocol.values.shared import PackedArgument, SharedReference, own_memory
-from ..protocol.wire.framing import FrameLimits
-from ..protocol.wire.messages import PUT_FUNCTION
-from ..protocol.wire.payload import Blob, Buffer, Payload, blob_nbytes
-from .core.events import Watch
-from .core.tasks import FAILED, FunctionRecord, FutureState, SubmitOptions, TaskRecord, Watcher
-from .future import Future
+from ...protocol.host.buffers import copy_of
+from ...protocol.values.digests import digest_of
+from ...protocol.values.serialize import dumps, dumps_arguments, dumps_with_dependencies, loads
+from ...protocol.values.shared import PackedArgument, SharedReference, own_memory
+from ...protocol.wire.framing import FrameLimits
+from ...protocol.wire.messages import PUT_FUNCTION
+from ...protocol.wire.payload import Blob, Buffer, Payload, blob_nbytes
+from ..core.events import Watch
+from ..core.tasks import FAILED, FunctionRecord, FutureState, SubmitOptions, TaskRecord, Watcher
+from ..future import Future
 
 if TYPE_CHECKING:
-    from .shell.engine import Engine
+    from ..shell.engine import Engine
 
 #: Arguments up to this size travel with their call. A hidden task costs about half a millisecond.
 SHARED_NBYTES: Final = 1 << 20

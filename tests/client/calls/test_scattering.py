@@ -8,7 +8,8 @@ from collections import Counter, namedtuple
 import numpy as np
 import pytest
 
-from weft.client import Client, shared_arguments
+from weft.client import Client
+from weft.client.calls import shared_arguments
 from weft.protocol.errors import (
     ClientClosed,
     DataLost,
@@ -280,7 +281,7 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(client, scheduler, 
         client.scatter(1, direct=False)
     with pytest.raises(InvalidDuration):
         client.scatter(1, timeout=-1)
-    monkeypatch.setattr("weft.client.scattering.MAX_NBYTES", 1000)
+    monkeypatch.setattr("weft.client.calls.scattering.MAX_NBYTES", 1000)
     with pytest.raises(ValueError, match=r"a value takes .* at most 1000 B"):
         client.scatter(bytes(2000))
     client.close()

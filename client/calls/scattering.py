@@ -21,28 +21,28 @@ import time
 from collections.abc import Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.durations import seconds_or_none
-from ..protocol.errors import NoAnswer
-from ..protocol.values.digests import digest_of
-from ..protocol.values.serialize import dumps_with_dependencies
-from ..protocol.wire.answers import part_of, reading
-from ..protocol.wire.keys import Key, key_of
-from ..protocol.wire.payload import Blob, Payload, blob_nbytes
-from ..protocol.wording import sized
-from .asking import ask
-from .cluster_info import describe_workers
-from .core.tasks import LOST, FutureState, SubmitOptions, TaskRecord
+from ...protocol.durations import seconds_or_none
+from ...protocol.errors import NoAnswer
+from ...protocol.values.digests import digest_of
+from ...protocol.values.serialize import dumps_with_dependencies
+from ...protocol.wire.answers import part_of, reading
+from ...protocol.wire.keys import Key, key_of
+from ...protocol.wire.payload import Blob, Payload, blob_nbytes
+from ...protocol.wording import sized
+from ..asking import ask
+from ..cluster_info import describe_workers
+from ..core.tasks import LOST, FutureState, SubmitOptions, TaskRecord
+from ..failures import exception_of, last_notice
+from ..future import Future
+from ..gathering import states_in
+from ..inspecting import choose_workers, find_workers, names_of
+from ..shell.engine import Engine
+from ..shell.short_tracebacks import short_tracebacks
 from .encoding import Encoder, check_unsupported
-from .failures import exception_of, last_notice
-from .future import Future
-from .gathering import states_in
-from .inspecting import choose_workers, find_workers, names_of
 from .shared_arguments import MAX_NBYTES, parts_of, unchanging
-from .shell.engine import Engine
-from .shell.short_tracebacks import short_tracebacks
 
 if TYPE_CHECKING:
-    from ..protocol.durations import Duration
+    from ...protocol.durations import Duration
 
 #: So much is sent before more is pickled: an iterator of large values needs no more memory.
 _BATCH_NBYTES: Final = 128 << 20

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Final
 
-from ..protocol.wire.columns import MAX_SPAN_TAGS, MAX_TAG_CHARS
+from ...protocol.wire.columns import MAX_SPAN_TAGS, MAX_TAG_CHARS
 
 __all__ = ["check_tags", "current_span", "span"]
 

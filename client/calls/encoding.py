@@ -21,29 +21,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.durations import seconds_of, seconds_or_none
-from ..protocol.errors import InvalidDuration, SerializationError
-from ..protocol.values.large_functions import LargeFunctions
-from ..protocol.values.serialize import (
+from ...protocol.durations import seconds_of, seconds_or_none
+from ...protocol.errors import InvalidDuration, SerializationError
+from ...protocol.values.large_functions import LargeFunctions
+from ...protocol.values.serialize import (
     dumps_arguments,
     dumps_arguments_many,
     dumps_function,
     dumps_with_dependencies,
     function_name,
 )
-from ..protocol.wire.columns import MAX_SIZE
-from ..protocol.wire.keys import text_of
-from ..protocol.wire.message import MAX_DEPENDENCIES
-from ..protocol.wire.payload import Blob, Payload, blob_nbytes
-from ..protocol.wording import sized
-from .absent import CALL_OPTIONS
-from .core.submitting import MAX_NBYTES, MAX_TASKS
-from .core.tasks import DEFAULT_OPTIONS, FunctionRecord, SubmitOptions
+from ...protocol.wire.columns import MAX_SIZE
+from ...protocol.wire.keys import text_of
+from ...protocol.wire.message import MAX_DEPENDENCIES
+from ...protocol.wire.payload import Blob, Payload, blob_nbytes
+from ...protocol.wording import sized
+from ..absent import CALL_OPTIONS
+from ..core.submitting import MAX_NBYTES, MAX_TASKS
+from ..core.tasks import DEFAULT_OPTIONS, FunctionRecord, SubmitOptions
 from .retries import Retries
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 
 if TYPE_CHECKING:
-    from ..protocol.durations import Duration
+    from ...protocol.durations import Duration
 
 _log: Final = logging.getLogger("weft.client")
 

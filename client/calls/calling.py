@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import ClientClosed
-from ..protocol.host.collector import paused_collector
-from ..protocol.wire.payload import blob_nbytes
+from ...protocol.errors import ClientClosed
+from ...protocol.host.collector import paused_collector
+from ...protocol.wire.payload import blob_nbytes
+from ..asking import error_of_end
+from ..core.tasks import FutureState, SubmitOptions, TaskColumns, TaskRecord
+from ..future import Future
 from .annotations import TaskOptions
-from .asking import error_of_end
 from .call_options import check_keywords
-from .core.tasks import FutureState, SubmitOptions, TaskColumns, TaskRecord
 from .encoding import (
     Encoder,
     bind_constants,
@@ -25,15 +26,14 @@ from .encoding import (
     pure_key,
     spec_hash,
 )
-from .future import Future
 from .lending import encode, encode_each
 
 if TYPE_CHECKING:
-    from ..protocol.wire.keys import Key
-    from .core.tasks import FunctionRecord
+    from ...protocol.wire.keys import Key
+    from ..core.tasks import FunctionRecord
+    from ..shell.engine import Engine
     from .encoding import MapChunk
     from .lending import Borrowing
-    from .shell.engine import Engine
 
 
 def submit_call(

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 import weft
-from weft.client.encoding import make_options
+from weft.client.calls.encoding import make_options
 from weft.protocol.wire.columns import OPTION_CHECKS
 
 

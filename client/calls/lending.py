@@ -19,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..protocol.errors import ForeignFuture
-from ..protocol.values.serialize import futures_met
-from .core.events import Borrow, Confirm, Lent, Loan
-from .core.tasks import KEPT, FutureState, TaskColumns, TaskRecord, Watcher
-from .future import Future
+from ...protocol.errors import ForeignFuture
+from ...protocol.values.serialize import futures_met
+from ..core.events import Borrow, Confirm, Lent, Loan
+from ..core.tasks import KEPT, FutureState, TaskColumns, TaskRecord, Watcher
+from ..future import Future
 
 if TYPE_CHECKING:
-    from .shell.engine import Engine
+    from ..shell.engine import Engine
 
 T = TypeVar("T")
 
