@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .executor import Executor
     from .future import Future
     from .in_tasks import get_client, worker_client
-    from .refusing import futures_of
+    from .results.refusing import futures_of
     from .shell.current import default_client
     from .waiting import as_completed, wait
 
@@ -43,7 +43,7 @@ _HOMES = {
     "Future": "future",
     "as_completed": "waiting",
     "default_client": "shell.current",
-    "futures_of": "refusing",
+    "futures_of": "results.refusing",
     "get_client": "in_tasks",
     "worker_client": "in_tasks",
     "progress": "display.progress",

@@ -29,8 +29,8 @@ from .calls.encoding import Encoder, check_key, check_keys, spec_hash
 from .calls.lending import encode
 from .core.actor_calls import ActorCall
 from .core.tasks import NO_VALUE, FutureState, TaskRecord
-from .failures import exception_from, exception_of
 from .future import Future
+from .results.failures import exception_from, exception_of
 from .shell.current import bind_future, find_current
 from .shell.in_task import check_not_own_calls, is_in_task
 from .shell.interruptible import acquire

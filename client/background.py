@@ -15,7 +15,7 @@ from ..protocol.wire.messages.held import BACKGROUND
 from .core.events import Confirm, HeldCall
 from .core.tasks import Watcher
 from .future import Future
-from .refusing import items_of
+from .results.refusing import items_of
 
 if TYPE_CHECKING:
     from .core.tasks import FutureState

@@ -35,12 +35,12 @@ from .display.output import TaskOutputs
 from .ending import TaskEnding
 from .executor import ExecutorMaker
 from .future import Future, cancel_reason, checked_running
-from .gathering import Gathering, states_in
 from .inspection import ClusterInspection
 from .kept_by_name import KeptByName
 from .life import ClientLife
 from .locating import ClusterLike, Location, check_options, check_own_options
 from .log_forwarding import LogForwarding
+from .results.gathering import Gathering, states_in
 from .shell.current import find_current, made_current
 from .shell.engine import Engine
 from .shell.short_tracebacks import short_refusals, short_tracebacks

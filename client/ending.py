@@ -11,7 +11,7 @@ from .asking import error_of_end
 from .core.events import RetryFailed
 from .core.retrying import can_retry
 from .core.tasks import FAILED, GONE, NEW, FutureState, is_unreadable
-from .gathering import states_in
+from .results.gathering import states_in
 from .shell.engine import Engine
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from ..protocol.wire.answers import part_of, reading
 from ..protocol.wire.keys import Key, key_of
 from .asking import ask
 from .core.tasks import FutureState
-from .failures import exception_of
 from .inspecting import TIMEOUT_S, keys_of
+from .results.failures import exception_of
 from .shell.engine import Engine
 
 #: Frames of a running task that are shown.

@@ -17,7 +17,7 @@ from .core.events import Cancel, Loaded, Watch
 from .core.recipes import SMALL_NBYTES
 from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
 from .display import describing
-from .failures import exception_of, unreadable
+from .results.failures import exception_of, unreadable
 from .shell.short_tracebacks import short_tracebacks
 from .shell.watchers import unready
 
@@ -141,13 +141,13 @@ class Future(_Reference):
         return load(state, self._engine)
 
     def _late(self, text: str, timeout_s: float | None) -> TimeoutError:
-        from .lateness import too_late
+        from .results.lateness import too_late
 
         assert timeout_s is not None
         return too_late(self._engine, text, [self._state], timeout_s, of_one=_GOES_ON)
 
     async def _late_async(self, text: str, timeout_s: float | None) -> TimeoutError:
-        from .lateness import too_late_async
+        from .results.lateness import too_late_async
 
         assert timeout_s is not None
         return await too_late_async(self._engine, text, [self._state], timeout_s, of_one=_GOES_ON)

@@ -18,8 +18,8 @@ from .asking import ask_once
 from .core.events import Want
 from .core.tasks import NEW
 from .future import Future
-from .gathering import Gathering
 from .inspecting import keys_of
+from .results.gathering import Gathering
 from .shell.engine import Engine
 
 #: True: the debugger of Python; a function: is called with the traceback.

@@ -20,9 +20,9 @@ from ..protocol.host.blocking import awaited, blocked
 from .actors import ActorFuture, split
 from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
-from .failures import exception_of
 from .future import Future, load
-from .refusing import engine_of, flat_futures, of_two_clients
+from .results.failures import exception_of
+from .results.refusing import engine_of, flat_futures, of_two_clients
 from .shell.engine_waiting import CallNotes, LastWait, forget_calls, watch_calls
 from .shell.in_task import check_not_own, check_not_own_calls, is_in_task
 from .shell.interruptible import SLICE_S
@@ -103,7 +103,7 @@ def wait(
                 states, timeout_s, wants_data=False, n=n, stops_at_failure=stops, calls=calls
             )
         if not is_done:
-            from .lateness import too_late
+            from .results.lateness import too_late
 
             raise too_late(engine, *_late(futures, timeout_s))
     return _divide(futures)
@@ -117,7 +117,7 @@ async def _wait_async(
         if not await engine.wait_for_async(
             states, timeout_s, wants_data=False, n=n, stops_at_failure=stops, calls=calls
         ):
-            from .lateness import too_late_async
+            from .results.lateness import too_late_async
 
             raise await too_late_async(engine, *_late(futures, timeout_s))
     return _divide(futures)
@@ -430,7 +430,7 @@ class as_completed:
                 self._engine.check_may_block()
                 left = self._time_left()
                 if left == 0:
-                    from .lateness import too_late
+                    from .results.lateness import too_late
 
                     raise too_late(self._engine, *self._late())
                 if self._calls:
@@ -504,7 +504,7 @@ class as_completed:
                 last = self._last_wait()
                 left = self._time_left()
                 if left == 0:
-                    from .lateness import too_late_async
+                    from .results.lateness import too_late_async
 
                     assert self._engine is not None
                     raise await too_late_async(self._engine, *self._late())

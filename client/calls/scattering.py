@@ -32,10 +32,10 @@ from ...protocol.wording import sized
 from ..asking import ask
 from ..cluster_info import describe_workers
 from ..core.tasks import LOST, FutureState, SubmitOptions, TaskRecord
-from ..failures import exception_of, last_notice
 from ..future import Future
-from ..gathering import states_in
 from ..inspecting import choose_workers, find_workers, names_of
+from ..results.failures import exception_of, last_notice
+from ..results.gathering import states_in
 from ..shell.engine import Engine
 from ..shell.short_tracebacks import short_tracebacks
 from .encoding import Encoder, check_unsupported

@@ -19,7 +19,7 @@ from ...protocol.rates import Rate
 from ...protocol.wording import lasting, rated
 from ..core.events import Unwatch, Watch
 from ..core.tasks import CANCELLED, FutureState, Watcher
-from ..refusing import items_of, no_future
+from ..results.refusing import items_of, no_future
 from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import AsyncWaiter, ThreadWaiter, Waiter, unready
 from . import ticking
@@ -65,7 +65,7 @@ def progress(
         TypeError: there is something else among the futures, or another `group_by`.
         ValueError: a future was released, or they belong to several clients.
     """
-    from ..refusing import engine_of
+    from ..results.refusing import engine_of
 
     del multi, complete
     if group_by != "prefix":

@@ -26,8 +26,8 @@ from ...protocol.values.serialize import loads
 from ..asking import ask_blocking
 from ..core.events import Confirm, Watch, Withdraw
 from ..core.tasks import NO_VALUE, FutureState, Watcher
-from ..failures import exception_of
 from ..future import Future, load
+from ..results.failures import exception_of
 from .in_task import is_in_task
 from .interruptible import SLICE_S
 from .watchers import StartWaiter, ThreadWaiter

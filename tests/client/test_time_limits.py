@@ -11,7 +11,7 @@ import pytest
 import weft
 from weft.client.calls.call_options import NOT_GIVEN, limit_of
 from weft.client.calls.encoding import make_options
-from weft.client.failures import exception_from
+from weft.client.results.failures import exception_from
 from weft.protocol.wire.columns import MAX_SIZE, OPTION_CHECKS
 from weft.protocol.wire.failure import timed_out
 

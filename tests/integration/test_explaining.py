@@ -7,8 +7,8 @@ import threading
 import pytest
 
 import weft
-from weft.client import lateness
 from weft.client.explaining import Explanation
+from weft.client.results import lateness
 
 
 @pytest.fixture(scope="module")

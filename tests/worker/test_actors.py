@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests import leaks
-from weft.client.failures import exception_from
+from weft.client.results.failures import exception_from
 from weft.protocol.errors import StuckPeer
 from weft.protocol.wire import messages as m
 from weft.worker import actor_thread

@@ -26,7 +26,7 @@ from weft.client.core.events import (
 )
 from weft.client.core.tasks import Watcher
 from weft.client.core.validate import validate
-from weft.client.failures import exception_of
+from weft.client.results.failures import exception_of
 from weft.protocol.errors import ForeignFuture, TaskCancelled
 from weft.protocol.wire.messages import CancelKeys, FetchKeys, KeysData, ReleaseKeys, SubmitTasks
 

@@ -14,7 +14,7 @@ from weft.client.core.table import FutureTable
 from weft.client.core.tasks import SENT
 from weft.client.core.validate import validate
 from weft.client.core.watching import THROUGH_SCHEDULER, want_data
-from weft.client.failures import exception_of
+from weft.client.results.failures import exception_of
 from weft.protocol.errors import CommError
 from weft.protocol.wire.messages import FetchKeys
 

@@ -11,15 +11,15 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import WeftError
-from ..protocol.wire.answers import part_of, reading
-from .asking import ask, ask_blocking
-from .core.tasks import FutureState
-from .explaining import describe_last_step, read
+from ...protocol.errors import WeftError
+from ...protocol.wire.answers import part_of, reading
+from ..asking import ask, ask_blocking
+from ..core.tasks import FutureState
+from ..explaining import describe_last_step, read
 from .failures import last_notice
 
 if TYPE_CHECKING:
-    from .shell.engine import Engine
+    from ..shell.engine import Engine
 
 #: Tasks that are explained in one text.
 _N_EXPLAINED: Final = 3

@@ -6,13 +6,13 @@ import concurrent.futures
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import TaskCancelled
-from .actors import ActorFuture
+from ...protocol.errors import TaskCancelled
+from ..actors import ActorFuture
+from ..future import Future
 from .failures import exception_of
-from .future import Future
 
 if TYPE_CHECKING:
-    from .shell.engine import Engine
+    from ..shell.engine import Engine
 
 _CONTAINERS: Final = (list, tuple, set, frozenset)
 

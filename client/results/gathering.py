@@ -6,16 +6,16 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import ForeignFuture
-from .actors import ActorFuture, split
-from .core.tasks import FutureState
+from ...protocol.errors import ForeignFuture
+from ..actors import ActorFuture, split
+from ..core.tasks import FutureState
+from ..future import Future, load, try_load
+from ..shell.watchers import unready
 from .failures import exception_of
-from .future import Future, load, try_load
 from .refusing import is_collection, is_of_an_executor, items_of, no_future
-from .shell.watchers import unready
 
 if TYPE_CHECKING:
-    from .shell.engine import Engine
+    from ..shell.engine import Engine
 
 #: The place of a result that `errors="skip"` leaves out.
 _SKIPPED = object()
@@ -96,7 +96,7 @@ class Gathering:
         stops = not self._skips
         states, calls = split(left)
         if self._shows and not calls:
-            from .display.progress import wait_showing
+            from ..display.progress import wait_showing
 
             return wait_showing(self._engine, self._states, timeout, stops=stops)
         return self._engine.wait_for(
@@ -107,7 +107,7 @@ class Gathering:
         stops = not self._skips
         states, calls = split(left)
         if self._shows and not calls:
-            from .display.progress import wait_showing_async
+            from ..display.progress import wait_showing_async
 
             return await wait_showing_async(self._engine, self._states, timeout, stops=stops)
         return await self._engine.wait_for_async(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core.tasks import FutureState
-from weft.client.failures import exception_of
+from weft.client.results.failures import exception_of
 from weft.protocol.values.exceptions import pack_exception
 
 

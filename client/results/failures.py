@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import (
+from ...protocol.errors import (
     ActorCallInDoubt,
     ActorLost,
     ClientClosed,
@@ -25,21 +25,21 @@ from ..protocol.errors import (
     TaskTimedOut,
     WorkerDied,
 )
-from ..protocol.wire.failure import MAX_RELAYED_BYTES, MEMORY_EXCEEDED, TIMED_OUT, Failure
-from ..protocol.wire.keys import key_of
-from .calls.call_options import meant_option
-from .core.borrowing import LOAN_TIMEOUT_S
-from .core.tasks import NOT_LENT, UNREADABLE, FutureState
+from ...protocol.wire.failure import MAX_RELAYED_BYTES, MEMORY_EXCEEDED, TIMED_OUT, Failure
+from ...protocol.wire.keys import key_of
+from ..calls.call_options import meant_option
+from ..core.borrowing import LOAN_TIMEOUT_S
+from ..core.tasks import NOT_LENT, UNREADABLE, FutureState
 
 if TYPE_CHECKING:
-    from .core.state import ClientState
+    from ..core.state import ClientState
 
 #: Tasks that are looked at for the reason of a timeout.
 _MAX_INPUTS: Final = 10_000
 
 
 def _from_exception(failure: Failure) -> BaseException:
-    from ..protocol.values.exceptions import N_PACKED, add_note, unpack_exception
+    from ...protocol.values.exceptions import N_PACKED, add_note, unpack_exception
 
     packed, attempts = failure[2 : 2 + N_PACKED], failure[2 + N_PACKED :]
     made = unpack_exception(packed, failure[1])
@@ -125,7 +125,7 @@ def exception_of(state: FutureState) -> BaseException:
         made.key = key_of(key)
         made.args = (made.key, *made.args[1:])
     if key and key != state.key:
-        from ..protocol.values.exceptions import add_note
+        from ...protocol.values.exceptions import add_note
 
         add_note(made, f"weft: task {state.key} depends on {key}, which failed")
     return made
@@ -162,7 +162,7 @@ def _with_inputs(states: Iterable[FutureState]) -> Iterator[FutureState]:
 
 def unreadable(state: FutureState, error: Exception) -> Failure:
     """Make the failure of a result whose unpickling raised `error`."""
-    from ..protocol.values.exceptions import name_packed, pack_exception
+    from ...protocol.values.exceptions import name_packed, pack_exception
 
     note = f"weft: the result of task {state.key} could not be read here"
     packed = pack_exception(error, state.key, "")

@@ -1,0 +1,3 @@
+"""Results: gathered, refused, failed, late."""
+
+from __future__ import annotations
