@@ -27,6 +27,7 @@ from .calls.call_options import NOT_GIVEN, limit_of, unexpected
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import check_unsupported, rows_of
 from .calls.scattering import DataMover
+from .coordination.kept_by_name import KeptByName
 from .core.events import Cancel
 from .core.tasks import FutureState
 from .dask_collections import DaskCollections
@@ -36,7 +37,6 @@ from .ending import TaskEnding
 from .executor import ExecutorMaker
 from .future import Future, cancel_reason, checked_running
 from .inspection import ClusterInspection
-from .kept_by_name import KeptByName
 from .life import ClientLife
 from .locating import ClusterLike, Location, check_options, check_own_options
 from .log_forwarding import LogForwarding

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .coordination.datasets import DatasetName, Datasets
+    from .datasets import DatasetName, Datasets
 
 #: Stands for a default that was not given.
 _NONE: Final[Any] = object()
@@ -41,7 +41,7 @@ class KeptByName:
             TooLarge: the value is too large.
             SerializationError: it cannot be pickled, or a future in it was released.
         """
-        from .coordination.datasets import publish, wanted
+        from .datasets import publish, wanted
 
         return publish(self, wanted(objects, name, named), override)
 
@@ -51,13 +51,13 @@ class KeptByName:
         Raises:
             DatasetNotFound: there is none of such a name; nothing is withdrawn.
         """
-        from .coordination.datasets import unpublish
+        from .datasets import unpublish
 
         return unpublish(self, name)
 
     def list_datasets(self) -> Any:
         """Return the names of all datasets, in the order in which they were published."""
-        from .coordination.datasets import list_names
+        from .datasets import list_names
 
         return list_names(self)
 
@@ -71,14 +71,14 @@ class KeptByName:
         Raises:
             DatasetNotFound: there is none of this name, and no default.
         """
-        from .coordination.datasets import get
+        from .datasets import get
 
         return get(self, name, () if default is _NONE else (default,))
 
     @property
     def datasets(self) -> Datasets:
         """The datasets as a mapping, which can be changed; for blocking clients."""
-        from .coordination.datasets import Datasets
+        from .datasets import Datasets
 
         return Datasets(self)
 
@@ -97,7 +97,7 @@ class KeptByName:
             TypeError: it is something else.
             TooLarge: it takes more than 64 KiB, or all metadata more than 2 MiB.
         """
-        from .coordination.metadata import set_metadata
+        from .metadata import set_metadata
 
         return set_metadata(self, key, value)
 
@@ -111,7 +111,7 @@ class KeptByName:
         Raises:
             KeyError: there is none, and no default.
         """
-        from .coordination.metadata import get_metadata
+        from .metadata import get_metadata
 
         return get_metadata(self, keys, () if default is _NONE else (default,))
 
@@ -124,7 +124,7 @@ class KeptByName:
         Raises:
             KeyError: there is none.
         """
-        from .coordination.metadata import delete_metadata
+        from .metadata import delete_metadata
 
         return delete_metadata(self, keys)
 
@@ -143,7 +143,7 @@ class KeptByName:
             TypeError: there is a future in it.
             TooLarge: it is too large.
         """
-        from .coordination.topics import log_event
+        from .topics import log_event
 
         return log_event(self, topic, msg)
 
@@ -153,7 +153,7 @@ class KeptByName:
         Args:
             topic: a name; None = all topics, as {topic: events}.
         """
-        from .coordination.topics import get_events
+        from .topics import get_events
 
         return get_events(self, topic)
 
@@ -168,7 +168,7 @@ class KeptByName:
         Raises:
             TypeError: `handler` is no function, or a coroutine function in a blocking client.
         """
-        from .coordination.topics import subscribe
+        from .topics import subscribe
 
         return subscribe(self, topic, handler)
 
@@ -178,6 +178,6 @@ class KeptByName:
         Raises:
             ValueError: there is none.
         """
-        from .coordination.topics import unsubscribe
+        from .topics import unsubscribe
 
         unsubscribe(self, topic)
