@@ -23,12 +23,12 @@ from ..protocol.wire.message import MAX_TEXT_CHARS
 from ..protocol.wire.messages import ACTOR_FUNCTION
 from ..protocol.wire.messages.actors import call_text
 from ..protocol.wire.payload import Blob, Payload
-from .absent import FUTURE, missing_attribute
 from .calls.annotations import TaskOptions
 from .calls.encoding import Encoder, check_key, check_keys, spec_hash
 from .calls.lending import encode
 from .core.actor_calls import ActorCall
 from .core.tasks import NO_VALUE, FutureState, TaskRecord
+from .dask.absent import FUTURE, missing_attribute
 from .future import Future
 from .results.failures import exception_from, exception_of
 from .shell.current import bind_future, find_current

@@ -20,7 +20,6 @@ from ..protocol.settings.sources import read_settings
 from ..protocol.trust.page_access import link_into
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
-from . import absent
 from .actors import check_actor, map_actors, submit_actor
 from .calls.annotations import options_of_call
 from .calls.call_options import NOT_GIVEN, limit_of, unexpected
@@ -30,7 +29,8 @@ from .calls.scattering import DataMover
 from .coordination.kept_by_name import KeptByName
 from .core.events import Cancel
 from .core.tasks import FutureState
-from .dask_collections import DaskCollections
+from .dask import absent
+from .dask.collections import DaskCollections
 from .display import describing
 from .display.output import TaskOutputs
 from .ending import TaskEnding

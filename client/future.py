@@ -12,10 +12,10 @@ from ..protocol.durations import seconds_or_none
 from ..protocol.values.actors import Actor, StoredActor
 from ..protocol.values.serialize import loads, reduce_future
 from ..protocol.wire.keys import key_of
-from .absent import FUTURE, answer_by_name
 from .core.events import Cancel, Loaded, Watch
 from .core.recipes import SMALL_NBYTES
 from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
+from .dask.absent import FUTURE, answer_by_name
 from .display import describing
 from .results.failures import exception_of, unreadable
 from .shell.short_tracebacks import short_tracebacks

@@ -16,7 +16,8 @@ from ..protocol.settings.sources import Settings
 from ..protocol.trust import connection_file as connection_files
 from ..protocol.trust.security import Security
 from ..protocol.wire.levels import Level
-from . import above, absent
+from . import above
+from .dask import absent
 from .shell.link import SchedulerAbsent, SchedulerEnded
 from .shell.loop import LoopThread
 

@@ -212,6 +212,6 @@ def _handle_calls() -> HandleCalls:
 
 
 def _serve_dask(config: ModuleType) -> None:
-    from ..client.dask_default import serve_tasks
+    from ..client.dask.default import serve_tasks
 
     serve_tasks(config)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .client.coordination.locks import Lock, MultiLock, Semaphore
     from .client.coordination.queue import Queue
     from .client.coordination.variable import Variable
-    from .client.dask_names import *  # noqa: F403 - re-exported, as `errors` is
+    from .client.dask.names import *  # noqa: F403 - re-exported, as `errors` is
     from .client.performance_report import performance_report
     from .client.printing import print, warn
     from .client.task_stream import get_task_stream
@@ -200,7 +200,7 @@ if not TYPE_CHECKING:  # a checker that saw this function would accept any name
         if home is None:
             import sys
 
-            from .client.absent import MODULE, RAY, missing_attribute
+            from .client.dask.absent import MODULE, RAY, missing_attribute
 
             advice = {**MODULE, **RAY}
             error = missing_attribute(advice, "", name)

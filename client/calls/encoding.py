@@ -36,9 +36,9 @@ from ...protocol.wire.keys import text_of
 from ...protocol.wire.message import MAX_DEPENDENCIES
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ...protocol.wording import sized
-from ..absent import CALL_OPTIONS
 from ..core.submitting import MAX_NBYTES, MAX_TASKS
 from ..core.tasks import DEFAULT_OPTIONS, FunctionRecord, SubmitOptions
+from ..dask.absent import CALL_OPTIONS
 from .retries import Retries
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.held import EVENT
-from .. import absent
+from ..dask import absent
 from .held_object import HeldObject
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.errors import ClientClosed, NotHeld
 from ...protocol.wire.messages import WARNED, Operated
 from ...protocol.wire.messages.held import LOCK, MULTILOCK, SEMAPHORE
-from .. import absent
 from ..core.events import HeldAbandoned
+from ..dask import absent
 from ..shell.in_task import context_here, owner_here
 from .held_object import LATER, HeldObject, names_in, shown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.messages.held import QUEUE
-from .. import absent
+from ..dask import absent
 from .held_object import LATER, HeldObject
 from .held_values import packed, unpacked
 

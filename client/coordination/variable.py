@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire.messages.held import VARIABLE
-from .. import absent
+from ..dask import absent
 from .held_object import HeldObject
 from .held_values import packed, unpacked
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.errors import ClientClosed, ConfigError, NotInTask
 from ...protocol.host.process_role import is_worker_process
 from ...protocol.values.serialize import set_future_binder
-from .. import dask_default
 from ..core.events import Want
 from ..core.tasks import NEW
+from ..dask import default as dask_default
 from ..future import Future
 from ..joblib_offer import offer_backend
 from .callbacks import finish_callbacks

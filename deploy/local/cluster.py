@@ -25,7 +25,8 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...client import absent, scaling
+from ...client import scaling
+from ...client.dask import absent
 from ...client.display import describing
 from ...client.shell.current import close_all as close_all_clients
 from ...client.shell.short_tracebacks import short_refusals, short_tracebacks

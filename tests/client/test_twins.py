@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 import weft
-from weft.client import absent
 from weft.client.coordination.limits import Limit
+from weft.client.dask import absent
 from weft.client.waiting import DoneAndNotDone
 
 #: {class: names of what returns at once, for both kinds of clients}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.docs.pages import ROOT
-from weft.client import absent
+from weft.client.dask import absent
 
 TITLES = [
     ("`Client`", absent.CLIENT, ""),

@@ -28,14 +28,14 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import ClientClosed
-from ..protocol.host.after_import import after_import, forget, loaded_module
-from ..protocol.host.process_role import is_worker_process
-from .future import join_dask
-from .shell.in_task import context_here, is_in_task
+from ...protocol.errors import ClientClosed
+from ...protocol.host.after_import import after_import, forget, loaded_module
+from ...protocol.host.process_role import is_worker_process
+from ..future import join_dask
+from ..shell.in_task import context_here, is_in_task
 
 if TYPE_CHECKING:
-    from .client import Client
+    from ..client import Client
 
 _log = logging.getLogger("weft.client")
 
@@ -196,7 +196,7 @@ def _find_client(*, opens: bool = True) -> Any:
 
     That of a worker's tasks is opened by this; unless `opens`, what stands for it is returned.
     """
-    from .shell.current import named_current
+    from ..shell.current import named_current
 
     entries = _entries.copy()
     # A forked child cannot use the clients of its parent.
@@ -211,7 +211,7 @@ def _find_client(*, opens: bool = True) -> Any:
     if context is not None and is_worker_process():
         if not opens:
             return _OF_TASKS
-        from .in_tasks import task_client
+        from ..in_tasks import task_client
 
         return task_client(context.host)
     for entry in reversed(entries):

@@ -10,10 +10,10 @@ import builtins
 import concurrent.futures
 from enum import Enum
 
-from ..protocol.errors import WorkerDied
-from ..protocol.plugins.base import SupervisorPlugin
-from .actors import ActorFuture
-from .in_tasks import worker_client
+from ...protocol.errors import WorkerDied
+from ...protocol.plugins.base import SupervisorPlugin
+from ..actors import ActorFuture
+from ..in_tasks import worker_client
 
 __all__ = [
     "BaseActorFuture",

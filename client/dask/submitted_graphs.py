@@ -18,30 +18,36 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-from ..graphs.core.reading import Graph, read_graph
-from ..graphs.core.state import finish
-from ..graphs.core.tasks import CallOf, GraphTask, HasValue, ListOf, Literal, ValuesOf
-from ..graphs.dask_graphs import node_types
-from ..graphs.options import checked_order, priorities_of
-from ..protocol.errors import MissingKey, SerializationError
-from ..protocol.host.collector import paused_collector, resumed_collector
-from ..protocol.values.exceptions import add_note
-from ..protocol.values.serialize import dumps_placed, futures_met, reduce_future
-from ..protocol.wire.keys import names_content, prefix_of, text_of
-from ..protocol.wire.message import MAX_DEPENDENCIES
-from ..protocol.wire.messages import NO_HASH
-from ..protocol.wire.payload import Blob, Payload, blob_nbytes
-from .calls.annotations import NAMES, TaskOptions, active_annotations, check_options, read_annotated
-from .calls.calling import admit
-from .calls.encoding import Encoder, too_many_dependencies
-from .calls.lending import borrow
-from .calls.shared_arguments import SHARED_NBYTES, Uses
-from .core.submitting import MAX_NBYTES
-from .core.tasks import FAILED, FunctionRecord, FutureState, TaskColumns, TaskRecord
-from .future import Future, join_dask
+from ...graphs.core.reading import Graph, read_graph
+from ...graphs.core.state import finish
+from ...graphs.core.tasks import CallOf, GraphTask, HasValue, ListOf, Literal, ValuesOf
+from ...graphs.dask_graphs import node_types
+from ...graphs.options import checked_order, priorities_of
+from ...protocol.errors import MissingKey, SerializationError
+from ...protocol.host.collector import paused_collector, resumed_collector
+from ...protocol.values.exceptions import add_note
+from ...protocol.values.serialize import dumps_placed, futures_met, reduce_future
+from ...protocol.wire.keys import names_content, prefix_of, text_of
+from ...protocol.wire.message import MAX_DEPENDENCIES
+from ...protocol.wire.messages import NO_HASH
+from ...protocol.wire.payload import Blob, Payload, blob_nbytes
+from ..calls.annotations import (
+    NAMES,
+    TaskOptions,
+    active_annotations,
+    check_options,
+    read_annotated,
+)
+from ..calls.calling import admit
+from ..calls.encoding import Encoder, too_many_dependencies
+from ..calls.lending import borrow
+from ..calls.shared_arguments import SHARED_NBYTES, Uses
+from ..core.submitting import MAX_NBYTES
+from ..core.tasks import FAILED, FunctionRecord, FutureState, TaskColumns, TaskRecord
+from ..future import Future, join_dask
 
 if TYPE_CHECKING:
-    from .shell.engine import Engine
+    from ..shell.engine import Engine
 
 #: Number of characters of a key that become part of a name with a hash.
 _MAX_KEY_CHARS: Final = 80

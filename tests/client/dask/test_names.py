@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 import weft
-from weft.client import absent, dask_names
+from weft.client.dask import absent
+from weft.client.dask import names as dask_names
 
 
 def words(text: str) -> list[str]:

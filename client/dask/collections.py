@@ -10,21 +10,21 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import NotSupported
-from .calls.encoding import check_unsupported
-from .future import Future, join_dask
-from .results.gathering import Gathering
-from .results.refusing import futures_of, is_collection, no_future
-from .shell.short_tracebacks import short_tracebacks
+from ...protocol.errors import NotSupported
+from ..calls.encoding import check_unsupported
+from ..future import Future, join_dask
+from ..results.gathering import Gathering
+from ..results.refusing import futures_of, is_collection, no_future
+from ..shell.short_tracebacks import short_tracebacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..graphs.core.reading import FindOutside, Graph
-    from ..graphs.core.tasks import GraphTask
-    from ..protocol.durations import Duration
-    from .calls.retries import Retries
-    from .shell.engine import Engine
+    from ...graphs.core.reading import FindOutside, Graph
+    from ...graphs.core.tasks import GraphTask
+    from ...protocol.durations import Duration
+    from ..calls.retries import Retries
+    from ..shell.engine import Engine
 
 _CONTAINERS = (list, tuple, set, frozenset)
 

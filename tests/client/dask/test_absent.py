@@ -11,8 +11,9 @@ import re
 import pytest
 
 import weft
-from weft.client import Client, Future, absent
+from weft.client import Client, Future
 from weft.client.calls.encoding import _HARMLESS
+from weft.client.dask import absent
 from weft.deploy.local.cluster import LocalCluster
 
 TABLES = {name: table for name, table in vars(absent).items() if name.isupper() and name[0] != "_"}
