@@ -36,7 +36,7 @@ from .display.output import TaskOutputs
 from .ending import TaskEnding
 from .executor import ExecutorMaker
 from .future import Future, cancel_reason, checked_running
-from .inspection import ClusterInspection
+from .insight.inspection import ClusterInspection
 from .life import ClientLife
 from .locating import ClusterLike, Location, check_options, check_own_options
 from .log_forwarding import LogForwarding

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.durations import seconds_of
 from ..protocol.errors import ForeignFuture, NotPermitted
-from .asking import error_of_end
 from .core.events import RetryFailed
 from .core.retrying import can_retry
 from .core.tasks import FAILED, GONE, NEW, FutureState, is_unreadable
+from .insight.asking import error_of_end
 from .results.gathering import states_in
 from .shell.engine import Engine
 

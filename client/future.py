@@ -225,7 +225,7 @@ class Future(_Reference):
         task was cancelled with `running`. An attempt under way is not listed. After a restart of
         the scheduler less is known, see docs/client.md.
         """
-        from .attempts import attempts_of
+        from .insight.attempts import attempts_of
 
         self._check_usable()
         return attempts_of(self._engine, self._state.key)

@@ -17,11 +17,11 @@ from ..protocol.errors import ClientClosed, NotSupported
 from ..protocol.host.blocking import blocked
 from ..protocol.host.facts import process_facts
 from ..protocol.net.session import Finder
-from . import cluster_info
 from .calls.encoding import Encoder
-from .comparing import Comparison, compare_soon
 from .display import describing
 from .display.notebook import in_notebook
+from .insight import cluster_info
+from .insight.comparing import Comparison, compare_soon
 from .openable import Openable
 from .shell.current import closed, opened
 from .shell.engine import Engine

@@ -16,8 +16,8 @@ from ..protocol.errors import NoAnswer, QuestionFailed
 from ..protocol.wire.answers import part_of, reading
 from ..protocol.wire.payload import Blob
 from ..protocol.wording import lasting
-from .asking import ask, checked
 from .core.events import AskScheduler, ForgetWatcher
+from .insight.asking import ask, checked
 from .shell.engine import Engine
 from .shell.watchers import AsyncWaiter
 

@@ -18,7 +18,7 @@ from ..protocol.wire.answers import part_of, reading
 from ..protocol.wire.failure import MAX_RELAYED_BYTES
 from ..protocol.wire.payload import Payload, blob_nbytes
 from ..protocol.wording import sized
-from .cluster_info import describe_workers
+from .insight.cluster_info import describe_workers
 from .plugin_waits import order
 from .restarting import wait_for_successors
 from .shell.engine import Engine

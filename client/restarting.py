@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 
 from ..protocol.errors import NotSupported
 from ..protocol.wire.answers import part_of, reading
-from .asking import ask
-from .cluster_info import describe_workers, expect_workers
 from .core.events import Cancel
-from .inspecting import find_workers
+from .insight.asking import ask
+from .insight.cluster_info import describe_workers, expect_workers
+from .insight.inspecting import find_workers
 from .shell.engine import Engine
 
 T = TypeVar("T")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import NoAnswer, NotSupported
 from ..protocol.wire.answers import part_of, reading
-from .asking import ask
-from .inspecting import find_workers, names_of
+from .insight.asking import ask
+from .insight.inspecting import find_workers, names_of
 from .shell.engine import Engine
 
 if TYPE_CHECKING:
-    from .inspection import ClusterInspection
+    from .insight.inspection import ClusterInspection
 
 #: Options of dask's `retire_workers`, and what to use instead.
 _ABSENT: Final = {

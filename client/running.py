@@ -11,9 +11,9 @@ from ..protocol.values.serialize import dumps, function_name, loads
 from ..protocol.wire.failure import MAX_RELAYED_BYTES
 from ..protocol.wire.payload import blob_nbytes
 from ..protocol.wording import sized
-from .asking import ask_each, ask_once
 from .future import Future
-from .inspecting import find_workers
+from .insight.asking import ask_each, ask_once
+from .insight.inspecting import find_workers
 from .shell.engine import Engine
 
 _ON_ERROR = ("raise", "return", "ignore")

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ..protocol.errors import NoAnswer, NotPermitted, QuestionFailed
 from ..protocol.wire.levels import Level
 from ..protocol.wire.messages.questions import MAX_PLACES
-from .asking import ask
+from .insight.asking import ask
 from .shell.engine import Engine
 
 if TYPE_CHECKING:
-    from .inspection import ClusterInspection
+    from .insight.inspection import ClusterInspection
 
 #: A supervisor runs no user code, so it answers soon.
 _TIMEOUT_S: Final = 10.0

@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future as ThreadFuture
 from typing import TYPE_CHECKING, Any, Final
 
-from ..client.asking import ask
+from ..client.insight.asking import ask
 from ..protocol.errors import ClientClosed, CommClosed, NotPermitted, WeftError
 from .adaptive import AdaptiveConfig, Sizing
 

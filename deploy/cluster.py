@@ -193,7 +193,7 @@ class Cluster(Openable):
             scheduler: include those of the scheduler.
             workers: include those of the workers.
         """
-        from ..client.inspecting import scheduler_logs, worker_logs
+        from ..client.insight.inspecting import scheduler_logs, worker_logs
 
         async def get(client: Client) -> dict[str, str]:
             engine = client._running()

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from .client.coordination.queue import Queue
     from .client.coordination.variable import Variable
     from .client.dask.names import *  # noqa: F403 - re-exported, as `errors` is
-    from .client.performance_report import performance_report
+    from .client.insight.performance_report import performance_report
+    from .client.insight.task_stream import get_task_stream
     from .client.printing import print, warn
-    from .client.task_stream import get_task_stream
     from .deploy.local.cluster import LocalCluster
     from .graphs.drivers.executors import SynchronousExecutor
     from .graphs.get import get
@@ -139,10 +139,10 @@ _HOMES = {
     "get": "graphs.get",
     "get_client": "client",
     "get_current_task": "worker.seats",
-    "get_task_stream": "client.task_stream",
+    "get_task_stream": "client.insight.task_stream",
     "get_worker": "worker.context",
     "limit": "client.coordination.limits",
-    "performance_report": "client.performance_report",
+    "performance_report": "client.insight.performance_report",
     "print": "client.printing",
     "progress": "client",
     "rejoin": "worker.seats",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import ClientClosed
 from ...protocol.host.collector import paused_collector
 from ...protocol.wire.payload import blob_nbytes
-from ..asking import error_of_end
 from ..core.tasks import FutureState, SubmitOptions, TaskColumns, TaskRecord
 from ..future import Future
+from ..insight.asking import error_of_end
 from .annotations import TaskOptions
 from .call_options import check_keywords
 from .encoding import (

@@ -29,11 +29,11 @@ from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.keys import Key, key_of
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ...protocol.wording import sized
-from ..asking import ask
-from ..cluster_info import describe_workers
 from ..core.tasks import LOST, FutureState, SubmitOptions, TaskRecord
 from ..future import Future
-from ..inspecting import choose_workers, find_workers, names_of
+from ..insight.asking import ask
+from ..insight.cluster_info import describe_workers
+from ..insight.inspecting import choose_workers, find_workers, names_of
 from ..results.failures import exception_of, last_notice
 from ..results.gathering import states_in
 from ..shell.engine import Engine

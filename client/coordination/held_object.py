@@ -43,9 +43,9 @@ from ...protocol.wire.messages.held import (
     TOO_LARGE,
     UNKNOWN_NAME,
 )
-from ..asking import error_of_end
 from ..core.events import HeldAbandoned, HeldCall, HeldTaken
 from ..core.held import NO_ANSWER
+from ..insight.asking import error_of_end
 from ..shell.current import find_current
 from ..shell.in_task import owner_here
 from ..shell.watchers import AsyncWaiter, ThreadWaiter

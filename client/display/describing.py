@@ -69,7 +69,7 @@ class Glimpse:
 
     async def refresh(self, engine: Engine) -> None:
         """Ask the scheduler for its workers."""
-        from ..cluster_info import describe_workers
+        from ..insight.cluster_info import describe_workers
 
         with contextlib.suppress(WeftError):
             self.keep(await describe_workers(engine, _MAX_WORKERS))

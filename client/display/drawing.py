@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...protocol.markup import element, join
 from ...protocol.wording import counted, lasting
-from ..attempt_timing import AttemptTiming
+from ..insight.attempt_timing import AttemptTiming
 from . import timeline
 from .page import standing_alone
 

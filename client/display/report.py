@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...protocol.markup import Content, Markup, element, join
 from ...protocol.wording import counted, grouped, lasting, sized
-from ..attempt_timing import AttemptTiming
+from ..insight.attempt_timing import AttemptTiming
 from . import timeline
 from .page import standing_alone
 from .summary import AttemptSums, by_function, by_span, by_worker, in_total

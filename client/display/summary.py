@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ..attempt_timing import AttemptTiming
+from ..insight.attempt_timing import AttemptTiming
 
 
 @dataclass(slots=True)

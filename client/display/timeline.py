@@ -14,7 +14,7 @@ from typing import Final
 
 from ...protocol.markup import Content, Markup, element, join
 from ...protocol.wording import counted, grouped, lasting, sized
-from ..attempt_timing import AttemptTiming
+from ..insight.attempt_timing import AttemptTiming
 
 #: Lanes that are drawn; the bars of all together, about; and the steps of one lane at most.
 MAX_LANES: Final = 128

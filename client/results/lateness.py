@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import WeftError
 from ...protocol.wire.answers import part_of, reading
-from ..asking import ask, ask_blocking
 from ..core.tasks import FutureState
-from ..explaining import describe_last_step, read
+from ..insight.asking import ask, ask_blocking
+from ..insight.explaining import describe_last_step, read
 from .failures import last_notice
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from ...protocol.errors import InitializerFailed, WeftError
 from ...protocol.host.blocking import blocked
 from ...protocol.values.serialize import loads
-from ..asking import ask_blocking
 from ..core.events import Confirm, Watch, Withdraw
 from ..core.tasks import NO_VALUE, FutureState, Watcher
 from ..future import Future, load
+from ..insight.asking import ask_blocking
 from ..results.failures import exception_of
 from .in_task import is_in_task
 from .interruptible import SLICE_S

@@ -39,7 +39,7 @@ def explain(
     """
     import json
 
-    from ...client.explaining import read
+    from ...client.insight.explaining import read
     from .info import asking
 
     address, keys = split_address(arguments, at)
@@ -53,7 +53,7 @@ def explain(
 
 
 async def _ask(viewer: Viewer, key: str) -> dict[str, Any]:
-    from ...client.explaining import unknown_task
+    from ...client.insight.explaining import unknown_task
     from .info import TIMEOUT_S
 
     async for page in viewer.ask("explanations", {"keys": [key]}, TIMEOUT_S):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...client.inspecting import choose_workers
+from ...client.insight.inspecting import choose_workers
 from ...protocol.errors import (
     CommError,
     ConfigError,

@@ -59,7 +59,7 @@ async def ask_task(viewer: Viewer, key: str) -> dict[str, Any]:
     Raises:
         QuestionFailed: the scheduler does not know it.
     """
-    from ...client.explaining import unknown_task
+    from ...client.insight.explaining import unknown_task
 
     arguments = {"keys": [key]}
     pages = viewer.ask("tasks", arguments, TIMEOUT_S)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any, Final
 
-from ...client.inspecting import choose_workers
+from ...client.insight.inspecting import choose_workers
 from ...protocol.errors import QuestionFailed
 from ...protocol.wire.answers import reading
 from ..http.viewer import Viewer

@@ -96,7 +96,7 @@ async def ask_to_retire(
     """
     import uuid
 
-    from ...client.inspecting import choose_workers
+    from ...client.insight.inspecting import choose_workers
     from .info import TIMEOUT_S
 
     arguments: dict[str, Any] = {"order": uuid.uuid4().hex}

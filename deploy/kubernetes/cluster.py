@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ...client.asking import ask
+from ...client.insight.asking import ask
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import ConfigError, WeftError, WorkerStartTimeout
 from ..cluster import Cluster, no_option

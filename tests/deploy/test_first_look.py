@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from tests.deploy.daemons import ROOT, address_of, run, scheduler
-from weft.client import cluster_info
+from weft.client.insight import cluster_info
 from weft.deploy.local.quiet import QuietLogs
 from weft.worker.family.exits import EXIT_REFUSED
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import weft
-from weft.client.explaining import Explanation
+from weft.client.insight.explaining import Explanation
 from weft.client.results import lateness
 
 

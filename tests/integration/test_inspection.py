@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from tests.leaks import wait_until
-from weft.client import inspecting
+from weft.client.insight import inspecting
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from weft.client.attempt_timing import AttemptTiming, TaskRecords, record_of
 from weft.client.display import timeline
 from weft.client.display.summary import by_function, by_span, by_worker, in_total
+from weft.client.insight.attempt_timing import AttemptTiming, TaskRecords, record_of
 
 
 def timing(start, stop, function="f", *, worker="w-0", thread=0, key=None, **more):

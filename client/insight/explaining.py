@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..protocol.errors import QuestionFailed, WeftError
-from ..protocol.wire.answers import part_of, reading
-from ..protocol.wire.keys import Key, key_of
+from ...protocol.errors import QuestionFailed, WeftError
+from ...protocol.wire.answers import part_of, reading
+from ...protocol.wire.keys import Key, key_of
+from ..core.tasks import FutureState
+from ..results.failures import exception_of
+from ..shell.engine import Engine
 from .asking import ask
-from .core.tasks import FutureState
 from .inspecting import TIMEOUT_S, keys_of
-from .results.failures import exception_of
-from .shell.engine import Engine
 
 #: Frames of a running task that are shown.
 _N_FRAMES: Final = 4

@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 import weft
-from weft.client import dumping
+from weft.client.insight import dumping
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 

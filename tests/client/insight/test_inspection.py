@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 import weft
-from weft.client.inspecting import line_of, name_in
+from weft.client.insight.inspecting import line_of, name_in
 from weft.protocol.errors import (
     ForeignFuture,
     NotSupported,
@@ -173,7 +173,7 @@ def test_versions(client):
 
 
 def test_different_versions_are_listed():
-    from weft.client.inspecting import _check_versions
+    from weft.client.insight.inspecting import _check_versions
 
     def of(version):
         return {"packages": {"weft": "1", "numpy": version}}

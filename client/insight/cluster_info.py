@@ -6,13 +6,13 @@ import contextlib
 import time
 from typing import Any, Final
 
-from ..protocol.errors import NotPermitted, WorkerStartTimeout
-from ..protocol.wire.messages import Denied
+from ...protocol.errors import NotPermitted, WorkerStartTimeout
+from ...protocol.wire.messages import Denied
+from ..core.events import ShutDown, WatchCluster
+from ..display.describing import DescribedWorkers
+from ..shell.engine import Engine
+from ..shell.watchers import AsyncWaiter, ThreadWaiter
 from .asking import ask, error_of_end
-from .core.events import ShutDown, WatchCluster
-from .display.describing import DescribedWorkers
-from .shell.engine import Engine
-from .shell.watchers import AsyncWaiter, ThreadWaiter
 
 #: Longest time for which the client of a new LocalCluster waits for workers that do not come.
 _MAX_START_S: Final = 5.0

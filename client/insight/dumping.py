@@ -20,13 +20,13 @@ from typing import Any, Final
 
 import msgpack
 
-from ..protocol.errors import NotSupported, WeftError
-from ..protocol.host.versions import process_versions
-from ..protocol.wire.keys import text_of
+from ...protocol.errors import NotSupported, WeftError
+from ...protocol.host.versions import process_versions
+from ...protocol.wire.keys import text_of
+from ..shell.engine import Engine
 from .asking import N_KEYS, ask, ask_about
 from .cluster_info import describe_workers
 from .inspecting import has_what, processing, scheduler_logs, versions, worker_logs
-from .shell.engine import Engine
 
 #: Tasks that are described: first those at workers, then those of this client, then results.
 MAX_TASKS: Final = 100_000

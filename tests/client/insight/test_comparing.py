@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from tests.deploy.daemons import ROOT, Daemon
-from weft.client import Client, comparing
+from weft.client import Client
+from weft.client.insight import comparing
 
 HERE = {"weft": "1.0", "numpy": "2.1.3", "pandas": "2.2.0", "cloudpickle": "3.1", "dask": None}
 

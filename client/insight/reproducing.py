@@ -10,17 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
-from ..protocol.errors import QuestionFailed
-from ..protocol.values.serialize import loads, loads_arguments
-from ..protocol.wire.answers import part_of, reading
-from ..protocol.wire.messages import ACTOR_FUNCTION, Answer
+from ...protocol.errors import QuestionFailed
+from ...protocol.values.serialize import loads, loads_arguments
+from ...protocol.wire.answers import part_of, reading
+from ...protocol.wire.messages import ACTOR_FUNCTION, Answer
+from ..core.events import Want
+from ..core.tasks import NEW
+from ..future import Future
+from ..results.gathering import Gathering
+from ..shell.engine import Engine
 from .asking import ask_once
-from .core.events import Want
-from .core.tasks import NEW
-from .future import Future
 from .inspecting import keys_of
-from .results.gathering import Gathering
-from .shell.engine import Engine
 
 #: True: the debugger of Python; a function: is called with the traceback.
 Debugger: TypeAlias = "bool | Callable[[TracebackType | None], object]"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client import stream_reading
-from weft.client.stream_reading import StreamPages
+from weft.client.insight import stream_reading
+from weft.client.insight.stream_reading import StreamPages
 
 
 def page(cursor, *keys, n_missed=0, **columns):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..protocol.wire.keys import Key
-from ..protocol.wording import counted, lasting
+from ...protocol.wire.keys import Key
+from ...protocol.wording import counted, lasting
 
 
 class AttemptTiming(NamedTuple):

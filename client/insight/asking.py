@@ -10,19 +10,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from ..protocol.errors import (
-    ClientClosed,
-    CommClosed,
-    NoAnswer,
-    QuestionFailed,
-    WeftError,
-)
-from ..protocol.wire.answers import Pages, answer_in
-from ..protocol.wire.messages import Answer
-from ..protocol.wire.payload import Blob
-from .core.events import AskScheduler
-from .shell.engine import Engine
-from .shell.watchers import AsyncWaiter, ThreadWaiter
+from ...protocol.errors import ClientClosed, CommClosed, NoAnswer, QuestionFailed, WeftError
+from ...protocol.wire.answers import Pages, answer_in
+from ...protocol.wire.messages import Answer
+from ...protocol.wire.payload import Blob
+from ..core.events import AskScheduler
+from ..shell.engine import Engine
+from ..shell.watchers import AsyncWaiter, ThreadWaiter
 
 T = TypeVar("T")
 

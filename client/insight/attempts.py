@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..shell.engine import Engine
 from .asking import ask, ask_blocking
-from .shell.engine import Engine
 
 
 class AttemptEnd(NamedTuple):

@@ -13,17 +13,17 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import NotSupported
-from ..protocol.wording import grouped
+from ...protocol.errors import NotSupported
+from ...protocol.wording import grouped
+from ..display.report import ReportContent, report_page
+from ..shell.engine import Engine
 from .asking import ask
 from .cluster_info import describe_workers
-from .display.report import ReportContent, report_page
 from .inspecting import versions
-from .shell.engine import Engine
 from .task_stream import StreamContext
 
 if TYPE_CHECKING:
-    from .client import Client
+    from ..client import Client
 
 __all__ = ["performance_report"]
 

@@ -10,17 +10,17 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ..protocol.errors import ForeignFuture, QuestionFailed, UnknownWorker
-from ..protocol.values.exceptions import add_note
-from ..protocol.wire.address import names_of_process
-from ..protocol.wire.answers import part_of, reading
-from ..protocol.wire.keys import Key, key_of, text_of
-from ..protocol.wire.message import MAX_NUMBER
+from ...protocol.errors import ForeignFuture, QuestionFailed, UnknownWorker
+from ...protocol.values.exceptions import add_note
+from ...protocol.wire.address import names_of_process
+from ...protocol.wire.answers import part_of, reading
+from ...protocol.wire.keys import Key, key_of, text_of
+from ...protocol.wire.message import MAX_NUMBER
+from ..core.tasks import FutureState
+from ..future import Future
+from ..shell.engine import Engine
 from .asking import ask, ask_about, ask_each
 from .cluster_info import describe_workers
-from .core.tasks import FutureState
-from .future import Future
-from .shell.engine import Engine
 
 #: A worker that has not answered after this is reported as silent: perhaps its task holds the
 #: interpreter lock.
@@ -295,7 +295,7 @@ def line_of(row: list[Any]) -> tuple[str, str]:
 
 async def versions(engine: Engine, check: bool, packages: Iterable[str] | None) -> dict[str, Any]:
     """See `Client.get_versions`."""
-    from ..protocol.host.versions import process_versions
+    from ...protocol.host.versions import process_versions
 
     is_list = packages is None or (isinstance(packages, Iterable) and not isinstance(packages, str))
     names: list[Any] = list(packages or ()) if is_list else [None]

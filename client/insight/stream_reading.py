@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..protocol.wire.answers import part_of, reading
-from ..protocol.wire.keys import key_of
+from ...protocol.wire.answers import part_of, reading
+from ...protocol.wire.keys import key_of
+from ..shell.engine import Engine
 from .asking import ask
 from .attempt_timing import AttemptTiming
-from .shell.engine import Engine
 
 #: Attempts that one stream keeps.
 MAX_ROWS: Final = 1_000_000

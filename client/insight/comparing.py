@@ -13,12 +13,12 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import WeftError
+from ...protocol.errors import WeftError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .shell.engine import Engine
+    from ..shell.engine import Engine
 
 __all__ = ["Comparison", "compare_soon", "differences", "table_of"]
 
@@ -74,7 +74,7 @@ async def compare_soon(engine: Engine, cluster: Any) -> Comparison | None:
 
 
 async def _compare(engine: Engine) -> None:
-    from ..protocol.host.versions import process_versions
+    from ...protocol.host.versions import process_versions
     from .asking import ask, ask_each
     from .cluster_info import describe_workers
 

@@ -19,17 +19,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from ..protocol.durations import seconds_of
-from ..protocol.errors import WeftError
+from ...protocol.durations import seconds_of
+from ...protocol.errors import WeftError
+from ..display.drawing import TaskStreamPicture
+from ..shell.current import find_current
+from ..shell.engine import Engine
 from .attempt_timing import AttemptTiming, TaskRecords, record_of
-from .display.drawing import TaskStreamPicture
-from .shell.current import find_current
-from .shell.engine import Engine
 from .stream_reading import StreamPages
 
 if TYPE_CHECKING:
-    from ..protocol.durations import Duration
-    from .client import Client
+    from ...protocol.durations import Duration
+    from ..client import Client
 
 __all__ = ["StreamContext", "get_task_stream", "read_task_stream"]
 
