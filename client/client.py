@@ -26,6 +26,9 @@ from .calls.call_options import NOT_GIVEN, limit_of, unexpected
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import check_unsupported, rows_of
 from .calls.scattering import DataMover
+from .cluster.ending import TaskEnding
+from .cluster.locating import ClusterLike, Location, check_options, check_own_options
+from .cluster.log_forwarding import LogForwarding
 from .coordination.kept_by_name import KeptByName
 from .core.events import Cancel
 from .core.tasks import FutureState
@@ -33,13 +36,10 @@ from .dask import absent
 from .dask.collections import DaskCollections
 from .display import describing
 from .display.output import TaskOutputs
-from .ending import TaskEnding
 from .executor import ExecutorMaker
 from .future import Future, cancel_reason, checked_running
 from .insight.inspection import ClusterInspection
 from .life import ClientLife
-from .locating import ClusterLike, Location, check_options, check_own_options
-from .log_forwarding import LogForwarding
 from .results.gathering import Gathering, states_in
 from .shell.current import find_current, made_current
 from .shell.engine import Engine

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ..protocol.durations import Duration
     from .client import Client
-    from .locating import ClusterLike
+    from .cluster.locating import ClusterLike
 
 T = TypeVar("T")
 

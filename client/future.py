@@ -296,7 +296,7 @@ class Future(_Reference):
         Raises:
             ValueError: the task was cancelled, or did not fail by itself; submit its call again.
         """
-        from .ending import retry
+        from .cluster.ending import retry
 
         self._check_usable()
         return retry(self._engine, [self._state], asynchronous)

@@ -23,9 +23,9 @@ from ..protocol.net.session import Finder
 from ..protocol.settings import client as defaults
 from ..protocol.settings.sources import read_settings
 from .client import Client
+from .cluster.locating import Location
 from .core.events import Borrow, Confirm
 from .core.tasks import SubmitOptions, TaskColumns, TaskRecord
-from .locating import Location
 from .shell.current import find_current, made_current, named_current, opened
 from .shell.engine import Caller, Engine
 from .shell.in_task import context_here

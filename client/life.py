@@ -33,8 +33,8 @@ from .shell.short_tracebacks import short_tracebacks
 if TYPE_CHECKING:
     from ..protocol.durations import Duration
     from .client import Client
+    from .cluster.locating import Location
     from .display.output import TaskOutputs
-    from .locating import Location
 
 T = TypeVar("T", bound="ClientLife")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import NotSupported
-from ..plugins import PluginRegistration
+from ..cluster.plugins import PluginRegistration
 from ..shell.engine import Engine
 from ..shell.short_tracebacks import short_tracebacks
 from . import cluster_info
@@ -347,7 +347,7 @@ class ClusterInspection(PluginRegistration):
             TimeoutError: tasks still run after `timeout`.
             NotPermitted: the client's token is of a lower role than client.
         """
-        from ..retiring import check_arguments, retire_of_client
+        from ..cluster.retiring import check_arguments, retire_of_client
 
         wanted = check_arguments(workers, names, n, keep, close_workers, others)
         timeout_s = seconds_or_none(timeout, "timeout")
@@ -384,7 +384,7 @@ class ClusterInspection(PluginRegistration):
             TimeoutError: `wait` took longer than `timeout`.
             NotSupported: Kubernetes starts the workers: use the `scale` of the cluster.
         """
-        from .. import scaling
+        from ..cluster import scaling
 
         n = scaling.check_arguments(n, others)
         timeout_s = seconds_or_none(timeout, "timeout")
@@ -429,7 +429,7 @@ class ClusterInspection(PluginRegistration):
             NotPermitted: the client's token is of a lower role than client.
         """
         from ...protocol.values.serialize import function_name
-        from ..running import prepare, run
+        from ..cluster.running import prepare, run
 
         blob = prepare(function, args, kwargs, nanny, on_error)
         name = function_name(function)
@@ -441,6 +441,6 @@ class ClusterInspection(PluginRegistration):
         Raises:
             NotSupported: always; the text says what to use.
         """
-        from ..running import refuse_on_scheduler
+        from ..cluster.running import refuse_on_scheduler
 
         raise refuse_on_scheduler()

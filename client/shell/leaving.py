@@ -25,7 +25,7 @@ from .loop import LoopThread
 
 if TYPE_CHECKING:
     from ..client import Client
-    from ..locating import Location
+    from ..cluster.locating import Location
     from .engine import Engine
 
 #: {holdings: None} of dropped clients that were not given back yet. They are given back at the

@@ -52,7 +52,7 @@ def scale(
       weft scale tls://node1:8786 8
     """
     from ...client.client import Client
-    from ...client.scaling import scale_client
+    from ...client.cluster.scaling import scale_client
     from ...protocol.errors import NoAnswer
     from ...protocol.wire.levels import Level
     from .finding import find_scheduler

@@ -25,7 +25,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...client import scaling
+from ...client.cluster import scaling
 from ...client.dask import absent
 from ...client.display import describing
 from ...client.shell.current import close_all as close_all_clients

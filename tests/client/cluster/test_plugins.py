@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import weft
-from weft.client import plugin_waits
+from weft.client.cluster import plugin_waits
 from weft.protocol.errors import NotSupported, QuestionFailed
 
 pytestmark = pytest.mark.slow

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import NotSupported
-from ..protocol.wire.messages import MAX_LOGGER_CHARS
+from ...protocol.errors import NotSupported
+from ...protocol.wire.messages import MAX_LOGGER_CHARS
 
 if TYPE_CHECKING:
-    from .display.output import TaskOutputs
-    from .shell.engine import Engine
+    from ..display.output import TaskOutputs
+    from ..shell.engine import Engine
 
 _OWN: Final = "weft"
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
-from ..protocol.errors import NotSupported
-from ..protocol.wire.answers import part_of, reading
-from .core.events import Cancel
-from .insight.asking import ask
-from .insight.cluster_info import describe_workers, expect_workers
-from .insight.inspecting import find_workers
-from .shell.engine import Engine
+from ...protocol.errors import NotSupported
+from ...protocol.wire.answers import part_of, reading
+from ..core.events import Cancel
+from ..insight.asking import ask
+from ..insight.cluster_info import describe_workers, expect_workers
+from ..insight.inspecting import find_workers
+from ..shell.engine import Engine
 
 T = TypeVar("T")
 

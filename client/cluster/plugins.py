@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..protocol.durations import seconds_or_none
-from .shell.engine import Engine
+from ...protocol.durations import seconds_or_none
+from ..shell.engine import Engine
 
 if TYPE_CHECKING:
-    from ..protocol.durations import Duration
+    from ...protocol.durations import Duration
 
 
 class PluginRegistration(abc.ABC):

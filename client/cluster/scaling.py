@@ -13,14 +13,14 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import NoAnswer, NotPermitted, QuestionFailed
-from ..protocol.wire.levels import Level
-from ..protocol.wire.messages.questions import MAX_PLACES
-from .insight.asking import ask
-from .shell.engine import Engine
+from ...protocol.errors import NoAnswer, NotPermitted, QuestionFailed
+from ...protocol.wire.levels import Level
+from ...protocol.wire.messages.questions import MAX_PLACES
+from ..insight.asking import ask
+from ..shell.engine import Engine
 
 if TYPE_CHECKING:
-    from .insight.inspection import ClusterInspection
+    from ..insight.inspection import ClusterInspection
 
 #: A supervisor runs no user code, so it answers soon.
 _TIMEOUT_S: Final = 10.0

@@ -5,19 +5,19 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.durations import seconds_of
-from ..protocol.errors import ForeignFuture, NotPermitted
-from .core.events import RetryFailed
-from .core.retrying import can_retry
-from .core.tasks import FAILED, GONE, NEW, FutureState, is_unreadable
-from .insight.asking import error_of_end
-from .results.gathering import states_in
-from .shell.engine import Engine
+from ...protocol.durations import seconds_of
+from ...protocol.errors import ForeignFuture, NotPermitted
+from ..core.events import RetryFailed
+from ..core.retrying import can_retry
+from ..core.tasks import FAILED, GONE, NEW, FutureState, is_unreadable
+from ..insight.asking import error_of_end
+from ..results.gathering import states_in
+from ..shell.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
-    from ..protocol.durations import Duration
+    from ...protocol.durations import Duration
 
 
 class TaskEnding(abc.ABC):

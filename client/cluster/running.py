@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..protocol.errors import NoAnswer, NotSupported, QuestionFailed, WeftError
-from ..protocol.values.exceptions import add_note, unpack_exception
-from ..protocol.values.serialize import dumps, function_name, loads
-from ..protocol.wire.failure import MAX_RELAYED_BYTES
-from ..protocol.wire.payload import blob_nbytes
-from ..protocol.wording import sized
-from .future import Future
-from .insight.asking import ask_each, ask_once
-from .insight.inspecting import find_workers
-from .shell.engine import Engine
+from ...protocol.errors import NoAnswer, NotSupported, QuestionFailed, WeftError
+from ...protocol.values.exceptions import add_note, unpack_exception
+from ...protocol.values.serialize import dumps, function_name, loads
+from ...protocol.wire.failure import MAX_RELAYED_BYTES
+from ...protocol.wire.payload import blob_nbytes
+from ...protocol.wording import sized
+from ..future import Future
+from ..insight.asking import ask_each, ask_once
+from ..insight.inspecting import find_workers
+from ..shell.engine import Engine
 
 _ON_ERROR = ("raise", "return", "ignore")
 

@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import NoAnswer, NotSupported
-from ..protocol.wire.answers import part_of, reading
-from .insight.asking import ask
-from .insight.inspecting import find_workers, names_of
-from .shell.engine import Engine
+from ...protocol.errors import NoAnswer, NotSupported
+from ...protocol.wire.answers import part_of, reading
+from ..insight.asking import ask
+from ..insight.inspecting import find_workers, names_of
+from ..shell.engine import Engine
 
 if TYPE_CHECKING:
-    from .insight.inspection import ClusterInspection
+    from ..insight.inspection import ClusterInspection
 
 #: Options of dask's `retire_workers`, and what to use instead.
 _ABSENT: Final = {

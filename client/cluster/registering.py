@@ -8,20 +8,20 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..protocol.errors import NotSupported, PluginFailed, QuestionFailed
-from ..protocol.plugins.base import SupervisorPlugin, WorkerPlugin
-from ..protocol.plugins.environment import Environ, InstallPlugin
-from ..protocol.plugins.uploads import UploadDirectory, UploadFile
-from ..protocol.values.exceptions import add_note, unpack_exception
-from ..protocol.values.serialize import dumps, function_name
-from ..protocol.wire.answers import part_of, reading
-from ..protocol.wire.failure import MAX_RELAYED_BYTES
-from ..protocol.wire.payload import Payload, blob_nbytes
-from ..protocol.wording import sized
-from .insight.cluster_info import describe_workers
+from ...protocol.errors import NotSupported, PluginFailed, QuestionFailed
+from ...protocol.plugins.base import SupervisorPlugin, WorkerPlugin
+from ...protocol.plugins.environment import Environ, InstallPlugin
+from ...protocol.plugins.uploads import UploadDirectory, UploadFile
+from ...protocol.values.exceptions import add_note, unpack_exception
+from ...protocol.values.serialize import dumps, function_name
+from ...protocol.wire.answers import part_of, reading
+from ...protocol.wire.failure import MAX_RELAYED_BYTES
+from ...protocol.wire.payload import Payload, blob_nbytes
+from ...protocol.wording import sized
+from ..insight.cluster_info import describe_workers
+from ..shell.engine import Engine
 from .plugin_waits import order
 from .restarting import wait_for_successors
-from .shell.engine import Engine
 
 if TYPE_CHECKING:
     from pathlib import Path

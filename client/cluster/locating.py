@@ -7,19 +7,19 @@ import os
 import socket
 from typing import Any, Protocol
 
-from ..protocol.errors import CommClosed, ConfigError
-from ..protocol.host.process_role import is_worker_process
-from ..protocol.net.probing import why_nobody_answers
-from ..protocol.net.session import Finder
-from ..protocol.settings.common import CONNECTION_FILE
-from ..protocol.settings.sources import Settings
-from ..protocol.trust import connection_file as connection_files
-from ..protocol.trust.security import Security
-from ..protocol.wire.levels import Level
-from . import above
-from .dask import absent
-from .shell.link import SchedulerAbsent, SchedulerEnded
-from .shell.loop import LoopThread
+from ...protocol.errors import CommClosed, ConfigError
+from ...protocol.host.process_role import is_worker_process
+from ...protocol.net.probing import why_nobody_answers
+from ...protocol.net.session import Finder
+from ...protocol.settings.common import CONNECTION_FILE
+from ...protocol.settings.sources import Settings
+from ...protocol.trust import connection_file as connection_files
+from ...protocol.trust.security import Security
+from ...protocol.wire.levels import Level
+from .. import above
+from ..dask import absent
+from ..shell.link import SchedulerAbsent, SchedulerEnded
+from ..shell.loop import LoopThread
 
 _log = logging.getLogger("weft.client")
 #: The addresses of running schedulers that were reported: once is enough for a program.

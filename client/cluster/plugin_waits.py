@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final
 
-from ..protocol.errors import NoAnswer, QuestionFailed
-from ..protocol.wire.answers import part_of, reading
-from ..protocol.wire.payload import Blob
-from ..protocol.wording import lasting
-from .core.events import AskScheduler, ForgetWatcher
-from .insight.asking import ask, checked
-from .shell.engine import Engine
-from .shell.watchers import AsyncWaiter
+from ...protocol.errors import NoAnswer, QuestionFailed
+from ...protocol.wire.answers import part_of, reading
+from ...protocol.wire.payload import Blob
+from ...protocol.wording import lasting
+from ..core.events import AskScheduler, ForgetWatcher
+from ..insight.asking import ask, checked
+from ..shell.engine import Engine
+from ..shell.watchers import AsyncWaiter
 
 logger = logging.getLogger("weft.client")
 

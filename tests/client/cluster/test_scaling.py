@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import weft
-from weft.client.scaling import demand_places, spread
+from weft.client.cluster.scaling import demand_places, spread
 from weft.protocol.errors import NotPermitted, NotSupported, QuestionFailed
 from weft.protocol.wire.levels import Level
 
