@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from .protocol.plugins.environment import Environ, InstallPlugin, PipInstall
     from .protocol.plugins.uploads import UploadDirectory, UploadFile
     from .worker.context import get_worker
-    from .worker.interrupting import TaskInterrupted
-    from .worker.seats import get_current_task, rejoin, secede
+    from .worker.slots.interrupting import TaskInterrupted
+    from .worker.slots.seats import get_current_task, rejoin, secede
 
     __version__: str
 
@@ -126,7 +126,7 @@ _HOMES = {
     "Semaphore": "client.coordination.locks",
     "SupervisorPlugin": "protocol.plugins.base",
     "SynchronousExecutor": "graphs.drivers.executors",
-    "TaskInterrupted": "worker.interrupting",
+    "TaskInterrupted": "worker.slots.interrupting",
     "ThreadPool": "graphs.pool.thread_pool",
     "UploadDirectory": "protocol.plugins.uploads",
     "UploadFile": "protocol.plugins.uploads",
@@ -138,15 +138,15 @@ _HOMES = {
     "futures_of": "client",
     "get": "graphs.get",
     "get_client": "client",
-    "get_current_task": "worker.seats",
+    "get_current_task": "worker.slots.seats",
     "get_task_stream": "client.insight.task_stream",
     "get_worker": "worker.context",
     "limit": "client.coordination.limits",
     "performance_report": "client.insight.performance_report",
     "print": "client.printing",
     "progress": "client",
-    "rejoin": "worker.seats",
-    "secede": "worker.seats",
+    "rejoin": "worker.slots.seats",
+    "secede": "worker.slots.seats",
     "span": "client.calls.spans",
     "wait": "client",
     "warn": "client.printing",

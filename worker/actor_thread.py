@@ -29,8 +29,8 @@ from ..protocol.values.serialize import loads_arguments
 from ..protocol.wire.failure import Failure
 from ..protocol.wording import counted
 from .context import WorkerContext, set_worker
-from .coroutines import finish_loop
-from .interrupting import SlotGate
+from .slots.coroutines import finish_loop
+from .slots.interrupting import SlotGate
 
 if TYPE_CHECKING:
     from ..protocol.host.blocking import TaskWait

@@ -21,7 +21,7 @@ from .core.events import ActorBlocked, ActorResumes
 if TYPE_CHECKING:
     from ..protocol.host.blocking import TaskWait
     from .actor_thread import ActorThread
-    from .executor import TaskExecutor
+    from .slots.executor import TaskExecutor
 
 __all__ = ["ActorWaits"]
 

@@ -35,10 +35,10 @@ from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_
 from ..protocol.wire.payload import Blob
 from .context import set_worker
 from .core.tasks import MEMORY, WorkerTask
-from .executor import OWN_CODE, TaskExecutor
 from .packing import pack_result
 from .plugins import WorkerPlugins
 from .reaching import MAX_ADDRESSES, TIMEOUT_S
+from .slots.executor import OWN_CODE, TaskExecutor
 
 logger = logging.getLogger("weft.worker")
 

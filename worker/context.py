@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ..protocol.net.session import Finder
     from .actors import Actors
     from .core.tasks import WorkerTask
-    from .interrupting import SlotGate
     from .output import OutputCatcher
-    from .seats import SlotSeat
+    from .slots.interrupting import SlotGate
+    from .slots.seats import SlotSeat
 
 __all__ = ["WorkerContext", "get_worker"]
 

@@ -42,7 +42,7 @@ from .log_catching import RecordCatcher
 if TYPE_CHECKING:
     from .config import WorkerConfig
     from .core.events import CatchOutput
-    from .executor import TaskExecutor
+    from .slots.executor import TaskExecutor
 
 __all__ = ["OutputCatcher", "catcher_for"]
 

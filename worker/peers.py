@@ -16,10 +16,10 @@ from typing import Final
 from ..protocol.net.data_line import DataLines
 from ..protocol.trust.security import Security
 from ..protocol.wire.messages import GetData, KeysData
-from .activity import Transfers
 from .core.events import CopiesFetched, CopiesNotFetched, EndFetch, Event, Fetch
 from .core.failed_fetches import FetchFailureLog
 from .reaching import unreached
+from .slots.activity import Transfers
 from .store import Store
 
 __all__ = ["Peers"]

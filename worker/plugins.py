@@ -27,8 +27,8 @@ from ..protocol.values.serialize import loads
 from ..protocol.wire.messages import PluginDone, SetUpPlugin, TearDownPlugin
 from .calling_plugins import call, packed
 from .context import set_worker
-from .executor import TaskExecutor
-from .interrupting import TaskInterrupted, interrupt_code
+from .slots.executor import TaskExecutor
+from .slots.interrupting import TaskInterrupted, interrupt_code
 
 logger = logging.getLogger("weft.worker")
 

@@ -14,7 +14,7 @@ from ..protocol.net.connection import Connection
 from ..protocol.wire.messages import Put, PutDone
 from ..protocol.wire.payload import blob_nbytes
 from .core.events import ValueExpired, ValuePut, ValueRefused
-from .executor import TaskExecutor
+from .slots.executor import TaskExecutor
 
 __all__ = ["answer", "take_values"]
 

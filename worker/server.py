@@ -57,7 +57,6 @@ from ..protocol.wire.messages import (
 )
 from ..protocol.wire.session import GiveUp, Outage, Session
 from ..protocol.wording import counted
-from .activity import Transfers
 from .actor_waits import ActorWaits
 from .actors import Actors
 from .answering import Answering
@@ -75,15 +74,16 @@ from .core.events import (
 )
 from .core.seats import MAX_BLOCKED
 from .core.state import MESSAGE_TYPES, WorkerState
-from .executor import TaskExecutor
 from .numbers import SUFFIX
 from .output import catcher_for
 from .peers import Peers
 from .policy import WorkerPolicy
 from .serving import DataServer, LateHandler, for_listening
-from .silence import BEAT_S
-from .slot_reading import SlotReading
-from .started import StartedRecord, attempts_of_unsendable
+from .slots.activity import Transfers
+from .slots.executor import TaskExecutor
+from .slots.silence import BEAT_S
+from .slots.slot_reading import SlotReading
+from .slots.started import StartedRecord, attempts_of_unsendable
 from .status import StatusReporter
 from .store import Store
 

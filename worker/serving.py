@@ -47,10 +47,10 @@ from ..protocol.wire.messages import (
 )
 from ..protocol.wire.payload import Blob, blob_nbytes
 from . import putting
-from .activity import Transfers
-from .executor import TaskExecutor
 from .packing import error_blob, is_large
-from .started import N_SERVING, StartedRecord
+from .slots.activity import Transfers
+from .slots.executor import TaskExecutor
+from .slots.started import N_SERVING, StartedRecord
 
 logger = logging.getLogger("weft.worker")
 

@@ -9,9 +9,9 @@ import psutil
 
 from ..protocol.reported import OF_WORKERS, n_numbers
 from ..protocol.wire.messages import WorkerStatus
-from .activity import Transfers, WorkerMeter
-from .executor import TaskExecutor
 from .numbers import NumbersFile
+from .slots.activity import Transfers, WorkerMeter
+from .slots.executor import TaskExecutor
 
 logger = logging.getLogger("weft.worker")
 

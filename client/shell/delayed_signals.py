@@ -11,7 +11,7 @@ loop's thread is never interrupted so; code that the main thread runs in its pla
         run_delayed(delayed)  # may raise what a handler raises
 
 In other threads both do nothing, but for those of tasks, which others may interrupt
-(`worker/interrupting.py`): these are not interrupted meanwhile.
+(`worker/slots/interrupting.py`): these are not interrupted meanwhile.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 import weft
-from weft.worker import executor
 from weft.worker.core import seats
+from weft.worker.slots import executor
 
 
 @pytest.fixture(scope="module")

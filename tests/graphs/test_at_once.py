@@ -22,7 +22,7 @@ from weft.graphs.processes import link
 from weft.graphs.processes.link import Channel
 from weft.graphs.processes.serving import KEEP, OUTPUT, Server, note_of
 from weft.protocol.values.serialize import dumps
-from weft.worker.started import StartedRecord, read_started
+from weft.worker.slots.started import StartedRecord, read_started
 
 LIMIT_S = 60
 N_THREADS = 4

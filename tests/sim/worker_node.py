@@ -1,7 +1,7 @@
 """A worker process: the real core, with a simulated executor.
 
 Each slot takes tasks from its chunk, one after the other, and reports them at the end of the
-chunk or when the last report is long ago, as `worker/executor.py` does. Values are kept in a store
+chunk or when the last report is long ago, as `worker/slots/executor.py` does. Values are kept in a store
 under the attempt that made them; a value that is missing when a task starts or ends is a bug.
 """
 
@@ -53,9 +53,9 @@ from weft.worker.core.events import (
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
-from weft.worker.executor import WATCH_S
 from weft.worker.server import WorkerPolicy
-from weft.worker.timeouts import LOOK_S
+from weft.worker.slots.executor import WATCH_S
+from weft.worker.slots.timeouts import LOOK_S
 
 from .actors import WorkerActors
 from .graphs import ACTOR, packed, value_of

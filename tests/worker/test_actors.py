@@ -23,8 +23,8 @@ from weft.worker.actor_thread import Mail
 from weft.worker.actors import Actors, make_actor
 from weft.worker.context import WorkerContext, get_worker, set_worker
 from weft.worker.core.events import CatchOutput
-from weft.worker.interrupting import Interrupts, TaskInterrupted
 from weft.worker.output import OutputCatcher
+from weft.worker.slots.interrupting import Interrupts, TaskInterrupted
 
 
 class End:

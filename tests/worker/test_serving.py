@@ -16,7 +16,7 @@ from tests.worker.test_server import (  # noqa: F401 - fixtures
 from weft.protocol.errors import UnpicklableResult
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire.messages import GetData
-from weft.worker.started import N_SERVING, read_served
+from weft.worker.slots.started import N_SERVING, read_served
 
 # ruff: noqa: F811 - fixtures are named as what they give
 

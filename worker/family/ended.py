@@ -5,7 +5,7 @@ A part of the shell. Notes are removed as they are read.
 
 from __future__ import annotations
 
-from ..started import read_joined, read_left, read_served, read_started
+from ..slots.started import read_joined, read_left, read_served, read_started
 from .exits import read_crash, read_failure, read_fault, read_refusal, read_signal
 from .places import Place
 from .restarts import WorkerExit

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ..silence import BEAT_S
+from ..slots.silence import BEAT_S
 
 #: A loop that has not beaten for so long is held up by the attempts that ran all the time.
 _LEAST_S: Final = 2 * BEAT_S

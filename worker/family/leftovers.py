@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...protocol.wire.address import parse_address
 from ..config import socket_path
 from ..numbers import SUFFIX
-from ..silence import STACK_SUFFIX
+from ..slots.silence import STACK_SUFFIX
 from .places import Place
 
 

@@ -16,7 +16,7 @@ import psutil
 
 from ...protocol.restart_pauses import RestartPauses
 from ...protocol.wire.messages.questions import MAX_PLACES
-from ..silence import SilenceWatch
+from ..slots.silence import SilenceWatch
 from .config import WorkerSpec
 from .held_up import HeldUpWatch
 from .restarts import StartFailures

@@ -24,8 +24,8 @@ from ...protocol.host.event_loop import new_event_loop
 from ...protocol.host.process_role import set_worker_process
 from ..config import WorkerConfig
 from ..server import WorkerServer
-from ..silence import STACK_SIGNAL, STACK_SUFFIX
-from ..started import read_joined
+from ..slots.silence import STACK_SIGNAL, STACK_SUFFIX
+from ..slots.started import read_joined
 from .collecting import collect_at_rest, hold_back
 from .exits import (
     EXIT_CRASHED,

@@ -15,8 +15,8 @@ from typing import Final
 import psutil
 
 from ...protocol.wire.messages import WorkerHeldUp
-from ..silence import STACK_SIGNAL, STACK_SUFFIX
-from ..started import read_beats, read_started
+from ..slots.silence import STACK_SIGNAL, STACK_SUFFIX
+from ..slots.started import read_beats, read_started
 from .measuring import SUSPENDED
 from .places import Place
 

@@ -48,8 +48,8 @@ from ...protocol.reported import REQUESTED
 from ...protocol.trust.security import Security
 from ...protocol.wire.session import GiveUp
 from ..numbers import SUFFIX, SUPERVISOR
-from ..silence import SilenceWatch
-from ..started import read_joined
+from ..slots.silence import SilenceWatch
+from ..slots.started import read_joined
 from .config import SupervisorConfig
 from .death_lines import DeathLines
 from .ended import exit_of

@@ -11,7 +11,7 @@ import pytest
 from weft.client.core.actor_calls import ActorCall
 from weft.client.shell.actor_lines import ActorLines, _ActorLine
 from weft.protocol.host.blocking import on_interrupts_here
-from weft.worker.interrupting import SlotGate
+from weft.worker.slots.interrupting import SlotGate
 
 
 def test_a_signal_while_the_loop_is_woken_lets_later_calls_wake_it():

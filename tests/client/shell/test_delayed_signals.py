@@ -10,7 +10,7 @@ import pytest
 
 from weft.client.shell.delayed_signals import delay_handlers, has_room_for_calls, run_delayed
 from weft.protocol.host.blocking import on_interrupts_here
-from weft.worker.interrupting import SlotGate
+from weft.worker.slots.interrupting import SlotGate
 
 
 class Handled(Exception):

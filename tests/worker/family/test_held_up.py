@@ -9,7 +9,7 @@ from weft.worker.family.config import WorkerSpec
 from weft.worker.family.held_up import HeldUpWatch
 from weft.worker.family.places import Place
 from weft.worker.family.silent_workers import held_up
-from weft.worker.started import StartedRecord
+from weft.worker.slots.started import StartedRecord
 
 
 def test_a_loop_that_beats_is_not_held_up():

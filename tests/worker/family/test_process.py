@@ -15,7 +15,7 @@ from tests.leaks import wait_until
 from tests.worker.test_server import Scheduler, inc
 from weft.protocol.trust.security import Security, new_cluster_id
 from weft.protocol.wire.messages import Bye, Stop
-from weft.worker.started import read_started
+from weft.worker.slots.started import read_started
 
 pytestmark = pytest.mark.slow
 

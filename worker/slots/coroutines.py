@@ -14,8 +14,8 @@ import selectors
 from collections.abc import Callable
 from typing import Any
 
-from ..protocol.host.blocking import Awaits, TaskWait, blocked, on_awaits_here
-from .context import wake_here
+from ...protocol.host.blocking import Awaits, TaskWait, blocked, on_awaits_here
+from ..context import wake_here
 
 __all__ = ["as_call", "finish_loop", "run_coroutine"]
 

@@ -13,8 +13,8 @@ import pytest
 from tests.deploy.daemons import ROOT
 from tests.worker.family.test_supervisor import Spawner, config_for
 from tests.worker.family.test_supervisor_link import Line, greet
-from weft.worker.silence import SilenceWatch
-from weft.worker.started import (
+from weft.worker.slots.silence import SilenceWatch
+from weft.worker.slots.started import (
     StartedRecord,
     read_beats,
     read_joined,

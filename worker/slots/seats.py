@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import NotInTask
-from .context import WorkerContext, get_worker
-from .core.events import SlotWaits
+from ...protocol.errors import NotInTask
+from ..context import WorkerContext, get_worker
+from ..core.events import SlotWaits
 from .interrupting import TaskInterrupted, closed_here
 
 if TYPE_CHECKING:
-    from ..protocol.host.blocking import TaskWait
-    from .core.events import ChunkDone
+    from ...protocol.host.blocking import TaskWait
+    from ..core.events import ChunkDone
     from .executor import TaskExecutor
 
 __all__ = ["SlotSeat", "get_current_task", "rejoin", "secede"]

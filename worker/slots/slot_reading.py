@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ..protocol.net.connection import Connection
+from ...protocol.net.connection import Connection
 
 __all__ = ["SlotReading"]
 

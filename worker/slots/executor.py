@@ -23,18 +23,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..protocol.errors import InternalError, LocalProtocolError, Reschedule
-from ..protocol.host.blocking import TaskWait, on_blocked_here, on_interrupts_here
-from ..protocol.values.serialize import loads, loads_arguments
-from ..protocol.values.sizeof import sizeof
-from ..protocol.wire.failure import Failure, interrupted
-from ..protocol.wire.message import Message
-from ..protocol.wire.messages import ACTOR_FUNCTION, AttemptsErred, AttemptsFinished, DropAttempts
-from ..protocol.wire.payload import Blob
-from .activity import SlotClock
-from .actors import make_actor
-from .context import WorkerContext, set_worker
-from .core.events import (
+from ...protocol.errors import InternalError, LocalProtocolError, Reschedule
+from ...protocol.host.blocking import TaskWait, on_blocked_here, on_interrupts_here
+from ...protocol.values.serialize import loads, loads_arguments
+from ...protocol.values.sizeof import sizeof
+from ...protocol.wire.failure import Failure, interrupted
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import ACTOR_FUNCTION, AttemptsErred, AttemptsFinished, DropAttempts
+from ...protocol.wire.payload import Blob
+from ..actors import make_actor
+from ..context import WorkerContext, set_worker
+from ..core.events import (
     After,
     CatchOutput,
     ChunkDone,
@@ -51,18 +50,19 @@ from .core.events import (
     StartSlot,
     TakeSeat,
 )
-from .core.seats import MAX_BLOCKED
-from .core.state import WorkerState
-from .core.tasks import WorkerFunction, WorkerTask
+from ..core.seats import MAX_BLOCKED
+from ..core.state import WorkerState
+from ..core.tasks import WorkerFunction, WorkerTask
+from ..output import OutputCatcher
+from ..packing import pack_to_ride_along, short_type_name
+from ..store import Store
+from .activity import SlotClock
 from .coroutines import as_call
 from .failing import failure_of, unsendable
 from .interrupting import IN_PLACE_OF, Interrupts, SlotGate, TaskInterrupted, closed_here, mend
-from .output import OutputCatcher
-from .packing import pack_to_ride_along, short_type_name
 from .seats import SlotSeat
 from .slot_reading import SlotReading
 from .started import StartedRecord
-from .store import Store
 
 logger = logging.getLogger("weft.worker")
 

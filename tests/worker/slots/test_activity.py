@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.reported import ACTIVITIES, OF_WORKERS, values_of
 from weft.protocol.values.serialize import dumps_arguments
-from weft.worker.activity import SAMPLE_NS, SlotClock, Transfers, WorkerMeter
+from weft.worker.slots.activity import SAMPLE_NS, SlotClock, Transfers, WorkerMeter
 
 MS = 1_000_000
 
@@ -137,7 +137,7 @@ def test_a_worker_reports_what_is_declared():
 
 @pytest.mark.parametrize("is_own", [False, True])
 def test_of_a_process_that_others_share_only_the_values_are_counted(monkeypatch, is_own):
-    monkeypatch.setattr("weft.worker.activity.is_worker_process", lambda: is_own)
+    monkeypatch.setattr("weft.worker.slots.activity.is_worker_process", lambda: is_own)
     found = numbers(WorkerMeter([SlotClock()], Transfers()))
     memory = {"managed": 100, "unmanaged": 150 if is_own else 0}
     assert found["weft_worker_memory_bytes"] == memory

@@ -9,13 +9,13 @@ import traceback
 from types import CodeType
 from typing import Final
 
-from ..protocol.errors import InternalError, Reschedule, UnpicklableResult
-from ..protocol.values.exceptions import name_packed, pack_exception
-from ..protocol.values.serialize import function_name, loads_arguments
-from ..protocol.wire.failure import Failure, reschedule
-from .core.tasks import WorkerTask
+from ...protocol.errors import InternalError, Reschedule, UnpicklableResult
+from ...protocol.values.exceptions import name_packed, pack_exception
+from ...protocol.values.serialize import function_name, loads_arguments
+from ...protocol.wire.failure import Failure, reschedule
+from ..core.tasks import WorkerTask
+from ..store import Store
 from .coroutines import run_coroutine
-from .store import Store
 
 logger: Final = logging.getLogger("weft.worker")
 

@@ -21,9 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import cast
 
-from ..protocol.wire.codec import WireState
-from ..protocol.wire.message import Message
-from ..protocol.wire.messages import AttemptsErred, AttemptsFinished
+from ...protocol.wire.codec import WireState
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import AttemptsErred, AttemptsFinished
 
 #: In the byte order of this machine, where the reader runs, too.
 _ATTEMPT = struct.Struct("q")

@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from ..protocol.host.process_role import is_worker_process
-from ..protocol.metrics import Histogram
-from ..protocol.reported import ACTIVITIES, OF_WORKERS, n_numbers, numbers_of
-from ..protocol.values.serialize import loads_arguments
-from ..protocol.wire.columns import MAX_SIZE
-from ..protocol.wire.payload import Blob
-from .core.tasks import WorkerTask
-from .packing import pack_to_ride_along
+from ...protocol.host.process_role import is_worker_process
+from ...protocol.metrics import Histogram
+from ...protocol.reported import ACTIVITIES, OF_WORKERS, n_numbers, numbers_of
+from ...protocol.values.serialize import loads_arguments
+from ...protocol.wire.columns import MAX_SIZE
+from ...protocol.wire.payload import Blob
+from ..core.tasks import WorkerTask
+from ..packing import pack_to_ride_along
 
 _COMPUTE, _DESERIALIZE, _SERIALIZE, _FETCH_WAIT, _IDLE, _OTHER = range(len(ACTIVITIES))
 #: A task is measured when the last one that was is older than this.

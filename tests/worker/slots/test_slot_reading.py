@@ -26,7 +26,7 @@ from weft.protocol.wire.messages import (
     KeysData,
     Stop,
 )
-from weft.worker import slot_reading
+from weft.worker.slots import slot_reading
 
 # ruff: noqa: F811 - fixtures are named as what they give
 
@@ -38,7 +38,7 @@ class Gate:
 
 
 def pass_gate(x):
-    from tests.worker.test_slot_reading import Gate
+    from tests.worker.slots.test_slot_reading import Gate
 
     Gate.entered.set()
     assert Gate.gate.wait(20)
@@ -54,7 +54,7 @@ def gate():
 
 
 def take_step():
-    from tests.worker.test_slot_reading import Gate
+    from tests.worker.slots.test_slot_reading import Gate
 
     Gate.entered.set()
     assert Gate.steps.acquire(timeout=20)

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from .core.events import Event, RunningSeen
+from ..core.events import Event, RunningSeen
 
 if TYPE_CHECKING:
-    from .context import WorkerContext
-    from .core.state import WorkerState
+    from ..context import WorkerContext
+    from ..core.state import WorkerState
 
 #: The time between two looks, seconds: a limit is exceeded by up to twice as much.
 LOOK_S: Final = 0.02

@@ -9,7 +9,7 @@ import pytest
 
 from weft.protocol.wire.failure import RESCHEDULE
 from weft.worker.core.events import ChunkDone
-from weft.worker.interrupting import Interrupts, SlotGate, TaskInterrupted, mend
+from weft.worker.slots.interrupting import Interrupts, SlotGate, TaskInterrupted, mend
 
 
 class Thread:

@@ -22,18 +22,18 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.host.blocking import gate_here
-from ..protocol.wire.failure import reschedule
-from .core.events import WatchRunning
+from ...protocol.host.blocking import gate_here
+from ...protocol.wire.failure import reschedule
+from ..core.events import WatchRunning
 from .timeouts import RunningWatch
 
 if TYPE_CHECKING:
     import asyncio
 
-    from .context import WorkerContext
-    from .core.events import ChunkDone, Event, OfRunning
-    from .core.state import WorkerState
-    from .core.tasks import WorkerTask
+    from ..context import WorkerContext
+    from ..core.events import ChunkDone, Event, OfRunning
+    from ..core.state import WorkerState
+    from ..core.tasks import WorkerTask
 
 __all__ = ["TaskInterrupted"]
 

@@ -38,8 +38,8 @@ from weft.worker.core.events import CopiesFetched, SchedulerSent, WorkerEnding
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerFunction
 from weft.worker.core.validate import validate
-from weft.worker.executor import TaskExecutor
-from weft.worker.started import StartedRecord, read_served, read_started
+from weft.worker.slots.executor import TaskExecutor
+from weft.worker.slots.started import StartedRecord, read_served, read_started
 from weft.worker.store import Store
 
 
@@ -197,7 +197,7 @@ def gate() -> Iterator[Gate]:
 
 
 def pass_gate(name):
-    from tests.worker.test_executor import Gate
+    from tests.worker.slots.test_executor import Gate
 
     return Gate.pass_through(name)
 
