@@ -32,7 +32,7 @@ from ..protocol.wire.payload import Blob, Payload
 from .actor_thread import UNREAD_S, ActorThread, Answer, Mail
 from .context import WorkerContext, get_worker
 from .core.actor_calls import HandedOver, HolderLines
-from .packing import PLAIN_TYPES, pack_result
+from .data.packing import PLAIN_TYPES, pack_result
 
 if TYPE_CHECKING:
     from ..protocol.wire.message import Message

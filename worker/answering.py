@@ -35,7 +35,7 @@ from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_
 from ..protocol.wire.payload import Blob
 from .context import set_worker
 from .core.tasks import MEMORY, WorkerTask
-from .packing import pack_result
+from .data.packing import pack_result
 from .plugins import WorkerPlugins
 from .reaching import MAX_ADDRESSES, TIMEOUT_S
 from .slots.executor import OWN_CODE, TaskExecutor

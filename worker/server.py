@@ -74,18 +74,18 @@ from .core.events import (
 )
 from .core.seats import MAX_BLOCKED
 from .core.state import MESSAGE_TYPES, WorkerState
+from .data.peers import Peers
+from .data.serving import DataServer, LateHandler, for_listening
+from .data.store import Store
 from .numbers import SUFFIX
 from .output import catcher_for
-from .peers import Peers
 from .policy import WorkerPolicy
-from .serving import DataServer, LateHandler, for_listening
 from .slots.activity import Transfers
 from .slots.executor import TaskExecutor
 from .slots.silence import BEAT_S
 from .slots.slot_reading import SlotReading
 from .slots.started import StartedRecord, attempts_of_unsendable
 from .status import StatusReporter
-from .store import Store
 
 __all__ = ["WorkerPolicy", "WorkerServer"]
 

@@ -21,8 +21,8 @@ from prometheus_client.core import Metric as Family
 from ...protocol.host.versions import weft_version
 from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS, values_of
 from ...protocol.trust.security import Security, needs_tls, new_cluster_id, server_ssl_context
+from ...worker.data.serving import for_listening
 from ...worker.numbers import Numbers, read_numbers
-from ...worker.serving import for_listening
 from . import listening
 from .base import Page
 from .prometheus import add, build_info, encode, family_of

@@ -45,7 +45,7 @@ def broken():
 BROKEN_SERVING = """
 def broken():
     import weft.worker.store
-    weft.worker.store.pack_for_reader = lambda *arguments: undefined
+    weft.worker.data.store.pack_for_reader = lambda *arguments: undefined
     return bytes(1_000_000)
 """
 

@@ -17,7 +17,7 @@ from weft.protocol.values.serialize import dumps
 from weft.protocol.wire.messages import Answer, Ask, AskFailed
 from weft.worker import answering, reaching
 from weft.worker.answering import Answering
-from weft.worker.peers import Peers
+from weft.worker.data.peers import Peers
 from weft.worker.reaching import MAX_ADDRESSES
 
 # ruff: noqa: F811 - fixtures are named as what they give

@@ -332,7 +332,7 @@ async def test_a_late_reader_gets_everything_in_order(cluster, security):
 async def test_a_peer_that_asks_and_never_reads_is_cut_off_with_one_line(
     cluster, security, monkeypatch, caplog
 ):
-    monkeypatch.setattr("weft.worker.serving._MAX_WAITING_BYTES", 10_000)
+    monkeypatch.setattr("weft.worker.data.serving._MAX_WAITING_BYTES", 10_000)
     worker = await a_worker_with_data(cluster, 8 << 20)
     healthy, other = await ask(worker, security)
     asker, connection = await ask(worker, security)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from ...protocol.host.exits import describe_exit
 from ...protocol.restart_pauses import RestartPauses
-from ..packing import TERMINATE_FRACTION
+from ..data.packing import TERMINATE_FRACTION
 from .exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED
 
 _GIB: Final = 1 << 30

@@ -21,7 +21,7 @@ from ...protocol.values.serialize import loads_arguments
 from ...protocol.wire.columns import MAX_SIZE
 from ...protocol.wire.payload import Blob
 from ..core.tasks import WorkerTask
-from ..packing import pack_to_ride_along
+from ..data.packing import pack_to_ride_along
 
 _COMPUTE, _DESERIALIZE, _SERIALIZE, _FETCH_WAIT, _IDLE, _OTHER = range(len(ACTIVITIES))
 #: A task is measured when the last one that was is older than this.

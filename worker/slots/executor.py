@@ -53,9 +53,9 @@ from ..core.events import (
 from ..core.seats import MAX_BLOCKED
 from ..core.state import WorkerState
 from ..core.tasks import WorkerFunction, WorkerTask
+from ..data.packing import pack_to_ride_along, short_type_name
+from ..data.store import Store
 from ..output import OutputCatcher
-from ..packing import pack_to_ride_along, short_type_name
-from ..store import Store
 from .activity import SlotClock
 from .coroutines import as_call
 from .failing import failure_of, unsendable

@@ -14,7 +14,7 @@ from ...protocol.values.exceptions import name_packed, pack_exception
 from ...protocol.values.serialize import function_name, loads_arguments
 from ...protocol.wire.failure import Failure, reschedule
 from ..core.tasks import WorkerTask
-from ..store import Store
+from ..data.store import Store
 from .coroutines import run_coroutine
 
 logger: Final = logging.getLogger("weft.worker")

@@ -38,9 +38,9 @@ from weft.worker.core.events import CopiesFetched, SchedulerSent, WorkerEnding
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerFunction
 from weft.worker.core.validate import validate
+from weft.worker.data.store import Store
 from weft.worker.slots.executor import TaskExecutor
 from weft.worker.slots.started import StartedRecord, read_served, read_started
-from weft.worker.store import Store
 
 
 class Ref:

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ..protocol.net.data_line import DataLines
-from ..protocol.trust.security import Security
-from ..protocol.wire.messages import GetData, KeysData
-from .core.events import CopiesFetched, CopiesNotFetched, EndFetch, Event, Fetch
-from .core.failed_fetches import FetchFailureLog
-from .reaching import unreached
-from .slots.activity import Transfers
+from ...protocol.net.data_line import DataLines
+from ...protocol.trust.security import Security
+from ...protocol.wire.messages import GetData, KeysData
+from ..core.events import CopiesFetched, CopiesNotFetched, EndFetch, Event, Fetch
+from ..core.failed_fetches import FetchFailureLog
+from ..reaching import unreached
+from ..slots.activity import Transfers
 from .store import Store
 
 __all__ = ["Peers"]

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..protocol.values.serialize import loads
-from ..protocol.wire.payload import Blob, blob_nbytes
+from ...protocol.values.serialize import loads
+from ...protocol.wire.payload import Blob, blob_nbytes
 from .packing import PLAIN_TYPES, pack_for_reader, pack_result
 
 __all__ = ["Store"]

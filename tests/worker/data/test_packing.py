@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
-from weft.worker.packing import why_too_large
+from weft.worker.data.packing import why_too_large
 
 MEBI = 1 << 20
 

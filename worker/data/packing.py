@@ -15,12 +15,12 @@ import pickle
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from ..protocol.errors import SerializationError, UnpicklableResult
-from ..protocol.values.pickling import PROTOCOL, buffer_taker, type_name
-from ..protocol.values.serialize import dumps
-from ..protocol.values.sizeof import sizeof
-from ..protocol.wire.payload import Blob, Payload, blob_nbytes
-from .core.times import MAX_TYPE_CHARS
+from ...protocol.errors import SerializationError, UnpicklableResult
+from ...protocol.values.pickling import PROTOCOL, buffer_taker, type_name
+from ...protocol.values.serialize import dumps
+from ...protocol.values.sizeof import sizeof
+from ...protocol.wire.payload import Blob, Payload, blob_nbytes
+from ..core.times import MAX_TYPE_CHARS
 
 #: A wanted result up to this size is sent along with the report that it is there.
 RIDE_ALONG_BYTES: Final = 64 << 10

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from ..protocol.net.connection import Connection
-from ..protocol.wire.messages import Put, PutDone
-from ..protocol.wire.payload import blob_nbytes
-from .core.events import ValueExpired, ValuePut, ValueRefused
-from .slots.executor import TaskExecutor
+from ...protocol.net.connection import Connection
+from ...protocol.wire.messages import Put, PutDone
+from ...protocol.wire.payload import blob_nbytes
+from ..core.events import ValueExpired, ValuePut, ValueRefused
+from ..slots.executor import TaskExecutor
 
 __all__ = ["answer", "take_values"]
 

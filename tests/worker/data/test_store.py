@@ -10,7 +10,7 @@ import pytest
 from weft.protocol.errors import UnpicklableResult
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire.payload import Payload
-from weft.worker.store import Store
+from weft.worker.data.store import Store
 
 
 class Once:

@@ -24,7 +24,7 @@ import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
-from ..protocol.errors import (
+from ...protocol.errors import (
     CommClosed,
     CommError,
     LocalProtocolError,
@@ -32,11 +32,11 @@ from ..protocol.errors import (
     StuckPeer,
     UnpicklableResult,
 )
-from ..protocol.net.connection import Connection, settle_unknown
-from ..protocol.trust.security import Security, generate_certificate
-from ..protocol.wire.address import parse_address
-from ..protocol.wire.message import Message
-from ..protocol.wire.messages import (
+from ...protocol.net.connection import Connection, settle_unknown
+from ...protocol.trust.security import Security, generate_certificate
+from ...protocol.wire.address import parse_address
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import (
     ActorCalls,
     ActorResultsTaken,
     FetchKeys,
@@ -45,12 +45,12 @@ from ..protocol.wire.messages import (
     Put,
     Unsupported,
 )
-from ..protocol.wire.payload import Blob, blob_nbytes
+from ...protocol.wire.payload import Blob, blob_nbytes
+from ..slots.activity import Transfers
+from ..slots.executor import TaskExecutor
+from ..slots.started import N_SERVING, StartedRecord
 from . import putting
 from .packing import error_blob, is_large
-from .slots.activity import Transfers
-from .slots.executor import TaskExecutor
-from .slots.started import N_SERVING, StartedRecord
 
 logger = logging.getLogger("weft.worker")
 

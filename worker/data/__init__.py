@@ -1,0 +1,3 @@
+"""Values: kept, sent to other workers, fetched from them."""
+
+from __future__ import annotations
