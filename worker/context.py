@@ -11,7 +11,7 @@ from ..protocol.wire.keys import Key, key_of
 
 if TYPE_CHECKING:
     from ..protocol.net.session import Finder
-    from .actors import Actors
+    from .actors.actors import Actors
     from .core.tasks import WorkerTask
     from .output import OutputCatcher
     from .slots.interrupting import SlotGate

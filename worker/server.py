@@ -57,8 +57,8 @@ from ..protocol.wire.messages import (
 )
 from ..protocol.wire.session import GiveUp, Outage, Session
 from ..protocol.wording import counted
-from .actor_waits import ActorWaits
-from .actors import Actors
+from .actors.actor_waits import ActorWaits
+from .actors.actors import Actors
 from .answering import Answering
 from .config import WorkerConfig
 from .context import TaskHost, WorkerContext

@@ -1,7 +1,7 @@
 """The actors of one worker: they do calls in their order, and wait now and then.
 
-They take calls as `worker/actors.py` does, over connections apart from those for data, and do them
-as `worker/actor_thread.py` does: one after the other, or with coroutines, which begin in their
+They take calls as `worker/actors/actors.py` does, over connections apart from those for data, and do them
+as `worker/actors/actor_thread.py` does: one after the other, or with coroutines, which begin in their
 order and end in any. A wait, for tasks or for another actor, ends in any case, as if it had a
 reason to.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from .worker_node import WorkerNode
 
-#: As in `worker/actors.py`.
+#: As in `worker/actors/actors.py`.
 LOOK_S = 0.005
 OVER_S = 60.0
 HAND_OVER_S = 60.0

@@ -31,7 +31,7 @@ from ...protocol.wire.failure import Failure, interrupted
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import ACTOR_FUNCTION, AttemptsErred, AttemptsFinished, DropAttempts
 from ...protocol.wire.payload import Blob
-from ..actors import make_actor
+from ..actors.actors import make_actor
 from ..context import WorkerContext, set_worker
 from ..core.events import (
     After,

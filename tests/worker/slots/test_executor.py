@@ -32,7 +32,7 @@ from weft.protocol.wire.messages import (
     ReturnAttempts,
 )
 from weft.protocol.wire.payload import Payload
-from weft.worker.actors import make_actor
+from weft.worker.actors.actors import make_actor
 from weft.worker.context import WorkerContext, get_worker
 from weft.worker.core.events import CopiesFetched, SchedulerSent, WorkerEnding
 from weft.worker.core.state import WorkerState

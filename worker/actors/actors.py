@@ -22,20 +22,20 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import LocalProtocolError, RemoteProtocolError, StuckPeer
-from ..protocol.net.connection import Connection
-from ..protocol.values.actors import ActorInfo, StoredActor
-from ..protocol.values.serialize import futures_met
-from ..protocol.wire.failure import actor_lost
-from ..protocol.wire.messages import ActorCalls, ActorFailures, ActorResults, ActorResultsTaken
-from ..protocol.wire.payload import Blob, Payload
+from ...protocol.errors import LocalProtocolError, RemoteProtocolError, StuckPeer
+from ...protocol.net.connection import Connection
+from ...protocol.values.actors import ActorInfo, StoredActor
+from ...protocol.values.serialize import futures_met
+from ...protocol.wire.failure import actor_lost
+from ...protocol.wire.messages import ActorCalls, ActorFailures, ActorResults, ActorResultsTaken
+from ...protocol.wire.payload import Blob, Payload
+from ..context import WorkerContext, get_worker
+from ..core.actor_calls import HandedOver, HolderLines
+from ..data.packing import PLAIN_TYPES, pack_result
 from .actor_thread import UNREAD_S, ActorThread, Answer, Mail
-from .context import WorkerContext, get_worker
-from .core.actor_calls import HandedOver, HolderLines
-from .data.packing import PLAIN_TYPES, pack_result
 
 if TYPE_CHECKING:
-    from ..protocol.wire.message import Message
+    from ...protocol.wire.message import Message
     from .actor_waits import ActorWaits
 
 __all__ = ["Actors", "make_actor"]

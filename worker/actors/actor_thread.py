@@ -23,22 +23,22 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from ..protocol.host.blocking import blocked, on_blocked_here, on_interrupts_here
-from ..protocol.values.exceptions import pack_exception
-from ..protocol.values.serialize import loads_arguments
-from ..protocol.wire.failure import Failure
-from ..protocol.wording import counted
-from .context import WorkerContext, set_worker
-from .slots.coroutines import finish_loop
-from .slots.interrupting import SlotGate
+from ...protocol.host.blocking import blocked, on_blocked_here, on_interrupts_here
+from ...protocol.values.exceptions import pack_exception
+from ...protocol.values.serialize import loads_arguments
+from ...protocol.wire.failure import Failure
+from ...protocol.wording import counted
+from ..context import WorkerContext, set_worker
+from ..slots.coroutines import finish_loop
+from ..slots.interrupting import SlotGate
 
 if TYPE_CHECKING:
-    from ..protocol.host.blocking import TaskWait
-    from ..protocol.net.connection import Connection
-    from ..protocol.wire.messages import ActorCalls
-    from ..protocol.wire.payload import Blob
+    from ...protocol.host.blocking import TaskWait
+    from ...protocol.net.connection import Connection
+    from ...protocol.wire.messages import ActorCalls
+    from ...protocol.wire.payload import Blob
+    from ..output import OutputCatcher
     from .actors import Actors
-    from .output import OutputCatcher
 
 logger = logging.getLogger("weft.worker")
 

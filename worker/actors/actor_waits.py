@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ..protocol.wire.messages.actors import call_text
-from .core.events import ActorBlocked, ActorResumes
+from ...protocol.wire.messages.actors import call_text
+from ..core.events import ActorBlocked, ActorResumes
 
 if TYPE_CHECKING:
-    from ..protocol.host.blocking import TaskWait
+    from ...protocol.host.blocking import TaskWait
+    from ..slots.executor import TaskExecutor
     from .actor_thread import ActorThread
-    from .slots.executor import TaskExecutor
 
 __all__ = ["ActorWaits"]
 

@@ -18,9 +18,9 @@ from tests import leaks
 from weft.client.results.failures import exception_from
 from weft.protocol.errors import StuckPeer
 from weft.protocol.wire import messages as m
-from weft.worker import actor_thread
-from weft.worker.actor_thread import Mail
-from weft.worker.actors import Actors, make_actor
+from weft.worker.actors import actor_thread
+from weft.worker.actors.actor_thread import Mail
+from weft.worker.actors.actors import Actors, make_actor
 from weft.worker.context import WorkerContext, get_worker, set_worker
 from weft.worker.core.events import CatchOutput
 from weft.worker.output import OutputCatcher
@@ -310,7 +310,7 @@ async def test_calls_over_an_earlier_line_are_not_done_after_the_end_of_a_later_
 
 
 async def test_holders_of_closed_connections_are_forgotten(slot, wait_until, monkeypatch):
-    monkeypatch.setattr("weft.worker.actors._OVER_S", 0.0)
+    monkeypatch.setattr("weft.worker.actors.actors._OVER_S", 0.0)
     end = End()
     (actor,) = slot.actors._actors.values()
     slot.actors.on_calls(end, slot.calls(5, "append"))
@@ -559,7 +559,7 @@ async def test_an_actor_with_coroutines_begins_no_call_while_its_answers_are_unr
 
 
 async def test_the_connection_of_a_caller_that_does_not_read_is_closed(monkeypatch):
-    monkeypatch.setattr("weft.worker.actor_thread.UNREAD_S", 0.0)
+    monkeypatch.setattr("weft.worker.actors.actor_thread.UNREAD_S", 0.0)
     slot, end = Slot(Adds), Full()
     slot.actors.on_calls(end, message_of(slot, *[called("add")] * 9))
     await until(lambda: slot.actor._made_object.n == 9)

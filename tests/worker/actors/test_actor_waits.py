@@ -6,11 +6,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from weft.worker.actor_waits import ActorWaits
+from weft.worker.actors.actor_waits import ActorWaits
 
 
 async def test_a_bug_in_the_report_of_a_wait_ends_the_worker(monkeypatch):
-    monkeypatch.setattr("weft.worker.actor_waits._LONG_S", 0.0)
+    monkeypatch.setattr("weft.worker.actors.actor_waits._LONG_S", 0.0)
     loop = asyncio.get_running_loop()
     crashed: asyncio.Future[BaseException] = loop.create_future()
 
