@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..protocol.net.session import Finder
     from .actors.actors import Actors
     from .core.tasks import WorkerTask
-    from .output import OutputCatcher
+    from .output.output import OutputCatcher
     from .slots.interrupting import SlotGate
     from .slots.seats import SlotSeat
 

@@ -78,7 +78,7 @@ from .data.peers import Peers
 from .data.serving import DataServer, LateHandler, for_listening
 from .data.store import Store
 from .numbers import SUFFIX
-from .output import catcher_for
+from .output.output import catcher_for
 from .policy import WorkerPolicy
 from .slots.activity import Transfers
 from .slots.executor import TaskExecutor

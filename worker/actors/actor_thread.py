@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ...protocol.net.connection import Connection
     from ...protocol.wire.messages import ActorCalls
     from ...protocol.wire.payload import Blob
-    from ..output import OutputCatcher
+    from ..output.output import OutputCatcher
     from .actors import Actors
 
 logger = logging.getLogger("weft.worker")

@@ -55,7 +55,7 @@ from ..core.state import WorkerState
 from ..core.tasks import WorkerFunction, WorkerTask
 from ..data.packing import pack_to_ride_along, short_type_name
 from ..data.store import Store
-from ..output import OutputCatcher
+from ..output.output import OutputCatcher
 from .activity import SlotClock
 from .coroutines import as_call
 from .failing import failure_of, unsendable

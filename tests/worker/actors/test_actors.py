@@ -23,7 +23,7 @@ from weft.worker.actors.actor_thread import Mail
 from weft.worker.actors.actors import Actors, make_actor
 from weft.worker.context import WorkerContext, get_worker, set_worker
 from weft.worker.core.events import CatchOutput
-from weft.worker.output import OutputCatcher
+from weft.worker.output.output import OutputCatcher
 from weft.worker.slots.interrupting import Interrupts, TaskInterrupted
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from weft.protocol.host.log_ring import LogRing
-from weft.worker.log_catching import RecordCatcher
+from weft.worker.output.log_catching import RecordCatcher
 
 
 class Collected(logging.Handler):

@@ -25,24 +25,18 @@ import traceback
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.values.log_records import packed, text_of
-from ..protocol.wire.message import MAX_NUMBER
-from ..protocol.wire.messages import (
-    EVERYONE,
-    LEAST_LEVEL,
-    MAX_LOGGER_CHARS,
-    STDERR,
-    STDOUT,
-)
-from .context import task_here
-from .core.events import OutputCame
-from .core.output import MAX_LINE_CHARS, OutputBuffer, RecordBuffer
+from ...protocol.values.log_records import packed, text_of
+from ...protocol.wire.message import MAX_NUMBER
+from ...protocol.wire.messages import EVERYONE, LEAST_LEVEL, MAX_LOGGER_CHARS, STDERR, STDOUT
+from ..context import task_here
+from ..core.events import OutputCame
+from ..core.output import MAX_LINE_CHARS, OutputBuffer, RecordBuffer
 from .log_catching import RecordCatcher
 
 if TYPE_CHECKING:
-    from .config import WorkerConfig
-    from .core.events import CatchOutput
-    from .slots.executor import TaskExecutor
+    from ..config import WorkerConfig
+    from ..core.events import CatchOutput
+    from ..slots.executor import TaskExecutor
 
 __all__ = ["OutputCatcher", "catcher_for"]
 

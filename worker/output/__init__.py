@@ -1,0 +1,3 @@
+"""What tasks print and log."""
+
+from __future__ import annotations
