@@ -36,7 +36,7 @@ from ..protocol.wire.payload import Blob
 from .context import set_worker
 from .core.tasks import MEMORY, WorkerTask
 from .data.packing import pack_result
-from .plugins import WorkerPlugins
+from .plugins.plugins import WorkerPlugins
 from .reaching import MAX_ADDRESSES, TIMEOUT_S
 from .slots.executor import OWN_CODE, TaskExecutor
 

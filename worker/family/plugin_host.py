@@ -25,7 +25,7 @@ import msgpack
 
 from ...protocol.values.serialize import loads
 from ...protocol.wire.payload import Payload
-from ..calling_plugins import call, packed
+from ..plugins.calling_plugins import call, packed
 
 _log = logging.getLogger("weft.supervisor")
 

@@ -27,7 +27,7 @@ from ...protocol.net.deadline import within
 from ...protocol.reported import RENEWED
 from ...protocol.wire.messages import PluginDone
 from ...protocol.wire.payload import Payload
-from ..calling_plugins import packed
+from ..plugins.calling_plugins import packed
 from .exits import read_failure
 from .hosting import (
     PATIENCE_S,

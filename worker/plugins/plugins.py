@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from ..protocol.errors import ConfigError, LocalProtocolError, PluginFailed
-from ..protocol.net.connection import Connection
-from ..protocol.values.serialize import loads
-from ..protocol.wire.messages import PluginDone, SetUpPlugin, TearDownPlugin
+from ...protocol.errors import ConfigError, LocalProtocolError, PluginFailed
+from ...protocol.net.connection import Connection
+from ...protocol.values.serialize import loads
+from ...protocol.wire.messages import PluginDone, SetUpPlugin, TearDownPlugin
+from ..context import set_worker
+from ..slots.executor import TaskExecutor
+from ..slots.interrupting import TaskInterrupted, interrupt_code
 from .calling_plugins import call, packed
-from .context import set_worker
-from .slots.executor import TaskExecutor
-from .slots.interrupting import TaskInterrupted, interrupt_code
 
 logger = logging.getLogger("weft.worker")
 

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from typing import Any
 
-from ..protocol.values.exceptions import name_packed, pack_exception
+from ...protocol.values.exceptions import name_packed, pack_exception
 
 
 def call(plugin: Any, method: str, context: Any) -> None:

@@ -1,0 +1,3 @@
+"""Plugins in this process: set up, called, torn down."""
+
+from __future__ import annotations
