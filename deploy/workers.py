@@ -22,12 +22,12 @@ from ..protocol.host.log_ring import keep_latest
 from ..protocol.trust.security import Security
 from ..protocol.values.actors import HandleCalls, set_handle_calls
 from ..protocol.values.serialize import set_future_binder
-from ..worker.children import send_user_code_by_value
 from ..worker.config import WorkerConfig
 from ..worker.family import plugin_host, process, spawn
 from ..worker.family.config import SupervisorConfig, WorkerSpec
 from ..worker.family.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED, note_refusal
 from ..worker.family.supervisor import supervise
+from ..worker.measuring.children import send_user_code_by_value
 from .child import LOG_FORMAT, Parent
 from .family_page import FamilyPage
 from .preloading import preload

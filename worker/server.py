@@ -77,7 +77,8 @@ from .core.state import MESSAGE_TYPES, WorkerState
 from .data.peers import Peers
 from .data.serving import DataServer, LateHandler, for_listening
 from .data.store import Store
-from .numbers import SUFFIX
+from .measuring.numbers import SUFFIX
+from .measuring.status import StatusReporter
 from .output.output import catcher_for
 from .policy import WorkerPolicy
 from .slots.activity import Transfers
@@ -85,7 +86,6 @@ from .slots.executor import TaskExecutor
 from .slots.silence import BEAT_S
 from .slots.slot_reading import SlotReading
 from .slots.started import StartedRecord, attempts_of_unsendable
-from .status import StatusReporter
 
 __all__ = ["WorkerPolicy", "WorkerServer"]
 

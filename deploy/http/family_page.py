@@ -1,7 +1,7 @@
 """The metrics page of a family of workers: `weft worker --metrics-address`.
 
 A process of its own serves it, so that neither a scrape delays a worker nor a task a scrape. It
-asks no worker: it reads the files that they write once per second (`worker/numbers.py`), and the
+asks no worker: it reads the files that they write once per second (`worker/measuring/numbers.py`), and the
 figures of their processes from the system. It takes the view token, as the pages of a scheduler do.
 """
 
@@ -22,7 +22,7 @@ from ...protocol.host.versions import weft_version
 from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS, values_of
 from ...protocol.trust.security import Security, needs_tls, new_cluster_id, server_ssl_context
 from ...worker.data.serving import for_listening
-from ...worker.numbers import Numbers, read_numbers
+from ...worker.measuring.numbers import Numbers, read_numbers
 from . import listening
 from .base import Page
 from .prometheus import add, build_info, encode, family_of

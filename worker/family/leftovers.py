@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...protocol.wire.address import parse_address
 from ..config import socket_path
-from ..numbers import SUFFIX
+from ..measuring.numbers import SUFFIX
 from ..slots.silence import STACK_SUFFIX
 from .places import Place
 

@@ -10,7 +10,7 @@ from typing import Final
 import psutil
 
 from ...protocol.reported import DEATHS, OF_SUPERVISORS, n_numbers
-from ..numbers import NumbersFile
+from ..measuring.numbers import NumbersFile
 
 #: States of a suspended process: by SIGSTOP, or by a debugger.
 SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)

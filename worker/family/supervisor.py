@@ -47,7 +47,7 @@ from ...protocol.net.deadline import within
 from ...protocol.reported import REQUESTED
 from ...protocol.trust.security import Security
 from ...protocol.wire.session import GiveUp
-from ..numbers import SUFFIX, SUPERVISOR
+from ..measuring.numbers import SUFFIX, SUPERVISOR
 from ..slots.silence import SilenceWatch
 from ..slots.started import read_joined
 from .config import SupervisorConfig

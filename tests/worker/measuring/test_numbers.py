@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from weft.worker.numbers import SUFFIX, SUPERVISOR, NumbersFile, read_numbers
+from weft.worker.measuring.numbers import SUFFIX, SUPERVISOR, NumbersFile, read_numbers
 
 
 def test_the_numbers_that_were_written_last_are_read(tmp_path):

@@ -13,7 +13,7 @@ import pickle
 import types
 from typing import Any
 
-from ..protocol.values.pickling import cloudpickle_dumps, is_importable
+from ...protocol.values.pickling import cloudpickle_dumps, is_importable
 
 __all__ = ["send_user_code_by_value"]
 

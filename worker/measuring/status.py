@@ -7,11 +7,11 @@ from pathlib import Path
 
 import psutil
 
-from ..protocol.reported import OF_WORKERS, n_numbers
-from ..protocol.wire.messages import WorkerStatus
+from ...protocol.reported import OF_WORKERS, n_numbers
+from ...protocol.wire.messages import WorkerStatus
+from ..slots.activity import Transfers, WorkerMeter
+from ..slots.executor import TaskExecutor
 from .numbers import NumbersFile
-from .slots.activity import Transfers, WorkerMeter
-from .slots.executor import TaskExecutor
 
 logger = logging.getLogger("weft.worker")
 
