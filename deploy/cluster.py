@@ -22,7 +22,7 @@ from ..protocol.trust.page_access import link_into
 from . import settings
 from .adapting import Adaptation
 from .adaptive import AdaptiveConfig
-from .in_thread import in_thread
+from .processes.in_thread import in_thread
 
 if TYPE_CHECKING:
     from ..client.client import Client

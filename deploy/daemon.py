@@ -32,8 +32,8 @@ from ..scheduler.config import SchedulerConfig
 from ..scheduler.core.insight.info import describe_unfinished
 from ..scheduler.server import SchedulerServer, run
 from ..worker.family.exits import EXIT_CRASHED
-from .child import Child, Parent
 from .http.gate import UsedLinks
+from .processes.child import Child, Parent
 from .restarting import EXIT_TAKEN_OVER
 
 _log = logging.getLogger("weft.scheduler")

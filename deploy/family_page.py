@@ -11,7 +11,7 @@ from ..protocol.errors import WeftError
 from ..protocol.net.sockets import outward_host
 from ..protocol.trust.security import Security, needs_tls
 from ..protocol.wire.levels import Level
-from .child import Child
+from .processes.child import Child
 
 _log = logging.getLogger("weft.supervisor")
 

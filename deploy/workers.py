@@ -28,10 +28,10 @@ from ..worker.family.config import SupervisorConfig, WorkerSpec
 from ..worker.family.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED, note_refusal
 from ..worker.family.supervisor import supervise
 from ..worker.measuring.children import send_user_code_by_value
-from .child import LOG_FORMAT, Parent
 from .family_page import FamilyPage
-from .preloading import preload
-from .titles import set_title
+from .processes.child import LOG_FORMAT, Parent
+from .processes.preloading import preload
+from .processes.titles import set_title
 
 _log = logging.getLogger("weft.worker")
 

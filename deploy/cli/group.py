@@ -12,7 +12,7 @@ import click
 
 from ...protocol.host.versions import weft_version
 from ...protocol.settings import common
-from ..child import LOG_FORMAT
+from ..processes.child import LOG_FORMAT
 from .completing import complete_addresses, complete_connection_files
 from .hints import CommandGroup
 from .options import from_table

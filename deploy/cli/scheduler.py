@@ -50,7 +50,7 @@ def scheduler(**options: Any) -> None:
     from ...protocol.wire.session import MISSED_HEARTBEATS
     from .. import restarting
     from ..identity_files import IdentityFiles
-    from ..pid_file import pid_file
+    from ..processes.pid_file import pid_file
     from ..settings import check_free_port, check_own_host, host_of_interface, parse_host_port
     from ..starting import SchedulerOptions, SchedulerStart
 

@@ -63,7 +63,7 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
     from ...protocol.trust import connection_file as connection_files
     from ...protocol.wire.levels import Level
     from ..data_places import DataPlaces
-    from ..preloading import module_names
+    from ..processes.preloading import module_names
     from ..settings import decide_counts, make_local_directory, parse_memory_limit
 
     given = merged(SETTINGS, options)
@@ -171,7 +171,7 @@ def _run_workers(
 ) -> NoReturn:
     """Run the family of workers until its end, and end this process with its exit code."""
     from ...worker.family.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
-    from ..pid_file import pid_file
+    from ..processes.pid_file import pid_file
     from ..workers import run_daemon
     from .exits import REFUSALS
 

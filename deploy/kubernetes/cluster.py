@@ -22,7 +22,7 @@ from ...client.insight.asking import ask
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import ConfigError, WeftError, WorkerStartTimeout
 from ..cluster import Cluster, no_option
-from ..in_thread import in_thread
+from ..processes.in_thread import in_thread
 from .api import Kube
 from .errors import KubernetesError, PodsNotReady
 from .forwarding import Forward, PodPort

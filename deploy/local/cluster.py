@@ -37,10 +37,10 @@ from ...protocol.host.stderr_logging import mark_warnings
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
 from .. import settings
-from ..child import Child
 from ..cluster import Cluster
-from ..in_thread import in_thread
-from ..preloading import module_names
+from ..processes.child import Child
+from ..processes.in_thread import in_thread
+from ..processes.preloading import module_names
 from . import arguments
 from .quiet import QuietLogs
 

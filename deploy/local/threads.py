@@ -20,7 +20,7 @@ from ...scheduler.config import SchedulerConfig
 from ...scheduler.server import SchedulerServer
 from ...worker.config import WorkerConfig
 from ...worker.server import WorkerServer
-from ..preloading import preload
+from ..processes.preloading import preload
 
 _log = logging.getLogger("weft.worker")
 

@@ -21,7 +21,7 @@ from typing import Final
 from ...protocol.errors import WeftError
 from ...protocol.host.exits import describe_exit
 from ...protocol.restart_pauses import RestartPauses
-from ..child import Child
+from ..processes.child import Child
 
 _log = logging.getLogger("weft.cluster")
 

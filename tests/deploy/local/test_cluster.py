@@ -15,8 +15,8 @@ import weft
 from tests.deploy.daemons import gone, run
 from tests.protocol.transport_kit import End
 from weft.client.shell.loop import LoopThread
-from weft.deploy.child import Child, ChildFailed, Parent
 from weft.deploy.local.cluster import LocalCluster
+from weft.deploy.processes.child import Child, ChildFailed, Parent
 from weft.protocol.errors import CommClosed, ConfigError
 from weft.protocol.net.transport import connect
 from weft.protocol.wire.handshake import Role

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..protocol.errors import ConfigError
+from ...protocol.errors import ConfigError
 
 
 @contextlib.contextmanager

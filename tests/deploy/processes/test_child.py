@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.deploy.daemons import environment, gone, run
-from weft.deploy.child import Child, ChildFailed, Parent
+from weft.deploy.processes.child import Child, ChildFailed, Parent
 from weft.worker.family.exits import EXIT_CRASHED
 
 
@@ -94,7 +94,7 @@ def test_a_child_that_the_system_refuses_to_start_is_a_failed_start(missing, mon
     def refuse(*args):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(f"weft.deploy.child.{missing}", refuse)
+    monkeypatch.setattr(f"weft.deploy.processes.child.{missing}", refuse)
     with pytest.raises(ChildFailed, match=r"cannot start the scheduler process: .*Too many"):
         Child("scheduler")
 

@@ -30,9 +30,9 @@ import weakref
 from collections.abc import Callable
 from typing import IO, Any, Final
 
-from ..protocol.errors import ConfigError, WeftError
-from ..protocol.host.exits import describe_exit
-from ..protocol.host.log_ring import keep_latest
+from ...protocol.errors import ConfigError, WeftError
+from ...protocol.host.exits import describe_exit
+from ...protocol.host.log_ring import keep_latest
 from .titles import ROOM, set_title
 
 _MAX_TAIL_CHARS: Final = 4000
@@ -422,13 +422,13 @@ def _close_stdin() -> None:
 
 
 def _scheduler_main(parent: Parent) -> int:
-    from .daemon import run_embedded
+    from ..daemon import run_embedded
 
     return run_embedded(parent)
 
 
 def _http_main(parent: Parent) -> int:
-    from .http.server import HttpConfig, run
+    from ..http.server import HttpConfig, run
 
     config = HttpConfig.from_plain(parent.read_config())
     config.on_link_used = lambda access: parent.report(used_link=access)
@@ -437,14 +437,14 @@ def _http_main(parent: Parent) -> int:
 
 
 def _family_page_main(parent: Parent) -> int:
-    from .http.family_page import FamilyPageConfig, run
+    from ..http.family_page import FamilyPageConfig, run
 
     run(FamilyPageConfig.from_plain(parent.read_config()), parent.ready, parent.wait_gone)
     return 0
 
 
 def _workers_main(parent: Parent) -> int:
-    from .workers import run_embedded
+    from ..workers import run_embedded
 
     return run_embedded(parent)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from ..protocol.errors import ConfigError
+from ...protocol.errors import ConfigError
 
 
 def module_names(
