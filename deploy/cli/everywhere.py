@@ -22,7 +22,7 @@ from ...protocol.settings.sources import read_settings
 from ...protocol.trust.connection_file import ConnectionFile, known_files
 from ...protocol.wording import counted
 from ..http.viewer import Viewer
-from ..state_directory import state_home
+from ..scheduler.state_directory import state_home
 
 _TIMEOUT_S: Final = 3.0
 

@@ -19,7 +19,7 @@ from ...protocol.errors import (
 )
 from ...protocol.trust.connection_file import NoSchedulerFound
 from ...worker.family.exits import EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
-from ..restarting import EXIT_TAKEN_OVER
+from ..scheduler.restarting import EXIT_TAKEN_OVER
 from .finding import NoTokenFound
 from .status_text import EXIT_DEGRADED, EXIT_OK
 

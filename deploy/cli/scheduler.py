@@ -48,11 +48,11 @@ def scheduler(**options: Any) -> None:
     Each option can be given by a file or the environment as well; see 'weft config scheduler'.
     """
     from ...protocol.wire.session import MISSED_HEARTBEATS
-    from .. import restarting
-    from ..identity_files import IdentityFiles
     from ..processes.pid_file import pid_file
+    from ..scheduler import restarting
+    from ..scheduler.identity_files import IdentityFiles
+    from ..scheduler.starting import SchedulerOptions, SchedulerStart
     from ..settings import check_free_port, check_own_host, host_of_interface, parse_host_port
-    from ..starting import SchedulerOptions, SchedulerStart
 
     given = merged(SETTINGS, options)
     start_log(given[common.LOG_LEVEL])
@@ -120,7 +120,7 @@ def scheduler(**options: Any) -> None:
 
 def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: str) -> None:
     from ...protocol.wire.address import parse_address
-    from ..daemon import contact_address
+    from ..scheduler.daemon import contact_address
 
     address = contact_address(listening)
     parsed = parse_address(address)

@@ -15,7 +15,7 @@ from ...protocol.trust.secret_files import TRUST_VARIABLE
 from ...protocol.trust.security import MIN_TOKEN_BYTES, certificate_der, channel_binding, needs_tls
 from ...protocol.wire.address import parse_address
 from ...protocol.wire.levels import level_of
-from ..state_directory import state_home
+from ..scheduler.state_directory import state_home
 
 
 class Guard(NamedTuple):

@@ -422,7 +422,7 @@ def _close_stdin() -> None:
 
 
 def _scheduler_main(parent: Parent) -> int:
-    from ..daemon import run_embedded
+    from ..scheduler.daemon import run_embedded
 
     return run_embedded(parent)
 

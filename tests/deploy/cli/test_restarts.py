@@ -15,7 +15,7 @@ import pytest
 import weft
 from tests.deploy.daemons import address_of, daemon, file_of, gone, run, scheduler
 from tests.leaks import wait_until
-from weft.deploy import restarting
+from weft.deploy.scheduler import restarting
 from weft.protocol.errors import WeftError
 from weft.protocol.trust.connection_file import ConnectionFile
 

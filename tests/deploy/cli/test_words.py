@@ -20,7 +20,7 @@ from weft.deploy.cli.exits import (
     exit_table,
 )
 from weft.deploy.cli.retire import describe_end
-from weft.deploy.restarting import EXIT_TAKEN_OVER
+from weft.deploy.scheduler.restarting import EXIT_TAKEN_OVER
 from weft.protocol.errors import NotPermitted
 from weft.worker.family import exits as worker_exits
 

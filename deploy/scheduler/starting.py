@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ..protocol.errors import CommError, ConfigError
-from ..protocol.host.facts import process_facts
-from ..protocol.trust.connection_file import (
+from ...protocol.errors import CommError, ConfigError
+from ...protocol.host.facts import process_facts
+from ...protocol.trust.connection_file import (
     check_destination,
     default_path,
     known_files,
@@ -29,18 +29,18 @@ from ..protocol.trust.connection_file import (
     remove_stale_files,
     run_directory,
 )
-from ..protocol.trust.near_misses import DEFAULT_PORT
-from ..protocol.trust.security import (
+from ...protocol.trust.near_misses import DEFAULT_PORT
+from ...protocol.trust.security import (
     Security,
     generate_certificate,
     needs_tls,
     new_cluster_id,
     new_token,
 )
-from ..protocol.wire.address import Address, parse_address
-from ..protocol.wire.levels import Level
-from ..scheduler.config import SchedulerConfig
-from ..scheduler.server import SchedulerServer
+from ...protocol.wire.address import Address, parse_address
+from ...protocol.wire.levels import Level
+from ...scheduler.config import SchedulerConfig
+from ...scheduler.server import SchedulerServer
 from .daemon import DaemonConfig, run_daemon
 from .identity_files import IdentityFiles
 from .restarting import Lifeline

@@ -30,8 +30,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ..protocol.errors import ConfigError
-from ..protocol.trust.secret_files import (
+from ...protocol.errors import ConfigError
+from ...protocol.trust.secret_files import (
     CLOEXEC,
     NOFOLLOW,
     MissingFile,
@@ -40,9 +40,9 @@ from ..protocol.trust.secret_files import (
     read_secret_file,
     write_secret_file,
 )
-from ..protocol.trust.security import Security
-from ..protocol.wire.levels import Level
-from ..scheduler.core.recovery.epochs import Members
+from ...protocol.trust.security import Security
+from ...protocol.wire.levels import Level
+from ...scheduler.core.recovery.epochs import Members
 
 _log = logging.getLogger("weft.scheduler")
 

@@ -10,7 +10,12 @@ import sys
 
 import pytest
 
-from weft.deploy.state_directory import DirectoryInUse, Identity, StateDirectory, state_home
+from weft.deploy.scheduler.state_directory import (
+    DirectoryInUse,
+    Identity,
+    StateDirectory,
+    state_home,
+)
 from weft.protocol.errors import ConfigError
 from weft.protocol.trust.security import (
     Security,

@@ -34,8 +34,8 @@ from typing import Any, Final, NoReturn
 
 import psutil
 
-from ..protocol.host.exits import describe_exit
-from ..protocol.restart_pauses import RestartPauses
+from ...protocol.host.exits import describe_exit
+from ...protocol.restart_pauses import RestartPauses
 
 _log = logging.getLogger("weft.scheduler")
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..protocol.errors import ConfigError
-from ..protocol.trust.secret_files import read_secret_file
-from ..protocol.trust.security import Security, server_ssl_context
+from ...protocol.errors import ConfigError
+from ...protocol.trust.secret_files import read_secret_file
+from ...protocol.trust.security import Security, server_ssl_context
 
 _CLUSTER_ID: Final = re.compile(r"[0-9a-f]{32}")
 _MAX_BYTES: Final = 1 << 20

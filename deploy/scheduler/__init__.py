@@ -1,0 +1,3 @@
+"""The scheduler as a daemon: its start, its restarts, its files."""
+
+from __future__ import annotations
