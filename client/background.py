@@ -1,7 +1,7 @@
 """`fire_and_forget`: tasks go on, although their futures are released and their client is closed.
 
-The scheduler takes them over (`scheduler/core/coordination/background.py`). Until it has answered, a
-watcher holds futures of its own, so that none is released before. A client that is closed waits.
+The scheduler takes them over (`scheduler/core/coordination/background.py`). Until it has answered,
+a watcher holds futures of its own, so that none is released before. A client that is closed waits.
 """
 
 from __future__ import annotations

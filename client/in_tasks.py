@@ -2,8 +2,9 @@
 
 A worker's process has one client for all its tasks, which is opened when the first task asks for
 it. It registers with the worker's token as a client in tasks, and each of its submissions names the
-attempt on whose behalf it is made; the scheduler checks both (`scheduler/core/members/delegation.py`).
-Where a worker is a thread of the program (`processes=False`), its tasks use the program's client.
+attempt on whose behalf it is made; the scheduler checks both
+(`scheduler/core/members/delegation.py`). Where a worker is a thread of the program
+(`processes=False`), its tasks use the program's client.
 
 The package of workers is not imported here; what a task's thread needs is in its `WorkerContext`.
 """

@@ -1,8 +1,8 @@
 """Declarations of metrics, and what counts them: plain whole numbers.
 
 Each metric is declared once: those of the scheduler in `scheduler/core/insight/metrics.py` and
-`scheduler/core/records/counters.py`, those of workers and supervisors in `reported.py`. Pages, the table in
-docs/monitoring.md and tests read the declarations.
+`scheduler/core/records/counters.py`, those of workers and supervisors in `reported.py`. Pages, the
+table in docs/monitoring.md and tests read the declarations.
 
 Pure, so cores may count with it.
 """

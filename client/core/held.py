@@ -1,8 +1,9 @@
 """Calls of locks, queues and other held objects, and the leases that this client has.
 
 A part of the core. A call is sent in each session, with the same number, until it is answered, and
-the scheduler does it once (`scheduler/core/coordination/operating.py`). A session begins with the calls
-that are not answered, then the leases, which the scheduler may have given up, or may not know.
+the scheduler does it once (`scheduler/core/coordination/operating.py`). A session begins with the
+calls that are not answered, then the leases, which the scheduler may have given up, or may not
+know.
 
 An answer that gives something (a lease, a value of a queue) is acknowledged when its caller has
 taken it (`HeldTaken`); if the caller was interrupted, it is given back (`HeldAbandoned`). Values of

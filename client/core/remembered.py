@@ -4,9 +4,9 @@ A part of the core. The answer to a call that sets something (a variable, an eve
 metadata) has a number. Under it the call is remembered, until the scheduler reports that the
 setting does not hold any more. The session with a new scheduler begins by stating these settings
 again, as leases are; which one counts if several clients state the same is decided there
-(`scheduler/core/coordination/marks.py`). What cannot be stated again is reported to the user, once for each
-object: the values of queues, which may have been taken, and what was too much to be remembered.
-So are waits for what another client may have set that is gone.
+(`scheduler/core/coordination/marks.py`). What cannot be stated again is reported to the user, once
+for each object: the values of queues, which may have been taken, and what was too much to be
+remembered. So are waits for what another client may have set that is gone.
 """
 
 from __future__ import annotations

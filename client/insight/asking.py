@@ -1,7 +1,8 @@
 """Questions of a client to its cluster, page by page.
 
-`scheduler/core/insight/questions.py` has the questions to the scheduler. Those to workers and supervisors
-(`worker/answering.py`, `worker/family/supervisor_link.py`) are passed on by the scheduler.
+`scheduler/core/insight/questions.py` has the questions to the scheduler. Those to workers and
+supervisors (`worker/answering.py`, `worker/family/supervisor_link.py`) are passed on by the
+scheduler.
 """
 
 from __future__ import annotations

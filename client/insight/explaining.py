@@ -1,7 +1,7 @@
 """`explain`: why a task is where it is, and where its time went.
 
-The scheduler explains (`scheduler/core/insight/explaining.py`); the worker adds the line that a task has
-reached; and what only the client knows is added here.
+The scheduler explains (`scheduler/core/insight/explaining.py`); the worker adds the line that a
+task has reached; and what only the client knows is added here.
 """
 
 from __future__ import annotations

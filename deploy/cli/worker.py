@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...protocol.settings.sources import Settings
     from ...protocol.trust.security import Security
     from ...worker.family.config import SupervisorConfig
-    from ..family_page import FamilyPage
+    from ..workers.family_page import FamilyPage
 
 #: The settings of the command, in the order of its help.
 SETTINGS: Final = (*settings_in(table), common.LOG_LEVEL)
@@ -62,9 +62,9 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
     """
     from ...protocol.trust import connection_file as connection_files
     from ...protocol.wire.levels import Level
-    from ..data_places import DataPlaces
     from ..processes.preloading import module_names
     from ..settings import decide_counts, make_local_directory, parse_memory_limit
+    from ..workers.data_places import DataPlaces
 
     given = merged(SETTINGS, options)
     start_log(given[common.LOG_LEVEL])
@@ -156,8 +156,8 @@ def _patience(given: Settings, setting: Setting[float]) -> float:
 
 def _metrics_page(given: Settings, directory: str, security: Security) -> FamilyPage | None:
     """Return the page with the metrics of the workers, which is not served yet; None = none."""
-    from ..family_page import FamilyPage
     from ..settings import parse_host_port
+    from ..workers.family_page import FamilyPage
 
     address = given[table.METRICS_ADDRESS]
     if address is None:
@@ -172,7 +172,7 @@ def _run_workers(
     """Run the family of workers until its end, and end this process with its exit code."""
     from ...worker.family.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
     from ..processes.pid_file import pid_file
-    from ..workers import run_daemon
+    from ..workers.workers import run_daemon
     from .exits import REFUSALS
 
     spawner = os.getpid()

@@ -1,8 +1,9 @@
 """The metrics page of a family of workers: `weft worker --metrics-address`.
 
 A process of its own serves it, so that neither a scrape delays a worker nor a task a scrape. It
-asks no worker: it reads the files that they write once per second (`worker/measuring/numbers.py`), and the
-figures of their processes from the system. It takes the view token, as the pages of a scheduler do.
+asks no worker: it reads the files that they write once per second (`worker/measuring/numbers.py`),
+and the figures of their processes from the system. It takes the view token, as the pages of a
+scheduler do.
 """
 
 from __future__ import annotations

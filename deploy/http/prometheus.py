@@ -1,7 +1,7 @@
 """Metrics in Prometheus' words: names, types, labels, help.
 
-Nothing is counted or named here: `scheduler/core/insight/metrics.py` and `protocol/reported.py` have the
-names and the values.
+Nothing is counted or named here: `scheduler/core/insight/metrics.py` and `protocol/reported.py`
+have the names and the values.
 """
 
 from __future__ import annotations

@@ -444,7 +444,7 @@ def _family_page_main(parent: Parent) -> int:
 
 
 def _workers_main(parent: Parent) -> int:
-    from ..workers import run_embedded
+    from ..workers.workers import run_embedded
 
     return run_embedded(parent)
 

@@ -1,9 +1,9 @@
 """The actors of one worker: they do calls in their order, and wait now and then.
 
-They take calls as `worker/actors/actors.py` does, over connections apart from those for data, and do them
-as `worker/actors/actor_thread.py` does: one after the other, or with coroutines, which begin in their
-order and end in any. A wait, for tasks or for another actor, ends in any case, as if it had a
-reason to.
+They take calls as `worker/actors/actors.py` does, over connections apart from those for data, and
+do them as `worker/actors/actor_thread.py` does: one after the other, or with coroutines, which
+begin in their order and end in any. A wait, for tasks or for another actor, ends in any case, as if
+it had a reason to.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Tasks that submit tasks: the client of a worker's process, and the threads that use it.
 
 A task that submits others is a generator, which yields where its thread would compute or wait. A
-wait gives the seat of its slot up, as `worker/slots/seats.py` does, and names the tasks that it waits
-for. What is asserted: nothing that a current task submits is refused; each wait ends; each value
-that a task reads is that of the serial interpreter; each failure that it reads has a reason; no
-more threads compute than the worker has seats.
+wait gives the seat of its slot up, as `worker/slots/seats.py` does, and names the tasks that it
+waits for. What is asserted: nothing that a current task submits is refused; each wait ends; each
+value that a task reads is that of the serial interpreter; each failure that it reads has a reason;
+no more threads compute than the worker has seats.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A worker process: the real core, with a simulated executor.
 
 Each slot takes tasks from its chunk, one after the other, and reports them at the end of the
-chunk or when the last report is long ago, as `worker/slots/executor.py` does. Values are kept in a store
-under the attempt that made them; a value that is missing when a task starts or ends is a bug.
+chunk or when the last report is long ago, as `worker/slots/executor.py` does. Values are kept in a
+store under the attempt that made them; a value that is missing when a task starts or ends is a bug.
 """
 
 from __future__ import annotations

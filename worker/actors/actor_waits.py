@@ -2,8 +2,8 @@
 
 While a method waits, all later calls of its actor wait behind it. If it waits for a task, or for a
 call of another actor, that waits for one of these, none of them ever goes on; only the scheduler
-can see that (`scheduler/core/coordination/cycles.py`). Most waits are short, and cost a place in a table. One
-that has lasted for `_LONG_S` is handed to the core, which reports it, and later its end.
+can see that (`scheduler/core/coordination/cycles.py`). Most waits are short, and cost a place in a
+table. One that has lasted for `_LONG_S` is handed to the core, which reports it, and later its end.
 """
 
 from __future__ import annotations

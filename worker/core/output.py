@@ -1,6 +1,7 @@
 """The lines that tasks print and log, until they are sent: within a limit of lines per second.
 
-And the records of loggers that clients follow. A part of the core. `worker/output/output.py` catches both.
+And the records of loggers that clients follow. A part of the core. `worker/output/output.py`
+catches both.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..protocol.errors import ConfigError
-from ..protocol.settings import worker as table
-from ..protocol.settings.setting import Setting
-from ..protocol.settings.sources import Settings
-from ..protocol.wire.address import Address, parse_address
-from .settings import check_own_host, host_of_interface
+from ...protocol.errors import ConfigError
+from ...protocol.settings import worker as table
+from ...protocol.settings.setting import Setting
+from ...protocol.settings.sources import Settings
+from ...protocol.wire.address import Address, parse_address
+from ..settings import check_own_host, host_of_interface
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..protocol.errors import WeftError
-from ..protocol.net.sockets import outward_host
-from ..protocol.trust.security import Security, needs_tls
-from ..protocol.wire.levels import Level
-from .processes.child import Child
+from ...protocol.errors import WeftError
+from ...protocol.net.sockets import outward_host
+from ...protocol.trust.security import Security, needs_tls
+from ...protocol.wire.levels import Level
+from ..processes.child import Child
 
 _log = logging.getLogger("weft.supervisor")
 

@@ -16,22 +16,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from ..protocol.errors import ConfigError, InternalError, NotAdmitted, PluginFailed, WeftError
-from ..protocol.host.after_import import after_import
-from ..protocol.host.log_ring import keep_latest
-from ..protocol.trust.security import Security
-from ..protocol.values.actors import HandleCalls, set_handle_calls
-from ..protocol.values.serialize import set_future_binder
-from ..worker.config import WorkerConfig
-from ..worker.family import plugin_host, process, spawn
-from ..worker.family.config import SupervisorConfig, WorkerSpec
-from ..worker.family.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED, note_refusal
-from ..worker.family.supervisor import supervise
-from ..worker.measuring.children import send_user_code_by_value
+from ...protocol.errors import ConfigError, InternalError, NotAdmitted, PluginFailed, WeftError
+from ...protocol.host.after_import import after_import
+from ...protocol.host.log_ring import keep_latest
+from ...protocol.trust.security import Security
+from ...protocol.values.actors import HandleCalls, set_handle_calls
+from ...protocol.values.serialize import set_future_binder
+from ...worker.config import WorkerConfig
+from ...worker.family import plugin_host, process, spawn
+from ...worker.family.config import SupervisorConfig, WorkerSpec
+from ...worker.family.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED, note_refusal
+from ...worker.family.supervisor import supervise
+from ...worker.measuring.children import send_user_code_by_value
+from ..processes.child import LOG_FORMAT, Parent
+from ..processes.preloading import preload
+from ..processes.titles import set_title
 from .family_page import FamilyPage
-from .processes.child import LOG_FORMAT, Parent
-from .processes.preloading import preload
-from .processes.titles import set_title
 
 _log = logging.getLogger("weft.worker")
 
@@ -200,18 +200,18 @@ def _offer_client() -> None:
 
 def _bind_future(key: str) -> Any:
     """Make a future of the tasks' client, which is opened by this if no task has asked for it."""
-    from ..client.shell.current import bind_future
+    from ...client.shell.current import bind_future
 
     return bind_future(key)
 
 
 def _handle_calls() -> HandleCalls:
-    from ..client.actors import CALLS
+    from ...client.actors import CALLS
 
     return CALLS
 
 
 def _serve_dask(config: ModuleType) -> None:
-    from ..client.dask.default import serve_tasks
+    from ...client.dask.default import serve_tasks
 
     serve_tasks(config)

@@ -1,0 +1,3 @@
+"""Worker daemons, their pages and their places for data."""
+
+from __future__ import annotations
