@@ -164,7 +164,7 @@ _DASK_NAMES = (
     "TimeoutError",
     "local_client",
 )
-_HOMES.update(dict.fromkeys(_DASK_NAMES, "client.dask_names"))
+_HOMES.update(dict.fromkeys(_DASK_NAMES, "client.dask.names"))
 
 #: Modules of the façade itself.
 _MODULES = frozenset({"joblib", "multiprocessing", "threaded"})

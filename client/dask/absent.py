@@ -1,6 +1,6 @@
 """Names of `dask.distributed` and Ray that weft does not have, with advice on what to do instead.
 
-The names of dask for what is here under another name are in `dask_names.py`. The tables serve the
+The names of dask for what is here under another name are in `names.py`. The tables serve the
 errors for missing attributes of `Client`, `Future`, `LocalCluster` and `weft` and for their unknown
 options, and docs/client.md, whose list a test compares with them. When weft gets one of these
 names, it must be removed here; a test fails while it is in both.

@@ -1,6 +1,6 @@
 """Passes what tasks print and log on to the clients that have submitted them.
 
-And records of loggers to the clients that follow these (`output_wishes`).
+And records of loggers to the clients that follow these (`wishes`).
 
 Workers report only what some client wants, and no more lines per second than their limit. Of all
 workers together no more is passed on in one second than `MAX_LINES` and `MAX_CHARS`, whatever their
