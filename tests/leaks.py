@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -147,9 +148,25 @@ def _is_process_wide(target: str) -> bool:
 
 
 def _children() -> frozenset[psutil.Process]:
-    process_wide = {
-        getattr(resource_tracker._resource_tracker, "_pid", None),
-        getattr(forkserver._forkserver, "_forkserver_pid", None),
-    }
+    tracker = getattr(resource_tracker._resource_tracker, "_pid", None)
+    if not _may_have_children_but(tracker):
+        return frozenset()
+    process_wide = {tracker, getattr(forkserver._forkserver, "_forkserver_pid", None)}
     family = psutil.Process().children(recursive=True)
     return frozenset(child for child in family if child.pid not in process_wide)
+
+
+def _may_have_children_but(known: int | None) -> bool:
+    """Ask the kernel, where it can tell: psutil reads the state of every process of the machine.
+
+    False is certain. A thread that ends meanwhile hands its children to another, which may have
+    been asked before.
+    """
+    try:
+        return any(
+            int(pid) != known
+            for thread in os.listdir("/proc/self/task")
+            for pid in Path("/proc/self/task", thread, "children").read_bytes().split()
+        )
+    except OSError:
+        return True
