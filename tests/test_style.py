@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,9 +49,36 @@ def name_of(path: Path) -> str:
 PYTHON_FILES = [name_of(path) for path in tree(".py")]
 TEXT_FILES = [name_of(path) for path in tree(*TEXT_SUFFIXES)]
 
+#: Yields where a file breaks a rule. The trees of all files at once would fill the memory, so each
+#: file is read and parsed once, for all rules.
+Rule = Callable[[str, list[ast.AST]], Iterator[int | str]]
+RULES: list[Rule] = []
 
-def parse(name: str) -> ast.Module:
-    return ast.parse((ROOT / name).read_text(encoding="utf-8"), name)
+
+def rule(function: Rule) -> Rule:
+    RULES.append(function)
+    return function
+
+
+@pytest.fixture(scope="module")
+def breaches() -> dict[Rule, dict[str, list[int | str]]]:
+    """Where each file breaks each rule: lines, or names."""
+    found: dict[Rule, dict[str, list[int | str]]] = {check: {} for check in RULES}
+    for name in PYTHON_FILES:
+        text = text_of(name)
+        nodes = [*ast.walk(ast.parse(text, name))]
+        for check in RULES:
+            if where := [*check(text, nodes)]:
+                found[check][name] = where
+    return found
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def below_tests(found: dict[str, list[int | str]]) -> dict[str, list[int | str]]:
+    return {name: where for name, where in found.items() if name.startswith("tests/")}
 
 
 def test_the_tree_was_found():
@@ -60,45 +87,54 @@ def test_the_tree_was_found():
     assert not [name for name in TEXT_FILES if name.startswith((".venv", "weft/protocol"))]
 
 
-@pytest.mark.parametrize("name", [n for n in PYTHON_FILES if not n.startswith("tests/")])
-def test_file_is_short_enough_to_read_at_one_go(name):
-    n_lines = (ROOT / name).read_text(encoding="utf-8").count("\n")
-    assert n_lines <= LINES_LIMIT, f"{name} has {n_lines} lines: it is two files"
+def test_each_file_is_short_enough_to_read_at_one_go():
+    lengths = {
+        name: text_of(name).count("\n") for name in PYTHON_FILES if not name.startswith("tests/")
+    }
+    assert len(lengths) > 100
+    found = {name: n_lines for name, n_lines in lengths.items() if n_lines > LINES_LIMIT}
+    assert not found, f"{found}: lines; each of them is two files"
 
 
-@pytest.mark.parametrize("name", TEXT_FILES)
-def test_nothing_is_left_over(name):
-    text = (ROOT / name).read_text(encoding="utf-8")
-    found = [text.count("\n", 0, match.start()) + 1 for match in LEFTOVERS.finditer(text)]
-    assert not found, f"{name}, lines {found}: finish it, or say it in an issue"
+def test_nothing_is_left_over():
+    found = {}
+    for name in TEXT_FILES:
+        text = text_of(name)
+        if lines := [text.count("\n", 0, match.start()) + 1 for match in LEFTOVERS.finditer(text)]:
+            found[name] = lines
+    assert not found, f"{found}: finish it, or say it in an issue"
 
 
-@pytest.mark.parametrize("name", PYTHON_FILES)
-def test_no_error_is_swallowed(name):
+@rule
+def swallowed_errors(text: str, nodes: list[ast.AST]) -> Iterator[int]:
     """`except Exception: pass` also hides errors that are bugs."""
-    found = [
-        handler.lineno
-        for handler in ast.walk(parse(name))
-        if isinstance(handler, ast.ExceptHandler)
-        and (handler.type is None or ast.unparse(handler.type) in {"Exception", "BaseException"})
-        and all(isinstance(line, (ast.Pass, ast.Continue)) for line in handler.body)
-    ]
-    assert not found, f"{name}, lines {found}: name the errors that are expected, and why"
+    for node in nodes:
+        if (
+            isinstance(node, ast.ExceptHandler)
+            and (node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"})
+            and all(isinstance(line, (ast.Pass, ast.Continue)) for line in node.body)
+        ):
+            yield node.lineno
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in PYTHON_FILES if n.startswith("tests/") and n not in MAY_SLEEP]
-)
-def test_tests_wait_for_conditions_and_do_not_sleep(name):
-    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
-    found = [
-        call.lineno
-        for call in ast.walk(parse(name))
-        if isinstance(call, ast.Call) and sleeps(call) and WORKLOAD not in lines[call.lineno - 1]
-    ]
-    assert not found, (
-        f"{name}, lines {found}: use wait_until; a task that sleeps says '{WORKLOAD}' on the line"
-    )
+def test_no_error_is_swallowed(breaches):
+    found = breaches[swallowed_errors]
+    assert not found, f"{found}: name the errors that are expected, and why"
+
+
+@rule
+def sleeping_lines(text: str, nodes: list[ast.AST]) -> Iterator[int]:
+    lines = text.splitlines()
+    for node in nodes:
+        if isinstance(node, ast.Call) and sleeps(node) and WORKLOAD not in lines[node.lineno - 1]:
+            yield node.lineno
+
+
+def test_tests_wait_for_conditions_and_do_not_sleep(breaches):
+    found = below_tests(breaches[sleeping_lines])
+    assert {*found} >= MAY_SLEEP
+    found = {name: where for name, where in found.items() if name not in MAY_SLEEP}
+    assert not found, f"{found}: use wait_until; a task that sleeps says '{WORKLOAD}' on the line"
 
 
 def sleeps(call: ast.Call) -> bool:
@@ -128,19 +164,21 @@ def test_sleeps_knows_a_sleep(code, expected):
 PERSONAL = re.compile(r"^\W*(Who|Whose|Whoever) |\b(he|his|himself)\b|\bfor people\b", re.MULTILINE)
 
 
-def prose_of(name: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of each comment and docstring."""
-    source = (ROOT / name).read_text(encoding="utf-8")
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+@rule
+def personal_prose(text: str, nodes: list[ast.AST]) -> Iterator[int]:
+    """Yield the lines of comments and docstrings with such words."""
+    # Most files have none of these words anywhere, and tokens are dear.
+    if not re.search(r"Who|\b(he|his|himself)\b|\bfor people\b", text):
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
         is_docstring = token.type == tokenize.STRING and token.string.startswith('"""')
-        if is_docstring or token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+        if (is_docstring or token.type == tokenize.COMMENT) and PERSONAL.search(token.string):
+            yield token.start[0]
 
 
-@pytest.mark.parametrize("name", PYTHON_FILES)
-def test_comments_and_docstrings_are_plain_sentences(name):
-    found = [line for line, text in prose_of(name) if PERSONAL.search(text)]
-    assert not found, f"{name}, lines {found}: name the peer, caller or user; a process is 'it'"
+def test_comments_and_docstrings_are_plain_sentences(breaches):
+    found = breaches[personal_prose]
+    assert not found, f"{found}: name the peer, caller or user; a process is 'it'"
 
 
 @pytest.mark.parametrize(
@@ -155,11 +193,13 @@ def test_personal_words_are_found(line):
 LEANING = re.compile(r"test_(so|it|its|that|what|who|whose|whoever|nobody|somebody)_")
 
 
-@pytest.mark.parametrize("name", [n for n in PYTHON_FILES if n.startswith("tests/")])
-def test_names_of_tests_stand_without_their_neighbours(name):
-    found = [
-        node.name
-        for node in ast.walk(parse(name))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and LEANING.match(node.name)
-    ]
-    assert not found, f"{name}: {found}: name what is tested"
+@rule
+def leaning_names(text: str, nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and LEANING.match(node.name):
+            yield node.name
+
+
+def test_names_of_tests_stand_without_their_neighbours(breaches):
+    found = below_tests(breaches[leaning_names])
+    assert not found, f"{found}: name what is tested"
