@@ -18,7 +18,10 @@ def unless(holds: bool, found: object) -> list[object]:
 
 def differences(found: Iterable[Any], expected: Iterable[Any]) -> list[Any]:
     """Return the members that one of two collections has more often than the other."""
-    n_found, n_expected = Counter([*found]), Counter([*expected])
+    in_found, in_expected = [*found], [*expected]
+    if in_found == in_expected:  # the rule: counters are many times dearer
+        return []
+    n_found, n_expected = Counter(in_found), Counter(in_expected)
     return [*(n_found - n_expected), *(n_expected - n_found)]
 
 
