@@ -225,12 +225,14 @@ def test_a_queue_with_a_size_lets_put_wait(client, other):
         Queue("short", maxsize=2).put(1)
 
 
-def test_a_closed_queue_fails_those_that_wait(client, other):
+def test_a_closed_queue_fails_those_that_wait(client, other, wait_until):
     queue = Queue("closing")
     waits = in_thread(Queue("closing", client=other).get)
     queue.put("first")
     assert waits() == "first"
     waits = in_thread(Queue("closing", client=other).get)
+    wait_until(lambda: other._engine.core.held_calls.pending)
+    Queue("another", client=other).qsize()  # the call before it has been read: names begin anew
     queue.close()
     assert isinstance(waits(), HeldClosed)
     with pytest.raises(HeldClosed):
