@@ -82,7 +82,6 @@ from .handshake_messages import (
     Hello,
     Inbox,
     Reason,
-    Role,
     common_version,
     level_name,
     pack_answer,
@@ -91,6 +90,7 @@ from .handshake_messages import (
     unpack_hello,
 )
 from .levels import Level, demand_text, hkdf_sha256, level_of, lowered
+from .roles import ROLE_LEVELS, Role
 
 __all__ = [
     "CLUSTER_ID_BYTES",
@@ -113,15 +113,6 @@ _CONNECTING: Final = frozenset(
 )
 _ACCEPTING: Final = frozenset({Role.SCHEDULER, Role.WORKER_DATA})
 
-#: {role of a connecting end: the least level of its token}
-ROLE_LEVELS: Final = {
-    Role.CLIENT: Level.CLIENT,
-    Role.WORKER: Level.WORKER,
-    Role.SUPERVISOR: Level.WORKER,
-    Role.VIEWER: Level.VIEW,
-    Role.PEER: Level.WORKER,
-    Role.TASK_CLIENT: Level.WORKER,
-}
 #: {role of an accepting end: the level of the token that it holds, and so the highest it can check}
 _PORT_LEVELS: Final = {Role.SCHEDULER: Level.ADMIN, Role.WORKER_DATA: Level.WORKER}
 

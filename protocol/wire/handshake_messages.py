@@ -1,8 +1,8 @@
 """The layout of the handshake's four fixed-size messages.
 
-Owns the numbers on the wire (magic, kinds, reasons, roles, versions), how a hello and an answer
+Owns the numbers on the wire (magic, kinds, reasons, versions), how a hello and an answer
 become bytes and back, and `Inbox`, which collects one message of a known size. Only `handshake`
-imports it, and exports the names that others use (`Role` and the sizes).
+imports it, and exports the sizes that others use.
 
 It must never parse anything of variable size, and decides only whether bytes are such a message.
 """
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from ..errors import HandshakeError, LocalProtocolError
 from .levels import Level
+from .roles import Role
 
 #: The oldest and the newest protocol version of this code.
 PROTOCOL_MIN: Final = 2
@@ -58,28 +59,6 @@ class Reason(enum.IntEnum):
     ROLE = 3
     TOKEN = 4
     LEVEL = 5
-
-
-class Role(enum.IntEnum):
-    """The role of a process on a connection. The numbers, below 16, are on the wire.
-
-    None is reused.
-    """
-
-    CLIENT = 1
-    WORKER = 2
-    #: The process that watches a worker.
-    SUPERVISOR = 3
-    #: Reads the state of the cluster, changes nothing.
-    VIEWER = 4
-    #: A worker or a client that connects to a worker's data port.
-    PEER = 5
-    #: The accepting end on the scheduler's port.
-    SCHEDULER = 6
-    #: The accepting end on a worker's data port.
-    WORKER_DATA = 7
-    #: A client in the tasks of a worker, which submits on behalf of the tasks that run there.
-    TASK_CLIENT = 8
 
 
 class Hello(NamedTuple):

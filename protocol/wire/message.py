@@ -11,6 +11,9 @@ missing trailing fields get their defaults, and unknown trailing ones are skippe
 a code that this release does not know becomes an `Unknown`, and its receiver answers it with
 `Unsupported`.
 
+A message also names the roles of its senders and receivers, and so the level of token that it takes
+to send it: `sent_by` and `sent_to` are what the tables of handlers are made from, or compared with.
+
 The decorator has its own module because a compiled module must not define a `dataclass_transform`.
 """
 
@@ -47,6 +50,8 @@ from .columns import (
     Texts,
 )
 from .generated import decoder_of, encoders_of
+from .levels import Level
+from .roles import ROLE_LEVELS, Role
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -66,7 +71,6 @@ __all__ = [
     "MAX_NUMBER",
     "MAX_ROWS",
     "MAX_TEXT_CHARS",
-    "RESERVED",
     "Amounts",
     "Blobs",
     "Facts",
@@ -86,13 +90,10 @@ __all__ = [
     "Unknown",
     "from_wire",
     "message",
+    "sent_by",
+    "sent_to",
 ]
 
-#: Codes whose meaning is decided, for messages that this release does not have.
-RESERVED: Final[dict[int, str]] = {
-    112: "Interrupt",
-    114: "WishCopies",
-}
 MAX_CODE: Final = 255
 
 _T = TypeVar("_T")
@@ -107,6 +108,14 @@ class Message:
 
     __slots__ = ()
     code: ClassVar[int]
+    #: The roles of those that send it to the scheduler or to a data port, and of those to which one
+    #: of these sends it.
+    senders: ClassVar[tuple[Role, ...]] = ()
+    receivers: ClassVar[tuple[Role, ...]] = ()
+    #: It is the first message of its senders, which registers them.
+    opens: ClassVar[bool] = False
+    #: That of the token with which a registered peer may send it to the scheduler.
+    least_level: ClassVar[Level] = Level.VIEW
     columns: ClassVar[tuple[str, ...]] = ()
     optional_columns: ClassVar[tuple[str, ...]] = ()
     _tables: ClassVar[tuple[tuple[str, ...], ...]] = ()
@@ -222,15 +231,23 @@ class Unknown(Message):
 def message(
     code: int,
     *,
+    by: tuple[Role, ...] = (),
+    to: tuple[Role, ...] = (),
+    opens: bool = False,
+    level: Level | None = None,
     columns: tuple[str, ...] = (),
     optional_columns: tuple[str, ...] = (),
     tables: tuple[tuple[str, ...], ...] = (),
     indexes: tuple[str, ...] = (),
 ) -> Callable[[type[_T]], type[_T]]:
-    """Register a slots dataclass as the message `code` (1..255, never reused, not reserved).
+    """Register a slots dataclass as the message `code` (1..255, never reused).
 
     Args:
         code: the number on the wire.
+        by: the roles of those that send it.
+        to: the roles of those that it is sent to.
+        opens: it registers its senders, and comes first.
+        level: the least level of token to send it; None = the lowest of the senders' roles.
         columns: columns that must have the same length, the number of rows.
         optional_columns: columns that are empty (no row has a value) or have that length too.
         tables: groups of lists; those of one group have the same length, but no relation to rows.
@@ -243,6 +260,8 @@ def message(
         names = tuple(field.name for field in fields(made))
         defaults = {field.name: _default_of(field) for field in fields(made)}
         made.code = code
+        made.senders, made.receivers, made.opens = by, to, opens
+        made.least_level = level or _least_level(() if opens else by)
         made.columns = columns
         made.optional_columns = optional_columns
         made._tables = tables
@@ -253,8 +272,6 @@ def message(
         made._maps = tuple(n for n in names if made.__annotations__[n] in ("Info", "Facts"))
         made._defaults = {name: make for name, make in defaults.items() if make is not None}
         made._n_required = max([0, *(i for i, n in enumerate(names, 1) if defaults[n] is None)])
-        if code in RESERVED:
-            raise ValueError(f"message code {code} is reserved for {RESERVED[code]}")
         if code in _REGISTRY:
             raise ValueError(f"message code {code} is used by {_REGISTRY[code].__name__}")
         _REGISTRY[code] = made
@@ -262,6 +279,22 @@ def message(
         return cast("type[_T]", made)
 
     return decorate
+
+
+def _least_level(senders: tuple[Role, ...]) -> Level:
+    # Clients in tasks have the token of a worker only, and rights of their own.
+    judged = {*senders} - {Role.PEER, Role.TASK_CLIENT}
+    return min([ROLE_LEVELS[role] for role in judged], default=Level.VIEW)
+
+
+def sent_by(role: Role) -> list[type[Message]]:
+    """Return the messages that a peer of this role may send when it is registered."""
+    return [cls for cls in _REGISTRY.values() if role in cls.senders and not cls.opens]
+
+
+def sent_to(role: Role) -> list[type[Message]]:
+    """Return the messages that a process which connects in this role is sent."""
+    return [cls for cls in _REGISTRY.values() if role in cls.receivers]
 
 
 def _default_of(field: Field[Any]) -> Callable[[], Any] | None:

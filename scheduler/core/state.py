@@ -62,7 +62,7 @@ from .records.counters import Counters
 from .records.deadlines import Deadline, Deadlines
 from .records.failures import Failures
 from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
-from .records.permissions import LEAST_LEVELS, answer_unhandled, deny
+from .records.permissions import answer_unhandled, deny
 from .records.prefixes import Prefixes
 from .records.recent import Load, Recent
 from .records.story import Story
@@ -177,13 +177,6 @@ _TASK_CLIENT: Final = Role.TASK_CLIENT
 
 #: A report of a bug has the stories of at most this many tasks.
 MAX_STORIES: Final = 10
-
-#: {message that registers a peer: the roles of which the peer must have proved one}
-_ROLE_OPENERS: Final[dict[type[Message], tuple[Role, ...]]] = {
-    m.RegisterClient: (Role.CLIENT, Role.TASK_CLIENT),
-    m.RegisterWorker: (Role.WORKER,),
-    m.RegisterSupervisor: (Role.SUPERVISOR,),
-}
 
 
 class SchedulerState:
@@ -457,8 +450,8 @@ class SchedulerState:
                 if answer_unhandled(self, peer, role, message):
                     continue
                 return
-            if LEAST_LEVELS[kind] > level and role is not _TASK_CLIENT:
-                deny(self, peer, message, LEAST_LEVELS[kind])
+            if kind.least_level > level and role is not _TASK_CLIENT:
+                deny(self, peer, message, kind.least_level)
                 continue
             handler(self, who, message)
             if peer not in self.roles:
@@ -466,7 +459,7 @@ class SchedulerState:
 
     def _on_first(self, peer: int, role: Role, batch: Sequence[Message]) -> None:
         """Register a peer by its first message; what follows it comes from a registered peer."""
-        if role not in _ROLE_OPENERS.get(type(batch[0]), ()):
+        if not batch[0].opens or role not in batch[0].senders:
             self.refuse(peer, f"{_name_of(batch[0])} before registration")
         elif membership.on_register(self, peer, cast("Any", batch[0])) and len(batch) > 1:
             self._on_received(peer, batch[1:])

@@ -24,6 +24,7 @@ from ..message import (
     Texts,
     message,
 )
+from ..roles import PEERS, WORKERS
 
 #: The function of tasks that make an actor; workers have it, and its id stands for its pickle. The
 #: class is the first of their arguments.
@@ -43,7 +44,7 @@ def call_of(text: str) -> tuple[str, int, int] | None:
     return parts[0], int(parts[1]), int(parts[2])
 
 
-@message(150, columns=("requests", "names", "arguments"))
+@message(150, by=PEERS, columns=("requests", "names", "arguments"))
 class ActorCalls(Message):
     """Call methods of one actor, in this order; without arguments, read an attribute.
 
@@ -59,7 +60,7 @@ class ActorCalls(Message):
     arguments: Blobs
 
 
-@message(151, columns=("requests", "results"), optional_columns=("keys",))
+@message(151, to=PEERS, columns=("requests", "results"), optional_columns=("keys",))
 class ActorResults(Message):
     """Return what calls of actors returned, and the keys of the futures and actors in that.
 
@@ -71,7 +72,7 @@ class ActorResults(Message):
     keys: KeyLists = field(default_factory=list)
 
 
-@message(152, columns=("requests", "failures"))
+@message(152, to=PEERS, columns=("requests", "failures"))
 class ActorFailures(Message):
     """Return what calls of actors raised, or why they were not done."""
 
@@ -79,7 +80,7 @@ class ActorFailures(Message):
     failures: Failures
 
 
-@message(197)
+@message(197, by=PEERS)
 class ActorResultsTaken(Message):
     """Report that the scheduler has read that the holder wants the keys in these results."""
 
@@ -87,7 +88,7 @@ class ActorResultsTaken(Message):
 
 
 # -- of a worker to the scheduler -----------------------------------------------------------------
-@message(195, columns=("names", "attempts", "keys", "actors", "calls", "begun", "open"))
+@message(195, by=WORKERS, columns=("names", "attempts", "keys", "actors", "calls", "begun", "open"))
 class ActorsBlocked(Message):
     """Report actors whose threads wait, and have waited for a while: no other call of them goes on.
 
@@ -105,7 +106,7 @@ class ActorsBlocked(Message):
     open: KeyLists
 
 
-@message(196, columns=("attempts",))
+@message(196, by=WORKERS, columns=("attempts",))
 class ActorsResumed(Message):
     """Report actors of which it was reported that they wait, and that go on."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from ..levels import Level
 from ..message import (
     Blobs,
     Flag,
@@ -18,10 +19,12 @@ from ..message import (
     Texts,
     message,
 )
+from ..roles import CLIENTS, WORKERS, Role
 
 
 @message(
     16,
+    by=CLIENTS,
     columns=("keys", "function_of", "args"),
     optional_columns=("dependencies", "spec_hashes", "option_of", "ranks"),
     tables=(("functions", "function_names", "function_blobs"), ("options",)),
@@ -50,7 +53,7 @@ class SubmitTasks(Message):
     ranks: Ints = field(default_factory=list)
 
 
-@message(17, columns=("keys",), optional_columns=("spec_hashes",))
+@message(17, by=CLIENTS, columns=("keys",), optional_columns=("spec_hashes",))
 class WantKeys(Message):
     """Want keys that the client did not submit in this session; the answer is their state.
 
@@ -62,14 +65,14 @@ class WantKeys(Message):
     spec_hashes: Ids = field(default_factory=list)
 
 
-@message(18, columns=("keys",))
+@message(18, by=CLIENTS, columns=("keys",))
 class ReleaseKeys(Message):
     """Release keys: the client's last future of each is gone."""
 
     keys: Keys
 
 
-@message(24, columns=("keys", "spec_hashes"))
+@message(24, by=CLIENTS, columns=("keys", "spec_hashes"))
 class ReleaseOthers(Message):
     """Release each key unless its task has this hash.
 
@@ -80,7 +83,7 @@ class ReleaseOthers(Message):
     spec_hashes: Ids
 
 
-@message(19, columns=("keys",))
+@message(19, by=CLIENTS, columns=("keys",))
 class CancelKeys(Message):
     """Cancel tasks that are not done; with `force` even if other clients want them.
 
@@ -93,7 +96,7 @@ class CancelKeys(Message):
     running: Flag = False
 
 
-@message(118, columns=("keys",))
+@message(118, by=CLIENTS, columns=("keys",))
 class WithdrawKeys(Message):
     """Cancel those of these tasks whose calls have not begun.
 
@@ -104,7 +107,7 @@ class WithdrawKeys(Message):
     reason: Text
 
 
-@message(20)
+@message(20, by=CLIENTS, to=WORKERS)
 class FetchKeys(Message):
     """Ask for the data of these keys by way of the scheduler, if a worker cannot be reached."""
 
@@ -112,7 +115,7 @@ class FetchKeys(Message):
     keys: Keys
 
 
-@message(21, columns=("keys",))
+@message(21, by=CLIENTS, columns=("keys",))
 class ReportMissing(Message):
     """Report that `holder` does not have these keys, and ask for their current holders."""
 
@@ -120,7 +123,7 @@ class ReportMissing(Message):
     holder: Text
 
 
-@message(23)
+@message(23, by=(Role.CLIENT,), level=Level.ADMIN)
 class ShutdownCluster(Message):
     """Stop the scheduler and all workers.
 

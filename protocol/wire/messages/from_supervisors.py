@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import field
 
 from ..message import Ints, Message, Sizes, Text, Texts, message
+from ..roles import SUPERVISORS
 
 
-@message(80, columns=("worker_ids", "rss"))
+@message(80, by=SUPERVISORS, columns=("worker_ids", "rss"))
 class WorkersAlive(Message):
     """Report which worker processes exist, with their resident memory in bytes.
 
@@ -23,7 +24,7 @@ class WorkersAlive(Message):
         return [self]
 
 
-@message(191, columns=("attempts", "held_ms"))
+@message(191, by=SUPERVISORS, columns=("attempts", "held_ms"))
 class WorkerHeldUp(Message):
     """Report a worker whose event loop does not run, and the attempts that run meanwhile.
 
@@ -35,7 +36,7 @@ class WorkerHeldUp(Message):
     held_ms: Sizes  #: for how long each of them has certainly run
 
 
-@message(81)
+@message(81, by=SUPERVISORS)
 class WorkerExited(Message):
     """Report that a worker process ended.
 

@@ -18,6 +18,7 @@ from ..message import (
     Text,
     message,
 )
+from ..roles import PEERS, WORKERS
 
 #: How a dropped attempt has ended: it had not begun, or that is not known; its function has
 #: returned, or has raised something of its own; an interruption has ended it.
@@ -28,6 +29,7 @@ INTERRUPTED: Final = 2
 
 @message(
     64,
+    by=WORKERS,
     columns=("attempts", "nbytes", "durations_us", "results"),
     optional_columns=("queued_us", "fetched_us"),
 )
@@ -49,6 +51,7 @@ class AttemptsFinished(Message):
 
 @message(
     65,
+    by=WORKERS,
     columns=("attempts", "durations_us", "failures"),
     optional_columns=("queued_us", "fetched_us"),
 )
@@ -62,14 +65,14 @@ class AttemptsErred(Message):
     fetched_us: Sizes = field(default_factory=list)
 
 
-@message(66, columns=("attempts",))
+@message(66, by=WORKERS, columns=("attempts",))
 class AttemptsReturned(Message):
     """Answer `ReturnAttempts`: these attempts have not started here and never will."""
 
     attempts: Ints
 
 
-@message(121, columns=("attempts",), tables=(("started",),))
+@message(121, by=WORKERS, columns=("attempts",), tables=(("started",),))
 class AttemptsWithdrawn(Message):
     """Answer `WithdrawAttempts`: `attempts` will never start here; `started` have, or are over."""
 
@@ -77,7 +80,7 @@ class AttemptsWithdrawn(Message):
     started: Ints
 
 
-@message(67, columns=("attempts", "keys"))
+@message(67, by=WORKERS, columns=("attempts", "keys"))
 class ReplicasAdded(Message):
     """Report that the worker has fetched copies of these attempts' results."""
 
@@ -85,7 +88,7 @@ class ReplicasAdded(Message):
     keys: Keys
 
 
-@message(68, columns=("keys",), optional_columns=("attempts",))
+@message(68, by=WORKERS, columns=("keys",), optional_columns=("attempts",))
 class KeysMissing(Message):
     """Report keys that the worker could not get from `holder`.
 
@@ -100,7 +103,7 @@ class KeysMissing(Message):
     attempts: Ints = field(default_factory=list)
 
 
-@message(69)
+@message(69, by=PEERS)
 class GetData(Message):
     """Ask a worker's data port for the data of these keys. The answer is `KeysData`."""
 
@@ -108,7 +111,7 @@ class GetData(Message):
     keys: Keys
 
 
-@message(70, columns=("attempts",), optional_columns=("ends",))
+@message(70, by=WORKERS, columns=("attempts",), optional_columns=("ends",))
 class AttemptsEnded(Message):
     """Report dropped attempts that occupy no thread of the worker any more, or never did.
 
@@ -119,7 +122,7 @@ class AttemptsEnded(Message):
     ends: Ints = field(default_factory=list)
 
 
-@message(190, columns=("attempts", "timeouts_us"))
+@message(190, by=WORKERS, columns=("attempts", "timeouts_us"))
 class AttemptsOverdue(Message):
     """Report attempts that run for longer than they may. The scheduler drops them.
 
@@ -130,14 +133,14 @@ class AttemptsOverdue(Message):
     timeouts_us: Sizes  #: how long each may run
 
 
-@message(71)
+@message(71, by=WORKERS)
 class WorkerLeaving(Message):
     """Report that the worker starts nothing more, and leaves when its running tasks have ended."""
 
     reason: Text
 
 
-@message(84, columns=("attempts",), optional_columns=("keys", "actors", "calls"))
+@message(84, by=WORKERS, columns=("attempts",), optional_columns=("keys", "actors", "calls"))
 class AttemptsBlocked(Message):
     """Report attempts that wait, and occupy no thread meanwhile: others may run in their place.
 
@@ -152,14 +155,14 @@ class AttemptsBlocked(Message):
     calls: KeyLists = field(default_factory=list)
 
 
-@message(85, columns=("attempts",))
+@message(85, by=WORKERS, columns=("attempts",))
 class AttemptsResumed(Message):
     """Report blocked attempts that go on, and occupy a thread again."""
 
     attempts: Ints
 
 
-@message(76)
+@message(76, by=WORKERS)
 class WorkerStatus(Message):
     """Describe the worker; sent with each heartbeat. What could not be measured is 0."""
 

@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Final
 
 from ..message import Blobs, Info, Ints, KeyLists, Keys, Message, Number, Text, message
+from ..roles import CLIENTS
 
 #: Kinds of held objects.
 LOCK: Final = "lock"
@@ -72,7 +73,7 @@ def attempt_of(owner: str) -> int:
     return int(number)
 
 
-@message(115)
+@message(115, by=CLIENTS)
 class Operate(Message):
     """Ask for an operation on a held object; `Operated` answers, when its turn has come.
 
@@ -91,7 +92,7 @@ class Operate(Message):
     acknowledged: Ints = field(default_factory=list)  #: requests whose answers have arrived
 
 
-@message(116)
+@message(116, to=CLIENTS)
 class Operated(Message):
     """Answer an `Operate`: with its outcome, or with a `problem` and a text for the user."""
 

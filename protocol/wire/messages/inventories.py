@@ -18,6 +18,7 @@ from dataclasses import field
 from typing import Final
 
 from ..message import Failures, Ids, Ints, Keys, Message, Number, Sizes, Text, message
+from ..roles import CLIENTS, WORKERS
 
 #: The phases of the rows of `InventoryUnfinished`: not started, running, and dropped while it ran.
 ASSIGNED: Final = 0
@@ -26,7 +27,7 @@ DROPPED: Final = 2
 
 
 # -- of a worker to the scheduler -----------------------------------------------------------------
-@message(72, columns=("keys", "attempts", "nbytes"), optional_columns=("spec_hashes",))
+@message(72, by=WORKERS, columns=("keys", "attempts", "nbytes"), optional_columns=("spec_hashes",))
 class InventoryHeld(Message):
     """List results, and copies of other workers' results, that are in the worker's store."""
 
@@ -36,7 +37,12 @@ class InventoryHeld(Message):
     spec_hashes: Ids = field(default_factory=list)
 
 
-@message(73, columns=("keys", "attempts", "phases"), optional_columns=("spec_hashes", "n_raised"))
+@message(
+    73,
+    by=WORKERS,
+    columns=("keys", "attempts", "phases"),
+    optional_columns=("spec_hashes", "n_raised"),
+)
 class InventoryUnfinished(Message):
     """List attempts that have not ended, in the order of their numbers."""
 
@@ -47,7 +53,12 @@ class InventoryUnfinished(Message):
     n_raised: Ints = field(default_factory=list)  #: as in `AssignTasks`
 
 
-@message(74, columns=("keys", "attempts", "failures"), optional_columns=("spec_hashes", "n_raised"))
+@message(
+    74,
+    by=WORKERS,
+    columns=("keys", "attempts", "failures"),
+    optional_columns=("spec_hashes", "n_raised"),
+)
 class InventoryFailed(Message):
     """List attempts that raised, as far as the worker keeps their failures, the oldest first."""
 
@@ -58,14 +69,14 @@ class InventoryFailed(Message):
     n_raised: Ints = field(default_factory=list)  #: as in `AssignTasks`: before this attempt
 
 
-@message(77, columns=("functions",))
+@message(77, by=WORKERS, columns=("functions",))
 class InventoryFunctions(Message):
     """List the functions that the worker has."""
 
     functions: Ids
 
 
-@message(75)
+@message(75, by=WORKERS)
 class InventoryEnd(Message):
     """End the inventory, which had `n_rows` held, unfinished and failed attempts."""
 
@@ -73,7 +84,7 @@ class InventoryEnd(Message):
 
 
 # -- of the scheduler to a worker -----------------------------------------------------------------
-@message(55)
+@message(55, to=WORKERS)
 class Reconciled(Message):
     """Answer `InventoryEnd`: the inventory is merged, and the worker gets work again."""
 
@@ -83,20 +94,20 @@ class Reconciled(Message):
 
 
 # -- of a client to the scheduler -----------------------------------------------------------------
-@message(9)
+@message(9, by=CLIENTS)
 class Resubmitted(Message):
     """Report that the client has sent all that it wants of a new scheduler."""
 
 
 # -- of the scheduler to a client -----------------------------------------------------------------
-@message(42)
+@message(42, to=CLIENTS)
 class Recovering(Message):
     """Report that a new scheduler waits for the peers of the last one, and assigns nothing yet."""
 
     reason: Text
 
 
-@message(43)
+@message(43, to=CLIENTS)
 class Recovered(Message):
     """Report that a new scheduler begins to assign tasks, and what it has found."""
 

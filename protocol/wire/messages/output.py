@@ -9,9 +9,10 @@ from dataclasses import field
 from typing import Final
 
 from ..message import Blobs, Info, Ints, Message, Number, Text, Texts, message
+from ..roles import CLIENTS, WORKERS, Role
 
 #: Values of `TaskOutput.levels` that are no level of logging.
-DROPPED: Final = 0  #: the text is the number of lines that were left out
+DROPPED_LINES: Final = 0  #: the text is the number of lines that were left out
 STDOUT: Final = 1
 STDERR: Final = 2
 #: The name is that of the category.
@@ -27,7 +28,7 @@ MAX_LOGGERS: Final = 100
 MAX_LOGGER_CHARS: Final = 200
 
 
-@message(27)
+@message(27, by=(Role.CLIENT,), to=WORKERS)
 class WantOutput(Message):
     """Want the lines that tasks print, and their records of logging from `level` on.
 
@@ -44,14 +45,14 @@ class WantOutput(Message):
     loggers: Info = field(default_factory=dict)  #: {name, "" = the root: the least level, > 0}
 
 
-@message(79, columns=("clients", "keys", "levels", "names", "texts"))
+@message(79, by=WORKERS, to=CLIENTS, columns=("clients", "keys", "levels", "names", "texts"))
 class TaskOutput(Message):
     """Report lines of tasks: to the scheduler, and by that to the clients.
 
     A client is sent those of its own tasks, if it wants them, and those for EVERYONE.
 
-    `names` are those of loggers, "" for what was printed. A row of level DROPPED is about the rows
-    of the same client.
+    `names` are those of loggers, "" for what was printed. A row of level DROPPED_LINES
+    is about the rows of the same client.
     """
 
     clients: Ints  #: for which the tasks run
@@ -62,7 +63,7 @@ class TaskOutput(Message):
     worker: Text = ""  #: its name, for display; set by the scheduler; "" = lines of any worker
 
 
-@message(205, columns=("names", "levels", "dropped", "records"))
+@message(205, by=WORKERS, to=CLIENTS, columns=("names", "levels", "dropped", "records"))
 class LogRecords(Message):
     """Report records of loggers that clients follow: to the scheduler, and by that to the clients.
 

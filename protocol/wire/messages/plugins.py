@@ -7,9 +7,10 @@ it by `unregister_plugin`; the answer comes when all of these processes have rep
 from __future__ import annotations
 
 from ..message import Blobs, Flag, Info, Message, Number, Text, Texts, message
+from ..roles import CLIENTS, SUPERVISORS, WORKERS
 
 
-@message(160)
+@message(160, to=WORKERS)
 class SetUpPlugin(Message):
     """Set a plugin up; `PluginDone` answers. A worker that has done so only answers again.
 
@@ -23,7 +24,7 @@ class SetUpPlugin(Message):
     is_required: Flag = False
 
 
-@message(161)
+@message(161, to=WORKERS)
 class TearDownPlugin(Message):
     """Tear a plugin down and forget it; `PluginDone` answers."""
 
@@ -31,7 +32,7 @@ class TearDownPlugin(Message):
     plugin: Text
 
 
-@message(162)
+@message(162, by=WORKERS + SUPERVISORS)
 class PluginDone(Message):
     """Answer an order about a plugin.
 
@@ -42,7 +43,7 @@ class PluginDone(Message):
     info: Info
 
 
-@message(163)
+@message(163, to=CLIENTS)
 class PluginGone(Message):
     """Notify clients of a plugin that was unregistered, or replaced: none of them states it again.
 
@@ -54,7 +55,7 @@ class PluginGone(Message):
 
 # The messages to supervisors are others than those to workers: a supervisor of a release that does
 # not know them answers `Unsupported`.
-@message(200)
+@message(200, to=SUPERVISORS)
 class SetUpOnSupervisor(Message):
     """Set a plugin up for a supervisor; `PluginDone` answers. One that has it only answers again.
 
@@ -69,7 +70,7 @@ class SetUpOnSupervisor(Message):
     is_required: Flag = False
 
 
-@message(201)
+@message(201, to=SUPERVISORS)
 class TearDownOnSupervisor(Message):
     """Tear a plugin of a supervisor down and forget it; `PluginDone` answers."""
 
@@ -77,14 +78,14 @@ class TearDownOnSupervisor(Message):
     plugin: Text
 
 
-@message(202)
+@message(202, to=SUPERVISORS)
 class RenewWorkers(Message):
     """Replace the processes of all workers; `PluginDone` answers when the old ones have ended."""
 
     request: Number
 
 
-@message(203)
+@message(203, to=CLIENTS + SUPERVISORS)
 class PluginsHeld(Message):
     """Send the ids of all plugins to a client that is back: its others ended while it was away.
 

@@ -10,13 +10,18 @@ from __future__ import annotations
 from typing import Final
 
 from ..message import Blobs, Ints, Keys, Message, Number, Text, Texts, message
+from ..roles import CLIENTS, PEERS, WORKERS
 
 #: The function of tasks whose value a client puts; its blob is empty, and their arguments too.
 PUT_FUNCTION: Final = b"weft: put a data"
 
 
 @message(
-    44, columns=("keys", "attempts", "holder_of"), tables=(("holders",),), indexes=("holder_of",)
+    44,
+    to=CLIENTS,
+    columns=("keys", "attempts", "holder_of"),
+    tables=(("holders",),),
+    indexes=("holder_of",),
 )
 class PutWanted(Message):
     """Ask a client to put the values of keys at `holders[holder_of[i]]`, which awaits them."""
@@ -27,7 +32,7 @@ class PutWanted(Message):
     holders: Texts  #: addresses
 
 
-@message(25, columns=("keys", "attempts"))
+@message(25, by=CLIENTS, columns=("keys", "attempts"))
 class PutFailed(Message):
     """Report values that the client does not have, or cannot send."""
 
@@ -36,7 +41,7 @@ class PutFailed(Message):
     reason: Text
 
 
-@message(113, columns=("keys", "attempts", "values"))
+@message(113, by=CLIENTS + PEERS, to=WORKERS, columns=("keys", "attempts", "values"))
 class Put(Message):
     """Put the values of attempts: to a data port, which answers `PutDone`, or to the scheduler.
 
@@ -49,7 +54,7 @@ class Put(Message):
     values: Blobs
 
 
-@message(117)
+@message(117, to=PEERS)
 class PutDone(Message):
     """Answer a `Put` at a data port: the worker has the values, or has no use for them."""
 

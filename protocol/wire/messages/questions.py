@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Final
 
 from ..message import Blobs, Info, Message, Number, Text, message
+from ..roles import CLIENTS, SUPERVISORS, VIEWERS, WORKERS
 
 #: Kinds of `AskFailed`. The receiver's table has no question of this name.
 UNKNOWN_QUESTION: Final = "unknown-question"
@@ -24,7 +25,7 @@ NO_ANSWER: Final = "no-answer"
 MAX_PLACES: Final = 1000
 
 
-@message(98)
+@message(98, by=CLIENTS + VIEWERS, to=WORKERS + SUPERVISORS)
 class Ask(Message):
     """Ask the question `name` for one page of its answer; "" is the first one."""
 
@@ -37,7 +38,7 @@ class Ask(Message):
     to: Text = ""
 
 
-@message(99)
+@message(99, by=WORKERS + SUPERVISORS, to=CLIENTS + VIEWERS)
 class Answer(Message):
     """Answer one page of an `Ask`; `next_page` is "" with the last one."""
 
@@ -47,7 +48,7 @@ class Answer(Message):
     blobs: Blobs = field(default_factory=list)  #: pickles that belong to the answer
 
 
-@message(100)
+@message(100, by=WORKERS + SUPERVISORS, to=CLIENTS + VIEWERS)
 class AskFailed(Message):
     """Answer an `Ask` that has no answer: its kind, and the text for the user.
 

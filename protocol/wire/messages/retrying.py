@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..message import Keys, Message, Number, message
+from ..roles import CLIENTS, Role
 
 
-@message(130)
+@message(130, by=(Role.CLIENT,))
 class RetryKeys(Message):
     """Run these failed tasks again, with those of their inputs that failed.
 
@@ -16,7 +17,7 @@ class RetryKeys(Message):
     keys: Keys
 
 
-@message(131)
+@message(131, to=CLIENTS)
 class KeysRetried(Message):
     """Answer `RetryKeys`: what comes after this is of the new runs.
 

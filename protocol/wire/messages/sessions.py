@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..message import Amounts, Facts, Flag, Message, Number, Text, Unknown, message
+from ..roles import ALL, CLIENTS, REGISTERED, SUPERVISORS, VIEWERS, WORKERS
 
 
-@message(1)
+@message(1, by=CLIENTS, opens=True)
 class RegisterClient(Message):
     """Ask for a client's session. `session` counts its connections; `last_epoch` is 0 at first."""
 
@@ -20,7 +21,7 @@ class RegisterClient(Message):
     task_pass: Text = ""
 
 
-@message(2)
+@message(2, by=WORKERS, opens=True)
 class RegisterWorker(Message):
     """Ask for a worker's session. Peers and clients fetch data from it at `address`."""
 
@@ -37,7 +38,7 @@ class RegisterWorker(Message):
     epoch_proof: Text = ""  #: of the welcome of `last_epoch`
 
 
-@message(3)
+@message(3, by=SUPERVISORS, opens=True)
 class RegisterSupervisor(Message):
     """Open a supervisor's connection, which reports the workers that it watches."""
 
@@ -48,7 +49,7 @@ class RegisterSupervisor(Message):
     epoch_proof: Text = ""  #: of the welcome of `last_epoch`
 
 
-@message(4)
+@message(4, to=REGISTERED)
 class Welcome(Message):
     """Accept a registration. From now on every frame carries `epoch` and `session`."""
 
@@ -60,7 +61,7 @@ class Welcome(Message):
     task_pass: Text = ""  #: of a worker: shows that a client is one in its tasks
 
 
-@message(5)
+@message(5, to=REGISTERED)
 class Refused(Message):
     """Refuse an authenticated peer (versions, a higher epoch) and close the connection.
 
@@ -71,7 +72,7 @@ class Refused(Message):
     is_final: Flag = False
 
 
-@message(10)
+@message(10, to=CLIENTS + VIEWERS)
 class Denied(Message):
     """Answer a message that the sender's token does not permit; nothing else is affected."""
 
@@ -80,21 +81,21 @@ class Denied(Message):
     level: Text  #: that of the sender's token
 
 
-@message(6)
+@message(6, by=REGISTERED, to=REGISTERED + VIEWERS)
 class Bye(Message):
     """End a session for good: the receiver keeps nothing for a return of the sender."""
 
     reason: Text
 
 
-@message(7)
+@message(7, by=REGISTERED + VIEWERS, to=REGISTERED + VIEWERS)
 class Heartbeat(Message):
     """Show that the sender is alive. The scheduler answers each one, with the time of the next."""
 
     next_ms: Number = 0  #: of an answer: send the next one after this time; 0 = as before
 
 
-@message(8)
+@message(8, by=ALL, to=ALL)
 class Unsupported(Message):
     """Answer a message whose code the receiver does not know; the connection stays open.
 

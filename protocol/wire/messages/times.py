@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import field
 
 from ..message import Flag, Ints, Message, Sizes, Texts, message
+from ..roles import WORKERS
 
 
-@message(210)
+@message(210, to=WORKERS)
 class RecordTimes(Message):
     """Ask a worker to report the times of its attempts from now on; with `on` false, no more."""
 
@@ -16,6 +17,7 @@ class RecordTimes(Message):
 
 @message(
     211,
+    by=WORKERS,
     columns=("attempts", "ended_us", "durations_us", "threads", "nbytes", "types"),
     optional_columns=("failed", "waited_us", "arrived_us", "fetched_us"),
 )

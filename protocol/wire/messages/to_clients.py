@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..message import Blobs, Failures, Ints, Keys, Message, Number, Text, Texts, message
+from ..roles import CLIENTS, PEERS, WORKERS
 
 
-@message(32, columns=("keys", "results"))
+@message(32, to=CLIENTS, columns=("keys", "results"))
 class ResultsReady(Message):
     """Send small results of keys that are in memory."""
 
@@ -14,7 +15,11 @@ class ResultsReady(Message):
 
 
 @message(
-    33, columns=("keys", "nbytes", "holder_of"), tables=(("holders",),), indexes=("holder_of",)
+    33,
+    to=CLIENTS,
+    columns=("keys", "nbytes", "holder_of"),
+    tables=(("holders",),),
+    indexes=("holder_of",),
 )
 class KeysInMemory(Message):
     """Report keys that are in memory; their data is at `holders[holder_of[i]]`."""
@@ -25,7 +30,9 @@ class KeysInMemory(Message):
     holders: Texts
 
 
-@message(34, columns=("keys", "failure_of"), tables=(("failures",),), indexes=("failure_of",))
+@message(
+    34, to=CLIENTS, columns=("keys", "failure_of"), tables=(("failures",),), indexes=("failure_of",)
+)
 class KeysErred(Message):
     """Report failed keys. `failures[failure_of[i]]` is the reason (see failure.py)."""
 
@@ -34,14 +41,14 @@ class KeysErred(Message):
     failures: Failures
 
 
-@message(35, columns=("keys",))
+@message(35, to=CLIENTS, columns=("keys",))
 class KeysPending(Message):
     """Report keys as pending: their only copy was lost, or the client has just wanted them."""
 
     keys: Keys
 
 
-@message(36, columns=("keys",))
+@message(36, to=CLIENTS, columns=("keys",))
 class KeysCancelled(Message):
     """Report keys that will not be computed."""
 
@@ -49,14 +56,14 @@ class KeysCancelled(Message):
     reason: Text
 
 
-@message(119, columns=("keys",))
+@message(119, to=CLIENTS, columns=("keys",))
 class KeysStarted(Message):
     """Answer `WithdrawKeys`: these are not cancelled; their calls have begun, as far as known."""
 
     keys: Keys
 
 
-@message(37, columns=("keys",))
+@message(37, to=CLIENTS + WORKERS, columns=("keys",))
 class KeysUnknown(Message):
     """Report keys of which the scheduler has no task.
 
@@ -67,7 +74,7 @@ class KeysUnknown(Message):
     keys: Keys
 
 
-@message(38, columns=("keys", "results"))
+@message(38, by=WORKERS, to=CLIENTS + PEERS, columns=("keys", "results"))
 class KeysData(Message):
     """Answer `FetchKeys` or `GetData`: the data of `keys`; `missing` are not in memory there."""
 
@@ -77,7 +84,7 @@ class KeysData(Message):
     missing: Keys
 
 
-@message(39)
+@message(39, to=CLIENTS)
 class ClusterChanged(Message):
     """Report the number of workers and threads, at registration and at each change."""
 
@@ -85,14 +92,14 @@ class ClusterChanged(Message):
     nthreads: Number
 
 
-@message(180)
+@message(180, to=CLIENTS)
 class ClusterStopped(Message):
     """Report that scheduler and workers end for good: waiting for a scheduler is of no use."""
 
     reason: Text
 
 
-@message(41)
+@message(41, to=CLIENTS)
 class KeysUnrunnable(Message):
     """Report keys that no worker of the cluster may run; they wait for one that may."""
 

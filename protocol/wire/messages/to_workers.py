@@ -17,10 +17,12 @@ from ..message import (
     Texts,
     message,
 )
+from ..roles import SUPERVISORS, WORKERS
 
 
 @message(
     48,
+    to=WORKERS,
     columns=("keys", "function_of", "attempts", "priorities", "args", "wanted"),
     optional_columns=("dependencies", "spec_hashes", "n_raised", "timeouts_us"),
     tables=(
@@ -59,7 +61,7 @@ class AssignTasks(Message):
     timeouts_us: Sizes = field(default_factory=list)  #: 0 = for ever; empty if none has a limit
 
 
-@message(49, columns=("attempts",))
+@message(49, to=WORKERS, columns=("attempts",))
 class DropAttempts(Message):
     """Drop all that the worker has for these attempts.
 
@@ -69,21 +71,21 @@ class DropAttempts(Message):
     attempts: Ints
 
 
-@message(50)
+@message(50, to=WORKERS)
 class ReturnAttempts(Message):
     """Ask for up to `count` unstarted attempts back, beginning with those that would run last."""
 
     count: Number
 
 
-@message(120, columns=("attempts",))
+@message(120, to=WORKERS, columns=("attempts",))
 class WithdrawAttempts(Message):
     """Ask for these attempts back, those that have not started. The answer names each of them."""
 
     attempts: Ints
 
 
-@message(170, columns=("attempts", "texts"))
+@message(170, to=WORKERS, columns=("attempts", "texts"))
 class FailWaits(Message):
     """Report that blocked attempts would wait for ever: their waits end with errors of these texts.
 
@@ -94,14 +96,19 @@ class FailWaits(Message):
     texts: Texts
 
 
-@message(132, columns=("attempts",))
+@message(132, to=WORKERS, columns=("attempts",))
 class InterruptAttempts(Message):
     """Interrupt these attempts, which were dropped before, if they run."""
 
     attempts: Ints
 
 
-@message(51, columns=("keys", "attempts", "nbytes", "holders"), optional_columns=("spec_hashes",))
+@message(
+    51,
+    to=WORKERS,
+    columns=("keys", "attempts", "nbytes", "holders"),
+    optional_columns=("spec_hashes",),
+)
 class LocatedKeys(Message):
     """Report the current holders of keys that the worker was missing.
 
@@ -115,7 +122,12 @@ class LocatedKeys(Message):
     spec_hashes: Ids = field(default_factory=list)
 
 
-@message(125, columns=("keys", "attempts", "nbytes", "holders"), optional_columns=("spec_hashes",))
+@message(
+    125,
+    to=WORKERS,
+    columns=("keys", "attempts", "nbytes", "holders"),
+    optional_columns=("spec_hashes",),
+)
 class HoldCopies(Message):
     """Ask a worker to fetch these, and to keep them although no task there reads them.
 
@@ -129,35 +141,35 @@ class HoldCopies(Message):
     spec_hashes: Ids = field(default_factory=list)
 
 
-@message(52, columns=("functions",))
+@message(52, to=WORKERS, columns=("functions",))
 class DropFunctions(Message):
     """Drop functions that no task uses any more."""
 
     functions: Ids
 
 
-@message(53)
+@message(53, to=WORKERS + SUPERVISORS)
 class Stop(Message):
     """Ask the process to end. Supervisors do not start it again."""
 
     reason: Text
 
 
-@message(56)
+@message(56, to=WORKERS)
 class LeaveCluster(Message):
     """Ask a worker to finish what it runs, start nothing more, and leave."""
 
     reason: Text
 
 
-@message(57)
+@message(57, to=SUPERVISORS)
 class WorkersRetired(Message):
     """Notify a supervisor of workers that leave on request: it does not start them again."""
 
     worker_ids: Texts
 
 
-@message(133)
+@message(133, to=SUPERVISORS)
 class EndWorkers(Message):
     """Ask a supervisor to end the processes of workers at once, and to start others."""
 
@@ -165,7 +177,7 @@ class EndWorkers(Message):
     reason: Text
 
 
-@message(54)
+@message(54, to=WORKERS)
 class HoldersGone(Message):
     """Report the addresses of workers that are lost or have left: no answer will come from them."""
 

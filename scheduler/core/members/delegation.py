@@ -2,8 +2,8 @@
 
 The process of a worker has the token of a worker, which permits no submission. A client in its
 tasks registers in a role of its own (`Role.TASK_CLIENT`), with the id of the worker and the pass
-that the scheduler has sent to that worker alone. It may send the messages of `HANDLERS` and no
-others. Each of its submissions names the attempt on whose behalf it is made: that of a task which
+that the scheduler has sent to that worker alone. It may send fewer messages than a client, as they
+declare. Each of its submissions names the attempt on whose behalf it is made: that of a task which
 runs on that worker now, and which a client has submitted, or such a task. So the right to submit
 follows from that client's, through any number of tasks, and ends with each of them. The attempt
 that has made an actor counts as long as the actor lives: its methods may submit.
@@ -17,26 +17,18 @@ The client ends with its worker, at once. While only the worker's line is broken
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import not_permitted
 from ....protocol.wire.levels import Level
-from ....protocol.wire.message import Message
-from .. import coordination as held
 from ..actors import actors
-from ..data import missing, puts, relays
-from ..insight import questions
 from ..moves.transitions import send_erred
 from ..records.peers import ClientHandle
 from ..records.permissions import deny
 from ..records.priority import rank_of
-from ..recovery import phases
-from ..releases import on_unsupported
-from ..requests import submission, wants, withdrawing
-from . import liveness, membership
+from ..requests import submission
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -84,23 +76,3 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
         deny(state, client.peer, message, Level.CLIENT)
     else:
         submission.on_cancel(state, client, message)
-
-
-#: The messages of a client in a task.
-HANDLERS: Final[dict[type[Message], Callable[..., None]]] = {
-    m.SubmitTasks: on_submit,
-    m.WantKeys: wants.on_want,
-    m.ReleaseKeys: wants.on_release,
-    m.ReleaseOthers: wants.on_release_others,
-    m.CancelKeys: on_cancel,
-    m.WithdrawKeys: withdrawing.on_withdraw,
-    m.FetchKeys: relays.on_client_fetch,
-    m.ReportMissing: missing.on_report_missing,
-    m.Ask: questions.on_ask,
-    **puts.HANDLERS,
-    **held.HANDLERS,
-    m.Heartbeat: liveness.on_heartbeat,
-    m.Resubmitted: phases.on_resubmitted,
-    m.Bye: membership.on_client_bye,
-    m.Unsupported: on_unsupported,
-}

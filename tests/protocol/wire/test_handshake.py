@@ -736,8 +736,11 @@ def test_no_repr_and_no_error_shows_the_token() -> None:
 @pytest.mark.parametrize(
     ("module", "may_import"),
     [
-        (handshake, {"collections.abc", "hmac", "struct", ".handshake_messages", ".levels"}),
-        (handshake_messages, {".levels", "enum", "struct"}),
+        (
+            handshake,
+            {"collections.abc", "hmac", "struct", ".handshake_messages", ".levels", ".roles"},
+        ),
+        (handshake_messages, {".levels", ".roles", "enum", "struct"}),
     ],
 )
 def test_the_handshake_imports_neither_io_nor_clocks(

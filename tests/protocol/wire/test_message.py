@@ -21,7 +21,6 @@ from weft.protocol.wire.message import (
     MAX_ITEMS,
     MAX_KEY_CHARS,
     MAX_TEXT_CHARS,
-    RESERVED,
     Message,
     Unknown,
     from_wire,
@@ -42,6 +41,7 @@ from weft.protocol.wire.messages import (
     unsupported,
 )
 from weft.protocol.wire.payload import Payload
+from weft.protocol.wire.roles import ALL
 
 BUFFERS = [bytearray(b"pickle"), bytearray(b"buffer 1"), bytearray(b"buffer 2")]
 LONG = MAX_ITEMS + 1
@@ -192,15 +192,18 @@ def test_blob_reference_becomes_a_payload_of_the_frames_own_buffers() -> None:
     assert large.buffers[1] is BUFFERS[2]
 
 
-def test_codes_are_unique_and_fit_one_byte() -> None:
-    declared = [
-        cls
-        for cls in vars(messages).values()
-        if isinstance(cls, type) and issubclass(cls, Message) and cls is not Message
-    ]
-    assert declared
-    assert {cls.code for cls in declared} <= set(range(1, 256))
-    assert len({cls.code for cls in declared}) == len(declared) == len(CLASSES)
+def test_codes_fit_one_byte_and_each_message_is_a_name_of_the_package() -> None:
+    declared = {
+        cls for cls in vars(messages).values() if isinstance(cls, type) and issubclass(cls, Message)
+    }
+    assert declared - {Message, Unknown} == {*CLASSES}
+    assert {cls.code for cls in CLASSES} <= set(range(1, 256))
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_each_message_is_declared_with_its_senders_or_receivers(cls) -> None:
+    assert cls.senders or cls.receivers
+    assert {*cls.senders, *cls.receivers} <= {*ALL}
 
 
 def test_a_used_code_cannot_be_used_again() -> None:
@@ -208,15 +211,6 @@ def test_a_used_code_cannot_be_used_again() -> None:
 
         @message(GetData.code)
         class Second(Message):
-            pass
-
-
-@pytest.mark.parametrize("code", RESERVED)
-def test_a_reserved_code_is_refused(code: int) -> None:
-    with pytest.raises(ValueError, match=f"reserved for {RESERVED[code]}"):
-
-        @message(code)
-        class Hasty(Message):
             pass
 
 

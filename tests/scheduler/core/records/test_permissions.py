@@ -1,4 +1,4 @@
-"""The rights of a token: the one table of least levels, and the answer to a message beyond it."""
+"""The rights of a token: the least level of each message, and the answer to a message beyond it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,27 @@ from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core.records.permissions import LEAST_LEVELS
+from weft.protocol.wire.message import _REGISTRY, sent_by
+from weft.scheduler.core.handlers import HANDLERS
 
 
-def test_each_message_that_a_peer_may_send_has_a_level_and_no_other(board):
-    handled = {kind for handlers in board.state._handlers.values() for kind in handlers}
-    assert {*LEAST_LEVELS} == handled
+def test_the_handlers_are_those_of_the_messages_that_peers_declare_to_send(board):
+    declared = {kind for role in board.state._handlers for kind in sent_by(role)}
+    assert {kind for kinds in board.state._handlers.values() for kind in kinds} == declared
+    assert {*HANDLERS} == declared - {m.Bye}  # which has one for each role
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.TASK_CLIENT, Role.WORKER, Role.SUPERVISOR])
+def test_one_message_registers_peers_of_a_role(role):
+    opening = {Role.WORKER: m.RegisterWorker, Role.SUPERVISOR: m.RegisterSupervisor}
+    found = [kind for kind in _REGISTRY.values() if kind.opens and role in kind.senders]
+    assert found == [opening.get(role, m.RegisterClient)]
 
 
 @pytest.mark.parametrize("role", [Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER])
 def test_the_level_of_a_role_permits_all_of_its_messages_but_the_shutdown(board, role):
     level = ROLE_LEVELS[role]
-    beyond = [kind for kind in board.state._handlers[role] if LEAST_LEVELS[kind] > level]
+    beyond = [kind for kind in board.state._handlers[role] if kind.least_level > level]
     assert beyond == ([m.ShutdownCluster] if role is Role.CLIENT else [])
 
 
