@@ -124,7 +124,7 @@ def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
     moved: dict[FutureState, None] = {}
     for key, nbytes, place in zip(message.keys, message.nbytes, message.holder_of, strict=True):
         state = find(core, key)
-        if state is None or place >= len(holders):
+        if state is None:
             continue
         if state.location is not None and state.location[0] != holders[place]:
             moved[state] = None
@@ -146,8 +146,6 @@ def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
 def on_keys_erred(core: ClientState, message: KeysErred) -> None:
     failures = message.failures
     for key, place in zip(message.keys, message.failure_of, strict=True):
-        if place >= len(failures):
-            continue
         failure = failures[place]
         state = find(core, key)
         if state is None:

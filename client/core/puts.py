@@ -54,7 +54,7 @@ def on_put_wanted(core: ClientState, message: PutWanted) -> None:
     """Put values at the workers that await them."""
     puts = core.puts
     for key, attempt, place in zip(message.keys, message.attempts, message.holder_of, strict=True):
-        if place >= len(message.holders) or puts.current.get(key) == attempt:
+        if puts.current.get(key) == attempt:
             continue  # it was asked for again, because the scheduler does not know that it is asked
         record = puts.records.get(key)
         if record is None or record.args is None:

@@ -86,22 +86,13 @@ def report_unknown(state: WorkerState, message: AssignTasks, unknown: list[Worke
 
 
 def _check(message: AssignTasks) -> None:
-    """Check the columns against each other, before anything is changed."""
-    n_functions = len(message.functions)
-    if not n_functions == len(message.function_blobs) == len(message.function_clients) or (
-        message.function_of and max(message.function_of) >= n_functions
-    ):
-        raise RemoteProtocolError("AssignTasks refers to functions that it does not list")
+    """Check what the decoder cannot know, before anything is changed."""
     if None in message.args:
         raise RemoteProtocolError("AssignTasks has tasks without arguments")
     for key, dependencies in zip(message.keys, message.dependencies, strict=False):
         if key in dependencies:
             raise RemoteProtocolError(f"AssignTasks lets {key!r} depend on itself")
-    n_located = len(message.located_keys)
-    for column in (message.located_attempts, message.located_nbytes, message.located_holders):
-        if len(column) != n_located:
-            raise RemoteProtocolError("AssignTasks has located columns of different lengths")
-    if message.located_hashes and len(message.located_hashes) != n_located:
+    if message.located_hashes and len(message.located_hashes) != len(message.located_keys):
         raise RemoteProtocolError("AssignTasks has located columns of different lengths")
 
 

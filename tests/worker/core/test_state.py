@@ -519,15 +519,9 @@ def test_dropped_functions_live_on_in_their_tasks():
     assert worker.run_all() == ["a"]
 
 
-def bad_function_index():
-    message = assign("1 a")
-    message.function_of = [1]
-    return message
-
-
-def bad_located_columns():
+def too_many_located_hashes():
     message = assign("1 a <- x")
-    message.located_keys = ["x"]
+    message.located_hashes = [bytes(16)]
     return message
 
 
@@ -540,8 +534,7 @@ def no_arguments():
 @pytest.mark.parametrize(
     "message",
     [
-        bad_function_index(),
-        bad_located_columns(),
+        too_many_located_hashes(),
         no_arguments(),
         assign("1 a <- a"),
         Stop(reason="not for the core"),
