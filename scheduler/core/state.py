@@ -18,7 +18,8 @@ The shell (`server.py`) turns connections into `PeerConnected`, `PeerSent` and `
 
 A peer is a number that the shell never uses twice. After one or more events the shell drains
 `before`, `outboxes` (messages in order, one list per peer) and `after`, as the drain contract of
-docs/design.md says. A whole batch of messages is handled first, then one assignment pass is made.
+docs/design/cores.md says. A whole batch of messages is handled first, then one assignment pass is
+made.
 
 A peer can be wrong: a message that it may not send ends its connection, and is counted. A broken
 invariant is a bug of weft: `InvalidTransition` or `InvalidState`, with the task's story.

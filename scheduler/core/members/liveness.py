@@ -7,8 +7,8 @@ computes in the loop of its client, keeps what it wants for as long as its conne
 
 Heartbeats cost the scheduler most when they come one by one: each wakes it, for 200 to 350 us of
 its CPU; of 50 that come together each costs 50 to 80. So an answer has the time of the peer's next
-heartbeat: peers come in groups, and the more there are, the longer are the pauses (docs/design.md,
-5). What counts as silence stays the same.
+heartbeat: peers come in groups, and the more there are, the longer are the pauses
+(docs/design/members.md). What counts as silence stays the same.
 
 `SchedulerState.seen` is in the order of the last signs of life, so a sign costs O(1), and a look
 for silent peers costs what they are.
