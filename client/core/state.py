@@ -123,7 +123,7 @@ class ClientState:
         #: {key: None} released or cancelled since the last check, or not sent yet; the scheduler
         #: may not have read of it, so it is sent again in the next session.
         self.unacknowledged: dict[str, None] = {}
-        #: The same, before the check that is under way, and the number of that request.
+        #: Keys that were unacknowledged before the check under way, and its request.
         self.checked: dict[str, None] = {}
         self.check = 0
         #: {key: None} released or cancelled since the last barrier: messages about this key may

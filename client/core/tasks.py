@@ -95,7 +95,7 @@ class SubmitOptions:
         span: list[str] | None = None,
         timeout_us: int = 0,
     ) -> None:
-        #: That on whose behalf a task submits; 0 = the submission is not one of a task.
+        #: The attempt on whose behalf a task submits; 0 = no task submits it.
         self.attempt = attempt
         #: The key of the actor that this attempt has made, if it is the actor that submits.
         self.actor = actor
