@@ -14,10 +14,10 @@ that an actor has not answered is to wait for the actor. Which calls it has answ
 with its wait, because an answer may be on its way for long.
 
 A node is *live* if it may go on by itself. One that waits for all of some others is live if all of
-these are; one that waits for any of them (a lease of a semaphore), if one is. What is not known,
-such as which client fills a queue, counts as live: only what cannot end is an error. So does a peer
-that is away, until it is back, and a task that its client has not submitted again yet; a wait that
-goes on because of one is looked at again.
+these are; one that waits for any of them (a lease of a semaphore), if one is. A node of which
+nothing is known, such as the client that fills a queue, counts as live: only what cannot end is an
+error. A peer that is away counts as live until it is back, and so does a task that its client has
+not submitted again yet. A wait that goes on because of one of these is looked at again.
 """
 
 from __future__ import annotations

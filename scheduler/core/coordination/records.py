@@ -309,7 +309,7 @@ class HeldOperation(NamedTuple):
 
     #: (state, record, call) -> the reply; None = its turn has not come
     attempt: Callable[[SchedulerState, Any, Call], Reply | None]
-    #: of calls that wait; "" = it never waits
+    #: the lane of calls that wait; "" = a call never waits
     lane: str = ""
     #: the reply when its time is over
     late: Reply = Reply()
@@ -317,7 +317,7 @@ class HeldOperation(NamedTuple):
     undo: Callable[[SchedulerState, Any, Call, Reply], None] | None = None
     #: raises `HeldRefusal` if the arguments are not valid for the object
     check: Callable[[Any, Call], None] | None = None
-    #: the same if the call would wait for itself
+    #: raises `HeldRefusal` if the call would wait for itself
     check_wait: Callable[[Any, Call], None] | None = None
     #: it carries a value
     has_value: bool = False

@@ -2,12 +2,12 @@
 
 And records of loggers to the clients that follow these (`wishes`).
 
-Workers report only what some client wants, and no more lines per second than their limit. Of all
-workers together no more is passed on in one second than `MAX_LINES` and `MAX_CHARS`, whatever their
-number: these for standard output, and the same again for all else, so that warnings are not lost
-between prints, and twice again for records of followed loggers, below warnings and from these on. A
-client gets an equal part of that, by the number of clients that had output in the second before. Of
-what is left out it is sent the number, once per second.
+Workers report only what some client wants, and no more lines per second than their limit. Whatever
+the number of workers, `MAX_LINES` and `MAX_CHARS` limit what is passed on in one second. There are
+four such limits, so that warnings are not lost between prints: one for standard output, one for all
+other printed lines, one for records of followed loggers below warnings, and one for records from
+warnings on. A client gets an equal part of each, by the number of clients that had output in the
+second before. The number of lines that are left out is sent to it once per second.
 
 What comes for a client that is not connected is dropped. Lines for everyone (`weft.print`) are
 passed on to each connected client, whatever it wants.

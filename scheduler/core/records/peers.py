@@ -360,7 +360,7 @@ class ClientHandle:
         self, client_id: str, name: str, number: int, worker: WorkerHandle | None = None
     ) -> None:
         self.client_id = client_id
-        #: that in whose tasks the client is, and with which it ends; None = it is not in a task
+        #: the worker in whose tasks the client is, and with which it ends; None = no task has it
         self.worker = worker
         #: of no other client of this epoch, nor of an earlier life of this one
         self.number = number

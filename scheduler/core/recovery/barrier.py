@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: With all expected members back: time without a new registration, seconds.
 COMPLETE_QUIET_S: Final = 0.5
-#: Without: the same, and the time since the first registration ...
+#: With members missing: time without a new registration, time since the first one ...
 QUIET_S: Final = 2.0
 LEAST_S: Final = 3.0
 #: ... and the longest time.

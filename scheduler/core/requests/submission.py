@@ -506,8 +506,8 @@ def is_delivered(message: m.SubmitTasks, row: int) -> bool:
 def run_again(state: SchedulerState, task: SchedulerTask) -> list[SchedulerTask]:
     """Reset a failed task, and those of its inputs that failed, so that they can run again.
 
-    A failed input that others want may be behind one that nobody wanted, and that was released.
-    Return the tasks that had failed, this one first.
+    Inputs that were released are searched, too: one that nobody wanted may have a failed input that
+    others want. Return the tasks that had failed, this one first.
     """
     stack = [task]
     seen = {task: None}
