@@ -1,9 +1,9 @@
 """What a worker sends to its scheduler when it is back: all that it has, row by row.
 
-Nothing is forgotten when the line to the scheduler breaks. The worker goes on running, and its
-reports are dropped meanwhile, because the inventory of the next session proves what they would
-have reported: a held value that its attempt has finished, an attempt that is not listed that it
-was given back. Only a failure leaves no trace of its own, so the latest ones are kept.
+Nothing is forgotten when the connection to the scheduler breaks. The worker goes on running, and
+its reports are dropped meanwhile, because the inventory of the next session proves what they would
+have reported. A held value proves that its attempt has finished; a missing row proves that the
+attempt was given back. Only a failure leaves no trace of its own, so the latest ones are kept.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ columns; the codec cuts a message that is too long.
 
 A report costs time in three processes, and in this one it may take the interpreter from a task. So
 the reports of a slot that goes on at once with a short task wait for those that follow, for some
-multiple of what sending them takes (`Reporting`). Reports of a slot that rests, that begins with
-another client's tasks or with one of unknown or long duration do not wait, and neither do failures
-and answers: nothing waits that is the last for some time. Many very short tasks are a large report
-in any case.
+multiple of what sending them takes (`Reporting`). A slot's reports do not wait if it rests, or
+begins another client's tasks, or a task of unknown or long duration. Failures and answers do not
+wait either. So no report waits that is the last for some time. Many very short tasks are a large
+report in any case.
 """
 
 from __future__ import annotations

@@ -48,11 +48,11 @@ MOVES: Final[dict[tuple[Place, Place], str]] = {
 #: Slots that may be without a seat because their tasks wait: each is a thread. A further task that
 #: waits fails.
 MAX_BLOCKED: Final = 1000
-#: From so many on, no task is started in the place of one that waits for a limit, because it most
-#: often waits for the same: the seat is kept for slots that return.
+#: The number of blocked slots from which on no task is started in the place of one that waits for a
+#: limit. It would most often wait for the same, so the seat is kept for slots that return.
 MANY_BLOCKED: Final = 200
-#: So many more may wait before that concerns the last seat of a worker whose tasks wait for others:
-#: one of them may hold the limit, and what it waits for may be able to run only here.
+#: The number of further blocked slots from which on the last seat is kept as well, where tasks wait
+#: for others: one of them may hold the limit, and what it waits for may be able to run only here.
 MORE_BLOCKED: Final = 200
 
 
