@@ -27,7 +27,7 @@ class Guard(NamedTuple):
     concern: str = ""
 
 
-#: That hold for every cluster, whatever is configured.
+#: Guards that hold for every cluster, whatever is configured.
 ALWAYS: Final = (
     Guard("authentication", "always: both ends prove the token before anything else is read"),
     Guard("unauthenticated bytes", "less than 128, within 5 s"),
