@@ -1,10 +1,10 @@
 """Attempts on whose behalf the client in a worker's tasks submits. A part of the core.
 
 Each of its submissions names an attempt that runs (`scheduler/core/members/delegation.py`), and is
-refused when that has ended. But its tasks share the states of keys: one may wait for what another one has
-submitted, which has ended since, or was dropped. So the attempts that have submitted a key that was
-known already are kept while it is pending. If the key is refused to one of them, it is submitted on
-behalf of another. An input is submitted again on behalf of the task that reads it.
+refused when that has ended. But its tasks share the states of keys: one may wait for what another
+one has submitted, which has ended since, or was dropped. So the attempts that have submitted a key
+that was known already are kept while it is pending. If the key is refused to one of them, it is
+submitted on behalf of another. An input is submitted again on behalf of the task that reads it.
 
 Outside of tasks no submission names an attempt, and nothing is kept.
 """

@@ -40,8 +40,8 @@ SUPPRESSED = "more connections refused"
 SCHEDULER = f"""
 import logging, sys
 from pathlib import Path
-from weft.deploy.child import LOG_FORMAT
-from weft.deploy.daemon import DaemonConfig, run_daemon
+from weft.deploy.processes.child import LOG_FORMAT
+from weft.deploy.scheduler.daemon import DaemonConfig, run_daemon
 from weft.protocol.trust.security import Security, new_cluster_id, new_token
 from weft.scheduler.config import SchedulerConfig
 

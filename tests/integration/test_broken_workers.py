@@ -28,7 +28,7 @@ def test_a_worker_whose_own_code_fails_ends_at_once_and_the_next_one_goes_on(tmp
 
 BROKEN_FAILURE = """
 def broken():
-    from weft.worker.executor import TaskExecutor
+    from weft.worker.slots.executor import TaskExecutor
     TaskExecutor._failure = lambda *arguments: undefined
     return 1 / 0
 """
@@ -44,7 +44,7 @@ def broken():
 
 BROKEN_SERVING = """
 def broken():
-    import weft.worker.store
+    import weft.worker.data.store
     weft.worker.data.store.pack_for_reader = lambda *arguments: undefined
     return bytes(1_000_000)
 """

@@ -19,9 +19,9 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import Message, sent_by, sent_to
 from weft.protocol.wire.roles import CLIENTS, Role
 from weft.worker.core.state import MESSAGE_TYPES
+from weft.worker.data.serving import DataServer
 from weft.worker.family.supervisor_link import SupervisorLink
 from weft.worker.server import WorkerServer
-from weft.worker.data.serving import DataServer
 
 #: Handled for every process by `protocol/net/session.py`.
 OF_SESSIONS = {m.Welcome, m.Refused, m.Heartbeat}

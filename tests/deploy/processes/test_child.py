@@ -116,7 +116,7 @@ async def test_a_child_that_sent_something_still_notices_the_end_of_its_parent()
 @pytest.mark.slow
 def test_an_unexpected_error_ends_the_scheduler_with_a_report(tmp_path):
     code = """
-from weft.deploy.daemon import DaemonConfig, run_daemon
+from weft.deploy.scheduler.daemon import DaemonConfig, run_daemon
 from weft.protocol.trust.security import Security
 from weft.scheduler.config import SchedulerConfig
 

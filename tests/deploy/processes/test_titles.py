@@ -15,7 +15,7 @@ import weft
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="titles are set on Linux")
 
 LONG = """
-from weft.deploy.titles import set_title
+from weft.deploy.processes.titles import set_title
 set_title("x" * 5000)
 print(open("/proc/self/cmdline").read().strip("\\0"), open("/proc/self/comm").read().strip())
 import os

@@ -86,7 +86,7 @@ def test_the_lock_ends_with_its_process(path):
     code = f"""
 import os, sys
 from pathlib import Path
-from weft.deploy.state_directory import StateDirectory
+from weft.deploy.scheduler.state_directory import StateDirectory
 held = StateDirectory(Path({str(path)!r}))
 print("held", flush=True)
 sys.stdin.read()

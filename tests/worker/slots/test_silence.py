@@ -72,7 +72,7 @@ STUCK = """
 import ctypes, sys, threading
 from pathlib import Path
 from weft.worker.family.process import _stack_on_demand
-from weft.worker.started import StartedRecord
+from weft.worker.slots.started import StartedRecord
 
 def sleep_with_the_lock():
     ctypes.PyDLL(None).pause()
