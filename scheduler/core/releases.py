@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_CODE
-from .data import relays
-from .insight import passing
-from .plugins import plugins
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -16,9 +13,8 @@ if TYPE_CHECKING:
 
 def on_unsupported(state: SchedulerState, who: Any, message: m.Unsupported) -> None:
     """A peer of another release does not know a message: its part of a request is missing."""
-    relays.on_unsupported(state, who, message.request)
-    passing.on_unsupported(state, who, message.request)
-    plugins.on_unsupported(state, who, message.request)
+    for unsupported in state.features.unsupported:
+        unsupported(state, who, message.request)
     code = message.unknown_code
     if code <= MAX_CODE and code not in state.not_known:
         state.not_known[code] = None

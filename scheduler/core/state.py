@@ -44,6 +44,8 @@ from .assignment import assignment
 from .assignment.desired import TARGET_S, Aim
 from .coordination import background, cycles, happenings
 from .data import copies, puts, relays
+from .feature import Feature, Features
+from .features import FEATURES
 from .handlers import handlers_by_role
 from .insight import passing
 from .insight.questions import AskShell
@@ -69,7 +71,7 @@ from .records.recent import Load, Recent
 from .records.story import Story
 from .records.tasks import Function, SchedulerTask, TaskClass
 from .records.timings import Timings
-from .recovery import claims, phases
+from .recovery import claims
 from .recovery.barrier import Recovery
 from .recovery.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .shrinking import ReturnMemory
@@ -198,6 +200,7 @@ class SchedulerState:
         away_s: float = 5.0,
         target_s: float = TARGET_S,
         idle_timeout_s: float = 0.0,
+        features: Sequence[Feature] = FEATURES,
     ) -> None:
         self.epoch = epoch
         #: of the proofs of epochs, see `epochs.proof_of`; b"" = each claim is believed
@@ -395,14 +398,17 @@ class SchedulerState:
         #: when peers that are sending a long frame are sent a heartbeat next
         self.next_reassurance = float("-inf")
 
-        self._handlers = handlers_by_role()
+        self.features = Features(features)
+        self._handlers = handlers_by_role(self.features)
 
     # -- the entry point --------------------------------------------------------------------------
     def handle(self, event: Event, now: float) -> None:
         """Apply one event at time `now` (seconds, never decreasing)."""
         self.now = now
         if self.started is None:
-            phases.start(self)
+            self.started = now
+            for started in self.features.started:
+                started(self)
         if type(event) is PeerSent:
             self._on_received(event.peer, event.messages)
         elif type(event) is SchedulerTick:

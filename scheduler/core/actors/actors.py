@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import actor_lost
+from ..feature import Feature
 from ..moves.transitions import drop_attempt, err
 from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
 
@@ -99,3 +100,6 @@ ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = 
         if attempt in ws.processing or attempt in ws.zombies
     ],
 }
+
+
+FEATURE: Final = Feature(name="actors", invariants=ACTOR_INVARIANTS)

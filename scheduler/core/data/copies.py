@@ -216,7 +216,7 @@ def on_lost(state: SchedulerState, task: SchedulerTask) -> None:
         _advance_soon(state)
 
 
-def on_worker_gone(state: SchedulerState, ws: WorkerHandle) -> None:
+def on_worker_leaving(state: SchedulerState, ws: WorkerHandle) -> None:
     """Make other copies of what a worker has that is lost, or leaves."""
     copies = state.copies
     if not copies.wishes:
@@ -228,7 +228,7 @@ def on_worker_gone(state: SchedulerState, ws: WorkerHandle) -> None:
     _advance_soon(state)
 
 
-def on_worker_added(state: SchedulerState) -> None:
+def on_worker_joined(state: SchedulerState, ws: WorkerHandle) -> None:
     """Make the copies for which there were too few workers."""
     if state.copies.short:
         state.copies.open.update(state.copies.short)

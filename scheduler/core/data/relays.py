@@ -75,6 +75,14 @@ def on_unsupported(state: SchedulerState, who: object, request: int) -> None:
         _relay_part(state, request, relay, [], [], relay.waiting_for[request])
 
 
+def on_worker_back(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Ask a worker again that was away: it may not have read it."""
+    for request, asked in state.relay_workers.items():
+        if asked is ws:
+            keys = state.relays[request].waiting_for[request]
+            state.send(ws.peer, m.FetchKeys(request=request, keys=keys))
+
+
 def end_relays(state: SchedulerState, ws: WorkerHandle) -> None:
     """A worker that was asked is lost: its part of the data is missing."""
     for request, relay in list(state.relays.items()):

@@ -155,6 +155,12 @@ def end_questions_to(state: SchedulerState, asked: WorkerHandle | SupervisorHand
         _fail(state, passed.peer, passed.request, NO_ANSWER, text)
 
 
+def on_worker_away(state: SchedulerState, ws: WorkerHandle) -> None:
+    """End the questions to a worker, if it is away because its connection has ended."""
+    if ws.peer not in state.roles:
+        end_questions_to(state, ws)
+
+
 def end_questions_of(state: SchedulerState, peer: int) -> None:
     """The connection of a peer that may have asked has ended."""
     for asked, under_way in list(state.passed.items()):

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ....protocol.wire import messages as m
+from ..feature import Feature
 from ..records.asked import BadArgument, Info, Page, position_of
 from ..records.checking import unless
 
@@ -297,3 +298,10 @@ STREAM_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         if one.first + len(one.keys) != after.first
     ],
 }
+
+FEATURE: Final = Feature(
+    name="task stream",
+    handlers={m.AttemptTimes: on_attempt_times},
+    invariants=STREAM_INVARIANTS,
+    worker_connected=greet_worker,
+)

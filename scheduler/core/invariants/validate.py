@@ -13,23 +13,12 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from ....protocol.errors import InvalidState
 from ....protocol.wire.handshake import Role
-from ..actors.actors import ACTOR_INVARIANTS
-from ..coordination.background import BACKGROUND_INVARIANTS
-from ..coordination.invariants import HELD_INVARIANTS
-from ..data.copies import COPY_INVARIANTS
-from ..data.scattered import SCATTERED_INVARIANTS
 from ..insight.passing import MAX_UNANSWERED
-from ..insight.task_stream import STREAM_INVARIANTS
-from ..leaving.retiring import RETIRING_INVARIANTS
 from ..members.census import CENSUS_INVARIANTS
 from ..members.refusals import MAX_REFUSED
-from ..memory.aside import MEMORY_INVARIANTS
 from ..moves.attempts import MAX_CANCELLED, MAX_TASKS
 from ..moves.eligibility import may_run
 from ..moves.transitions import ACTIVE
-from ..output.output import OUTPUT_INVARIANTS
-from ..output.wishes import OUTPUT_WISH_INVARIANTS
-from ..plugins.invariants import PLUGIN_INVARIANTS
 from ..plugins.plugins import is_preparing
 from ..records.checking import differences, tasks_in, unless
 from ..records.peers import ClientHandle, WorkerHandle
@@ -75,7 +64,7 @@ def validate(state: SchedulerState) -> None:
 
 def violations(state: SchedulerState) -> Iterator[tuple[str, object]]:
     """Yield the name of each invariant that does not hold, with each item that breaks it."""
-    for name, broken_by in INVARIANTS.items():
+    for name, broken_by in (INVARIANTS | state.features.invariants).items():
         for item in broken_by(state):
             yield name, item
 
@@ -211,11 +200,10 @@ def _in_order(times: Iterable[float]) -> list[object]:
 
 # -- the invariants -------------------------------------------------------------------------------
 #: {what holds: what breaks it}
+#: Those of the kernel; features have their own.
 INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     **FUNCTION_INVARIANTS,
     **CLASS_INVARIANTS,
-    **HELD_INVARIANTS,
-    **BACKGROUND_INVARIANTS,
     # Links between tasks, and between tasks and clients.
     "tasks are filed by key": lambda s: [t for key, t in s.tasks.items() if t.key != key],
     "dependencies are unique": lambda s: [t for t in tasks_in(s) if _repeated(t.dependencies)],
@@ -584,14 +572,5 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         len(s.failures) == _n_failures(s), len(s.failures)
     ),
     "counters count the tasks in memory, erred and released": _miscounted_states,
-    **MEMORY_INVARIANTS,
-    **OUTPUT_INVARIANTS,
-    **OUTPUT_WISH_INVARIANTS,
-    **STREAM_INVARIANTS,
     **CENSUS_INVARIANTS,
-    **RETIRING_INVARIANTS,
-    **SCATTERED_INVARIANTS,
-    **ACTOR_INVARIANTS,
-    **PLUGIN_INVARIANTS,
-    **COPY_INVARIANTS,
 }

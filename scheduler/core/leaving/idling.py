@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 _N_LOOKS: Final = 8
 
 
-def watch(state: SchedulerState) -> None:
-    """Begin to look; for a state with an `idle_timeout_s`."""
-    _look_later(state, 0)
+def start(state: SchedulerState) -> None:
+    """Begin to look, if the cluster is to end."""
+    if state.idle_timeout_s:
+        _look_later(state, 0)
 
 
 def stop_cluster(state: SchedulerState, reason: str) -> None:

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....protocol.wire import messages as m
 from ....protocol.wire.session import MISSED_HEARTBEATS
 from ..data.unreached import forget_readers
 from ..moves.reporting import send_states
 from ..records.peers import Inventory, WorkerHandle
-from ..recovery import barrier, claims
 from ..reports.blocked import resume_all
 
 if TYPE_CHECKING:
@@ -34,22 +32,21 @@ def set_away(state: SchedulerState, ws: WorkerHandle) -> None:
     for task_class in ws.classes:
         task_class.open.pop(ws, None)
         task_class.partly.pop(ws, None)
-    barrier.note_worker(state, ws)
+    for worker_away in state.features.worker_away:
+        worker_away(state, ws)
 
 
 def expect_inventory(state: SchedulerState, ws: WorkerHandle) -> None:
     """Prepare for the inventory of a worker that has registered."""
-    set_away(state, ws)
-    claims.withdraw_all(state, ws)
     for function in ws.functions:
         del function.workers[ws]
     ws.functions.clear()
     ws.lacking.clear()  # it asks again
-    ws.inventory = Inventory(ws)
     ws.return_asked = False
     resume_all(ws)  # it reports anew which are blocked
+    set_away(state, ws)
+    ws.inventory = Inventory(ws)
     await_rows(state, ws)
-    barrier.note_worker(state, ws)
 
 
 def await_rows(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -72,12 +69,9 @@ def bring_back(state: SchedulerState, ws: WorkerHandle) -> None:
     ws.last_progress = state.now
     state.touched[ws] = None
     forget_readers(ws)
-    for request, asked in state.relay_workers.items():
-        if asked is ws:
-            keys = state.relays[request].waiting_for[request]
-            state.send(ws.peer, m.FetchKeys(request=request, keys=keys))
+    for worker_back in state.features.worker_back:
+        worker_back(state, ws)
     answer_awaited(state, ws)
-    barrier.note_worker(state, ws)
 
 
 def answer_awaited(state: SchedulerState, ws: WorkerHandle) -> None:

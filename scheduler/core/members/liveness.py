@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.reported import METRICS_URL
 from ....protocol.wire import messages as m
 from ....protocol.wire.session import MISSED_HEARTBEATS
-from ..memory.full import note_measured
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
@@ -93,10 +92,15 @@ def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
 def on_worker_status(state: SchedulerState, ws: WorkerHandle, message: m.WorkerStatus) -> None:
     """Keep what a worker reports about itself."""
     state.census.note_status(ws, message)
-    note_measured(state, ws)
+    _note_measured(state, ws)
     if METRICS_URL not in ws.facts:
         worker_id, is_new = ws.worker_id, ws.is_new
         state.sums_of_workers.report(worker_id, message.numbers, is_new=is_new)
+
+
+def _note_measured(state: SchedulerState, ws: WorkerHandle) -> None:
+    for worker_measured in state.features.worker_measured:
+        worker_measured(state, ws)
 
 
 def answer_heartbeat(state: SchedulerState, peer: int, n_per_interval: int = 1) -> None:
@@ -123,7 +127,7 @@ def on_workers_alive(
             note_alive(state, ws.peer)
             # A worker whose task holds the interpreter lock sends no heartbeats.
             state.census.note_resident(ws, rss)
-            note_measured(state, ws)
+            _note_measured(state, ws)
     note_alive(state, supervisor.peer)
     if METRICS_URL not in supervisor.facts:
         supervisor_id, is_new = supervisor.supervisor_id, supervisor.is_new

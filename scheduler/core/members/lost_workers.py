@@ -16,7 +16,6 @@ from ....protocol.wire.failure import worker_died
 from ....protocol.wording import counted, sized
 from ..actors import actors
 from ..data.missing import lose_replica, replace_lost
-from ..data.relays import end_relays
 from ..data.unreached import forget_holders, forget_readers
 from ..memory.relief import note_kill
 from ..moves.attempts import note_death, note_process_over
@@ -78,7 +77,6 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     for function in ws.functions:
         del function.workers[ws]
     ws.functions.clear()
-    end_relays(state, ws)
     report = state.exit_reports.pop(ws.worker_id, None)
     if (processing or held) and ws.supervisor_id:
         lost_worker = state.lost_workers[ws.worker_id] = (ws, processing, held)

@@ -15,19 +15,12 @@ from ....protocol.wire.handshake import Role
 from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
-from .. import coordination as held
-from ..data import copies, puts
-from ..insight import task_stream
-from ..insight.passing import end_questions_of, end_questions_to
+from ..feature import Departure
 from ..leaving.idling import stop_cluster
-from ..memory.full import forget_worker, note_measured
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
-from ..output.output import on_output_of_client_ended
-from ..output.wishes import greet_worker, on_client_away
-from ..plugins import plugins
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
-from ..recovery import barrier, claims, phases
+from ..recovery import phases
 from ..recovery.epochs import is_proved, note_members, proof_of
 from ..requests.wants import drop_functions, unwant
 from .away import answer_awaited, expect_inventory, set_away
@@ -94,7 +87,8 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         _refuse_for_good(state, peer, message, reason, reason)
         return False
     state.strangers.pop(peer, None)
-    phases.note_registration(state, _id_of(message), message.last_epoch)
+    for registering in state.features.registering:
+        registering(state, _id_of(message), message.last_epoch)
     session = state.next_session
     state.next_session = session + 1
     state.send(
@@ -113,9 +107,8 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
     if isinstance(message, m.RegisterWorker):
         _refuse_other_clients(state, message.facts)
         _register_worker(state, peer, message)
-        greet_worker(state, state.workers[peer])
-        task_stream.greet_worker(state, state.workers[peer])
-        plugins.greet(state, state.workers[peer])
+        for worker_connected in state.features.worker_connected:
+            worker_connected(state, state.workers[peer])
         note_alive(state, peer)
     elif isinstance(message, m.RegisterClient):
         del state.seen[peer]  # the silence of a client has no consequence
@@ -123,7 +116,8 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
     elif isinstance(message, m.RegisterSupervisor):
         supervisor = state.supervisors[peer] = SupervisorHandle(peer, message)
         state.supervisors_by_id.setdefault(message.supervisor_id, {})[peer] = supervisor
-        plugins.greet_supervisor(state, supervisor)
+        for supervisor_connected in state.features.supervisor_connected:
+            supervisor_connected(state, supervisor)
         note_alive(state, peer)
     return True
 
@@ -225,11 +219,8 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
     if client.worker is None:
         state.report("client-connected", client=client.name)
     state.send(peer, _cluster_size(state))
-    phases.note_client(state, client)
-    puts.on_client_back(state, client)
-    held.on_client_back(state, client)
-    if message.last_epoch == state.epoch:
-        plugins.on_client_back(state, client)
+    for client_connected in state.features.client_connected:
+        client_connected(state, client, message.last_epoch)
 
 
 def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker) -> None:
@@ -240,8 +231,6 @@ def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker
         _add_worker(state, new)
         if message.last_epoch:
             expect_inventory(state, new)
-        else:
-            barrier.note_worker(state, new)
         return
     if ws.peer in state.roles:
         state.supersede(ws.peer)
@@ -285,10 +274,10 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.staying[ws.name] = ws
     state.nthreads += ws.nthreads
     state.census.add(ws)
-    note_measured(state, ws)
     state.aim.note_worker(ws)
     join_classes(state, ws)
-    copies.on_worker_added(state)
+    for worker_joined in state.features.worker_joined:
+        worker_joined(state, ws)
     _note_size(state)
 
 
@@ -325,7 +314,8 @@ def _give_no_more(state: SchedulerState, ws: WorkerHandle) -> None:
     state.idle.pop(ws, None)
     state.loaded.pop(ws, None)
     leave_classes(state, ws)
-    copies.on_worker_gone(state, ws)
+    for worker_leaving in state.features.worker_leaving:
+        worker_leaving(state, ws)
     _note_size(state)
 
 
@@ -343,7 +333,6 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         ws = state.workers.get(peer)
         if ws is None:
             return
-        end_questions_to(state, ws)
         if for_good or ws.is_leaving or ws.worker_id in state.exit_reports or not state.away_s:
             _remove_worker(state, ws)
         else:
@@ -355,23 +344,22 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         client = state.clients_by_peer.pop(peer, None)
         if client is not None:
             client.peer = None
-            on_client_away(state, client)
-            held.on_client_away(state, client)
-            on_output_of_client_ended(state, client)
+            for client_away in state.features.client_away:
+                client_away(state, client)
             client.lease = state.call_after(state.client_lease_s, _end_lease, client)
             state.log("info", f"client {client.name} disconnected")
     elif role is Role.SUPERVISOR:
         supervisor = state.supervisors.pop(peer, None)
         if supervisor is not None:
-            end_questions_to(state, supervisor)
             state.sums_of_supervisors.remove(supervisor.supervisor_id)
             same = state.supervisors_by_id[supervisor.supervisor_id]
             del same[peer]
             if not same:
                 del state.supervisors_by_id[supervisor.supervisor_id]
-            plugins.on_gone(state, supervisor)
-    if state.passed:
-        end_questions_of(state, peer)
+            for supervisor_gone in state.features.supervisor_gone:
+                supervisor_gone(state, supervisor)
+    for peer_closed in state.features.peer_closed:
+        peer_closed(state, peer)
 
 
 def _give_up(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -393,18 +381,41 @@ def _end_worker(state: SchedulerState, ws: WorkerHandle) -> None:
 def _remove_worker(
     state: SchedulerState, ws: WorkerHandle, *, left_because: str | None = None
 ) -> None:
-    del state.workers[ws.peer]
-    note_members(state)
-    if state.workers_by_id.get(ws.worker_id) is ws:
-        del state.workers_by_id[ws.worker_id]
-    if state.workers_by_address.get(ws.address) is ws:
-        del state.workers_by_address[ws.address]
+    """Take a worker out of all tables, place its tasks again, and let the features follow."""
+    _forget_worker(state, ws)
     _give_no_more(state, ws)
     for client in list(ws.task_clients):
         if client.peer is not None:
             state.part(client.peer)
             on_closed(state, client.peer)
         _expire(state, client)
+    _report_departure(state, ws, left_because)
+    report = state.exit_reports.get(ws.worker_id) if left_because is None else None
+    n_before = state.counters.tasks_recomputed
+    lose_worker(state, ws)
+    departure = Departure(left_because, report, state.counters.tasks_recomputed - n_before)
+    for worker_gone in state.features.worker_gone:
+        worker_gone(state, ws, departure)
+    answer_awaited(state, ws)
+    state.outboxes.pop(ws.peer, None)
+    state.touched.pop(ws, None)
+
+
+def _forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
+    del state.workers[ws.peer]
+    note_members(state)
+    if state.workers_by_id.get(ws.worker_id) is ws:
+        del state.workers_by_id[ws.worker_id]
+    if state.workers_by_address.get(ws.address) is ws:
+        del state.workers_by_address[ws.address]
+    state.away.pop(ws, None)
+    state.deadlines.cancel(ws.away_due)
+    ws.inventory = None
+    state.sums_of_workers.remove(ws.worker_id)
+    state.census.remove(ws)
+
+
+def _report_departure(state: SchedulerState, ws: WorkerHandle, left_because: str | None) -> None:
     if left_because is not None:
         state.counters.workers_left += 1
         state.report("worker-left", worker=ws.name, reason=left_because)
@@ -419,24 +430,6 @@ def _remove_worker(
         state.report("worker-lost", worker=ws.name, n_tasks=n_tasks, n_results=n_results)
         note_loss(state, ws)
         notify_workers_of_loss(state, ws)
-    state.away.pop(ws, None)
-    state.deadlines.cancel(ws.away_due)
-    claims.withdraw_all(state, ws)
-    n_before = state.counters.tasks_recomputed
-    report = state.exit_reports.get(ws.worker_id) if left_because is None else None
-    lose_worker(state, ws)
-    n_recomputed = state.counters.tasks_recomputed - n_before
-    state.retiring.note_gone(state, ws, left_because, n_recomputed)
-    end_questions_to(state, ws)
-    plugins.on_gone(state, ws, report, has_left=left_because is not None or ws.is_leaving)
-    answer_awaited(state, ws)
-    state.sums_of_workers.remove(ws.worker_id)
-    state.census.remove(ws)
-    forget_worker(state, ws)
-    state.outboxes.pop(ws.peer, None)
-    state.touched.pop(ws, None)
-    ws.inventory = None
-    barrier.note_worker(state, ws)
 
 
 def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.WorkerLeaving) -> None:
@@ -462,7 +455,7 @@ def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> No
     _remove_worker(state, ws, left_because=message.reason)
     # Its running tasks were not the reason for its end, whatever its supervisor reports.
     state.lost_workers.pop(ws.worker_id, None)
-    barrier.note_gone(state, ws.worker_id)
+    _note_ended(state, ws.worker_id)
     state.part(ws.peer)
 
 
@@ -472,7 +465,12 @@ def on_client_bye(state: SchedulerState, client: ClientHandle, message: m.Bye) -
     state.part(client.peer)
     on_closed(state, client.peer)
     _expire(state, client)
-    barrier.note_gone(state, client.client_id)
+    _note_ended(state, client.client_id)
+
+
+def _note_ended(state: SchedulerState, member_id: str) -> None:
+    for ended in state.features.ended:
+        ended(state, member_id)
 
 
 def on_supervisor_bye(state: SchedulerState, supervisor: SupervisorHandle, message: m.Bye) -> None:
@@ -488,7 +486,6 @@ def _end_lease(state: SchedulerState, client: ClientHandle) -> None:
 
 
 def _expire(state: SchedulerState, client: ClientHandle) -> None:
-    held.on_client_expired(state, client)
     if client.worker is None:
         state.report("client-left", client=client.name)
     del state.clients[client.client_id]
@@ -502,7 +499,8 @@ def _expire(state: SchedulerState, client: ClientHandle) -> None:
     tasks.reverse()
     release_unneeded(state, tasks)
     drop_functions(state, client)
-    puts.on_client_gone(state, client)
+    for client_gone in state.features.client_gone:
+        client_gone(state, client)
 
 
 def on_shutdown(state: SchedulerState, client: ClientHandle, message: m.ShutdownCluster) -> None:
@@ -532,7 +530,7 @@ def on_worker_exited(
     note_exit(state, worker_id, message.reason, message.kind)
     if lost is not None:
         count_death(state, message)
-    barrier.note_gone(state, worker_id)
+    _note_ended(state, worker_id)
     state.given_up.pop(worker_id, None)
     if ws is not None:
         state.exit_reports[worker_id] = message

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.wire import messages as m
 from ....protocol.wording import sized
 from ..assignment.placement import decide_worker
-from ..data.copies import on_worker_added
+from ..data.copies import on_worker_joined
 from ..insight.health import MEMORY_HIGH
 from ..records.checking import differences
 from ..records.peers import NEVER_WATCHED, WorkerHandle
@@ -110,7 +110,7 @@ def _set_full(state: SchedulerState, ws: WorkerHandle, *, is_full: bool) -> None
             task_class.partly.pop(ws, None)
     else:
         del state.memory.full[ws]
-        on_worker_added(state)
+        on_worker_joined(state, ws)
 
 
 def look_at_full(state: SchedulerState) -> None:

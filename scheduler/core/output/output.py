@@ -112,7 +112,7 @@ class OutputFlow:
         return True
 
 
-def on_output_of_client_ended(state: SchedulerState, client: ClientHandle) -> None:
+def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
     """The connection of a client has ended: it is sent no numbers of what was left out."""
     flow = state.output
     for is_record in (False, True):

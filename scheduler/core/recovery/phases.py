@@ -21,7 +21,6 @@ from ....protocol.wording import counted
 from .. import coordination as held
 from ..actors import actors
 from ..data.missing import answer_lacking
-from ..leaving import idling
 from ..moves.transitions import release_unneeded
 from . import barrier, claims
 from .barrier import Recovery, plan_end, waits_for
@@ -37,10 +36,7 @@ FRESH_S: Final = 60.0
 
 
 def start(state: SchedulerState) -> None:
-    """Begin the life of a scheduler: with its first event."""
-    state.started = state.now
-    if state.idle_timeout_s:
-        idling.watch(state)
+    """Wait for the peers of the last scheduler, if some are on record."""
     if state.expected.worker_ids or state.expected.client_ids:
         begin(state)
 

@@ -9,13 +9,17 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import _REGISTRY, sent_by
+from weft.scheduler.core.feature import Features
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.handlers import HANDLERS
 
 
 def test_the_handlers_are_those_of_the_messages_that_peers_declare_to_send(board):
     declared = {kind for role in board.state._handlers for kind in sent_by(role)}
     assert {kind for kinds in board.state._handlers.values() for kind in kinds} == declared
-    assert {*HANDLERS} == declared - {m.Bye}  # which has one for each role
+    of_features = Features(FEATURES).handlers
+    assert of_features.keys().isdisjoint(HANDLERS)
+    assert HANDLERS.keys() | of_features.keys() == declared - {m.Bye}  # which has one for each role
 
 
 @pytest.mark.parametrize("role", [Role.CLIENT, Role.TASK_CLIENT, Role.WORKER, Role.SUPERVISOR])

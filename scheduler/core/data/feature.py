@@ -1,0 +1,47 @@
+"""The features of results: values that clients put, copies, data that is relayed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ..feature import Departure, Feature
+from . import copies, puts, relays, scattered
+
+if TYPE_CHECKING:
+    from ..records.peers import ClientHandle, WorkerHandle
+    from ..state import SchedulerState
+
+
+def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch: int) -> None:
+    puts.on_client_back(state, client)
+
+
+PUTS: Final = Feature(
+    name="puts and scattered values",
+    handlers=puts.HANDLERS,
+    invariants=scattered.SCATTERED_INVARIANTS,
+    client_connected=_on_client_connected,
+    client_gone=puts.on_client_gone,
+)
+
+
+COPIES: Final = Feature(
+    name="copies",
+    invariants=copies.COPY_INVARIANTS,
+    worker_joined=copies.on_worker_joined,
+    worker_leaving=copies.on_worker_leaving,
+)
+
+
+def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    relays.end_relays(state, ws)
+
+
+RELAYS: Final = Feature(
+    name="relays",
+    handlers={m.FetchKeys: relays.on_client_fetch, m.KeysData: relays.on_worker_data},
+    worker_back=relays.on_worker_back,
+    worker_gone=_on_worker_gone,
+    unsupported=relays.on_unsupported,
+)

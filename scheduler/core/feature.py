@@ -1,0 +1,119 @@
+"""The seam between the kernel and its features.
+
+The kernel is a task's life: the door (`state`), records, moves, requests, assignment, reports and
+members. All else is a feature: one room with one declaration, which says what the kernel calls and
+when. A feature may import the kernel; the kernel imports no feature and names none. The features of
+a scheduler and their order are `features.FEATURES`, which the shell gives to the state.
+
+One event has one hook, and so one verb:
+
+- A worker that registers for the first time has *joined*. A session of it, the first or a later
+  one, is *connected*. It is *away* while it gets nothing: its line is broken, or what it has is not
+  known yet. It is *back* when it may get work. It is *leaving* when it gets no more, and *gone*
+  when its record is out of all tables and its tasks are placed again.
+- A supervisor is *connected* and *gone*; it has no record that outlives its connection.
+- A client is *connected* and *away*; it is *gone* when its wants have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from ...protocol.wire import messages as m
+from ...protocol.wire.message import Message
+from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+#: `(state, sender, message)`
+Handler: TypeAlias = "Callable[..., None]"
+#: What breaks it.
+Invariant: TypeAlias = "Callable[[SchedulerState], Iterable[object]]"
+StateHook: TypeAlias = "Callable[[SchedulerState], None]"
+WorkerHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle], None]"
+SupervisorHook: TypeAlias = "Callable[[SchedulerState, SupervisorHandle], None]"
+ClientHook: TypeAlias = "Callable[[SchedulerState, ClientHandle], None]"
+
+
+class Departure(NamedTuple):
+    """How a worker has gone."""
+
+    #: that it gave when it left in order; None = it was lost
+    reason: str | None
+    #: of its supervisor, if that came before
+    report: m.WorkerExited | None
+    #: results whose last copy it had, and that are computed again
+    n_recomputed: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Feature:
+    """What the kernel needs to know of a feature; all of it is optional but the name."""
+
+    name: str
+    #: the classes of its records, of which each state has one: `SchedulerState.record`
+    records: tuple[type, ...] = ()
+    handlers: Mapping[type[Message], Handler] = field(default_factory=dict)
+    #: {what holds: what breaks it}
+    invariants: Mapping[str, Invariant] = field(default_factory=dict)
+
+    #: with the first event
+    started: StateHook | None = None
+    #: a peer registers: its id, and the last epoch that it has seen
+    registering: Callable[[SchedulerState, str, int], None] | None = None
+    worker_joined: WorkerHook | None = None
+    worker_connected: WorkerHook | None = None
+    worker_away: WorkerHook | None = None
+    worker_back: WorkerHook | None = None
+    worker_leaving: WorkerHook | None = None
+    worker_gone: Callable[[SchedulerState, WorkerHandle, Departure], None] | None = None
+    #: what a worker reports about its process is known
+    worker_measured: WorkerHook | None = None
+    supervisor_connected: SupervisorHook | None = None
+    supervisor_gone: SupervisorHook | None = None
+    client_connected: Callable[[SchedulerState, ClientHandle, int], None] | None = None
+    client_away: ClientHook | None = None
+    client_gone: ClientHook | None = None
+    #: a worker or client, by its id, has ended in order or is known to have died: it does not
+    #: return
+    ended: Callable[[SchedulerState, str], None] | None = None
+    #: any connection has ended, also that of a viewer
+    peer_closed: Callable[[SchedulerState, int], None] | None = None
+    #: a peer does not know the message of a request
+    unsupported: Callable[[SchedulerState, Any, int], None] | None = None
+
+
+class Features:
+    """The features of a state: the hooks of each event, in their order, and the other tables."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self.records: dict[type, Any] = {kind: kind() for f in features for kind in f.records}
+        self.handlers: dict[type[Message], Handler] = {}
+        self.invariants: dict[str, Invariant] = {}
+        for feature in features:
+            assert self.handlers.keys().isdisjoint(feature.handlers), feature.name
+            assert self.invariants.keys().isdisjoint(feature.invariants), feature.name
+            self.handlers |= feature.handlers
+            self.invariants |= feature.invariants
+        self.started = [f.started for f in features if f.started]
+        self.registering = [f.registering for f in features if f.registering]
+        self.worker_joined = [f.worker_joined for f in features if f.worker_joined]
+        self.worker_connected = [f.worker_connected for f in features if f.worker_connected]
+        self.worker_away = [f.worker_away for f in features if f.worker_away]
+        self.worker_back = [f.worker_back for f in features if f.worker_back]
+        self.worker_leaving = [f.worker_leaving for f in features if f.worker_leaving]
+        self.worker_gone = [f.worker_gone for f in features if f.worker_gone]
+        self.worker_measured = [f.worker_measured for f in features if f.worker_measured]
+        self.supervisor_connected = [
+            f.supervisor_connected for f in features if f.supervisor_connected
+        ]
+        self.supervisor_gone = [f.supervisor_gone for f in features if f.supervisor_gone]
+        self.client_connected = [f.client_connected for f in features if f.client_connected]
+        self.client_away = [f.client_away for f in features if f.client_away]
+        self.client_gone = [f.client_gone for f in features if f.client_gone]
+        self.ended = [f.ended for f in features if f.ended]
+        self.peer_closed = [f.peer_closed for f in features if f.peer_closed]
+        self.unsupported = [f.unsupported for f in features if f.unsupported]

@@ -1,0 +1,45 @@
+"""The features of a scheduler, in their order.
+
+The order is that in which the hooks of one event are called:
+
+- Recovery is the first: what a peer of an earlier scheduler brings, and what is gone with it, is
+  known before anything is decided upon it.
+- Memory, copies and relays look at workers and data. They come before those who talk to users
+  about the same event.
+- Coordination comes before puts: what a client that is gone has shared keeps tasks alive, whose
+  values are then asked of others.
+- Output, the task stream and plugins send a worker that is connected what it must know; plugins
+  come last, because they may hold it back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .actors import actors
+from .coordination import feature as coordination
+from .data import feature as data
+from .feature import Feature
+from .insight import feature as insight
+from .insight import task_stream
+from .leaving import feature as leaving
+from .memory import feature as memory
+from .output import feature as output
+from .plugins import feature as plugins
+from .recovery import feature as recovery
+
+FEATURES: Final[tuple[Feature, ...]] = (
+    recovery.FEATURE,
+    memory.FEATURE,
+    data.COPIES,
+    data.RELAYS,
+    actors.FEATURE,
+    coordination.FEATURE,
+    data.PUTS,
+    leaving.RETIRING,
+    leaving.IDLING,
+    insight.FEATURE,
+    output.FEATURE,
+    task_stream.FEATURE,
+    plugins.FEATURE,
+)

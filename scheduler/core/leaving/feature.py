@@ -1,0 +1,25 @@
+"""The features of leaving: on request, and of a cluster that nobody uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..feature import Departure, Feature
+from . import idling, retiring
+
+if TYPE_CHECKING:
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
+
+
+def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    state.retiring.note_gone(state, ws, departure.reason, departure.n_recomputed)
+
+
+RETIRING: Final = Feature(
+    name="retiring",
+    invariants=retiring.RETIRING_INVARIANTS,
+    worker_gone=_on_worker_gone,
+)
+
+IDLING: Final = Feature(name="idle shutdown", started=idling.start)

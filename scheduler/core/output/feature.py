@@ -1,0 +1,31 @@
+"""The feature: output of tasks and records of loggers, passed on to clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ..feature import Feature
+from . import output, wishes
+
+if TYPE_CHECKING:
+    from ..records.peers import ClientHandle
+    from ..state import SchedulerState
+
+
+def _on_client_away(state: SchedulerState, client: ClientHandle) -> None:
+    wishes.on_client_away(state, client)
+    output.on_client_away(state, client)
+
+
+FEATURE: Final = Feature(
+    name="output",
+    handlers={
+        m.WantOutput: wishes.on_want_output,
+        m.TaskOutput: output.on_task_output,
+        m.LogRecords: output.on_log_records,
+    },
+    invariants={**output.OUTPUT_INVARIANTS, **wishes.OUTPUT_WISH_INVARIANTS},
+    worker_connected=wishes.greet_worker,
+    client_away=_on_client_away,
+)

@@ -1,0 +1,48 @@
+"""The feature: what a scheduler that was started again learns from its peers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ..feature import Departure, Feature
+from . import barrier, claims, inventories, phases
+
+if TYPE_CHECKING:
+    from ..records.peers import ClientHandle, WorkerHandle
+    from ..state import SchedulerState
+
+
+def _on_worker_connected(state: SchedulerState, ws: WorkerHandle) -> None:
+    claims.withdraw_all(state, ws)  # it sends its inventory again
+    barrier.note_worker(state, ws)
+
+
+def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    claims.withdraw_all(state, ws)
+    barrier.note_worker(state, ws)
+
+
+def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch: int) -> None:
+    phases.note_client(state, client)
+
+
+FEATURE: Final = Feature(
+    name="recovery",
+    handlers={
+        m.Resubmitted: phases.on_resubmitted,
+        m.InventoryHeld: inventories.on_held,
+        m.InventoryUnfinished: inventories.on_unfinished,
+        m.InventoryFailed: inventories.on_failed,
+        m.InventoryFunctions: inventories.on_functions,
+        m.InventoryEnd: inventories.on_end,
+    },
+    started=phases.start,
+    registering=phases.note_registration,
+    worker_connected=_on_worker_connected,
+    worker_away=barrier.note_worker,
+    worker_back=barrier.note_worker,
+    worker_gone=_on_worker_gone,
+    client_connected=_on_client_connected,
+    ended=barrier.note_gone,
+)
