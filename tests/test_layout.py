@@ -196,6 +196,14 @@ def test_the_installed_command_is_the_module():
     assert python("-c", script) == python("-m", "weft", "--help")
 
 
+@pytest.mark.parametrize("package", [p for p in SETUPTOOLS["packages"] if p.count(".") > 1])
+def test_every_room_has_a_sentence_in_the_nearest_readme(package):
+    folder = ROOT.joinpath(*package.split("."))
+    readme = next(path for above in folder.parents if (path := above / "README.md").exists())
+    text = readme.read_text(encoding="utf-8")
+    assert re.search(rf"\b{folder.name}/", text), f"{readme} does not name the room {folder.name}/"
+
+
 def readmes_of_packages():
     folders = {ROOT.joinpath(*package.split(".")) for package in SETUPTOOLS["packages"][1:]}
     return sorted(path for folder in folders if (path := folder / "README.md").exists())
