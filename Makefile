@@ -22,6 +22,9 @@ find_python = \
 		echo "If you have one under another name: make PYTHON=/path/to/python ..." >&2; exit 1; \
 	fi
 
+# Tests start thousands of processes, each of which would compile all that it imports: twice the time.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Built once, outside the checkout: $WEFT_TOOLS or ~/.cache/weft-tools (tests/tools).
 .PHONY: help demo test tools lint types docs bench conformance chart wheel clean
 
@@ -31,8 +34,12 @@ help: ## show this list
 demo: $(VENV)/.ready ## run the demo: a report on the standard library's sources, on a local cluster
 	@$(BIN)/python demo/stdlib_report.py $(ARGS)
 
+# In several processes (tests/conftest.py says how many). Each begins with a run of neighbouring tests, so that few
+# clusters of a module are started twice, and takes over from another when it has none left. ARGS=-n0: in one process.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+
 test: $(VENV)/.ready ## run the tests; ARGS='-k name' and the like are passed on
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 tools: $(VENV)/.ready ## install the programs that some tests need; ARGS='helm kwok', ARGS=--list
 	@$(BIN)/python -m tests.tools.install $(ARGS)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import os
 import re
 import signal
@@ -36,6 +37,9 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "weft")
 #: Variables that are for the tests themselves.
 _FOR_TESTS = re.compile("WEFT_(TOOLS|WITHOUT_TOOLS|TEST.*|SIM_.*|BENCHMARK_.*)")
 
+#: Each begins with reading all test files.
+MAX_PROCESSES = 12
+
 _FAILED = pytest.StashKey[bool]()
 
 
@@ -57,6 +61,12 @@ def settings_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 def wait_until() -> Callable[..., object]:
     """Return `leaks.wait_until(condition, timeout_s=10, what="")`."""
     return leaks.wait_until
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than two cores have, and so on: half of the time tests wait for others."""
+    return min(math.ceil((os.cpu_count() or 1) * 1.5), MAX_PROCESSES)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
