@@ -303,7 +303,7 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
         (SERVICE | {"SYSTEMD_EXEC_PID": "7"}, 50, 1, ""),  # a terminal of a desktop
         (SERVICE, 50, 1, "systemd"),  # an older systemd
         ({"NOTIFY_SOCKET": "/x"}, 50, 1, "systemd"),
-        (SERVICE, 50, os.getpid(), ""),
+        pytest.param(SERVICE, 50, os.getpid(), "", id="a parent that is no manager"),
         (SERVICE, 50, 2**22 + 1, ""),  # its parent has ended
     ],
 )
