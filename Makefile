@@ -79,7 +79,7 @@ wheel: $(VENV)/.ready ## build the wheel into dist/ and try it outside the check
 	"$$there/env/bin/python" -W error "$(CHECKOUT)/.ci/wheel_smoke.py" "$(CHECKOUT)"
 
 clean: ## remove the environment and everything that was made
-	@rm -rf $(VENV) $(DOCS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(DOCS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache protocol/wire/coders.py
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Written last: an interrupted set-up is done again. The .pth file puts the checkout on sys.path: the finder of an

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import weft
+from weft.protocol import coders_file
 from weft.protocol.host.checkout import commit_of
 
 #: Packages that only an extra installs, and the modules that may need them.
@@ -28,6 +29,9 @@ def main() -> None:
     checkout = Path(sys.argv[1]).resolve()
     assert not Path(weft.__file__).resolve().is_relative_to(checkout), weft.__file__
     assert Path(weft.__file__).with_name("py.typed").is_file()
+
+    # Before a message is sent, which would write a file that the build has left out.
+    assert coders_file.FILE.read_text(encoding="utf-8") == coders_file.text_of_file()
 
     # Through the source archive, which has no git. Only a release has no commit.
     commit = commit_of(checkout)

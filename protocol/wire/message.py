@@ -3,7 +3,7 @@
 The *name* of a field's annotation is its schema (`columns`): `keys: Keys` is encoded without change
 and, on arrival, checked as keys. So a class documents itself, is constructed as fast as any slots
 dataclass (frozen ones take twice as long), and needs no type checks after the boundary: the whole
-message is checked in `from_wire`, by a function that `generated` makes for its class. A failed
+message is checked in `from_wire`, by a function that `generating` has made for its class. A failed
 check is a `RemoteProtocolError`.
 
 Messages grow at their end: a later release may add fields with defaults behind the last one. So
@@ -24,7 +24,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
-from ..errors import RemoteProtocolError
+from ..errors import InternalError, RemoteProtocolError
 from .columns import (
     MAX_DEPENDENCIES,
     MAX_FACTS,
@@ -49,7 +49,7 @@ from .columns import (
     Text,
     Texts,
 )
-from .generated import decoder_of, encoders_of
+from .generating import checksum_of
 from .levels import Level
 from .roles import ROLE_LEVELS, Role
 
@@ -88,6 +88,8 @@ __all__ = [
     "Text",
     "Texts",
     "Unknown",
+    "coders_of",
+    "declared",
     "from_wire",
     "message",
     "sent_by",
@@ -185,12 +187,12 @@ class Message:
 
     def to_wire(self) -> list[Any]:
         """Return `[code, field, ...]`; `Payload`s stay objects for the packer's `default` hook."""
-        _make_encoders(type(self))
+        _take_encoders(type(self))
         return self.to_wire()
 
     def short_wire(self) -> list[Any] | None:
         """Return `to_wire()` if the message is certainly short and has no buffers, else None."""
-        _make_encoders(type(self))
+        _take_encoders(type(self))
         return self.short_wire()
 
     def __eq__(self, other: object) -> bool:
@@ -205,9 +207,41 @@ class Message:
         return f"{type(self).__name__}({fields})"
 
 
-def _make_encoders(cls: Any) -> None:
+def _take_encoders(cls: Any) -> None:
     """Give a class functions of its own in the place of these, which only call this."""
-    cls.to_wire, cls.short_wire = encoders_of(cls)
+    cls.to_wire, cls.short_wire, _ = coders_of(cls)
+
+
+def coders_of(cls: type[Message]) -> tuple[Any, Any, Any]:
+    """Return `to_wire` and `short_wire` of a class, and the function that decodes its wire form.
+
+    The latter takes the wire form, which begins with the code of the class, and the frame's
+    buffers, and raises `RemoteProtocolError`.
+
+    Raises:
+        InternalError: the class is not declared in `messages`.
+    """
+    checksum = checksum_of(cls)
+    found = _made_coders().get(cls.code)
+    if found is None or found[0] != checksum:
+        from ..coders_file import renew
+
+        found = renew().CODERS.get(cls.code)
+        if found is None or found[0] != checksum:
+            raise InternalError(
+                f"{cls.__module__}.{cls.__name__} is declared outside of `messages`"
+            )
+    return found[1:]
+
+
+def _made_coders() -> dict[int, tuple[int, Any, Any, Any]]:
+    """Return what `coders.py` has; {} if it is missing, or does not fit the other modules."""
+    try:
+        # A type checker sees no file in a checkout that has never run.
+        from . import coders  # type: ignore[attr-defined, unused-ignore]
+    except (ImportError, KeyError, SyntaxError):
+        return {}
+    return coders.CODERS  # type: ignore[no-any-return, unused-ignore]
 
 
 class Unknown(Message):
@@ -287,6 +321,11 @@ def _least_level(senders: tuple[Role, ...]) -> Level:
     return min([ROLE_LEVELS[role] for role in judged], default=Level.VIEW)
 
 
+def declared() -> list[type[Message]]:
+    """Return all message classes."""
+    return list(_REGISTRY.values())
+
+
 def sent_by(role: Role) -> list[type[Message]]:
     """Return the messages that a peer of this role may send when it is registered."""
     return [cls for cls in _REGISTRY.values() if role in cls.senders and not cls.opens]
@@ -323,9 +362,9 @@ def from_wire(wire: Any, buffers: list[Any]) -> Message:
 
 
 def _decode_first(cls: type[Message], wire: list[Any], buffers: list[Any]) -> Message:
-    """Decode the first message of a class: make the function that decodes all others."""
-    decode = _DECODERS[cls.code] = decoder_of(cls)
-    return decode(wire, buffers)
+    """Decode the first message of a class: take the function that decodes all others."""
+    decode = _DECODERS[cls.code] = coders_of(cls)[2]
+    return decode(wire, buffers)  # type: ignore[no-any-return]
 
 
 def _unknown(wire: list[Any]) -> Unknown:

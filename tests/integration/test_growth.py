@@ -20,10 +20,10 @@ pytestmark = pytest.mark.slow
 #: Knows no field that has a default and stands at the end.
 EARLIER = """
 from weft.protocol.wire import codec, message as schema, messages
-from weft.protocol.wire.generated import encoders_of
+from weft.protocol.wire.message import coders_of
 
 def shortened(cls):
-    to_wire, n = encoders_of(cls)[0], 1 + cls._n_required
+    to_wire, n = coders_of(cls)[0], 1 + cls._n_required
     cls.to_wire = lambda self: to_wire(self)[:n]
     cls.short_wire = lambda self: None
 
@@ -40,7 +40,7 @@ codec.from_wire = of_earlier
 #: heartbeat, and each request for data, a message that no other process knows.
 LATER = """
 from weft.protocol.wire import codec, message as schema, messages
-from weft.protocol.wire.generated import encoders_of
+from weft.protocol.wire.message import coders_of
 
 class Question(schema.Message):
     __slots__ = ()
@@ -50,7 +50,7 @@ class Question(schema.Message):
         return None
 
 def lengthened(cls):
-    to_wire = encoders_of(cls)[0]
+    to_wire = coders_of(cls)[0]
     cls.to_wire = lambda self: [*to_wire(self), [[0, 1]], {"later": [1, 2]}]
     cls.short_wire = lambda self: None
 

@@ -1,4 +1,4 @@
-"""Encoding and checking of messages by loops over their fields, which `generated` must equal."""
+"""Encoding and checking of messages by loops over their fields, which `coders` must equal."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.protocol.strategies import CLASSES, messages_of, schema_names
 from weft.protocol.errors import RemoteProtocolError
 from weft.protocol.wire.columns import CHECKS, MAX_ITEMS, MAX_KEY_CHARS, MAX_TEXT_CHARS
-from weft.protocol.wire.generated import _FREQUENT
+from weft.protocol.wire.generating import _FREQUENT
 from weft.protocol.wire.message import Message, from_wire
 from weft.protocol.wire.payload import Payload
 
