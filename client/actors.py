@@ -28,7 +28,7 @@ from .calls.encoding import Encoder, check_key, check_keys, spec_hash
 from .calls.lending import encode
 from .core.actor_calls import ActorCall
 from .core.tasks import NO_VALUE, FutureState, TaskRecord
-from .dask.absent import FUTURE, missing_attribute
+from .dask.absent import ABSENT, missing_attribute
 from .future import Future
 from .results.failures import exception_from, exception_of
 from .shell.current import bind_future, find_current
@@ -344,8 +344,8 @@ class FutureOfActor(Future):
         return reduce_future_of_actor(_Plain(self))
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_") or name in FUTURE:
-            raise missing_attribute(FUTURE, "Future", name)
+        if name.startswith("_") or name in ABSENT["Future"]:
+            raise missing_attribute("Future", name)
         raise AttributeError(
             f"the future of an actor has no attribute {name!r}: its result() is the actor, which "
             "has those of the class",

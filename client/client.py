@@ -423,7 +423,7 @@ class Client(
         return describing.of_client(self)
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for(absent.CLIENT, "Client")
+        __getattr__ = absent.answer_for("Client")
 
     def __reduce__(self) -> Any:
         raise TypeError(

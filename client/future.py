@@ -15,7 +15,7 @@ from ..protocol.wire.keys import key_of
 from .core.events import Cancel, Loaded, Watch
 from .core.recipes import SMALL_NBYTES
 from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
-from .dask.absent import FUTURE, answer_by_name
+from .dask.absent import ABSENT, answer_by_name
 from .display import describing
 from .results.failures import exception_of, unreadable
 from .shell.short_tracebacks import short_tracebacks
@@ -345,7 +345,7 @@ class Future(_Reference):
         return "weft.Future", self._state.key, id(self)
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in FUTURE]
+        return [name for name in super().__dir__() if name not in ABSENT["Future"]]
 
     def __repr__(self) -> str:
         return f"<Future: {self._state.status}, key: {self._state.key}>"
@@ -354,7 +354,7 @@ class Future(_Reference):
         return describing.of_future(self)
 
 
-answer_by_name(Future, FUTURE)
+answer_by_name(Future)
 
 
 def join_dask() -> None:

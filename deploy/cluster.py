@@ -7,12 +7,11 @@ A kind of cluster says how it is opened and closed, and how it gets another numb
 from __future__ import annotations
 
 import abc
-import inspect
 import math
 from collections.abc import Callable, Coroutine, Generator
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from ..client.dask.absent import unknown_option
 from ..client.display import describing
 from ..client.openable import Openable
 from ..client.shell.short_tracebacks import short_refusals, short_tracebacks
@@ -28,28 +27,6 @@ if TYPE_CHECKING:
     from ..client.client import Client
     from ..protocol.durations import Duration
     from ..protocol.trust.security import Security
-
-
-#: Options that other libraries have, and what to use instead.
-_ABSENT: Final = {
-    "adapt": {
-        "min": "did you mean minimum=?",
-        "max": "did you mean maximum=?",
-        "wait_count": "wait_down= is a time",
-        "minimum_jobs": "minimum= is a number of workers",
-        "maximum_jobs": "maximum= is a number of workers",
-        "minimum_cores": "minimum= is a number of workers",
-        "maximum_cores": "maximum= is a number of workers",
-        "minimum_memory": "minimum= is a number of workers",
-        "maximum_memory": "maximum= is a number of workers",
-        "Adaptive": "there is one way to adapt, with these options",
-    },
-    "scale": {
-        "jobs": "n= is the number of workers; there are no jobs",
-        "n_workers": "did you mean n=?",
-        "worker_group": "all workers of a cluster are scaled together",
-    },
-}
 
 
 class Cluster(Openable):
@@ -234,7 +211,7 @@ class Cluster(Openable):
             ConfigError: not exactly one of them is given, or it is no such number.
         """
         for name in others:
-            raise no_option(Cluster.scale, name)
+            raise unknown_option(name, Cluster.scale)
         with short_refusals:
             n_wanted = self._count(n, memory, cores)
         self._end_adaptation()
@@ -272,7 +249,7 @@ class Cluster(Openable):
             an object with `log` (when it was scaled to how many) and `stop()`.
         """
         for name in others:
-            raise no_option(Cluster.adapt, name)
+            raise unknown_option(name, Cluster.adapt)
         with short_refusals:
             config = AdaptiveConfig(
                 minimum=minimum,
@@ -330,16 +307,6 @@ class Cluster(Openable):
 
     def __reduce__(self) -> Any:
         raise TypeError("a cluster cannot be pickled; give tasks the scheduler's address instead")
-
-
-def no_option(method: Callable[..., Any], name: str) -> TypeError:
-    """Return the error for an option that a method of a cluster does not have."""
-    call = method.__name__
-    hint = _ABSENT[call].get(name)
-    if hint is None:
-        close = get_close_matches(name, [*inspect.signature(method).parameters][1:-1], n=1)
-        hint = f"did you mean {close[0]}=?" if close else f"see help(weft.LocalCluster.{call})"
-    return TypeError(f"{call} has no option {name!r}; {hint}")
 
 
 class _Awaited:

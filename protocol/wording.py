@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def counted(n: int, noun: str) -> str:
     """Return a number with its noun: `1 thread`, `2 threads`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the name of `known` that is most like `name`; "" = none is similar enough."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(known), 1, cutoff)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str], shown: str = "{}", otherwise: str = "") -> str:
+    """Return the question for the name of `known` that is most like `name`, or `otherwise`."""
+    meant = nearest(name, known)
+    return f"did you mean {shown.format(meant)}?" if meant else otherwise
 
 
 def placed_again(n_tasks: int, n_results: int) -> str:

@@ -200,11 +200,11 @@ if not TYPE_CHECKING:  # a checker that saw this function would accept any name
         if home is None:
             import sys
 
-            from .client.dask.absent import MODULE, RAY, missing_attribute
+            from .client.dask.absent import ABSENT, missing_attribute
 
-            advice = {**MODULE, **RAY}
-            error = missing_attribute(advice, "", name)
-            if name in advice and sys._getframe(1).f_code.co_name == "_handle_fromlist":
+            error = missing_attribute("weft", name)
+            is_known = name in ABSENT["weft"] or name in ABSENT["Ray"]
+            if is_known and sys._getframe(1).f_code.co_name == "_handle_fromlist":
                 # `from weft import name`, which replaces the text of an AttributeError.
                 raise ImportError(str(error), name=__name__)
             raise error

@@ -19,13 +19,13 @@ import copy
 import functools
 import sys
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from ...graphs.dask_graphs import as_mapping
 from ...protocol.errors import NotSupported, UnknownOption
 from ...protocol.values.exceptions import add_note
 from ...protocol.wire.columns import MAX_SPAN_TAGS
+from ...protocol.wording import nearest
 from ..core.tasks import DEFAULT_OPTIONS, SubmitOptions
 from .encoding import make_options
 from .retries import Retries
@@ -153,13 +153,13 @@ def check_options(options: Iterable[str]) -> None:
         UnknownOption: an option looks misspelt.
     """
     for name in options:
-        if name not in NAMES and name not in _OF_ENGINES:
-            close = get_close_matches(name, NAMES, 1, _SIMILAR)
-            if close:
-                raise UnknownOption(
-                    f"there is no option {name!r}: did you mean {close[0]!r}? Those of tasks on a "
-                    f"cluster are {', '.join(NAMES)}"
-                )
+        if name in NAMES or name in _OF_ENGINES:
+            continue
+        if close := nearest(name, NAMES, _SIMILAR):
+            raise UnknownOption(
+                f"there is no option {name!r}: did you mean {close!r}? Those of tasks on a "
+                f"cluster are {', '.join(NAMES)}"
+            )
 
 
 def read_annotated(dsk: Any) -> tuple[Mapping[Any, Any], dict[Any, dict[str, Any]]]:
@@ -256,10 +256,10 @@ def _check(annotations: Iterable[tuple[str, Any]]) -> None:
                     f"weft does not support {name}={value!r} of dask.annotate yet: leave it out. "
                     f"It supports {', '.join(NAMES)}"
                 )
-        elif close := get_close_matches(name, NAMES, 1, _SIMILAR):
+        elif close := nearest(name, NAMES, _SIMILAR):
             raise UnknownOption(
                 f"{name!r} in dask.annotate is none of the annotations that weft supports, which "
-                f"are {', '.join(NAMES)}; did you mean {close[0]!r}?"
+                f"are {', '.join(NAMES)}; did you mean {close!r}?"
             )
 
 

@@ -7,10 +7,10 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any, Final
 
 from ...protocol.values.serialize import function_name
+from ...protocol.wording import nearest
 
 _OPTIONS: Final = ("key", "priority", "pure", "resources", "retries", "timeout", "workers")
 _OF_EXECUTORS: Final = ("priority", "resources", "retries", "timeout", "workers")
@@ -79,13 +79,13 @@ def meant_option(text: str) -> str:
 def _option_like(name: str) -> str:
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
-    close = get_close_matches(name, _OPTIONS, 1, _SIMILAR)
-    return f"the option {close[0]}= of submit and map" if close else ""
+    close = nearest(name, _OPTIONS, _SIMILAR)
+    return f"the option {close}= of submit and map" if close else ""
 
 
 def _executor_option_like(name: str) -> str:
-    close = get_close_matches(name, _OF_EXECUTORS, 1, _SIMILAR)
-    return f"the option {close[0]}= of weft.Executor, which holds for all calls" if close else ""
+    close = nearest(name, _OF_EXECUTORS, _SIMILAR)
+    return f"the option {close}= of weft.Executor, which holds for all calls" if close else ""
 
 
 def check_keywords(
@@ -109,9 +109,8 @@ def unexpected(function: str, name: str, names: Iterable[str], meant: str = "") 
         names: those that it takes.
         meant: what was probably meant; by default the name that is most like it.
     """
-    if not meant:
-        close = get_close_matches(name, list(names), 1, _SIMILAR)
-        meant = f"{close[0]}=" if close else ""
+    if not meant and (close := nearest(name, names, _SIMILAR)):
+        meant = f"{close}="
     hint = f"; did you mean {meant}?" if meant else ""
     return TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
 

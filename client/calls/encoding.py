@@ -38,7 +38,7 @@ from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ...protocol.wording import sized
 from ..core.submitting import MAX_NBYTES, MAX_TASKS
 from ..core.tasks import DEFAULT_OPTIONS, FunctionRecord, SubmitOptions
-from ..dask.absent import CALL_OPTIONS
+from ..dask.absent import ABSENT
 from .retries import Retries
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 
@@ -511,11 +511,13 @@ def check_unsupported(**options: object) -> None:
                 continue
             given = seconds_of(value, name) if name == "fifo_timeout" else value
             if given not in _HARMLESS[name]:
-                raise TypeError(
-                    f"{name}= is not supported by weft; leave {value!r} out: {CALL_OPTIONS[name]}"
-                )
+                raise _unsupported(name, f"; leave {value!r} out")
         elif not _is_false(value):
-            raise TypeError(f"{name}= is not supported by weft: {CALL_OPTIONS[name]}")
+            raise _unsupported(name)
+
+
+def _unsupported(name: str, more: str = "") -> TypeError:
+    return TypeError(f"{name}= is not supported by weft{more}: {ABSENT['submit()'][name]}")
 
 
 def _is_false(value: object) -> bool:

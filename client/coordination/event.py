@@ -39,7 +39,7 @@ class Event(HeldObject):
         return self._call("wait", _is_set, timeout=timeout)
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for(absent.EVENT, "Event")
+        __getattr__ = absent.answer_for("Event")
 
     def set(self) -> Any:
         """Set it, so that all that wait go on."""

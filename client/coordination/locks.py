@@ -250,7 +250,7 @@ class Lock(Acquirable):
         return self._release()
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for(absent.LOCK, "Lock")
+        __getattr__ = absent.answer_for("Lock")
 
     @functools.cached_property
     def id(self) -> str:

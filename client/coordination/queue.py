@@ -100,7 +100,7 @@ class Queue(HeldObject):
         return self._call("get", unpacked, {"number": batch}, timeout=timeout)
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for(absent.QUEUE, "Queue")
+        __getattr__ = absent.answer_for("Queue")
 
     def qsize(self) -> Any:
         """Return how many values are in the queue at this moment."""

@@ -59,7 +59,7 @@ class Variable(HeldObject):
         return self._call("get", _only, timeout=timeout)
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for(absent.VARIABLE, "Variable")
+        __getattr__ = absent.answer_for("Variable")
 
     def delete(self) -> Any:
         """Delete the value, so that `get` waits for another one."""

@@ -4,265 +4,176 @@ The names of dask for what is here under another name are in `names.py`. The tab
 errors for missing attributes of `Client`, `Future`, `LocalCluster` and `weft` and for their unknown
 options, and docs/client.md, whose list a test compares with them. When weft gets one of these
 names, it must be removed here; a test fails while it is in both.
-
-Each entry has several names, separated by blanks, and one advice for all of them.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final, NoReturn
+
+from ...protocol.wording import did_you_mean
 
 #: {name that weft does not have: what to do instead, as a clause}
 Table = Mapping[str, str]
 
-
-def _table(*groups: tuple[str, str]) -> Table:
-    return MappingProxyType({name: instead for names, instead in groups for name in names.split()})
-
-
-CLIENT: Final = _table(
-    ("start", "`Client(...)` connects; `await` an asynchronous client"),
-    (
-        "collections_to_dsk",
-        "`client.get` takes what dask.base.collections_to_expr makes of collections",
-    ),
-    (
-        "normalize_collection",
-        "a graph that has the keys of persisted data uses these data",
-    ),
-    (
-        "unregister_scheduler_plugin",
-        "the scheduler runs no code of users, so it has no plugins",
-    ),
-    (
-        "amm",
-        "results have one copy, and one more where a task reads them; use client.replicate for "
-        "others",
-    ),
-    ("list_workers", 'use `client.scheduler_info()["workers"]`'),
-    (
-        "benchmark_hardware",
-        "measure disks, memory and network by tools for that, such as fio and iperf3",
-    ),
-    (
-        "write_scheduler_file",
-        "`weft scheduler --connection-file cluster.json` writes one",
-    ),
-    (
-        "profile",
-        'use py-spy with the `pid` of `client.scheduler_info()["workers"]`, or '
+#: {class, module, or call with "()": {names, separated by blanks: the advice for all of them}}
+_ADVICE: Final[Mapping[str, Table]] = {
+    "Client": {
+        "start": "`Client(...)` connects; `await` an asynchronous client",
+        "collections_to_dsk": "`client.get` takes what dask.base.collections_to_expr makes of "
+        "collections",
+        "normalize_collection": "a graph that has the keys of persisted data uses these data",
+        "unregister_scheduler_plugin": "the scheduler runs no code of users, so it has no plugins",
+        "amm": "results have one copy, and one more where a task reads them; use client.replicate "
+        "for others",
+        "list_workers": 'use `client.scheduler_info()["workers"]`',
+        "benchmark_hardware": "measure disks, memory and network by tools for that, such as fio "
+        "and iperf3",
+        "write_scheduler_file": "`weft scheduler --connection-file cluster.json` writes one",
+        "profile": 'use py-spy with the `pid` of `client.scheduler_info()["workers"]`, or '
         "`weft.performance_report`: a sampler in the workers would take time from their tasks",
-    ),
-    ("sync", "leave it out; the methods of a blocking client block"),
-    ("futures_of", "it is called `weft.futures_of`"),
-    (
-        "scheduler",
-        "use `client.scheduler_address`; what the scheduler knows is asked by methods of the "
-        "client, such as `client.scheduler_info()`",
-    ),
-)
-
-CLIENT_OPTIONS: Final = _table(
-    ("loop", "leave it out; `asynchronous=True` uses the running loop"),
-    ("heartbeat_interval", "leave it out; liveness needs no setting"),
-    (
-        "serializers deserializers extensions",
-        "leave it out; all data is pickled",
-    ),
-    ("direct_to_workers", "leave it out; large results always come from the workers"),
-    ("connection_limit", "leave it out"),
-)
-
-#: Of `submit`, `map`, `get` and `gather`.
-CALL_OPTIONS: Final = _table(
-    (
-        "actors",
-        "for a graph: make each actor with `submit(cls, actor=True)`, and pass its future",
-    ),
-    (
-        "fifo_timeout",
-        "use `priority=`: without it, tasks that were submitted first run first",
-    ),
-    ("direct", "large results always come from the workers"),
-)
-
-FUTURE: Final = _table(
-    ("bind_client", "a future belongs to the client that made it"),
-    ("running", "a client does not know it; use `status` and `done()`"),
-    (
-        "_condition",
-        "concurrent.futures.wait and as_completed do not accept weft's futures: use weft.wait and "
-        "weft.as_completed",
-    ),
-    (
-        "remove_done_callback",
-        "asyncio.wait takes futures of asyncio only: use `await weft.wait(...)`, or wrap each by "
-        "asyncio.ensure_future",
-    ),
-)
-
-CLUSTER: Final = _table(
-    (
-        "scale_up scale_down start_worker new_worker_spec",
-        "use `scale(n)` with the number that there should be",
-    ),
-    ("plan requested observed worker_spec", "use `n_workers` and `workers`"),
-    (
-        "from_name",
-        "keep the object, or start `weft scheduler` with a `--connection-file`",
-    ),
-    ("called_from_running_loop", "use `asynchronous`"),
-    ("scheduler scheduler_comm", "`scheduler_address` and `scheduler_info`"),
-    ("loop sync", "leave it out; the methods of a blocking cluster block"),
-)
-
-CLUSTER_OPTIONS: Final = _table(
-    (
-        "scheduler_port",
-        "`weft scheduler --port 8786` starts a scheduler on a port of your choice",
-    ),
-    ("interface", 'use `host=` with `protocol="tcp"`'),
-    ("ip", "it is called `host=`"),
-    ("loop", "leave it out; `asynchronous=True` uses the running loop"),
-    ("nthreads ncores", "it is called `threads_per_worker=`"),
-    (
-        "worker_dashboard_address",
-        "workers serve no pages; `dashboard_address=` is the cluster's",
-    ),
-    ("start", "leave it out; the cluster is started when it is made, or awaited"),
-    (
-        "services worker_services service_kwargs scheduler_kwargs scheduler_sync_interval",
-        "leave it out",
-    ),
-    (
-        "worker_class nanny",
-        "leave it out: each worker process has a supervisor, which starts it again; "
-        "`processes=False` has threads",
-    ),
-    (
-        "blocked_handlers",
-        "tokens of a lower role, as `cluster.security.token_for` makes them, permit less",
-    ),
-    ("plugins", "register each with `client.register_plugin`"),
-    ("preload_argv", "modules of `preload=` read the variables of `env=`"),
-    (
-        "preload_nanny preload_nanny_argv",
-        "register a `weft.SupervisorPlugin` with `client.register_plugin`",
-    ),
-    (
-        "lifetime lifetime_stagger lifetime_restart",
-        "the workers live as long as the cluster, and `client.restart_workers()` replaces them; "
-        "`weft worker` has `--lifetime`, for batch systems",
-    ),
-    (
-        "death_timeout",
-        "leave it out: the workers end with the cluster; `weft worker` has `--connect-timeout` and "
-        "`--orphan-lease`",
-    ),
-    ("extensions", "register a `weft.WorkerPlugin`"),
-    ("data executor", "leave it out: a worker has one store and one pool of threads"),
-)
-
-#: Names of dask's semaphores and queues.
-LOCK: Final = _table(
-    ("get_value", "`locked()` returns whether a client holds it"),
-    ("register", "leave it out: a lock is there with its first use"),
-    ("close", "leave it out: a lock that nobody holds takes no memory"),
-)
-EVENT: Final = _table(
-    ("close", "leave it out, or use `clear()`: an event that is not set takes no memory"),
-)
-VARIABLE: Final = _table(("close", "it is called `delete()`"))
-
-#: Names of Python's own queues; dask's has none of them.
-QUEUE: Final = _table(
-    ("get_nowait", "`get(timeout=0)` raises TimeoutError if there is no value"),
-    ("put_nowait", "`put(value, timeout=0)` raises TimeoutError if there is no room"),
-    ("empty full", "`qsize()` is how many values are in it at this moment"),
-    ("task_done join", "wait for the futures of the tasks that take the values"),
-)
-
-MODULE: Final = _table(
-    (
-        "get_task_metadata",
-        "use `weft.get_task_stream` for states and times; return other facts from the task, or "
-        "`weft.get_client().log_event` them",
-    ),
-    (
-        "Security",
-        "leave `security=` out: each cluster makes its token and its certificate, and "
+        "sync": "leave it out; the methods of a blocking client block",
+        "futures_of": "it is called `weft.futures_of`",
+        "scheduler": "use `client.scheduler_address`; what the scheduler knows is asked by "
+        "methods of the client, such as `client.scheduler_info()`",
+    },
+    "Client()": {
+        "loop": "leave it out; `asynchronous=True` uses the running loop",
+        "heartbeat_interval": "leave it out; liveness needs no setting",
+        "serializers deserializers extensions": "leave it out; all data is pickled",
+        "direct_to_workers": "leave it out; large results always come from the workers",
+        "connection_limit": "leave it out",
+    },
+    # And of `map`, `get` and `gather`.
+    "submit()": {
+        "actors": "for a graph: make each actor with `submit(cls, actor=True)`, and pass its "
+        "future",
+        "fifo_timeout": "use `priority=`: without it, tasks that were submitted first run first",
+        "direct": "large results always come from the workers",
+    },
+    "Future": {
+        "bind_client": "a future belongs to the client that made it",
+        "running": "a client does not know it; use `status` and `done()`",
+        "_condition": "concurrent.futures.wait and as_completed do not accept weft's futures: use "
+        "weft.wait and weft.as_completed",
+        "remove_done_callback": "asyncio.wait takes futures of asyncio only: use `await "
+        "weft.wait(...)`, or wrap each by asyncio.ensure_future",
+    },
+    "LocalCluster": {
+        "scale_up scale_down start_worker new_worker_spec": "use `scale(n)` with the number that "
+        "there should be",
+        "plan requested observed worker_spec": "use `n_workers` and `workers`",
+        "from_name": "keep the object, or start `weft scheduler` with a `--connection-file`",
+        "called_from_running_loop": "use `asynchronous`",
+        "scheduler scheduler_comm": "`scheduler_address` and `scheduler_info`",
+        "loop sync": "leave it out; the methods of a blocking cluster block",
+    },
+    "LocalCluster()": {
+        "scheduler_port": "`weft scheduler --port 8786` starts a scheduler on a port of your "
+        "choice",
+        "interface": 'use `host=` with `protocol="tcp"`',
+        "ip": "it is called `host=`",
+        "loop": "leave it out; `asynchronous=True` uses the running loop",
+        "nthreads ncores": "it is called `threads_per_worker=`",
+        "worker_dashboard_address": "workers serve no pages; `dashboard_address=` is the cluster's",
+        "start": "leave it out; the cluster is started when it is made, or awaited",
+        "services worker_services service_kwargs scheduler_kwargs scheduler_sync_interval": "leave "
+        "it out",
+        "worker_class nanny": "leave it out: each worker process has a supervisor, which starts "
+        "it again; `processes=False` has threads",
+        "blocked_handlers": "tokens of a lower role, as `cluster.security.token_for` makes them, "
+        "permit less",
+        "plugins": "register each with `client.register_plugin`",
+        "preload_argv": "modules of `preload=` read the variables of `env=`",
+        "preload_nanny preload_nanny_argv": "register a `weft.SupervisorPlugin` with "
+        "`client.register_plugin`",
+        "lifetime lifetime_stagger lifetime_restart": "the workers live as long as the cluster, "
+        "and `client.restart_workers()` replaces them; `weft worker` has `--lifetime`, for batch "
+        "systems",
+        "death_timeout": "leave it out: the workers end with the cluster; `weft worker` has "
+        "`--connect-timeout` and `--orphan-lease`",
+        "extensions": "register a `weft.WorkerPlugin`",
+        "data executor": "leave it out: a worker has one store and one pool of threads",
+    },
+    "adapt()": {
+        "min": "did you mean minimum=?",
+        "max": "did you mean maximum=?",
+        "wait_count": "wait_down= is a time",
+        "minimum_jobs minimum_cores minimum_memory": "minimum= is a number of workers",
+        "maximum_jobs maximum_cores maximum_memory": "maximum= is a number of workers",
+        "Adaptive": "there is one way to adapt, with these options",
+    },
+    "scale()": {
+        "jobs": "n= is the number of workers; there are no jobs",
+        "n_workers": "did you mean n=?",
+        "worker_group": "all workers of a cluster are scaled together",
+    },
+    # Of dask's semaphores.
+    "Lock": {
+        "get_value": "`locked()` returns whether a client holds it",
+        "register": "leave it out: a lock is there with its first use",
+        "close": "leave it out: a lock that nobody holds takes no memory",
+    },
+    "Event": {
+        "close": "leave it out, or use `clear()`: an event that is not set takes no memory",
+    },
+    "Variable": {
+        "close": "it is called `delete()`",
+    },
+    # Of Python's own queues; dask's has none of them.
+    "Queue": {
+        "get_nowait": "`get(timeout=0)` raises TimeoutError if there is no value",
+        "put_nowait": "`put(value, timeout=0)` raises TimeoutError if there is no room",
+        "empty full": "`qsize()` is how many values are in it at this moment",
+        "task_done join": "wait for the futures of the tasks that take the values",
+    },
+    "weft": {
+        "get_task_metadata": "use `weft.get_task_stream` for states and times; return other facts "
+        "from the task, or `weft.get_client().log_event` them",
+        "Security": "leave `security=` out: each cluster makes its token and its certificate, and "
         "`weft.Client(connection_file=...)` has those of one that runs",
-    ),
-    (
-        "Scheduler Worker Nanny",
-        "`weft.LocalCluster` starts them in a program, `weft scheduler` and `weft worker` in a "
-        "terminal",
-    ),
-    ("connect rpc", "use the methods of `weft.Client(address)`"),
-    (
-        "SchedulerPlugin",
-        "the scheduler runs no code of users; client.subscribe_topic('scheduler', handler) gets "
-        "its events, and a `weft.WorkerPlugin` is code in the workers",
-    ),
-    (
-        "CondaInstall",
-        "use `weft.InstallPlugin` with a function that runs conda or mamba as you do",
-    ),
-    (
-        "SSHCluster",
-        "`weft ssh HOST...` starts a scheduler and workers on the machines",
-    ),
-    (
-        "SpecCluster SubprocessCluster",
-        "start `weft scheduler` and `weft worker` on the machines, for instance as jobs",
-    ),
-    ("Adaptive", "`cluster.adapt(minimum, maximum)` adapts, and takes its times"),
-    (
-        "CompatibleExecutor",
-        "use `client.get_executor()`, or `weft.Executor`",
-    ),
-    (
-        "Pub Sub",
-        "dask has removed them as well: use `weft.Queue` between tasks, or `client.log_event` and "
-        "`client.subscribe_topic`",
-    ),
-    (
-        "config",
-        "settings are in weft.toml, $WEFT_... variables, options and arguments; "
-        "'weft config' lists them",
-    ),
-    ("dask sync widgets", "leave it out"),
-)
+        "Scheduler Worker Nanny": "`weft.LocalCluster` starts them in a program, `weft scheduler` "
+        "and `weft worker` in a terminal",
+        "connect rpc": "use the methods of `weft.Client(address)`",
+        "SchedulerPlugin": "the scheduler runs no code of users; "
+        "client.subscribe_topic('scheduler', handler) gets its events, and a `weft.WorkerPlugin` "
+        "is code in the workers",
+        "CondaInstall": "use `weft.InstallPlugin` with a function that runs conda or mamba as you "
+        "do",
+        "SSHCluster": "`weft ssh HOST...` starts a scheduler and workers on the machines",
+        "SpecCluster SubprocessCluster": "start `weft scheduler` and `weft worker` on the "
+        "machines, for instance as jobs",
+        "Adaptive": "`cluster.adapt(minimum, maximum)` adapts, and takes its times",
+        "CompatibleExecutor": "use `client.get_executor()`, or `weft.Executor`",
+        "Pub Sub": "dask has removed them as well: use `weft.Queue` between tasks, or "
+        "`client.log_event` and `client.subscribe_topic`",
+        "config": "settings are in weft.toml, $WEFT_... variables, options and arguments; 'weft "
+        "config' lists them",
+        "dask sync widgets": "leave it out",
+    },
+    # `weft.get` and `weft.wait` are here, with the meaning of dask.
+    "Ray": {
+        "init": "`weft.Client()` starts a cluster on this machine, `weft.Client(address)` "
+        "connects to one",
+        "remote": "functions need no decorator: `client.submit(f, x)` runs `f(x)` on a worker, "
+        "and `client.submit(cls, actor=True)` makes an actor",
+        "put": "arguments need no call; `client.scatter(value)` copies a large value to the "
+        "workers once",
+        "ObjectRef": "it is called `weft.Future`; `future.result()` waits for its value",
+        "cancel": "use `client.cancel(futures)`",
+        "kill": "an actor ends when its last handle is gone",
+        "shutdown": "use `client.close()`",
+        "is_initialized": "`weft.Client.current()` raises `weft.ClientClosed` if no client is open",
+        "nodes cluster_resources available_resources": "use `client.scheduler_info()`",
+    },
+}
 
-#: Names of Ray. `weft.get` and `weft.wait` are here, with the meaning of dask.
-RAY: Final = _table(
-    (
-        "init",
-        "`weft.Client()` starts a cluster on this machine, `weft.Client(address)` connects to one",
-    ),
-    (
-        "remote",
-        "functions need no decorator: `client.submit(f, x)` runs `f(x)` on a worker, and "
-        "`client.submit(cls, actor=True)` makes an actor",
-    ),
-    (
-        "put",
-        "arguments need no call; `client.scatter(value)` copies a large value to the workers once",
-    ),
-    ("ObjectRef", "it is called `weft.Future`; `future.result()` waits for its value"),
-    ("cancel", "use `client.cancel(futures)`"),
-    ("kill", "an actor ends when its last handle is gone"),
-    ("shutdown", "use `client.close()`"),
-    ("is_initialized", "`weft.Client.current()` raises `weft.ClientClosed` if no client is open"),
-    (
-        "nodes cluster_resources available_resources",
-        "use `client.scheduler_info()`",
-    ),
-)
-
-
+#: {class, module, or call: its table}
+ABSENT: Final[Mapping[str, Table]] = {
+    owner: {name: instead for names, instead in advice.items() for name in names.split()}
+    for owner, advice in _ADVICE.items()
+}
 #: {option that weft lacks: dask's default}, where that is not None.
 _DEFAULTS: Final[Mapping[str, object]] = {
     "connection_limit": 512,
@@ -274,7 +185,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {
 
 def is_default(name: str, value: object, cls: type) -> bool:
     """Return whether dask's default was given for an option that `cls` lacks: it has no effect."""
-    if name not in _OPTIONS[cls.__name__]:
+    if name not in _options(cls.__name__):
         return False
     return value is None or (value == _DEFAULTS.get(name) and value is not False)
 
@@ -282,22 +193,24 @@ def is_default(name: str, value: object, cls: type) -> bool:
 # --- Errors ---------------------------------------------------------------------------------------
 
 
-def missing_attribute(table: Table, of: str, name: str) -> AttributeError:
-    """Return the error for an attribute that `of` (a class, or "" for weft) does not have."""
-    instead = table.get(name)
+def missing_attribute(of: str, name: str) -> AttributeError:
+    """Return the error for an attribute that `of`, a class or "weft", does not have."""
+    instead = ABSENT[of].get(name)
+    if of == "weft":
+        instead = instead or ABSENT["Ray"].get(name)
     if instead is None:
-        what = f"{of!r} object" if of else "module 'weft'"
+        what = f"{of!r} object" if of != "weft" else "module 'weft'"
         return AttributeError(f"{what} has no attribute {name!r}")
-    what = f"{of}.{name}" if of else name
+    what = f"{of}.{name}" if of != "weft" else name
     return AttributeError(f"weft has no {what}: {instead}")
 
 
-def answer_for(table: Table, of: str) -> Callable[[object, str], NoReturn]:
-    """Return a `__getattr__` for a class whose AttributeError gives the advice of `table`."""
+def answer_for(of: str) -> Callable[[object, str], NoReturn]:
+    """Return a `__getattr__` for a class whose AttributeError gives the advice for a name."""
 
     def __getattr__(self: object, name: str) -> NoReturn:
-        error = missing_attribute(table, of, name)
-        if name not in table:
+        error = missing_attribute(of, name)
+        if name not in ABSENT[of]:
             # For "did you mean" in tracebacks.
             error.name, error.obj = name, self
         raise error
@@ -316,34 +229,28 @@ class AbsentProperty(property):
         raise AttributeError(self._text)
 
 
-def answer_by_name(cls: type, table: Table) -> None:
-    """Make the names of a table raise their advice on a class, and no other names."""
-    for name in table:
-        setattr(cls, name, AbsentProperty(missing_attribute(table, cls.__name__, name)))
+def answer_by_name(cls: type) -> None:
+    """Make the missing names of a class raise their advice, and no other names."""
+    for name in ABSENT[cls.__name__]:
+        setattr(cls, name, AbsentProperty(missing_attribute(cls.__name__, name)))
 
 
-#: {class: options that it lacks}. A client takes the options of a LocalCluster too.
-_OPTIONS: Final[Mapping[str, Table]] = {
-    "Client": {**CLUSTER_OPTIONS, **CLIENT_OPTIONS},
-    "LocalCluster": CLUSTER_OPTIONS,
-}
+def _options(call: str) -> Table:
+    """Return the options that a call lacks. A client takes those of a LocalCluster too."""
+    more = ABSENT["LocalCluster()"] if call == "Client" else {}
+    return {**more, **ABSENT[f"{call}()"]}
 
 
-def options_of(cls: type) -> list[str]:
-    """Return the names of a class's options, without the last parameter, `**others`."""
-    import inspect
-
-    return [*inspect.signature(cls).parameters][:-1]
+def options_of(call: Callable[..., Any]) -> list[str]:
+    """Return the names of a call's options, without the last parameter, `**others`."""
+    return [name for name in inspect.signature(call).parameters if name != "self"][:-1]
 
 
-def unknown_option(name: str, cls: type, *more: type) -> TypeError:
-    """Return the error for an option that neither `cls` nor any class of `more` has."""
-    instead = _OPTIONS[cls.__name__].get(name)
-    if instead is not None:
-        return TypeError(f"{cls.__name__} has no option {name!r}; {instead}")
-    from difflib import get_close_matches
-
-    known = [option for each in (cls, *more) for option in options_of(each)]
-    close = get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"see help(weft.{cls.__name__})"
-    return TypeError(f"{cls.__name__} has no option {name!r}; {hint}")
+def unknown_option(name: str, call: Callable[..., Any], *more: Callable[..., Any]) -> TypeError:
+    """Return the error for an option that neither `call` nor any of `more` has."""
+    known = [option for each in (call, *more) for option in options_of(each)]
+    where, shown = ("", "{!r}") if isinstance(call, type) else ("LocalCluster.", "{}=")
+    hint = _options(call.__name__).get(name) or did_you_mean(
+        name, known, shown, f"see help(weft.{where}{call.__name__})"
+    )
+    return TypeError(f"{call.__name__} has no option {name!r}; {hint}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from typing import Any, Final
@@ -11,6 +10,7 @@ import click
 
 from ...protocol.durations import seconds_of
 from ...protocol.errors import ConfigError
+from ...protocol.wording import nearest
 
 #: A name of this similarity may be meant, even if another one begins with the given text.
 _NEARLY_SAME: Final = 0.8
@@ -35,8 +35,8 @@ def _meant(name: str, known: Iterable[str], cutoff: float) -> str:
     longer = [other for other in known if other.startswith(name)]
     if len(longer) != 1:
         longer = []
-    similar = difflib.get_close_matches(name, known, 1, _NEARLY_SAME if longer else cutoff)
-    return " or ".join(f"'{other}'" for other in dict.fromkeys([*similar, *longer]))
+    similar = nearest(name, known, _NEARLY_SAME if longer else cutoff)
+    return " or ".join(f"'{other}'" for other in dict.fromkeys([similar, *longer]) if other)
 
 
 #: {title: commands}: the order of `weft --help`; each command is in one of them.

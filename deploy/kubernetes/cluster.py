@@ -18,10 +18,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ...client.dask.absent import unknown_option
 from ...client.insight.asking import ask
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import ConfigError, WeftError, WorkerStartTimeout
-from ..cluster import Cluster, no_option
+from ..cluster import Cluster
 from ..processes.in_thread import in_thread
 from .api import Kube
 from .errors import KubernetesError, PodsNotReady
@@ -311,7 +312,7 @@ class KubeCluster(Cluster):
             KubernetesError: you may not scale Deployments.
         """
         for name in others:
-            raise no_option(KubeCluster.scale, name)
+            raise unknown_option(name, KubeCluster.scale)
         if cores is not None:
             raise ConfigError("the threads of a pod are the chart's; give n=", "cores")
         n_wanted = self._count(n, memory, None)

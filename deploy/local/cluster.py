@@ -449,7 +449,7 @@ class LocalCluster(Cluster):
         )
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for(absent.CLUSTER, "LocalCluster")
+        __getattr__ = absent.answer_for("LocalCluster")
 
 
 def _make_directory(protocol: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any, Final
 
+from ..wording import nearest
 from . import client, common, local, scheduler, worker
 from .setting import Setting, settings_in
 
@@ -39,6 +39,7 @@ _NO_SETTINGS: Final = re.compile(
 )
 #: Kubernetes sets these in pods of a namespace with Services named weft or weft-...
 _OF_SERVICES: Final = re.compile(r"WEFT_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_.*)")
+_SIMILAR: Final = 0.7
 _SERVICE_ADDRESS: Final = re.compile(r"(tcp|udp|sctp)://\S+")
 
 _SECRET: Final = (
@@ -80,7 +81,7 @@ def unknown_variable(name: str) -> str:
     if key in _SECRETS:
         meant = BY_NAME[_SECRETS[key]].environment
         return f"there is no setting ${name}: {_SECRET}${meant}"
-    meant = _similar(name, list(BY_VARIABLE))
+    meant = nearest(name, BY_VARIABLE, _SIMILAR)
     hint = f"did you mean ${meant}?" if meant else "'weft config' lists the settings"
     return f"there is no setting ${name}; {hint}"
 
@@ -96,15 +97,11 @@ def _hint(name: str) -> str:
         meant = in_other[0]
     if not meant:
         beside = [setting.key for setting in SECTIONS.get(section, ())]
-        near = _similar(key, beside)
+        near = nearest(key, beside, _SIMILAR)
         meant = f"{section}.{near}" if near and section else near
-    meant = meant or _similar(plain, list(BY_NAME))
+    meant = meant or nearest(plain, BY_NAME, _SIMILAR)
     if not meant:
         return "'weft config' lists the settings"
     found = BY_NAME[meant]
     where = f"{found.key} in [{found.section}]" if found.section else f"{found.key} at the top"
     return f"did you mean {where}?"
-
-
-def _similar(name: str, known: list[str]) -> str:
-    return next(iter(difflib.get_close_matches(name, known, 1, 0.7)), "")

@@ -255,7 +255,7 @@ WAITS = [
     (weft.LocalCluster, "close", lambda on: on.cluster.close()),
 ]
 #: Names that only give advice.
-ABSENT = {weft.Client: absent.CLIENT, weft.Future: absent.FUTURE, weft.LocalCluster: absent.CLUSTER}
+ABSENT = {cls: absent.ABSENT[cls.__name__] for cls in (weft.Client, weft.Future, weft.LocalCluster)}
 
 
 def is_exception(thing):

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from tests.docs.pages import ROOT
-from weft.client.dask import absent
+from weft.client.dask.absent import ABSENT
 
 TITLES = [
-    ("`Client`", absent.CLIENT, ""),
-    ("`Client(...)`", absent.CLIENT_OPTIONS, "="),
-    ("`submit`, `map`, `get`, `gather`", absent.CALL_OPTIONS, "="),
-    ("`Future`", absent.FUTURE, ""),
-    ("`LocalCluster`", absent.CLUSTER, ""),
-    ("`LocalCluster(...)`", absent.CLUSTER_OPTIONS, "="),
-    ("`Lock`", absent.LOCK, ""),
-    ("`Event`", absent.EVENT, ""),
-    ("`Variable`", absent.VARIABLE, ""),
-    ("`Queue`", absent.QUEUE, ""),
-    ("`weft`", absent.MODULE, ""),
-    ("Ray", absent.RAY, ""),
+    ("`Client`", ABSENT["Client"], ""),
+    ("`Client(...)`", ABSENT["Client()"], "="),
+    ("`submit`, `map`, `get`, `gather`", ABSENT["submit()"], "="),
+    ("`Future`", ABSENT["Future"], ""),
+    ("`LocalCluster`", ABSENT["LocalCluster"], ""),
+    ("`LocalCluster(...)`", ABSENT["LocalCluster()"], "="),
+    ("`Lock`", ABSENT["Lock"], ""),
+    ("`Event`", ABSENT["Event"], ""),
+    ("`Variable`", ABSENT["Variable"], ""),
+    ("`Queue`", ABSENT["Queue"], ""),
+    ("`weft`", ABSENT["weft"], ""),
+    ("Ray", ABSENT["Ray"], ""),
 ]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypedDict
 
 from ..protocol.errors import ConfigError, UnknownOption
+from ..protocol.wording import did_you_mean
 from .dask_graphs import configured, has_configuration
 from .drivers.executors import as_executor, is_client
 from .drivers.observing import CallbackTuple
@@ -145,11 +146,8 @@ def _refuse(name: str) -> None:
         raise UnknownOption(
             f"option {name!r} needs a cluster: use the get of a weft.Client; {here}"
         )
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, _NAMES, 1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    raise UnknownOption(f"there is no option {name!r}{hint}; {here}")
+    hint = did_you_mean(name, _NAMES)
+    raise UnknownOption(f"there is no option {name!r}{hint and f' ({hint})'}; {here}")
 
 
 def _or_configured(given: GetOptions, name: str) -> Any:

@@ -139,10 +139,10 @@ def missing(names: list[str], owner: object, table: absent.Table) -> Iterator[st
 
 def test_each_name_is_here_or_refused_with_advice(client):
     future = client.submit(abs, -1)
-    assert [*missing(MODULE, weft, absent.MODULE)] == []
-    assert [*missing(CLIENT, client, absent.CLIENT)] == []
-    assert [*missing(FUTURE, future, absent.FUTURE)] == []
-    assert [*missing(CLUSTER, client.cluster, absent.CLUSTER)] == []
+    assert [*missing(MODULE, weft, absent.ABSENT["weft"])] == []
+    assert [*missing(CLIENT, client, absent.ABSENT["Client"])] == []
+    assert [*missing(FUTURE, future, absent.ABSENT["Future"])] == []
+    assert [*missing(CLUSTER, client.cluster, absent.ABSENT["LocalCluster"])] == []
 
 
 def test_the_exceptions_of_dask_are_caught_by_their_names_there(client):
@@ -168,8 +168,8 @@ def test_names_of_dask_for_other_names_are_found_and_not_listed(client):
 
 
 def test_each_option_is_taken_or_refused_with_advice():
-    of_cluster = {*absent.options_of(weft.LocalCluster), *absent.CLUSTER_OPTIONS}
-    of_client = {*absent.options_of(weft.Client), *absent.CLIENT_OPTIONS}
+    of_cluster = {*absent.options_of(weft.LocalCluster), *absent.ABSENT["LocalCluster()"]}
+    of_client = {*absent.options_of(weft.Client), *absent.ABSENT["Client()"]}
     assert {*CLUSTER_OPTIONS} <= of_cluster
     assert {*CLIENT_OPTIONS} <= of_client | of_cluster
 
