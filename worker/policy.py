@@ -1,8 +1,9 @@
-"""For how long a worker looks for its scheduler, and which refusals are final."""
+"""The limits of a worker: its memory, how long it looks for its scheduler, final refusals. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ..protocol.errors import (
     ConfigError,
@@ -14,6 +15,8 @@ from ..protocol.errors import (
 )
 from ..protocol.wire.session import Outage, Policy
 
+#: A worker above this part of its memory limit is killed.
+TERMINATE_FRACTION: Final = 0.95
 #: Time for which a mismatch of token or cluster counts as a restart of the scheduler in progress.
 _RESTART_S = 10.0
 

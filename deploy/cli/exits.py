@@ -17,9 +17,13 @@ from ...protocol.errors import (
     WrongToken,
     WrongVersion,
 )
+from ...protocol.host.exits import (
+    EXIT_CRASHED,
+    EXIT_NO_SCHEDULER,
+    EXIT_REFUSED,
+    EXIT_TAKEN_OVER,
+)
 from ...protocol.trust.connection_file import NoSchedulerFound
-from ...worker.family.exits import EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
-from ..scheduler.restarting import EXIT_TAKEN_OVER
 from .finding import NoTokenFound
 from .status_text import EXIT_DEGRADED, EXIT_OK
 

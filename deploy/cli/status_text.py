@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...protocol.host.exits import EXIT_NO_SCHEDULER
 from ...protocol.wording import counted, sized
-from ...worker.family.exits import EXIT_NO_SCHEDULER
 from ..top.watching import Snapshot
 from ..top.wording import (
     health_level,

@@ -137,7 +137,7 @@ def _n_workers(given: Settings) -> int | None:
 
 def _wait_for_scheduler(path: str | None, address: str | None, timeout_s: float) -> str:
     """Return the scheduler's address as soon as one is found; fail if there is none in time."""
-    from ...worker.family.exits import EXIT_NO_SCHEDULER
+    from ...protocol.host.exits import EXIT_NO_SCHEDULER
     from .finding import wait_for_scheduler
 
     # In a container nothing else would end a first process that waits.
@@ -170,7 +170,7 @@ def _run_workers(
     config: SupervisorConfig, address: str, pid: Path | None, page: FamilyPage | None
 ) -> NoReturn:
     """Run the family of workers until its end, and end this process with its exit code."""
-    from ...worker.family.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
+    from ...protocol.host.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
     from ..processes.pid_file import pid_file
     from ..workers.workers import run_daemon
     from .exits import REFUSALS

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...protocol.errors import ConfigError, InternalError, TakenOver, WeftError
+from ...protocol.host.exits import EXIT_CRASHED, EXIT_TAKEN_OVER
 from ...protocol.host.facts import process_facts
 from ...protocol.host.file_limit import raise_file_limit
 from ...protocol.net.deadline import within
@@ -31,10 +32,8 @@ from ...protocol.wire.levels import Level
 from ...scheduler.config import SchedulerConfig
 from ...scheduler.core.insight.info import describe_unfinished
 from ...scheduler.server import SchedulerServer, run
-from ...worker.family.exits import EXIT_CRASHED
 from ..http.gate import UsedLinks
 from ..processes.child import Child, Parent
-from .restarting import EXIT_TAKEN_OVER
 
 _log = logging.getLogger("weft.scheduler")
 

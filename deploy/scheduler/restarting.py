@@ -34,13 +34,11 @@ from typing import Any, Final, NoReturn
 
 import psutil
 
-from ...protocol.host.exits import describe_exit
+from ...protocol.host.exits import EXIT_TAKEN_OVER, describe_exit
 from ...protocol.restart_pauses import RestartPauses
 
 _log = logging.getLogger("weft.scheduler")
 
-#: Another scheduler of the same cluster has taken over (EX_TEMPFAIL); `weft scheduler` only.
-EXIT_TAKEN_OVER: Final = 75
 #: {exit code after which the scheduler is not started again: why}
 _FINAL: Final = {
     0: "",

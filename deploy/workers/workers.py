@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from ...protocol.errors import ConfigError, InternalError, NotAdmitted, PluginFailed, WeftError
 from ...protocol.host.after_import import after_import
+from ...protocol.host.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED
 from ...protocol.host.log_ring import keep_latest
 from ...protocol.trust.security import Security
 from ...protocol.values.actors import HandleCalls, set_handle_calls
@@ -25,7 +26,7 @@ from ...protocol.values.serialize import set_future_binder
 from ...worker.config import WorkerConfig
 from ...worker.family import plugin_host, process, spawn
 from ...worker.family.config import SupervisorConfig, WorkerSpec
-from ...worker.family.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED, note_refusal
+from ...worker.family.exits import note_refusal
 from ...worker.family.supervisor import supervise
 from ...worker.measuring.children import send_user_code_by_value
 from ..processes.child import LOG_FORMAT, Parent

@@ -10,7 +10,7 @@ import weft
 from tests.deploy.daemons import ROOT, address_of, run, scheduler
 from weft.client.insight import cluster_info
 from weft.deploy.local.quiet import QuietLogs
-from weft.worker.family.exits import EXIT_REFUSED
+from weft.protocol.host.exits import EXIT_REFUSED
 
 KINDS = [{"processes": True}, {"processes": False}]
 

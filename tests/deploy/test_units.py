@@ -12,7 +12,7 @@ import pytest
 
 from tests.tools.find import tool
 from weft.deploy.cli.command import weft as command
-from weft.worker.family.exits import EXIT_REFUSED
+from weft.protocol.host.exits import EXIT_REFUSED
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))

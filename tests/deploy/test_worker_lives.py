@@ -14,7 +14,7 @@ import pytest
 import weft
 from tests.deploy.daemons import Daemon, daemon, file_of, gone, run, scheduler
 from tests.leaks import wait_until
-from weft.worker.family.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
+from weft.protocol.host.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
 from weft.worker.family.repeats import REPEAT_S
 
 pytestmark = pytest.mark.slow

@@ -21,13 +21,12 @@ from ...protocol.values.serialize import dumps
 from ...protocol.values.sizeof import sizeof
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ..core.times import MAX_TYPE_CHARS
+from ..policy import TERMINATE_FRACTION
 
 #: A wanted result up to this size is sent along with the report that it is there.
 RIDE_ALONG_BYTES: Final = 64 << 10
 #: A blob above this size travels beside the message instead of in it.
 _INLINE_BYTES: Final = 4 << 10
-#: A worker above this part of its memory limit is killed.
-TERMINATE_FRACTION: Final = 0.95
 #: The pickle of a result below this part of the limit is assumed to fit.
 _LARGE_FRACTION: Final = 1 / 8
 #: Results of these types are pickled without asking for their size first.

@@ -1,7 +1,4 @@
-"""Exit codes, and the notes that a worker leaves for its supervisor.
-
-The codes are those of sysexits.h, which user code rarely uses.
-"""
+"""The notes that a worker leaves for its supervisor."""
 
 from __future__ import annotations
 
@@ -12,15 +9,6 @@ from typing import Final
 
 from .shadowing import describe_hiding
 
-#: No scheduler was found, answered or came back in time (EX_UNAVAILABLE).
-EXIT_NO_SCHEDULER: Final = 69
-#: Weft's own code has failed in the process, because of a task or a bug (EX_SOFTWARE). A scheduler
-#: ends with it as well.
-EXIT_CRASHED: Final = 70
-#: The scheduler would refuse the same process again (EX_NOPERM).
-EXIT_REFUSED: Final = 77
-#: The worker's configuration is at fault (EX_CONFIG); `weft worker` ends with 2 then.
-EXIT_CONFIG: Final = 78
 #: Suffix of the file to which a worker's interpreter writes its stack when a signal like SIGSEGV
 #: ends it; beside the record of started attempts.
 FAULT_SUFFIX: Final = ".fault"

@@ -21,20 +21,14 @@ from typing import Any, Final, NoReturn
 
 from ...protocol.errors import InternalError, WeftError
 from ...protocol.host.event_loop import new_event_loop
+from ...protocol.host.exits import EXIT_CRASHED, EXIT_REFUSED
 from ...protocol.host.process_role import set_worker_process
 from ..config import WorkerConfig
 from ..server import WorkerServer
 from ..slots.silence import STACK_SIGNAL, STACK_SUFFIX
 from ..slots.started import read_joined
 from .collecting import collect_at_rest, hold_back
-from .exits import (
-    EXIT_CRASHED,
-    EXIT_REFUSED,
-    FAULT_SUFFIX,
-    note_crash,
-    note_refusal,
-    note_signal,
-)
+from .exits import FAULT_SUFFIX, note_crash, note_refusal, note_signal
 from .forking import give_children_default_signals
 from .repeats import Repeats
 from .shadowing import describe_hiding

@@ -10,10 +10,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ...protocol.host.exits import describe_exit
+from ...protocol.host.exits import (
+    EXIT_CONFIG,
+    EXIT_NO_SCHEDULER,
+    EXIT_REFUSED,
+    describe_exit,
+)
 from ...protocol.restart_pauses import RestartPauses
-from ..data.packing import TERMINATE_FRACTION
-from .exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED
+from ..policy import TERMINATE_FRACTION
 
 _GIB: Final = 1 << 30
 #: Exit code of the supervisor when a worker's configuration is at fault, as for wrong arguments.

@@ -43,6 +43,7 @@ from typing import Any, Final
 import psutil
 
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
+from ...protocol.host.exits import EXIT_NO_SCHEDULER
 from ...protocol.net.deadline import within
 from ...protocol.reported import REQUESTED
 from ...protocol.trust.security import Security
@@ -53,7 +54,6 @@ from ..slots.started import read_joined
 from .config import SupervisorConfig
 from .death_lines import DeathLines
 from .ended import exit_of
-from .exits import EXIT_NO_SCHEDULER
 from .held_up import HeldUpWatch
 from .large_workers import end_too_large
 from .leftovers import remove_files

@@ -13,10 +13,10 @@ import pytest
 import weft
 from tests.deploy.daemons import address_of, daemon, file_of, gone, run, scheduler
 from tests.leaks import wait_until
+from weft.protocol.host.exits import EXIT_NO_SCHEDULER
 from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.trust.security import new_token
 from weft.protocol.wire.failure import MAX_RELAYED_BYTES
-from weft.worker.family.exits import EXIT_NO_SCHEDULER
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from weft.deploy.cli.command import weft
-from weft.deploy.cli.exits import EXIT_NO_SCHEDULER
 from weft.deploy.cli.group import split_address
 from weft.deploy.cli.hints import COMMANDS
+from weft.protocol.host.exits import EXIT_NO_SCHEDULER
 
 ONE, OTHER = "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"
 

@@ -12,7 +12,7 @@ import pytest
 import weft
 from tests.deploy.daemons import address_of, daemon, file_of, run, scheduler
 from tests.leaks import wait_until
-from weft.worker.family.exits import EXIT_NO_SCHEDULER
+from weft.protocol.host.exits import EXIT_NO_SCHEDULER
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from weft.deploy.cli.exits import (
     exit_table,
 )
 from weft.deploy.cli.retire import describe_end
-from weft.deploy.scheduler.restarting import EXIT_TAKEN_OVER
 from weft.protocol.errors import NotPermitted
+from weft.protocol.host.exits import EXIT_TAKEN_OVER
 from weft.worker.family import exits as worker_exits
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent

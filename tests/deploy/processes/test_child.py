@@ -17,7 +17,7 @@ import pytest
 
 from tests.deploy.daemons import environment, gone, run
 from weft.deploy.processes.child import Child, ChildFailed, Parent
-from weft.worker.family.exits import EXIT_CRASHED
+from weft.protocol.host.exits import EXIT_CRASHED
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
+from weft.protocol.host.exits import EXIT_CONFIG, EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
 from weft.protocol.reported import DEATHS
 from weft.protocol.restart_pauses import RestartPauses
-from weft.worker.family.exits import EXIT_CONFIG, EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
 from weft.worker.family.restarts import (
     Ending,
     Restart,
