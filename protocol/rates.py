@@ -11,6 +11,9 @@ from __future__ import annotations
 from math import exp
 from typing import Final
 
+#: Tasks per second and the seconds that are left; None = not known (yet).
+SeenRate = tuple[float | None, float | None]
+
 #: An interval so long ago, in seconds, counts 1/e of the present one.
 TIME_CONSTANT_S: Final = 10.0
 #: Shorter intervals are added to the next one: what finishes comes in batches.
@@ -56,11 +59,6 @@ class Rate:
         self._seen_s, self._n_before = now_s, n_done
 
     @property
-    def is_known(self) -> bool:
-        """Whether there were two observations."""
-        return self._time > 0.0
-
-    @property
     def per_second(self) -> float:
         """The rate; 0 before there were two observations."""
         return self._tasks / self._time if self._time else 0.0
@@ -74,3 +72,7 @@ class Rate:
         if rate * self._time_constant_s < 1e-3:
             return None
         return n_left / rate
+
+    def seen(self, n_left: int) -> SeenRate:
+        """Return the rate and how long `n_left` tasks take; not known before two observations."""
+        return (self.per_second, self.eta_s(n_left)) if self._time > 0.0 else (None, None)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from ...protocol.errors import CommError, NoAnswer
 from ...protocol.wording import counted, sized
 from ..http.viewer import Viewer, describe_cluster
-from ..top.wording import states_text
+from ..overview.wording import states_text
 from .finding import find_scheduler
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from ...protocol.host.exits import EXIT_NO_SCHEDULER
 from ...protocol.wording import counted, sized
-from ..top.watching import Snapshot
-from ..top.wording import (
+from ..overview.snapshot import Snapshot
+from ..overview.wording import (
     health_level,
     late_text,
     memory_text,
@@ -88,13 +88,12 @@ def describe_status(snapshot: Snapshot) -> str:
 
 def progress_text(snapshot: Snapshot) -> str:
     """Format the rate and the time that is left; "" if they are not known yet."""
-    per_second = snapshot.rate.per_second
-    if per_second < _LEAST_RATE:
+    per_second, eta_s = snapshot.rates.total
+    if per_second is None or per_second < _LEAST_RATE:
         return ""
     text = f"{short_number(per_second)} tasks/s"
     left = n_unfinished(snapshot.overview["tasks"])
     if left:
-        eta_s = snapshot.rate.eta_s(left)
         text += f", {short_number(left)} left"
         text += f" for about {short_time(eta_s)}" if eta_s is not None else ""
     return text

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import click
 
 from ...protocol.trust.connection_file import ConnectionFile
-from ..top.watching import OverviewReader, Snapshot
+from ..overview.snapshot import Snapshot
+from ..top.watching import OverviewReader
 from .status_text import describe_status, exit_code
 
 #: Clears the screen from the upper left corner on.

@@ -147,8 +147,8 @@ class StatusPage(BrowserPage):
             overview={**overview, **facts},
             workers=workers,
             clients=clients,
-            rates=watch.rates,
-            total_rate=watch.total_rate,
+            rates=watch.rates.of_functions,
+            total_rate=watch.rates.total,
             as_of=watch.as_of,
             refresh_s=REFRESH_S,
         )

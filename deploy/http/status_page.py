@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...protocol.markup import Content, Markup, element, join
+from ...protocol.rates import SeenRate
 from ...protocol.wording import counted, grouped, lasting, rated, sized
+from ..overview.wording import n_unfinished
 from .documents import document, live_switch
 
 Info = Mapping[str, Any]
-#: Tasks per second and the seconds that are left; None = not known (yet).
-SeenRate = tuple[float | None, float | None]
 
 #: Rows of the page; the others have a page of their own, or are added up.
 MAX_WORKERS: Final = 20
@@ -101,7 +101,7 @@ def _name(info: Info) -> str:
 
 def _title(info: Info) -> str:
     """Return the title: what is wrong, or how much is left, is visible in the tab."""
-    n = _n_unfinished(info)
+    n = n_unfinished(info["tasks"])
     state = f"{_number(n)} left" if n else "idle"
     level = info["health"][0]["level"]
     if level != "ok":
@@ -133,7 +133,7 @@ def _health_line(line: Info) -> Markup:
 def _tiles(shown: PageContent) -> Markup:
     info = shown.overview
     tasks, memory, n_workers = info["tasks"], info["memory"], info["n_workers"]
-    n_left = _n_unfinished(info)
+    n_left = n_unfinished(info["tasks"])
     per_second, eta_s = shown.total_rate
     if not n_left:
         left = "nothing to do"
@@ -472,10 +472,6 @@ def _memory_bar(managed: int, resident: int, limit: int) -> Markup:
     rest = "fail" if share >= _FULL else "full" if share >= _HIGH else "run"
     label = f"{share:.0%} of the memory limit, {of_results:.0%} are results"
     return _bar([(of_results, "done"), (share - of_results, rest)], label)
-
-
-def _n_unfinished(info: Info) -> int:
-    return sum(info["tasks"][state] for state in ("waiting", "queued", "no_worker", "processing"))
 
 
 def _ago(seconds: float) -> str:

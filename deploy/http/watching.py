@@ -11,8 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
-from ...protocol.rates import Rate
-from .status_page import SeenRate
+from ..overview.snapshot import ClusterRates
 from .viewer import Viewer
 
 T = TypeVar("T")
@@ -66,12 +65,9 @@ class ClusterWatch:
         self._overview = SharedAnswer(self._ask_overview)
         self._workers = SharedAnswer(self._ask_workers)
         self._clients = SharedAnswer(self._ask_clients)
-        self._rates: dict[str, Rate] = {}
-        self._total = Rate()
         self._observed_s = 0.0
-        #: {function: (tasks per second, seconds left)} at the last overview; None = not known
-        self.rates: dict[str, SeenRate] = {}
-        self.total_rate: SeenRate = (None, None)
+        #: at the last overview
+        self.rates = ClusterRates()
         #: when that was, for display
         self.as_of = ""
 
@@ -111,29 +107,11 @@ class ClusterWatch:
     def observe(self, info: dict[str, Any], now: float) -> None:
         """Take the rates from an overview."""
         if now - self._observed_s > _PRESENT_S:
-            self._rates, self._total = {}, Rate()
+            self.rates = ClusterRates()
         self._observed_s = now
-        rates: dict[str, Rate] = {}
-        for function in info["functions"]:
-            name = function["name"]
-            rate = rates[name] = self._rates.get(name) or Rate()
-            n_done = function["n_finished"] + function["n_failed"]
-            rate.observe(now, n_done, function["n_unfinished"])
-        self._rates = rates
-        self.rates = {
-            function["name"]: _seen(rates[function["name"]], function["n_unfinished"])
-            for function in info["functions"]
-        }
-        totals, tasks = info["totals"], info["tasks"]
-        n_left = sum(tasks[state] for state in ("waiting", "queued", "no_worker", "processing"))
-        self._total.observe(now, totals["completed"] + totals["failed"], n_left)
-        self.total_rate = _seen(self._total, n_left)
+        self.rates.observe(info, now)
 
     async def close(self) -> None:
         """End what is under way."""
         for answer in (self._overview, self._workers, self._clients):
             await answer.close()
-
-
-def _seen(rate: Rate, n_left: int) -> SeenRate:
-    return (rate.per_second, rate.eta_s(n_left)) if rate.is_known else (None, None)

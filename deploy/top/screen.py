@@ -15,6 +15,17 @@ from rich.text import Text
 
 from ...protocol.wording import counted, sized
 from ..cli.status_text import mean_time, progress_text
+from ..overview.snapshot import Snapshot
+from ..overview.wording import (
+    health_level,
+    late_text,
+    memory_text,
+    share_text,
+    short_number,
+    short_time,
+    states_text,
+    workers_text,
+)
 from .view import (
     ASKING_KEY,
     CONFIRMING,
@@ -28,17 +39,6 @@ from .view import (
     id_of,
     memory_share,
     state_of,
-)
-from .watching import Snapshot
-from .wording import (
-    health_level,
-    late_text,
-    memory_text,
-    share_text,
-    short_number,
-    short_time,
-    states_text,
-    workers_text,
 )
 
 _STYLES: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
@@ -124,7 +124,7 @@ def _head(snapshot: Snapshot, width: int) -> list[Text]:
 
 
 def _no_rate(snapshot: Snapshot) -> str:
-    return "no task finishes now" if snapshot.rate.is_known else "not known yet"
+    return "not known yet" if snapshot.rates.total[0] is None else "no task finishes now"
 
 
 def _foot(view: View, width: int) -> list[Text]:
@@ -254,10 +254,8 @@ def _worker_cells(worker: Mapping[str, Any]) -> list[Text]:
 
 
 def _function_cells(function: Mapping[str, Any], snapshot: Snapshot) -> list[Text]:
-    rate = snapshot.rates.get(function["name"])
-    per_second = rate.per_second if rate is not None else 0.0
+    per_second, eta_s = snapshot.rates.of_functions[function["name"]]
     left = function["n_unfinished"]
-    eta_s = rate.eta_s(left) if rate is not None and left and per_second else None
     return [
         Text(function["name"]),
         Text(short_number(function["n_finished"])),
@@ -265,6 +263,6 @@ def _function_cells(function: Mapping[str, Any], snapshot: Snapshot) -> list[Tex
         Text(short_number(left)),
         Text(short_number(function["n_processing"])),
         Text(short_number(per_second) if per_second else ""),
-        Text(short_time(eta_s) if eta_s is not None else ""),
+        Text(short_time(eta_s) if left and eta_s is not None else ""),
         Text(mean_time(dict(function))),
     ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from .watching import Snapshot
+from ..overview.snapshot import Snapshot
 
 WORKERS, FUNCTIONS, FAILURES = "workers", "functions", "failures"
 TABS: Final = (WORKERS, FUNCTIONS, FAILURES)

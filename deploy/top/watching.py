@@ -8,60 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...protocol.errors import CommError, ConfigError, ProtocolError
-from ...protocol.rates import Rate
 from ...protocol.trust.connection_file import ConnectionFile, NoSchedulerFound
 from ..cli.finding import NoTokenFound
 from ..http.viewer import Viewer
-from .wording import n_unfinished
+from ..overview.snapshot import Snapshot
 
 _TIMEOUT_S: Final = 5.0
-
-
-@dataclass
-class Snapshot:
-    """The facts that are known of a cluster now.
-
-    Attributes:
-        address: of the scheduler, "" if there is none.
-        overview: the last answer to the question `overview`; {} before the first.
-        workers: {address: description}; each at most as old as one pass over all pages takes.
-        down: why the scheduler does not answer; "" if it does.
-        rate: of all tasks.
-        rates: {function: its rate}.
-        cpu_share: the part of a core that the scheduler uses; None before the second answer.
-    """
-
-    address: str = ""
-    overview: dict[str, Any] = field(default_factory=dict)
-    workers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    down: str = ""
-    rate: Rate = field(default_factory=Rate)
-    rates: dict[str, Rate] = field(default_factory=dict)
-    cpu_share: float | None = None
-    #: (time, processor seconds, epoch) of the last answer
-    _cpu: tuple[float, float, int] | None = None
-
-    def take(self, overview: dict[str, Any], now_s: float) -> None:
-        """Take the next overview."""
-        self.down = ""
-        self.overview = overview
-        totals = overview["totals"]
-        n_left = n_unfinished(overview["tasks"])
-        self.rate.observe(now_s, totals["completed"] + totals["failed"], n_left)
-        names = {function["name"] for function in overview["functions"]}
-        self.rates = {name: rate for name, rate in self.rates.items() if name in names}
-        for function in overview["functions"]:
-            rate = self.rates.setdefault(function["name"], Rate())
-            n_done = function["n_finished"] + function["n_failed"]
-            rate.observe(now_s, n_done, function["n_unfinished"])
-        cpu = (now_s, overview["cpu_s"], overview["epoch"])
-        if self._cpu is not None and self._cpu[2] == cpu[2] and cpu[0] > self._cpu[0]:
-            self.cpu_share = (cpu[1] - self._cpu[1]) / (cpu[0] - self._cpu[0])
-        self._cpu = cpu
 
 
 class OverviewReader:

@@ -14,8 +14,8 @@ def observed(*pairs: tuple[float, int]) -> Rate:
 
 def test_one_observation_is_no_rate():
     rate = observed((5.0, 1000))
-    assert not rate.is_known
-    assert observed((5.0, 1000), (6.0, 1000)).is_known
+    assert rate.seen(1) == (None, None)
+    assert observed((5.0, 1000), (6.0, 1000)).seen(1) == (0.0, None)
     assert rate.per_second == 0.0
     assert rate.eta_s(10) is None
     assert rate.eta_s(0) == 0.0
@@ -62,7 +62,7 @@ def test_time_in_which_nothing_was_to_be_done_does_not_lower_the_rate():
     rate = Rate()
     for second in range(60):
         rate.observe(float(second), 0, n_left=0)
-    assert rate.is_known
+    assert rate.seen(0) == (0.0, 0.0)
     rate.observe(60.0, 0, n_left=500)
     rate.observe(61.0, 25, n_left=475)
     assert rate.per_second == pytest.approx(12.5, rel=0.05)  # the look before it is when it began

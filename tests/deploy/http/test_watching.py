@@ -20,7 +20,7 @@ class Watched:
         row = {"name": "load", "n_finished": n_finished, "n_failed": 0, "n_unfinished": 10}
         totals = self.empty["totals"] | {"completed": n_finished}
         self.watch.observe(self.empty | {"functions": [row], "totals": totals}, now)
-        return self.watch.rates["load"][0], self.watch.total_rate[0]
+        return self.watch.rates.of_functions["load"][0], self.watch.rates.total[0]
 
 
 def test_rates_are_not_known_before_the_second_overview():

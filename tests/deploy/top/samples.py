@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from weft.deploy.top.watching import Snapshot
+from weft.deploy.overview.snapshot import Snapshot
 
 OVERVIEW: dict[str, Any] = {
     "name": "",

@@ -9,10 +9,10 @@ from rich.console import Console
 
 from tests.deploy.top.samples import snapshot
 from weft.deploy.cli.status_text import describe_status, exit_code
+from weft.deploy.overview.snapshot import Snapshot
+from weft.deploy.overview.wording import memory_text, short_number, short_time
 from weft.deploy.top.screen import draw
 from weft.deploy.top.view import FAILURES, FUNCTIONS, View
-from weft.deploy.top.watching import Snapshot
-from weft.deploy.top.wording import memory_text, short_number, short_time
 
 
 def drawn(shown: Snapshot, view: View, width: int = 120, height: int = 24) -> str:
