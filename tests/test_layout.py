@@ -147,11 +147,31 @@ def test_inside_imports_are_relative_and_leave_the_facade_alone(folder):
                 assert name.split(".")[0] not in {"weft", *FOLDERS}, f"{source}:{node.lineno}"
 
 
-def test_every_core_package_is_under_the_import_contract():
+def under_the_contract_of_cores() -> set[str]:
     contracts = PROJECT["tool"]["importlinter"]["contracts"]
     (listed,) = [c["source_modules"] for c in contracts if c["name"].startswith("cores import no")]
+    return {*listed}
+
+
+def test_every_core_package_is_under_the_import_contract():
+    listed = under_the_contract_of_cores()
     cores = {package for package in SETUPTOOLS["packages"] if package.endswith(".core")}
-    assert cores | {"weft.protocol.errors", "weft.protocol.wire"} == {*listed}
+    assert cores | {"weft.protocol.errors", "weft.protocol.wire"} <= listed
+    for module in listed - cores:
+        path = ROOT / module.removeprefix("weft.").replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").is_file(), module
+
+
+def test_every_module_that_calls_itself_pure_is_under_the_import_contract():
+    listed = under_the_contract_of_cores()
+    for source in chain.from_iterable(map(sources, ROOMS)):
+        docstring = source.read_text(encoding="utf-8").partition('"""')[2].partition('"""')[0]
+        if re.search(r"\bPure\b|\bA core[.:]", docstring):
+            path = source.relative_to(ROOT).with_suffix("")
+            names = [".".join(path.parts[:n]) for n in range(1, len(path.parts) + 1)]
+            assert not listed.isdisjoint(f"weft.{name.removeprefix('weft.')}" for name in names), (
+                source
+            )
 
 
 def test_every_class_name_is_defined_once():

@@ -1,4 +1,4 @@
-"""A release of weft's Helm chart: how it is found, and what its objects say of it. Pure.
+"""A release of weft's Helm chart: how it is found, and what its objects say of it.
 
 The objects are plain dicts, as the API has them. Who gets them is another matter: `KubeCluster` by
 the official client of Python, which a pod or a notebook has, and `weft connect` by kubectl, which a

@@ -1,4 +1,4 @@
-"""What a user may have meant by an address at which no scheduler of theirs is. Pure.
+"""What a user may have meant by an address at which no scheduler of theirs is.
 
 An address that is only nearly right would be reported as one without a token: with tcp:// for
 tls://, the port of the pages, the name of a cluster, or a port alone.

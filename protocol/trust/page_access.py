@@ -8,7 +8,7 @@ A *link* signs a browser in with one click. Any process that holds the token of 
 can make one without asking the server. It names the time at which it was made and a random number;
 the server takes each once, for ten minutes: a saved notebook has it in its output.
 
-Pure but for `link_into`: time and random numbers are given.
+But for `link_into`, time and random numbers are given.
 """
 
 from __future__ import annotations

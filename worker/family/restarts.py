@@ -1,6 +1,6 @@
 """Decides about the end of a worker process, and how the workers of a family are ended.
 
-It does no I/O: the supervisor passes in its observations, with times, and acts.
+A core: the supervisor passes in its observations, with times, and acts.
 """
 
 from __future__ import annotations
