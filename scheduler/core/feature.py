@@ -26,6 +26,7 @@ from ...protocol.wire.message import Message
 from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
+    from .records.tasks import SchedulerTask
     from .state import SchedulerState
 
 #: `(state, sender, message)`
@@ -35,6 +36,7 @@ Invariant: TypeAlias = "Callable[[SchedulerState], Iterable[object]]"
 StateHook: TypeAlias = "Callable[[SchedulerState], None]"
 WorkerHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle], None]"
 SupervisorHook: TypeAlias = "Callable[[SchedulerState, SupervisorHandle], None]"
+KeysHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, list[str]], None]"
 ClientHook: TypeAlias = "Callable[[SchedulerState, ClientHandle], None]"
 
 
@@ -77,6 +79,14 @@ class Feature:
     client_connected: Callable[[SchedulerState, ClientHandle, int], None] | None = None
     client_away: ClientHook | None = None
     client_gone: ClientHook | None = None
+    #: a worker has added copies of these keys
+    replicas_added: KeysHook | None = None
+    #: a worker could not fetch these keys from where it was sent
+    not_fetched: KeysHook | None = None
+    #: a worker does not have the data of a task any more
+    replica_lost: Callable[[SchedulerState, SchedulerTask], None] | None = None
+    #: before the rows of a report are handled
+    attempts_erred: Callable[[SchedulerState, WorkerHandle, m.AttemptsErred], None] | None = None
     #: a worker or client, by its id, has ended in order or is known to have died: it does not
     #: return
     ended: Callable[[SchedulerState, str], None] | None = None
@@ -114,6 +124,10 @@ class Features:
         self.client_connected = [f.client_connected for f in features if f.client_connected]
         self.client_away = [f.client_away for f in features if f.client_away]
         self.client_gone = [f.client_gone for f in features if f.client_gone]
+        self.replicas_added = [f.replicas_added for f in features if f.replicas_added]
+        self.not_fetched = [f.not_fetched for f in features if f.not_fetched]
+        self.replica_lost = [f.replica_lost for f in features if f.replica_lost]
+        self.attempts_erred = [f.attempts_erred for f in features if f.attempts_erred]
         self.ended = [f.ended for f in features if f.ended]
         self.peer_closed = [f.peer_closed for f in features if f.peer_closed]
         self.unsupported = [f.unsupported for f in features if f.unsupported]

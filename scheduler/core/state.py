@@ -31,7 +31,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from ...protocol.deaths import DeathLog
 from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS
@@ -42,15 +42,11 @@ from ...protocol.wire.message import Message, Unknown
 from . import coordination as held
 from .assignment import assignment
 from .assignment.desired import TARGET_S, Aim
-from .coordination import background, cycles, happenings
-from .data import copies, puts, relays
+from .coordination import background, happenings
 from .feature import Feature, Features
 from .features import FEATURES
 from .handlers import handlers_by_role
-from .insight import passing
 from .insight.questions import AskShell
-from .insight.task_stream import TaskStream
-from .leaving.retiring import Retiring
 from .members import liveness, membership
 from .members.census import Census
 from .members.losses import Loss, report_all
@@ -58,9 +54,6 @@ from .members.refusals import Refusal
 from .members.summing import Sums
 from .memory.records import Memory
 from .moves.attempts import InterruptedAttempt
-from .output import output
-from .output import wishes as output_wishes
-from .plugins.records import Plugins
 from .records.counters import Counters
 from .records.deadlines import Deadline, Deadlines
 from .records.failures import Failures
@@ -178,6 +171,8 @@ _WORKER: Final = Role.WORKER
 _SUPERVISOR: Final = Role.SUPERVISOR
 _TASK_CLIENT: Final = Role.TASK_CLIENT
 
+_Record = TypeVar("_Record")
+
 #: A report of a bug has the stories of at most this many tasks.
 MAX_STORIES: Final = 10
 
@@ -267,8 +262,6 @@ class SchedulerState:
         #: {client_id: client}, also those lost less than a lease ago
         self.clients: dict[str, ClientHandle] = {}
         self.clients_by_peer: dict[int, ClientHandle] = {}
-        self.output: output.OutputFlow = output.OutputFlow()  #: lines of tasks, to clients
-        self.output_wishes: output_wishes.OutputWishes = output_wishes.OutputWishes()
         self.supervisors: dict[int, SupervisorHandle] = {}
         #: {supervisor_id: {peer: supervisor}}: several while one has connected anew; none is empty
         self.supervisors_by_id: dict[str, dict[int, SupervisorHandle]] = {}
@@ -344,23 +337,12 @@ class SchedulerState:
         self.death_log = DeathLog("were lost")  #: deaths that were logged, or counted, lately
         #: when a line of `death_log` may be due; None while it has counted nothing
         self.death_line: Deadline | None = None
-        #: {request to a worker: relay}: clients' fetches that workers are answering, and which
-        #: worker is asked
-        self.relays: dict[int, relays.FetchRelay] = {}
-        self.relay_workers: dict[int, WorkerHandle] = {}
-
-        #: {asked worker or supervisor: {request to it: question}} under way; none is empty
-        self.passed: dict[WorkerHandle | SupervisorHandle, dict[int, passing.Passed]] = {}
 
         #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
         self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
         self.next_session = self.next_request = self.next_client = 1
-        self.retiring: Retiring = Retiring()  #: orders of clients that workers leave
         self.held: held.HeldObjects = held.HeldObjects()  #: locks, queues and others, by name
         self.memory: Memory = Memory()  #: what workers hold, and the tasks that wait for room there
-        self.copies: copies.Copies = copies.Copies()  #: how many copies keys shall have
-        self.puts = puts.Puts()  #: values that clients were asked to put at workers
-        self.plugins: Plugins = Plugins()  #: code of users beside the tasks
         self.generation = self.next_rank = 0
         self.last_submission = float("-inf")
 
@@ -382,8 +364,6 @@ class SchedulerState:
         self.recent = Recent()
         self.story = Story()
         self.timings: Timings = Timings()
-        self.task_stream: TaskStream = TaskStream()  #: times of attempts, while somebody reads them
-        self.suspects: cycles.Suspects = cycles.Suspects()  #: waits that may be parts of cycles
         #: {code: None} of messages that a peer did not know, each of which was logged
         self.not_known: dict[int, None] = {}
         #: when `shrinking` looks at the next tables, the owners of those that are left in this
@@ -400,6 +380,11 @@ class SchedulerState:
 
         self.features = Features(features)
         self._handlers = handlers_by_role(self.features)
+
+    def record(self, kind: type[_Record]) -> _Record:
+        """Return this state's record of a feature, by its class."""
+        found: _Record = self.features.records[kind]
+        return found
 
     # -- the entry point --------------------------------------------------------------------------
     def handle(self, event: Event, now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.scheduler.core.data.relays import relays_of
 from weft.scheduler.core.invariants.validate import validate as validate_scheduler
 from weft.scheduler.core.recovery.claims import HELD
 
@@ -120,7 +121,7 @@ def check_empty(sim: Simulation) -> None:
     waited_for = [ws for ws in core.workers.values() if ws.zombies]
     assert not waited_for, f"attempts that never ended, it seems: {waited_for}"
     assert list(core.classes.values()) == [core.default_class], "classes are left"
-    assert not core.relays, "relays are left"
+    assert not relays_of(core).by_request, "relays are left"
     assert not core.claims, "claims are left"
     assert not core.unclaimed_functions, "functions of earlier schedulers are left"
     assert not core.twins, "attempts that run twice are left"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weft.client.core.events import AskScheduler
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import Answer
-from weft.scheduler.core.data.copies import MAX_FAILURES, is_over
+from weft.scheduler.core.data.copies import MAX_FAILURES, copies_of, is_over
 
 if TYPE_CHECKING:
     from .client_node import ClientNode
@@ -61,7 +61,7 @@ def check(sim: Simulation) -> None:
             assert n == 1, f"{watcher.client!r} has ordered copies of {watcher.keys}: {n} answers"
             assert isinstance(watcher.answers[0], Answer), watcher.answers
     core = sim.scheduler.core
-    for task, wish in core.copies.wishes.items():
+    for task, wish in copies_of(core).wishes.items():
         if is_over(task, wish):
             continue
         assert wish.moves_from is None, f"{task!r} still moves"

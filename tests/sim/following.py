@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weft.client.core.events import SendInOrder
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import LogRecords, WantOutput
+from weft.scheduler.core.output.wishes import wishes_of
 from weft.worker.core.events import OutputCame
 from weft.worker.core.output import RecordBuffer
 
@@ -104,7 +105,7 @@ def check(sim: Simulation) -> None:
     for follower in sim.followers.values():
         handle = sim.scheduler.core.clients.get(follower.client.client_id)
         if follower.client.is_alive and handle is not None and handle.peer is not None:
-            postponed = sim.scheduler.core.output_wishes.postponed.get(handle)
+            postponed = wishes_of(sim.scheduler.core).postponed.get(handle)
             heeded = postponed[0] if postponed else handle.output_wish
             assert dict(heeded.loggers) == follower.wish, (
                 f"{follower.client!r} wants {follower.wish}, and {heeded} is heeded"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weft.client.core.events import AskScheduler
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import AskFailed, PluginDone, SetUpPlugin, TearDownPlugin
+from weft.scheduler.core.plugins.records import plugins_of
 
 if TYPE_CHECKING:
     from .client_node import ClientNode
@@ -133,7 +134,7 @@ def check(sim: Simulation) -> None:
             else:
                 end = "failed" if answer.info["n_failed"] else "done"
                 probes[f"plugin: {watcher.question} {end}"] += 1
-    plugins = sim.scheduler.core.plugins
+    plugins = plugins_of(sim.scheduler.core)
     assert not plugins.ending, plugins.ending
     assert not plugins.preparing, plugins.preparing
     for plugin in plugins.held.values():

@@ -25,6 +25,7 @@ import weft.worker.core.slots
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import GetData, KeysData
 from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.core.data.copies import copies_of
 from weft.worker.core.tasks import WorkerTask
 
 from . import checks, copies, following, memory, plugins, reading, retiring
@@ -507,7 +508,7 @@ class Simulation:
 
     def _all_ended(self) -> bool:
         return (
-            not self.scheduler.core.copies.open
+            not copies_of(self.scheduler.core).open
             and all(
                 future.state.status != "pending"
                 for client in self.clients

@@ -92,6 +92,11 @@ class Suspects:
         self.is_awaited = False
 
 
+def suspects_of(state: SchedulerState) -> Suspects:
+    """Return the waits that may be parts of cycles."""
+    return state.record(Suspects)
+
+
 def suspect(
     state: SchedulerState, node: Node, wait: BlockedWait | Call, fail: Callable[[str], None]
 ) -> None:
@@ -99,7 +104,7 @@ def suspect(
     if isinstance(node, SchedulerTask):
         assert node.worker is not None, "it runs"
         node = Attempt(node.worker, node.attempt)
-    suspects = state.suspects
+    suspects = suspects_of(state)
     suspects.waits.append(Suspect(state.awake_s + SETTLE_S, node, wait, fail))
     if not suspects.is_awaited:
         suspects.is_awaited = True
@@ -108,7 +113,7 @@ def suspect(
 
 def _look(state: SchedulerState) -> None:
     """Look at the waits that are due, the last one first, as many as one pass may."""
-    suspects = state.suspects
+    suspects = suspects_of(state)
     waits = suspects.waits
     now = state.awake_s
     due: list[Suspect] = []

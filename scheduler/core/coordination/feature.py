@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..feature import Feature
-from . import operating
+from . import cycles, operating
 from .background import BACKGROUND_INVARIANTS
 from .invariants import HELD_INVARIANTS
 
@@ -20,6 +20,7 @@ def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch
 
 FEATURE: Final = Feature(
     name="coordination",
+    records=(cycles.Suspects,),
     handlers=operating.HANDLERS,
     invariants={**HELD_INVARIANTS, **BACKGROUND_INVARIANTS},
     client_connected=_on_client_connected,

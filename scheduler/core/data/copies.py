@@ -120,6 +120,11 @@ class Copies:
             table.pop(task, None)
 
 
+def copies_of(state: SchedulerState) -> Copies:
+    """Return how many copies keys shall have."""
+    return state.record(Copies)
+
+
 def on_replicate(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """Follow an order: make copies of keys; those that are not in memory are left out.
 
@@ -134,7 +139,7 @@ def on_replicate(state: SchedulerState, peer: int, message: m.Ask) -> None:
     wishes: dict[SchedulerTask, Wish] = {}
     for task in tasks:
         if task.state != MEMORY or (n < 2 and not names) or is_actor(task):
-            state.copies.forget(task)
+            copies_of(state).forget(task)
         else:
             wishes[task] = Wish(n, task.attempt, names)
     follow(state, peer, message, tasks, wishes)
@@ -152,7 +157,7 @@ def follow(
     Raises:
         BadArgument: there are too many orders.
     """
-    copies = state.copies
+    copies = copies_of(state)
     copies.orders = [order for order in copies.orders if order.peer in state.roles]
     if len(copies.orders) >= MAX_ORDERS:
         raise BadArgument(f"{MAX_ORDERS} others are under way; ask again when one is done")
@@ -187,38 +192,42 @@ def may_hold(ws: WorkerHandle, names: tuple[str, ...]) -> bool:
 # -- what happens to copies ------------------------------------------------------------------------
 def on_added(state: SchedulerState, ws: WorkerHandle, keys: Iterable[str]) -> None:
     """Note that a worker has reported copies."""
-    wishes = state.copies.wishes
+    wishes = copies_of(state).wishes
+    if not wishes:
+        return
     for key in keys:
         task = state.tasks.get(key)
         wish = None if task is None else wishes.get(task)
         if task is not None and wish is not None:
             wish.asked.pop(ws, None)
-            state.copies.open[task] = None
+            copies_of(state).open[task] = None
     advance(state)
 
 
 def on_not_fetched(state: SchedulerState, ws: WorkerHandle, keys: Iterable[str]) -> None:
     """Note that a worker could not get copies: it is asked a few times more."""
-    wishes = state.copies.wishes
+    wishes = copies_of(state).wishes
+    if not wishes:
+        return
     for key in keys:
         task = state.tasks.get(key)
         wish = None if task is None else wishes.get(task)
         if task is not None and wish is not None and wish.asked.pop(ws, None) is not None:
             wish.failed[ws] = wish.failed.get(ws, 0) + 1
-            state.copies.open[task] = None
+            copies_of(state).open[task] = None
     _advance_soon(state)
 
 
 def on_lost(state: SchedulerState, task: SchedulerTask) -> None:
     """Note that a copy of a task is lost."""
-    if task in state.copies.wishes:
-        state.copies.open[task] = None
+    if task in copies_of(state).wishes:
+        copies_of(state).open[task] = None
         _advance_soon(state)
 
 
 def on_worker_leaving(state: SchedulerState, ws: WorkerHandle) -> None:
     """Make other copies of what a worker has that is lost, or leaves."""
-    copies = state.copies
+    copies = copies_of(state)
     if not copies.wishes:
         return
     for task, wish in copies.wishes.items():
@@ -230,27 +239,27 @@ def on_worker_leaving(state: SchedulerState, ws: WorkerHandle) -> None:
 
 def on_worker_joined(state: SchedulerState, ws: WorkerHandle) -> None:
     """Make the copies for which there were too few workers."""
-    if state.copies.short:
-        state.copies.open.update(state.copies.short)
+    if copies_of(state).short:
+        copies_of(state).open.update(copies_of(state).short)
         _advance_soon(state)
 
 
 def _advance_soon(state: SchedulerState) -> None:
     """Make copies when this event has been handled: it may lose or add others."""
-    if state.copies.open:
+    if copies_of(state).open:
         _look_later(state)
         state.call_after(0.0, advance)
 
 
 def _look_later(state: SchedulerState) -> None:
-    if state.copies.next_look is None:
-        state.copies.next_look = state.call_after(LOOK_S, _look)
+    if copies_of(state).next_look is None:
+        copies_of(state).next_look = state.call_after(LOOK_S, _look)
 
 
 # -- making copies ---------------------------------------------------------------------------------
 def advance(state: SchedulerState) -> None:
     """Ask workers for the copies that are missing; answer the orders that are done."""
-    copies = state.copies
+    copies = copies_of(state)
     if not copies.open:
         return
     # Those with the fewest bytes first, and then in turns.
@@ -284,7 +293,7 @@ def _ask(
     """
     holders = [ws for ws in task.replicas if not ws.is_leaving and may_hold(ws, wish.workers)]
     n_missing = wish.n - len(holders) - len(wish.asked)
-    state.copies.short.pop(task, None)
+    copies_of(state).short.pop(task, None)
     is_any_away = False
     if n_missing > 0:
         left = FAN_OUT * len(task.replicas) - len(wish.asked)
@@ -310,7 +319,7 @@ def _ask(
             n_missing -= 1
             left -= 1
         if n_missing > 0 and left > 0:
-            state.copies.short[task] = None
+            copies_of(state).short[task] = None
     return bool(wish.asked) or is_any_away
 
 
@@ -342,7 +351,7 @@ def _send(state: SchedulerState, asked: dict[WorkerHandle, list[SchedulerTask]])
 
 def _look(state: SchedulerState) -> None:
     """Ask again the workers that have not reported their copies."""
-    copies = state.copies
+    copies = copies_of(state)
     copies.next_look = None
     again: dict[WorkerHandle, list[SchedulerTask]] = {}
     for task in copies.open:
@@ -362,7 +371,7 @@ def _look(state: SchedulerState) -> None:
 
 def _answer_orders(state: SchedulerState) -> None:
     """Answer the orders of which no copy is under way any more."""
-    copies = state.copies
+    copies = copies_of(state)
     for order in list(copies.orders):
         for task in [task for task in order.waiting if task not in copies.open]:
             del order.waiting[task]
@@ -380,25 +389,27 @@ def _answer_orders(state: SchedulerState) -> None:
 COPY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "copies are fetched by registered workers that stay": lambda s: [
         (task, ws)
-        for task, wish in s.copies.wishes.items()
+        for task, wish in copies_of(s).wishes.items()
         for ws in (*wish.asked, *wish.failed)
         if ws.is_leaving or s.workers.get(ws.peer) is not ws
     ],
     "open and short list tasks with a wish": lambda s: [
-        task for task in (*s.copies.open, *s.copies.short) if task not in s.copies.wishes
+        task
+        for task in (*copies_of(s).open, *copies_of(s).short)
+        if task not in copies_of(s).wishes
     ],
     "a wish with a copy under way is open": lambda s: [
         task
-        for task, wish in s.copies.wishes.items()
-        if wish.asked and not is_over(task, wish) and task not in s.copies.open
+        for task, wish in copies_of(s).wishes.items()
+        if wish.asked and not is_over(task, wish) and task not in copies_of(s).open
     ],
     "workers are asked again while copies are under way": lambda s: [
-        task for task in s.copies.open if s.copies.next_look is None
+        task for task in copies_of(s).open if copies_of(s).next_look is None
     ],
     "an order waits for copies that are under way": lambda s: [
         (order.request, task)
-        for order in s.copies.orders
+        for order in copies_of(s).orders
         for task in order.waiting
-        if task not in s.copies.open
+        if task not in copies_of(s).open
     ],
 }

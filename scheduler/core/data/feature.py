@@ -19,6 +19,7 @@ def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch
 
 PUTS: Final = Feature(
     name="puts and scattered values",
+    records=(puts.Puts,),
     handlers=puts.HANDLERS,
     invariants=scattered.SCATTERED_INVARIANTS,
     client_connected=_on_client_connected,
@@ -28,8 +29,12 @@ PUTS: Final = Feature(
 
 COPIES: Final = Feature(
     name="copies",
+    records=(copies.Copies,),
     invariants=copies.COPY_INVARIANTS,
     worker_joined=copies.on_worker_joined,
+    replicas_added=copies.on_added,
+    not_fetched=copies.on_not_fetched,
+    replica_lost=copies.on_lost,
     worker_leaving=copies.on_worker_leaving,
 )
 
@@ -40,6 +45,8 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 
 RELAYS: Final = Feature(
     name="relays",
+    records=(relays.Relays,),
+    invariants=relays.RELAY_INVARIANTS,
     handlers={m.FetchKeys: relays.on_client_fetch, m.KeysData: relays.on_worker_data},
     worker_back=relays.on_worker_back,
     worker_gone=_on_worker_gone,

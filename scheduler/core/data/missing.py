@@ -34,7 +34,6 @@ from ..moves.transitions import (
 from ..moves.unrunnable import file_unrunnable
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WITHOUT_RECIPE, SchedulerTask
-from . import copies
 from .unreached import note_not_reached, note_reached
 
 if TYPE_CHECKING:
@@ -67,8 +66,8 @@ def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.Replic
             task.replicas = (*task.replicas, ws)
             ws.has_what[task] = None
             ws.nbytes += task.nbytes
-    if state.copies.wishes:
-        copies.on_added(state, ws, message.keys)
+    for replicas_added in state.features.replicas_added:
+        replicas_added(state, ws, message.keys)
 
 
 def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMissing) -> None:
@@ -111,8 +110,8 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
         _give_up_unreachable(state, ws, message.holder, behind)
     if ws.lacking and not state.keeps_claims:
         answer(state, ws)
-    if state.copies.wishes:
-        copies.on_not_fetched(state, ws, message.keys)
+    for not_fetched in state.features.not_fetched:
+        not_fetched(state, ws, message.keys)
 
 
 def note_failed(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
@@ -247,8 +246,8 @@ def lose_replica(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -
 
     True if that was the last copy (the task is still in memory then).
     """
-    if state.copies.wishes:
-        copies.on_lost(state, task)
+    for replica_lost in state.features.replica_lost:
+        replica_lost(state, task)
     if len(task.replicas) == 1:
         return True
     if task.replicas[0] is ws:

@@ -67,6 +67,11 @@ class Puts:
         ]
 
 
+def puts_of(state: SchedulerState) -> Puts:
+    """Return the values that clients were asked for."""
+    return state.record(Puts)
+
+
 def _awaits(task: SchedulerTask, attempt: int) -> bool:
     return task.state == PROCESSING and task.attempt == attempt
 
@@ -75,14 +80,14 @@ def ask(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:
     """Ask clients for the values of tasks that are assigned; fail those that no client has."""
     by_client: dict[ClientHandle, m.PutWanted] = {}
     for task in tasks:
-        _, _, without = state.puts.asked.get(task.attempt, (None, None, ()))
+        _, _, without = puts_of(state).asked.get(task.attempt, (None, None, ()))
         client = _find_client(state, task, without)
         ws = task.worker
         assert ws is not None
         if client is None:
             state.call_after(0.0, _give_up, task, task.attempt)
             continue
-        state.puts.add(task, client, without)
+        puts_of(state).add(task, client, without)
         message = by_client.get(client)
         if message is None:
             message = by_client[client] = m.PutWanted(
@@ -116,7 +121,7 @@ def _give_up(state: SchedulerState, task: SchedulerTask, attempt: int) -> None:
     """Fail a task whose value no client has, if none has come meanwhile that may have it."""
     if not _awaits(task, attempt):
         return
-    _, _, without = state.puts.asked.get(attempt, _NOTHING)
+    _, _, without = puts_of(state).asked.get(attempt, _NOTHING)
     if _find_client(state, task, without) is None:
         err(state, task, _failure_of(state, task, _NO_CLIENT))
     else:
@@ -131,28 +136,28 @@ def _failure_of(state: SchedulerState, task: SchedulerTask, reason: str) -> Fail
 
 def note_submitted(state: SchedulerState, client: ClientHandle, task: SchedulerTask) -> None:
     """Note that a client has the value of a task that it submits, though it may have lost it."""
-    entry = state.puts.asked.get(task.attempt)
+    entry = puts_of(state).asked.get(task.attempt)
     if entry is not None and entry[0] is task and client in entry[2]:
         others = tuple(other for other in entry[2] if other is not client)
-        state.puts.asked[task.attempt] = (task, entry[1], others)
+        puts_of(state).asked[task.attempt] = (task, entry[1], others)
 
 
 def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
     """Ask again for the values that a client was asked for: it may not have read it."""
-    if state.puts.asked:
-        ask(state, state.puts.of_client(client))
+    if puts_of(state).asked:
+        ask(state, puts_of(state).of_client(client))
 
 
 def on_client_gone(state: SchedulerState, client: ClientHandle) -> None:
     """Ask other clients for the values that are still needed."""
-    if state.puts.asked:
-        ask(state, state.puts.of_client(client))
+    if puts_of(state).asked:
+        ask(state, puts_of(state).of_client(client))
 
 
 def on_put(state: SchedulerState, _client: ClientHandle, message: m.Put) -> None:
     """Pass values on to their workers, which their client cannot reach."""
     for key, attempt, value in zip(message.keys, message.attempts, message.values, strict=True):
-        task, _, _ = state.puts.asked.get(attempt, _NOTHING)
+        task, _, _ = puts_of(state).asked.get(attempt, _NOTHING)
         if task is None or task.key != key or not _awaits(task, attempt) or value is None:
             state.counters.reports_stale += 1
             continue
@@ -166,7 +171,7 @@ def on_put_failed(state: SchedulerState, client: ClientHandle, message: m.PutFai
     """Ask another client for values that this one does not have, or fail the tasks."""
     again = []
     for key, attempt in zip(message.keys, message.attempts, strict=True):
-        task, asked, without = state.puts.asked.get(attempt, _NOTHING)
+        task, asked, without = puts_of(state).asked.get(attempt, _NOTHING)
         if task is None or task.key != key or not _awaits(task, attempt) or asked is not client:
             state.counters.reports_stale += 1
             continue
@@ -174,7 +179,7 @@ def on_put_failed(state: SchedulerState, client: ClientHandle, message: m.PutFai
         if _find_client(state, task, without) is None:
             err(state, task, _failure_of(state, task, message.reason))
         else:
-            state.puts.add(task, client, without)
+            puts_of(state).add(task, client, without)
             again.append(task)
     ask(state, again)
 

@@ -14,7 +14,7 @@ from ..actors.actors import is_actor
 from ..records.asked import keys_of
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
-from .copies import Wish, follow, is_over, may_hold, names_of
+from .copies import Wish, copies_of, follow, is_over, may_hold, names_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -43,7 +43,7 @@ def _moves(
     nbytes = {ws: ws.nbytes for ws in workers}
     moves = []
     for task in sorted(tasks, key=lambda task: -task.nbytes):
-        wish = state.copies.wishes.get(task)
+        wish = copies_of(state).wishes.get(task)
         if task.state != MEMORY or len(task.replicas) != 1 or is_actor(task):
             continue
         source = task.replicas[0]

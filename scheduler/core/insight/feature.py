@@ -19,6 +19,8 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 
 FEATURE: Final = Feature(
     name="questions",
+    records=(passing.PassedOn,),
+    invariants=passing.PASSED_INVARIANTS,
     handlers={
         m.Ask: questions.on_ask,
         m.Answer: passing.on_answer,

@@ -17,6 +17,7 @@ from ..data.unreached import recently_unreached
 from ..members.refusals import current_refusals, explain_unrunnable
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import n_preparing
+from ..plugins.records import plugins_of
 from ..records.asked import Info, Page
 from ..records.prefixes import MAX_SHOWN, OTHER, Prefix
 from ..records.tasks import WITHOUT_RECIPE
@@ -114,7 +115,7 @@ def _signs(
         unreached=recently_unreached(state),
         set_aside=[
             SetAside(plugin.name, plugin.n_deaths, plugin.last_death)
-            for plugin in state.plugins.held.values()
+            for plugin in plugins_of(state).held.values()
             if plugin.is_aside
         ],
     )

@@ -8,6 +8,7 @@ the asked process, or with that of the asking peer. The content of blobs is not 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,6 +57,15 @@ class Passed:
     name: str
 
 
+class PassedOn(dict["WorkerHandle | SupervisorHandle", dict[int, Passed]]):
+    """The questions under way: {asked process: {request to it: question}}; none is empty."""
+
+
+def passed_of(state: SchedulerState) -> PassedOn:
+    """Return the questions under way."""
+    return state.record(PassedOn)
+
+
 def on_ask_other(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """A peer asks the process `message.to`."""
     level = PASSED.get(message.name)
@@ -71,7 +81,7 @@ def on_ask_other(state: SchedulerState, peer: int, message: m.Ask) -> None:
         text = "it is not connected to the scheduler"
         _fail(state, peer, message.request, NO_ANSWER, text)
         return
-    n_unanswered = len(state.passed.get(asked, ()))
+    n_unanswered = len(passed_of(state).get(asked, ()))
     if n_unanswered >= MAX_UNANSWERED:
         text = f"{n_unanswered} questions to it are unanswered, so it is asked no more"
         _fail(state, peer, message.request, NO_ANSWER, text)
@@ -92,7 +102,7 @@ def on_ask_other(state: SchedulerState, peer: int, message: m.Ask) -> None:
     request = state.next_request
     state.next_request = request + 1
     passed = Passed(peer, message.request, message.name)
-    state.passed.setdefault(asked, {})[request] = passed
+    passed_of(state).setdefault(asked, {})[request] = passed
     state.send(
         asked.peer,
         m.Ask(
@@ -148,7 +158,7 @@ def on_unsupported(state: SchedulerState, who: object, request: int) -> None:
 
 def end_questions_to(state: SchedulerState, asked: WorkerHandle | SupervisorHandle) -> None:
     """The connection of an asked process has ended: nothing it was asked will be answered."""
-    for passed in state.passed.pop(asked, {}).values():
+    for passed in passed_of(state).pop(asked, {}).values():
         text = "its connection to the scheduler ended before it answered"
         if passed.name == "run":
             text += "; whether the function has run there is not known"
@@ -163,11 +173,11 @@ def on_worker_away(state: SchedulerState, ws: WorkerHandle) -> None:
 
 def end_questions_of(state: SchedulerState, peer: int) -> None:
     """The connection of a peer that may have asked has ended."""
-    for asked, under_way in list(state.passed.items()):
+    for asked, under_way in list(passed_of(state).items()):
         for request in [n for n, passed in under_way.items() if passed.peer == peer]:
             del under_way[request]
         if not under_way:
-            del state.passed[asked]
+            del passed_of(state)[asked]
 
 
 def _is_of_workers(state: SchedulerState, addresses: Any) -> bool:
@@ -195,14 +205,37 @@ def _find(state: SchedulerState, process: str) -> WorkerHandle | SupervisorHandl
 def _take(
     state: SchedulerState, asked: WorkerHandle | SupervisorHandle, request: int
 ) -> Passed | None:
-    under_way = state.passed.get(asked)
+    under_way = passed_of(state).get(asked)
     if under_way is None:
         return None
     passed = under_way.pop(request, None)
     if not under_way:
-        del state.passed[asked]
+        del passed_of(state)[asked]
     return passed
 
 
 def _fail(state: SchedulerState, peer: int, request: int, kind: str, text: str) -> None:
     state.send(peer, m.AskFailed(request=request, kind=kind, text=text))
+
+
+# -- invariants ------------------------------------------------------------------------------------
+#: {what holds: what breaks it}
+PASSED_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    "questions are passed on to registered processes": lambda s: [
+        p
+        for p in passed_of(s)
+        if s.workers.get(p.peer) is not p and s.supervisors.get(p.peer) is not p
+    ],
+    "a process that was asked is connected": lambda s: [
+        p for p in passed_of(s) if p.peer not in s.roles
+    ],
+    "the peer whose question is passed on is connected": lambda s: [
+        q
+        for under_way in passed_of(s).values()
+        for q in under_way.values()
+        if q.peer not in s.roles
+    ],
+    "an asked process has few questions, and at least one": lambda s: [
+        p for p, under_way in passed_of(s).items() if not 0 < len(under_way) <= MAX_UNANSWERED
+    ],
+}

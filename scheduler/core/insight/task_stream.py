@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ....protocol.wire import messages as m
 from ..feature import Feature
 from ..records.asked import BadArgument, Info, Page, position_of
-from ..records.checking import unless
+from ..records.checking import is_due, unless
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
@@ -119,15 +119,20 @@ class TaskStream:
         self.n_rows = self.n_chars = 0
 
 
+def stream_of(state: SchedulerState) -> TaskStream:
+    """Return the task stream."""
+    return state.record(TaskStream)
+
+
 # -- recording -------------------------------------------------------------------------------------
 def _n_ended(state: SchedulerState) -> int:
     """Return how many attempts have ended since the scheduler started."""
-    return state.counters.tasks_completed + state.task_stream.n_raised
+    return state.counters.tasks_completed + stream_of(state).n_raised
 
 
 def _count_unrecorded(state: SchedulerState) -> None:
     """Let positions count the attempts that have ended while times were not recorded."""
-    stream = state.task_stream
+    stream = stream_of(state)
     if not stream.is_on:
         n_before, stream.n_ended = stream.n_ended, _n_ended(state)
         stream.next += stream.n_ended - n_before
@@ -135,7 +140,7 @@ def _count_unrecorded(state: SchedulerState) -> None:
 
 def _want(state: SchedulerState, keep_s: float) -> None:
     """Have times recorded for at least this long from now on."""
-    stream = state.task_stream
+    stream = stream_of(state)
     if stream.due is None:
         for ws in state.workers.values():
             _send(state, ws, on=True)
@@ -147,7 +152,7 @@ def _want(state: SchedulerState, keep_s: float) -> None:
 
 def _end(state: SchedulerState) -> None:
     """Nobody has asked for long enough: record no more, and forget."""
-    stream = state.task_stream
+    stream = stream_of(state)
     stream.due = None
     stream.forget()
     stream.n_ended = _n_ended(state)
@@ -162,13 +167,13 @@ def _send(state: SchedulerState, ws: WorkerHandle, *, on: bool) -> None:
 
 def greet_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     """Ask a worker whose session begins for times, if they are wanted."""
-    if state.task_stream.is_on:
+    if stream_of(state).is_on:
         _send(state, ws, on=True)
 
 
 def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.AttemptTimes) -> None:
     """A worker reports the times of attempts; the report that they have ended follows."""
-    stream = state.task_stream
+    stream = stream_of(state)
     if not (stream.is_on and message.attempts):
         return
     offset_s = stream.offset(ws.worker_id, state.now, max(message.ended_us))
@@ -200,6 +205,11 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
     )
 
 
+def _count_raised(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
+    current = [attempt for attempt in message.attempts if attempt in ws.processing]
+    stream_of(state).n_raised += len(dict.fromkeys(current))
+
+
 # -- reading ---------------------------------------------------------------------------------------
 def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Return the attempts that have ended since a cursor, and have others recorded.
@@ -215,7 +225,7 @@ def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
     after = arguments.get("after", "")
     if type(after) is not str:
         raise BadArgument("after= is the cursor of an answer")
-    stream = state.task_stream
+    stream = stream_of(state)
     # A page begins at a cursor, and ends where the stream did when the first one was asked for.
     text, _, end_text = page.rpartition(".") if page else (after, "", "")
     epoch_text, _, position_text = text.partition(".")
@@ -282,26 +292,28 @@ def _described(report: StreamReport, skip: int) -> Info:
 #: {what holds: what breaks it}
 STREAM_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "the task stream ends iff it is on": lambda s: unless(
-        s.task_stream.due is None or s.task_stream.due.is_pending, s.task_stream.due
+        not stream_of(s).is_on or is_due(stream_of(s).due), stream_of(s).due
     ),
     "nothing is kept that nobody wants": lambda s: unless(
-        s.task_stream.is_on or not s.task_stream.reports, s.task_stream.n_rows
+        stream_of(s).is_on or not stream_of(s).reports, stream_of(s).n_rows
     ),
     "the task stream counts its rows": lambda s: unless(
-        s.task_stream.n_rows == sum(len(one.keys) for one in s.task_stream.reports)
-        and s.task_stream.n_chars == sum(one.n_chars for one in s.task_stream.reports),
-        (s.task_stream.n_rows, s.task_stream.n_chars),
+        stream_of(s).n_rows == sum(len(one.keys) for one in stream_of(s).reports)
+        and stream_of(s).n_chars == sum(one.n_chars for one in stream_of(s).reports),
+        (stream_of(s).n_rows, stream_of(s).n_chars),
     ),
     "the rows of the task stream have positions in a row": lambda s: [
         (one.first, after.first)
-        for one, after in zip(s.task_stream.reports, [*s.task_stream.reports][1:], strict=False)
+        for one, after in zip(stream_of(s).reports, [*stream_of(s).reports][1:], strict=False)
         if one.first + len(one.keys) != after.first
     ],
 }
 
 FEATURE: Final = Feature(
     name="task stream",
+    records=(TaskStream,),
     handlers={m.AttemptTimes: on_attempt_times},
     invariants=STREAM_INVARIANTS,
     worker_connected=greet_worker,
+    attempts_erred=_count_raised,
 )

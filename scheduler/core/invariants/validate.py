@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from ....protocol.errors import InvalidState
 from ....protocol.wire.handshake import Role
-from ..insight.passing import MAX_UNANSWERED
 from ..members.census import CENSUS_INVARIANTS
 from ..members.refusals import MAX_REFUSED
 from ..moves.attempts import MAX_CANCELLED, MAX_TASKS
@@ -526,25 +525,6 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "refusals are few": lambda s: unless(len(s.refusals) <= MAX_REFUSED, len(s.refusals)),
     "refusals are in order of time": lambda s: _in_order(r.when for r in s.refusals.values()),
     # Relays, counts, and containers that are empty between events.
-    "each relay has its worker": lambda s: differences(s.relays, s.relay_workers),
-    "a relay waits for each of its requests": lambda s: [
-        request for request, relay in s.relays.items() if request not in relay.waiting_for
-    ],
-    "the worker of a relay is registered": lambda s: [
-        ws for ws in s.relay_workers.values() if not _is_registered(s, ws)
-    ],
-    "questions are passed on to registered processes": lambda s: [
-        p for p in s.passed if s.workers.get(p.peer) is not p and s.supervisors.get(p.peer) is not p
-    ],
-    "a process that was asked is connected": lambda s: [
-        p for p in s.passed if p.peer not in s.roles
-    ],
-    "the peer whose question is passed on is connected": lambda s: [
-        q for under_way in s.passed.values() for q in under_way.values() if q.peer not in s.roles
-    ],
-    "an asked process has few questions, and at least one": lambda s: [
-        p for p, under_way in s.passed.items() if not 0 < len(under_way) <= MAX_UNANSWERED
-    ],
     "ahead is empty between events": lambda s: s.ahead,
     "touched is empty between events": lambda s: s.touched,
     "n_exceptions lists known tasks": lambda s: _unknown(s, s.n_exceptions),

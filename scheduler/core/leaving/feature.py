@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..feature import Departure, Feature
 from . import idling, retiring
+from .retiring import retiring_of
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
 
 
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
-    state.retiring.note_gone(state, ws, departure.reason, departure.n_recomputed)
+    retiring_of(state).note_gone(state, ws, departure.reason, departure.n_recomputed)
 
 
 RETIRING: Final = Feature(
     name="retiring",
+    records=(retiring.Retiring,),
     invariants=retiring.RETIRING_INVARIANTS,
     worker_gone=_on_worker_gone,
 )

@@ -91,6 +91,11 @@ class Retiring:
         return True
 
 
+def retiring_of(state: SchedulerState) -> Retiring:
+    """Return the orders of clients that workers leave."""
+    return state.record(Retiring)
+
+
 def on_retire(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """Let workers leave, as a client asks; the answer follows when they are gone.
 
@@ -101,7 +106,7 @@ def on_retire(state: SchedulerState, peer: int, message: m.Ask) -> None:
     name = arguments.get("order")
     if type(name) is not str or not 0 < len(name) <= MAX_ID_CHARS:
         raise BadArgument("order= is a text that no other order has")
-    order = state.retiring.orders.get(name)
+    order = retiring_of(state).orders.get(name)
     if order is None:
         named = _named(state, arguments)
         n = _number(arguments, len(state.staying), named)
@@ -112,9 +117,9 @@ def on_retire(state: SchedulerState, peer: int, message: m.Ask) -> None:
                 "the scheduler has just started and waits for its workers; ask again in some "
                 "seconds"
             )
-        if not state.retiring.make_room():
+        if not retiring_of(state).make_room():
             raise BadArgument(f"{MAX_ORDERS} others are under way; ask again when one is done")
-        order = state.retiring.orders[name] = Order(peer, message.request)
+        order = retiring_of(state).orders[name] = Order(peer, message.request)
         _choose(state, order, named, n)
     order.peer, order.request = peer, message.request
     if not order.leaving or arguments.get("wait") is False:
@@ -288,10 +293,10 @@ def _answer(state: SchedulerState, order: Order) -> None:
 # -- invariants ------------------------------------------------------------------------------------
 #: {what holds: what breaks it}
 RETIRING_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
-    "orders are few": lambda s: [*s.retiring.orders][MAX_ORDERS:],
+    "orders are few": lambda s: [*retiring_of(s).orders][MAX_ORDERS:],
     "an order waits for registered workers that leave": lambda s: [
         (name, ws)
-        for name, order in s.retiring.orders.items()
+        for name, order in retiring_of(s).orders.items()
         for worker_id, ws in order.leaving.items()
         if not ws.is_leaving or s.workers_by_id.get(worker_id) is not ws
     ],

@@ -20,6 +20,7 @@ def _on_client_away(state: SchedulerState, client: ClientHandle) -> None:
 
 FEATURE: Final = Feature(
     name="output",
+    records=(output.OutputFlow, wishes.OutputWishes),
     handlers={
         m.WantOutput: wishes.on_want_output,
         m.TaskOutput: output.on_task_output,

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.payload import blob_nbytes
-from ..records.checking import unless
-from .wishes import followers_of
+from ..records.checking import is_due, unless
+from .wishes import followers_of, wishes_of
 
 if TYPE_CHECKING:
     from ....protocol.wire.message import Message
@@ -112,9 +112,14 @@ class OutputFlow:
         return True
 
 
+def flow_of(state: SchedulerState) -> OutputFlow:
+    """Return the lines that are on their way to clients."""
+    return state.record(OutputFlow)
+
+
 def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
     """The connection of a client has ended: it is sent no numbers of what was left out."""
-    flow = state.output
+    flow = flow_of(state)
     for is_record in (False, True):
         flow.n_dropped.pop((client.number, is_record), None)
     if not flow.n_dropped:
@@ -124,7 +129,7 @@ def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
 
 def on_task_output(state: SchedulerState, ws: WorkerHandle, message: m.TaskOutput) -> None:
     """A worker reports lines: pass each on to the client for which its task ran."""
-    flow, numbers, wanting = state.output, message.clients, state.output_wishes.wanting
+    flow, numbers, wanting = flow_of(state), message.clients, wishes_of(state).wanting
     if not numbers or not (wanting or m.EVERYONE in numbers):
         return
     if state.now >= flow.period_ends:
@@ -161,7 +166,7 @@ def _may_show(
     until = max(known.values(), default=0.0) if number == m.EVERYONE else known.get(number, 0.0)
     if until > state.now or (until and ws.zombies):
         return True
-    client = state.output_wishes.wanting.get(number)
+    client = wishes_of(state).wanting.get(number)
     for i in places:
         task = state.tasks.get(message.keys[i])
         if task is None or not (task.worker is ws or ws in task.replicas):
@@ -185,7 +190,7 @@ def _pass_on(
     places: Sequence[int],
 ) -> None:
     """Send a client its lines as far as it may get more in this period, and count the others."""
-    flow = state.output
+    flow = flow_of(state)
     levels, texts = message.levels, message.texts
     left, total = flow.left_of(client.number), flow.left[0]
     kept: list[int] = []
@@ -220,7 +225,7 @@ def _count_dropped(
     state: SchedulerState, client: ClientHandle, n_dropped: int, *, is_record: bool
 ) -> None:
     """Count what a client does not get, for the next notice."""
-    flow = state.output
+    flow = flow_of(state)
     if not n_dropped:
         return
     place = client.number, is_record
@@ -231,8 +236,8 @@ def _count_dropped(
 
 def on_log_records(state: SchedulerState, ws: WorkerHandle, message: m.LogRecords) -> None:
     """A worker reports records of followed loggers: pass each on to the clients that follow it."""
-    flow = state.output
-    if not state.output_wishes.followers:
+    flow = flow_of(state)
+    if not wishes_of(state).followers:
         return  # any more
     if state.now >= flow.period_ends:
         flow.begin_period(state.now)
@@ -253,7 +258,7 @@ def _pass_records_on(
     message: m.LogRecords,
     places: Sequence[int],
 ) -> None:
-    flow, dropped, records = state.output, message.dropped, message.records
+    flow, dropped, records = flow_of(state), message.dropped, message.records
     kept: list[int] = []
     n_dropped = 0
     for i in places:
@@ -283,7 +288,7 @@ def _number(text: str) -> int:
 
 def _send_notices(state: SchedulerState) -> None:
     """Send clients the number of lines that they did not get."""
-    flow = state.output
+    flow = flow_of(state)
     flow.notice = None
     n_dropped, flow.n_dropped = flow.n_dropped, {}
     connected = _connected(state)
@@ -304,7 +309,7 @@ def _send_notices(state: SchedulerState) -> None:
 #: {what holds: what breaks it}
 OUTPUT_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "a notice is due iff lines were left out": lambda s: unless(
-        (s.output.notice is not None and s.output.notice.is_pending) == bool(s.output.n_dropped),
-        s.output.n_dropped,
+        is_due(flow_of(s).notice) == bool(flow_of(s).n_dropped),
+        flow_of(s).n_dropped,
     ),
 }

@@ -48,9 +48,14 @@ class OutputWishes:
         self.postponed: dict[ClientHandle, tuple[OutputWish, Deadline]] = {}
 
 
+def wishes_of(state: SchedulerState) -> OutputWishes:
+    """Return what clients want of the output of workers."""
+    return state.record(OutputWishes)
+
+
 def on_want_output(state: SchedulerState, client: ClientHandle, message: m.WantOutput) -> None:
     """A client wants other output than before, or none any more."""
-    wishes = state.output_wishes
+    wishes = wishes_of(state)
     if not set(map(type, message.loggers.values())) <= {int}:
         assert client.peer is not None, "its message came"
         state.refuse(client.peer, "WantOutput.loggers: levels are whole numbers")
@@ -84,13 +89,13 @@ def _wish_in(message: m.WantOutput) -> OutputWish:
 
 
 def _on_due(state: SchedulerState, client: ClientHandle) -> None:
-    client.output_wish, _ = state.output_wishes.postponed.pop(client)
+    client.output_wish, _ = wishes_of(state).postponed.pop(client)
     _announce(state)
 
 
 def _announce(state: SchedulerState) -> None:
     """Send workers what is wanted now, if that has changed."""
-    wishes = state.output_wishes
+    wishes = wishes_of(state)
     clients = [c for c in state.clients_by_peer.values() if c.output_wish != NO_WISH]
     wishes.wanting = {c.number: c for c in clients if c.output_wish.level}
     wishes.followers = {}
@@ -119,7 +124,7 @@ def _least(followers: dict[str, dict[ClientHandle, int]]) -> dict[str, int]:
 
 def followers_of(state: SchedulerState, name: str) -> dict[ClientHandle, int]:
     """Return the clients that follow a logger, or one above it: {client: the least level}."""
-    followers = state.output_wishes.followers
+    followers = wishes_of(state).followers
     found: dict[ClientHandle, int] = {}
     left = "" if name == "root" else name[: m.MAX_LOGGER_CHARS]
     while True:
@@ -132,7 +137,7 @@ def followers_of(state: SchedulerState, name: str) -> dict[ClientHandle, int]:
 
 def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
     """The connection of a client has ended."""
-    wishes = state.output_wishes
+    wishes = wishes_of(state)
     wishes.changes.pop(client, None)
     _, due = wishes.postponed.pop(client, (None, None))
     state.deadlines.cancel(due)
@@ -143,7 +148,7 @@ def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
 
 def greet_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     """Send a worker whose session begins what is wanted."""
-    announced = state.output_wishes.announced
+    announced = wishes_of(state).announced
     if announced.level or announced.loggers:
         state.send(ws.peer, announced)
 
@@ -152,11 +157,11 @@ def greet_worker(state: SchedulerState, ws: WorkerHandle) -> None:
 #: {what holds: what breaks it}
 OUTPUT_WISH_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "wanting files the connected clients that want output by number": lambda s: differences(
-        s.output_wishes.wanting.items(),
+        wishes_of(s).wanting.items(),
         [(c.number, c) for c in s.clients_by_peer.values() if c.output_wish.level],
     ),
     "followers are the connected clients that follow a logger": lambda s: differences(
-        [(n, c, level) for n, f in s.output_wishes.followers.items() for c, level in f.items()],
+        [(n, c, level) for n, f in wishes_of(s).followers.items() for c, level in f.items()],
         [
             (name, c, level)
             for c in s.clients_by_peer.values()
@@ -167,11 +172,9 @@ OUTPUT_WISH_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[obje
         c for c in s.clients.values() if c.peer is None and c.output_wish != NO_WISH
     ],
     "changes of wishes are those of connected clients": lambda s: [
-        c for c in s.output_wishes.changes if c.peer is None
+        c for c in wishes_of(s).changes if c.peer is None
     ],
     "a wish that is postponed is due": lambda s: [
-        c
-        for c, (_, due) in s.output_wishes.postponed.items()
-        if c.peer is None or not due.is_pending
+        c for c, (_, due) in wishes_of(s).postponed.items() if c.peer is None or not due.is_pending
     ],
 }

@@ -8,6 +8,7 @@ from ....protocol.wire import messages as m
 from ..feature import Departure, Feature
 from . import plugins
 from .invariants import PLUGIN_INVARIANTS
+from .records import Plugins
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
@@ -30,6 +31,7 @@ def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch
 
 FEATURE: Final = Feature(
     name="plugins",
+    records=(Plugins,),
     handlers={m.PluginDone: plugins.on_done},
     invariants=PLUGIN_INVARIANTS,
     worker_connected=plugins.greet,

@@ -35,7 +35,7 @@ from ..members.away import bring_back, set_away
 from ..records.asked import BadArgument, Info
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from ..recovery import barrier
-from .records import ENDING, Plugin, Process
+from .records import ENDING, Plugin, Process, plugins_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -85,7 +85,7 @@ def _register(
     plugin_id = _text(message.arguments, "plugin")
     if len(message.blobs) != 1 or message.blobs[0] is None:
         raise BadArgument("one pickle is expected")
-    held = state.plugins.held
+    held = plugins_of(state).held
     plugin = held.get(name)
     is_other = plugin is not None and plugin.plugin_id != plugin_id
     is_ignored = is_other and message.arguments.get("idempotent") is True
@@ -152,7 +152,7 @@ def _end_trial(state: SchedulerState, plugin: Plugin, process: Process) -> None:
 
 
 def _check_size(state: SchedulerState, plugin: Plugin, replaced: Plugin | None) -> None:
-    others = [one for one in state.plugins.all() if one is not replaced]
+    others = [one for one in plugins_of(state).all() if one is not replaced]
     if plugin.nbytes > MAX_RELAYED_BYTES:
         raise BadArgument(
             f"plugin {plugin.name[:100]!r} has {plugin.nbytes} bytes, more than the limit of "
@@ -174,9 +174,9 @@ def on_unregister(state: SchedulerState, peer: int, message: m.Ask) -> None:
         BadArgument: there is none of this name.
     """
     name = _text(message.arguments, "name")
-    plugin = state.plugins.held.get(name)
+    plugin = plugins_of(state).held.get(name)
     if plugin is None:
-        first = [*state.plugins.held.values()][:10]
+        first = [*plugins_of(state).held.values()][:10]
         there = ", ".join(f"{p.name!r}" + " (set aside)" * p.is_aside for p in first) or "none"
         raise BadArgument(f"workers have no plugin {name[:100]!r}; they have: {there}")
     where = "supervisors" if plugin.is_for_supervisors else "workers"
@@ -201,7 +201,7 @@ def _end_on_request(state: SchedulerState, plugin: Plugin) -> None:
 
 def _end(state: SchedulerState, plugin: Plugin) -> None:
     """Begin to tear a plugin down: its set-up is not waited for any more."""
-    plugins = state.plugins
+    plugins = plugins_of(state)
     del plugins.held[plugin.name]
     plugins.ending[plugin] = None
     plugin.is_ending = True
@@ -224,7 +224,7 @@ def _end(state: SchedulerState, plugin: Plugin) -> None:
 # -- workers ---------------------------------------------------------------------------------------
 def greet(state: SchedulerState, ws: WorkerHandle) -> None:
     """Send a worker whose session begins the plugins that it has not reported."""
-    plugins = state.plugins
+    plugins = plugins_of(state)
     if plugins.held:
         _hold_back(state, ws)
     for plugin in plugins.ending:
@@ -250,17 +250,17 @@ def lacks_supervisor(state: SchedulerState, ws: WorkerHandle) -> bool:
     supervisors = state.supervisors_by_id.get(ws.supervisor_id, {}).values()
     return any(
         plugin.is_for_supervisors and not any(one in plugin.ready for one in supervisors)
-        for plugin in state.plugins.held.values()
+        for plugin in plugins_of(state).held.values()
     )
 
 
 def _is_held_back(state: SchedulerState, ws: WorkerHandle) -> bool:
     """Return whether a worker prepares, and is asked nothing before its supervisor is ready."""
-    return ws in state.plugins.preparing and lacks_supervisor(state, ws)
+    return ws in plugins_of(state).preparing and lacks_supervisor(state, ws)
 
 
 def _prepare(state: SchedulerState, ws: WorkerHandle) -> None:
-    preparing, unprepared = state.plugins.preparing, state.plugins.unprepared
+    preparing, unprepared = plugins_of(state).preparing, plugins_of(state).unprepared
     is_first = (ws.is_new and ws.inventory is None) or ws.worker_id in unprepared
     if is_first and ws not in preparing:
         preparing[ws] = None
@@ -299,11 +299,11 @@ def _send_next(state: SchedulerState, ws: WorkerHandle) -> None:
     """
     if ws.peer not in state.roles or _is_held_back(state, ws):
         return
-    asked = [plugin for plugin in state.plugins.held.values() if ws in plugin.waiting]
+    asked = [plugin for plugin in plugins_of(state).held.values() if ws in plugin.waiting]
     if not asked or any(plugin.waiting[ws] for plugin in asked):
         return
     if asked[0].trial in (None, ws):
-        _send_order(state, asked[0], ws, is_required=ws in state.plugins.preparing)
+        _send_order(state, asked[0], ws, is_required=ws in plugins_of(state).preparing)
 
 
 def _send_order(
@@ -336,7 +336,7 @@ def on_done(state: SchedulerState, process: Process, message: m.PluginDone) -> N
     plugin = next(
         (
             plugin
-            for plugin in state.plugins.all()
+            for plugin in plugins_of(state).all()
             if request in (plugin.waiting.get(process), plugin.renewing.get(process))
         ),
         None,
@@ -350,7 +350,7 @@ def on_done(state: SchedulerState, process: Process, message: m.PluginDone) -> N
     failure = message.info.get("failure")
     if failure is not None:
         _note_failure(state, plugin, process, failure)
-        is_needed = process in state.plugins.preparing or process in plugin.required
+        is_needed = process in plugins_of(state).preparing or process in plugin.required
         if not plugin.is_ending and is_needed:
             plugin.waiting[process] = ENDING
             return
@@ -362,13 +362,13 @@ def on_done(state: SchedulerState, process: Process, message: m.PluginDone) -> N
         if not plugin.is_aside:
             plugin.n_deaths = 0
     if isinstance(process, WorkerHandle):
-        if process in state.plugins.preparing:
+        if process in plugins_of(state).preparing:
             _admit_prepared(state, process)
         _send_next(state, process)
     elif not plugin.is_ending:
         if plugin.renews and had_workers and failure is None and not message.info.get("was_ready"):
             plugin.outdated[process] = None
-        for ws in list(state.plugins.preparing):
+        for ws in list(plugins_of(state).preparing):
             if ws.supervisor_id == process.supervisor_id:
                 _go_on_preparing(state, ws)
     _settle(state, plugin)
@@ -432,7 +432,7 @@ def on_gone(
         report: of the end of a worker's process, if that is known and the worker did not leave.
         has_left: it left in order, or was about to.
     """
-    plugins = state.plugins
+    plugins = plugins_of(state)
     fatal = None
     if isinstance(process, WorkerHandle):
         if report.kind != REQUESTED if report is not None else not has_left:
@@ -501,7 +501,7 @@ def _set_aside(state: SchedulerState, plugin: Plugin) -> None:
     unsent = [process for process, request in plugin.waiting.items() if not request]
     for process in unsent:
         del plugin.waiting[process]
-        if isinstance(process, WorkerHandle) and process in state.plugins.preparing:
+        if isinstance(process, WorkerHandle) and process in plugins_of(state).preparing:
             _admit_prepared(state, process)
 
 
@@ -511,8 +511,8 @@ def greet_supervisor(state: SchedulerState, supervisor: SupervisorHandle) -> Non
     One that was here before has missed what has ended meanwhile. One that comes from an earlier
     scheduler keeps the plugins of clients that are gone.
     """
-    held = [plugin for plugin in state.plugins.held.values() if plugin.is_for_supervisors]
-    if supervisor.last_epoch == state.epoch and state.plugins.has_ended:
+    held = [plugin for plugin in plugins_of(state).held.values() if plugin.is_for_supervisors]
+    if supervisor.last_epoch == state.epoch and plugins_of(state).has_ended:
         ids = [plugin.plugin_id for plugin in held]
         state.send(supervisor.peer, m.PluginsHeld(plugins=ids))
     for plugin in held:
@@ -521,7 +521,7 @@ def greet_supervisor(state: SchedulerState, supervisor: SupervisorHandle) -> Non
 
 def admit(state: SchedulerState, ws: WorkerHandle) -> None:
     """Give work to a worker that has sent its inventory, unless it prepares."""
-    if ws in state.plugins.preparing:
+    if ws in plugins_of(state).preparing:
         ws.inventory = None
         state.deadlines.cancel(ws.away_due)
         barrier.note_worker(state, ws)
@@ -532,7 +532,7 @@ def admit(state: SchedulerState, ws: WorkerHandle) -> None:
 
 def _admit_prepared(state: SchedulerState, ws: WorkerHandle) -> None:
     """Give work to a worker that prepares, if it has set up everything."""
-    plugins = state.plugins
+    plugins = plugins_of(state)
     if any(ws in plugin.waiting for plugin in plugins.held.values()):
         return
     if ws.peer in state.roles and ws.inventory is None and not lacks_supervisor(state, ws):
@@ -551,24 +551,24 @@ def _go_on_preparing(state: SchedulerState, ws: WorkerHandle) -> None:
 
 def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
     """Send a client that has been here before what it needs to forget the plugins that ended."""
-    if state.plugins.has_ended:
-        ids = [plugin.plugin_id for plugin in state.plugins.held.values()]
+    if plugins_of(state).has_ended:
+        ids = [plugin.plugin_id for plugin in plugins_of(state).held.values()]
         state.send_client(client, m.PluginsHeld(plugins=ids))
 
 
 def is_preparing(state: SchedulerState, ws: WorkerHandle) -> bool:
     """Return whether a connected worker is held back by nothing but its plugins."""
-    return ws in state.plugins.preparing and ws.peer in state.roles and ws.inventory is None
+    return ws in plugins_of(state).preparing and ws.peer in state.roles and ws.inventory is None
 
 
 def n_preparing(state: SchedulerState) -> int:
     """Return the number of connected workers that prepare."""
-    return sum(is_preparing(state, ws) for ws in state.plugins.preparing)
+    return sum(is_preparing(state, ws) for ws in plugins_of(state).preparing)
 
 
 def _settle(state: SchedulerState, plugin: Plugin) -> None:
     """Answer the clients if all processes have reported."""
-    plugins = state.plugins
+    plugins = plugins_of(state)
     if plugin.is_ending:
         if plugin.waiting:
             return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ..records.asked import Info, Page
 from ..records.peers import WorkerHandle
 from .plugins import named
-from .records import Plugin, Process
+from .records import Plugin, Process, plugins_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -18,7 +18,7 @@ MAX_LATE: Final = 10
 
 def ask_plugins(state: SchedulerState, arguments: Info, page: str) -> Page:
     """List the plugins; those that are torn down come first."""
-    return {"plugins": [_row(state, plugin) for plugin in state.plugins.all()]}, ""
+    return {"plugins": [_row(state, plugin) for plugin in plugins_of(state).all()]}, ""
 
 
 def _row(state: SchedulerState, plugin: Plugin) -> Info:
@@ -49,7 +49,7 @@ def _why_late(state: SchedulerState, plugin: Plugin, process: Process) -> str:
     if plugin.waiting[process]:
         return ""
     if isinstance(process, WorkerHandle):
-        others = [p for p in state.plugins.all() if p.waiting.get(process)]
+        others = [p for p in plugins_of(state).all() if p.waiting.get(process)]
         if others:
             return f"it is busy with plugin {others[0].name!r}"
     return "it waits for its supervisor, or ends"

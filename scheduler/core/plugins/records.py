@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ....protocol.wire.payload import Blob, blob_nbytes
 from ..records.asked import Info
 from ..records.peers import SupervisorHandle, WorkerHandle
+
+if TYPE_CHECKING:
+    from ..state import SchedulerState
 
 #: What a plugin is set up on.
 Process: TypeAlias = WorkerHandle | SupervisorHandle
@@ -132,3 +135,8 @@ class Plugins:
         if any(plugin.waiting.get(ws) for plugin in self.ending):
             return None  # it may have died of the teardown, or of a set-up that was given up
         return next((p for p in self.held.values() if p.waiting.get(ws, 0) > 0), None)
+
+
+def plugins_of(state: SchedulerState) -> Plugins:
+    """Return the plugins."""
+    return state.record(Plugins)

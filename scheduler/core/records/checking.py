@@ -10,6 +10,7 @@ from .tasks import SchedulerTask
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
+    from .deadlines import Deadline
 
 
 def unless(holds: bool, found: object) -> list[object]:
@@ -28,3 +29,8 @@ def differences(found: Iterable[Any], expected: Iterable[Any]) -> list[Any]:
 def tasks_in(state: SchedulerState, *names: str) -> Collection[SchedulerTask]:
     tasks = state.tasks.values()
     return [task for task in tasks if task.state in names] if names else tasks
+
+
+def is_due(deadline: Deadline | None) -> bool:
+    """Return whether something is yet to come."""
+    return deadline is not None and deadline.is_pending

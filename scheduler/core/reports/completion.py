@@ -195,6 +195,8 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
     """
     again: dict[SchedulerTask, None] = {}
     pauses: dict[SchedulerTask, float] = {}
+    for attempts_erred in state.features.attempts_erred:
+        attempts_erred(state, ws, message)
     if message.fetched_us:
         _note_fetched(ws, message)
     if state.keeps_claims or WITHOUT_RECIPE in state.classes:
@@ -213,7 +215,6 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             continue
         if task in again:
             continue  # a row that comes twice counts once
-        state.task_stream.n_raised += 1
         if is_reschedule(failure):
             note_raised(state, task, ws.name, failure)
             state.story.note(state.now, f"asked on {ws.name} for another worker", [task.key])

@@ -12,7 +12,7 @@ from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.scheduler.core.coordination import cycles
-from weft.scheduler.core.coordination.cycles import SETTLE_S, Waits, find_cycle
+from weft.scheduler.core.coordination.cycles import SETTLE_S, Waits, find_cycle, suspects_of
 from weft.scheduler.core.recovery.epochs import Members
 
 from ..test_coordination import GRANTED
@@ -168,13 +168,13 @@ def test_a_cycle_is_found_when_its_clients_are_back(board, alice, bob):
     assert carl.call(h.LOCK, "acquire", "A", lease="3", owner="t3") is None
     board.close(alice.peer)
     assert refused(board, bob, 10.0) == {}
-    assert len(board.state.suspects.waits) == 3
+    assert len(suspects_of(board.state).waits) == 3
     alice.peer = board.client("alice")
     ((request, text),) = refused(board, bob, 2.5 * SETTLE_S).items()
     assert request == closing
     assert "t2 of client bob waits for lock 'A', which t1 of client alice holds" in text
     assert refused(board, carl, 10.0) == {}
-    assert not board.state.suspects.waits
+    assert not suspects_of(board.state).waits
 
 
 def test_a_wait_for_one_that_goes_on_is_not_looked_at_again(board, alice, bob):
@@ -183,7 +183,7 @@ def test_a_wait_for_one_that_goes_on_is_not_looked_at_again(board, alice, bob):
     carl = Caller(board, "carl")
     board.close(carl.peer)
     board.tick(1.5 * SETTLE_S)
-    assert not board.state.suspects.waits
+    assert not suspects_of(board.state).waits
 
 
 def test_a_semaphore_is_stuck_when_all_its_holders_are(board, alice, bob):
@@ -284,7 +284,7 @@ def test_a_wait_for_a_task_that_is_not_known_yet_is_looked_at_again(board):
     assert list(failed(board, worker)) == [board.attempt("f")]
     board.send(worker, m.AttemptsResumed(attempts=[board.attempt("f")]))
     board.tick(1.5 * SETTLE_S)
-    assert not board.state.suspects.waits
+    assert not suspects_of(board.state).waits
 
 
 @pytest.mark.parametrize("blocks", [True, False])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.data.copies import LOOK_S, MAX_TRIES
+from weft.scheduler.core.data.copies import LOOK_S, MAX_TRIES, copies_of
 
 REQUEST = 77
 
@@ -139,7 +139,7 @@ def test_data_whose_last_copy_is_lost_meanwhile_is_answered_as_gone():
     c.board.close(c.workers[0])
     out = c.board.tick(0.01)
     assert answers(out, c.alice) == [{"x": 0}]
-    assert not c.board.state.copies.wishes
+    assert not copies_of(c.board.state).wishes
 
 
 def test_a_worker_that_cannot_get_a_copy_is_asked_a_few_times():
@@ -164,7 +164,7 @@ def test_a_worker_that_could_not_get_a_copy_is_forgotten_with_its_end():
         c.workers[1],
         m.KeysMissing(keys=["x"], holder="tcp://w0", unreachable=True, attempts=[1]),
     )
-    (wish,) = c.board.state.copies.wishes.values()
+    (wish,) = copies_of(c.board.state).wishes.values()
     assert len(wish.failed) == 1
     c.board.close(c.workers[1])
     assert not wish.failed  # the wish may last for as long as the cluster
@@ -190,8 +190,8 @@ def test_released_data_is_wanted_no_more():
     c.board.send(c.alice, m.ReleaseKeys(keys=["x"]))
     out = c.board.tick(LOOK_S + 0.1)
     assert answers(out, c.alice) == [{"x": 0}]
-    assert not c.board.state.copies.open
-    assert not c.board.state.copies.wishes
+    assert not copies_of(c.board.state).open
+    assert not copies_of(c.board.state).wishes
 
 
 def test_wishes_of_released_data_do_not_pile_up():
@@ -203,7 +203,7 @@ def test_wishes_of_released_data_do_not_pile_up():
         ((peer, keys),) = c.held(c.order(f"k{i}", n=2)).items()
         c.report(peer, *keys)
         c.board.send(c.alice, m.ReleaseKeys(keys=[f"k{i}"]))
-    assert len(c.board.state.copies.wishes) <= 65
+    assert len(copies_of(c.board.state).wishes) <= 65
 
 
 def test_one_copy_ends_the_wish_and_unknown_keys_are_left_out():
@@ -212,7 +212,7 @@ def test_one_copy_ends_the_wish_and_unknown_keys_are_left_out():
     c.report(peer, "x")
     out = c.order("x", "never heard of", n=1)
     assert answers(out, c.alice) == [{"x": 2}]
-    assert not c.board.state.copies.wishes
+    assert not copies_of(c.board.state).wishes
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_the_order_of_a_client_that_is_gone_is_dropped():
     bob = c.board.client("bob")
     c.board.send(c.alice, m.Bye(reason=""))
     assert answers(c.board.send(bob, replicate("y")), bob) == [{}]
-    assert c.board.state.copies.orders == []
+    assert copies_of(c.board.state).orders == []
 
 
 def test_the_least_loaded_workers_get_the_copies_in_turns():

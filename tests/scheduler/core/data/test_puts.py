@@ -6,6 +6,7 @@ from tests.scheduler.builders import Board, assigned, sent_keys
 from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.data.puts import puts_of
 
 
 def data(*keys, **options):
@@ -254,4 +255,4 @@ def test_entries_of_tasks_that_are_done_do_not_pile_up():
         board.send(alice, data(f"d{i}"))
         board.finish(worker, f"d{i}", blob=None)
         board.send(alice, m.ReleaseKeys(keys=[f"d{i}"]))
-    assert len(board.state.puts.asked) <= 65
+    assert len(puts_of(board.state).asked) <= 65

@@ -6,7 +6,7 @@ import pytest
 
 from tests.scheduler.builders import dropped, sent_keys
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.data.copies import MAX_FAILURES
+from weft.scheduler.core.data.copies import MAX_FAILURES, copies_of
 
 from .test_copies import Copying, answers, refusals, replicate
 
@@ -29,7 +29,7 @@ def test_data_moves_until_workers_have_the_same():
     assert sorted(sent_keys(out, c.alice, m.KeysInMemory)) == sorted(keys)
     assert answers(out, c.alice) == [dict.fromkeys("abcd", 1)]
     assert all(c.holders(key) == ["w1"] for key in keys)
-    assert not c.board.state.copies.wishes
+    assert not copies_of(c.board.state).wishes
 
 
 def test_balanced_workers_move_nothing():

@@ -9,7 +9,7 @@ from weft.protocol.wire.failure import MAX_RELAYED_BYTES
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.payload import Payload
 from weft.scheduler.core.insight.info import describe_worker
-from weft.scheduler.core.insight.passing import MAX_DEPTH, MAX_UNANSWERED, is_flat
+from weft.scheduler.core.insight.passing import MAX_DEPTH, MAX_UNANSWERED, is_flat, passed_of
 
 from ...builders import Board, Out
 
@@ -40,7 +40,7 @@ def test_a_question_goes_to_the_worker_and_the_answer_back(board):
     assert board.send(worker, answer) == {
         client: [m.Answer(request=5, info={"a": 1}, next_page="2", blobs=[b"x"])]
     }
-    assert not board.state.passed
+    assert not passed_of(board.state)
     assert board.send(worker, answer) == {}
 
 
@@ -107,7 +107,7 @@ def test_the_end_of_the_asking_peer_leaves_nothing(board):
     board.close(viewer)
     assert board.send(worker, m.Answer(request=passed.request, info={})) == {}
     assert list(board.send(worker, m.Answer(request=kept.request, info={}))) == [client]
-    assert not board.state.passed
+    assert not passed_of(board.state)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_question_that_cannot_be_passed_on_fails(board, to, name, kind):
     client, _ = board.client(), board.worker("w")
     failure = failed(ask(board, client, to, name), client)
     assert (failure.request, failure.kind) == (5, kind)
-    assert not board.state.passed
+    assert not passed_of(board.state)
 
 
 def test_a_viewer_may_not_run_functions_nor_read_logs(board):
@@ -176,4 +176,4 @@ def test_a_process_of_an_older_release_fails_the_question(board):
     (passed,) = ask(board, client, "id of w")[worker]
     out = board.send(worker, m.Unsupported(unknown_code=98, request=passed.request))
     assert failed(out, client).kind == "unknown-question"
-    assert not board.state.passed
+    assert not passed_of(board.state)

@@ -7,7 +7,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.scheduler.core.insight import task_stream
-from weft.scheduler.core.insight.task_stream import MAX_KEEP_S
+from weft.scheduler.core.insight.task_stream import MAX_KEEP_S, stream_of
 
 
 def times(*attempts, ended_us=None, **columns):
@@ -247,7 +247,7 @@ def test_attempts_that_are_not_current_have_no_key():
 def test_reports_of_times_that_nobody_wants_are_not_kept():
     board = Stream()
     board.run("a")
-    assert board.state.task_stream.n_rows == 0
+    assert stream_of(board.state).n_rows == 0
 
 
 def test_reading_takes_the_token_of_a_client_and_valid_arguments():
@@ -262,7 +262,7 @@ def test_reading_takes_the_token_of_a_client_and_valid_arguments():
         assert isinstance(board.read(**arguments), m.AskFailed)
     assert isinstance(board.read(page="nonsense"), m.Answer)
     assert isinstance(board.read(page=f"{board.state.epoch}.-4.5"), m.AskFailed)
-    assert not board.state.task_stream.is_on or board.state.task_stream.due.is_pending
+    assert not stream_of(board.state).is_on or stream_of(board.state).due.is_pending
 
 
 def test_a_worker_that_is_back_is_asked_for_times_again():

@@ -13,18 +13,21 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
-from weft.scheduler.core.data.copies import CopyOrder, Wish
+from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
+from weft.scheduler.core.data.relays import relays_of
 from weft.scheduler.core.feature import Features
 from weft.scheduler.core.features import FEATURES
-from weft.scheduler.core.insight.passing import Passed
-from weft.scheduler.core.insight.task_stream import StreamReport
+from weft.scheduler.core.insight.passing import Passed, passed_of
+from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
-from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order
+from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
 from weft.scheduler.core.members.refusals import MAX_REFUSED
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.moves.attempts import MAX_CANCELLED, InterruptedAttempt
+from weft.scheduler.core.output.output import flow_of
 from weft.scheduler.core.output.wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.plugins.plugins import Plugin
+from weft.scheduler.core.plugins.records import plugins_of
 from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle, FailedFetches
 from weft.scheduler.core.records.prefixes import Prefix
@@ -106,8 +109,8 @@ def lose(b: Broken, worker_id: str) -> None:
 
 
 def relay(b: Broken, waiting_for: dict[int, list[str]], worker: object) -> None:
-    b.state.relays[5] = SimpleNamespace(waiting_for=waiting_for)  # type: ignore[assignment]
-    b.state.relay_workers[5] = worker  # type: ignore[assignment]
+    relays_of(b.state).by_request[5] = SimpleNamespace(waiting_for=waiting_for)  # type: ignore[assignment]
+    relays_of(b.state).workers[5] = worker  # type: ignore[assignment]
 
 
 def refuse(b: Broken, *whens: float) -> None:
@@ -116,7 +119,7 @@ def refuse(b: Broken, *whens: float) -> None:
 
 
 def plugin(b: Broken, name: str = "p") -> Plugin:
-    found = b.state.plugins.held["p"] = Plugin(name, "id", b"")
+    found = plugins_of(b.state).held["p"] = Plugin(name, "id", b"")
     found.ready[b.w] = None
     return found
 
@@ -137,7 +140,7 @@ def stream_report(first: int) -> StreamReport:
 
 
 def wish(b: Broken) -> None:
-    b.state.copies.wishes[b.task("memory")] = Wish(2, b.task("memory").attempt, asked={b.w: 1})
+    copies_of(b.state).wishes[b.task("memory")] = Wish(2, b.task("memory").attempt, asked={b.w: 1})
 
 
 BREAKAGES: dict[str, Callable[[Broken], Any]] = {
@@ -417,21 +420,21 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "refusals are few": lambda b: refuse(b, *range(MAX_REFUSED + 1)),
     "refusals are in order of time": lambda b: refuse(b, 2.0, 1.0),
     # Relays, counts, and containers that are empty between events.
-    "each relay has its worker": lambda b: b.state.relay_workers.update({5: b.w}),
+    "each relay has its worker": lambda b: relays_of(b.state).workers.update({5: b.w}),
     "a relay waits for each of its requests": lambda b: relay(b, {}, b.w),
     "the worker of a relay is registered": lambda b: relay(b, {5: []}, Broken().w),
-    "questions are passed on to registered processes": lambda b: b.state.passed.update(
+    "questions are passed on to registered processes": lambda b: passed_of(b.state).update(
         {Broken().w: {1: Passed(b.w.peer, 1, "logs")}}
     ),
     "a process that was asked is connected": lambda b: (
-        b.state.passed.update({b.w: {1: Passed(1, 1, "logs")}}),
+        passed_of(b.state).update({b.w: {1: Passed(1, 1, "logs")}}),
         b.state.roles.pop(b.w.peer),
         b.state.levels.pop(b.w.peer),
     ),
-    "the peer whose question is passed on is connected": lambda b: b.state.passed.update(
+    "the peer whose question is passed on is connected": lambda b: passed_of(b.state).update(
         {b.w: {1: Passed(99, 1, "logs")}}
     ),
-    "an asked process has few questions, and at least one": lambda b: b.state.passed.update(
+    "an asked process has few questions, and at least one": lambda b: passed_of(b.state).update(
         {b.w: {}}
     ),
     "ahead is empty between events": lambda b: b.state.ahead.update({b.task("waiting"): None}),
@@ -465,17 +468,17 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         b.state.counters, "n_memory", 99
     ),
     # Output, sums over workers, and orders.
-    "a notice is due iff lines were left out": lambda b: b.state.output.n_dropped.update({1: 1}),
+    "a notice is due iff lines were left out": lambda b: flow_of(b.state).n_dropped.update({1: 1}),
     "the task stream ends iff it is on": lambda b: setattr(
-        b.state.task_stream, "due", Deadline(0.0, None, ())
+        stream_of(b.state), "due", Deadline(0.0, None, ())
     ),
-    "nothing is kept that nobody wants": lambda b: b.state.task_stream.reports.append(
+    "nothing is kept that nobody wants": lambda b: stream_of(b.state).reports.append(
         stream_report(0)
     ),
-    "the task stream counts its rows": lambda b: setattr(b.state.task_stream, "n_rows", 1),
-    "the rows of the task stream have positions in a row": lambda b: (
-        b.state.task_stream.reports.extend([stream_report(0), stream_report(2)])
-    ),
+    "the task stream counts its rows": lambda b: setattr(stream_of(b.state), "n_rows", 1),
+    "the rows of the task stream have positions in a row": lambda b: stream_of(
+        b.state
+    ).reports.extend([stream_report(0), stream_report(2)]),
     "the census has the threads of all workers": lambda b: setattr(b.state.census, "nthreads", 9),
     "the census has the memory limits of all workers": lambda b: setattr(
         b.w, "memory_limit", b.w.memory_limit + 1
@@ -489,12 +492,12 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "the census lists the workers whose memory is nearly full": lambda b: (
         b.state.census.full.update({b.w: None})
     ),
-    "orders are few": lambda b: b.state.retiring.orders.update(
+    "orders are few": lambda b: retiring_of(b.state).orders.update(
         {str(n): Order(1, 1) for n in range(MAX_ORDERS + 1)}
     ),
-    "an order waits for registered workers that leave": lambda b: b.state.retiring.orders.update(
-        {"1": Order(1, 1, {b.w.worker_id: b.w})}
-    ),
+    "an order waits for registered workers that leave": lambda b: retiring_of(
+        b.state
+    ).orders.update({"1": Order(1, 1, {b.w.worker_id: b.w})}),
     "scattered lists the classes of scattered data": lambda b: b.state.scattered.update(
         {b.classy: None}
     ),
@@ -509,16 +512,16 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "plugins are filed by name": lambda b: plugin(b, "other"),
     "a plugin is held or ends": lambda b: setattr(plugin(b), "is_ending", True),
     "each process has a held plugin, or waits for it": lambda b: plugin(b).ready.clear(),
-    "a worker sets up one plugin at a time": lambda b: b.state.plugins.held.update(
+    "a worker sets up one plugin at a time": lambda b: plugins_of(b.state).held.update(
         {name: waited_for(b, name) for name in ("p", "q")}
     ),
     "a worker that tries a plugin waits for it": lambda b: setattr(plugin(b), "trial", b.w),
     "supervisors that are required to have a plugin wait for it, and others renew": lambda b: (
         plugin(b).required.update({b.w: None})
     ),
-    "a worker that prepares is away and waits for a plugin": lambda b: (
-        b.state.plugins.preparing.update({b.w: None})
-    ),
+    "a worker that prepares is away and waits for a plugin": lambda b: plugins_of(
+        b.state
+    ).preparing.update({b.w: None}),
     "a client waits only for a plugin that some process has not reported": lambda b: plugin(
         b
     ).orders.append((1, 1)),
@@ -527,15 +530,15 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         wish(b),
         setattr(b.w, "is_leaving", True),
     ),
-    "open and short list tasks with a wish": lambda b: b.state.copies.short.update(
+    "open and short list tasks with a wish": lambda b: copies_of(b.state).short.update(
         {b.task("memory"): None}
     ),
     "a wish with a copy under way is open": lambda b: wish(b),
     "workers are asked again while copies are under way": lambda b: (
         wish(b),
-        b.state.copies.open.update({b.task("memory"): None}),
+        copies_of(b.state).open.update({b.task("memory"): None}),
     ),
-    "an order waits for copies that are under way": lambda b: b.state.copies.orders.append(
+    "an order waits for copies that are under way": lambda b: copies_of(b.state).orders.append(
         CopyOrder(1, 1, [], {b.task("memory"): None})
     ),
 }

@@ -9,7 +9,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core.leaving.retiring import MAX_ORDERS, ranked, why_kept
+from weft.scheduler.core.leaving.retiring import MAX_ORDERS, ranked, retiring_of, why_kept
 from weft.scheduler.core.recovery.epochs import Members
 
 from ...builders import Board, Out, assigned, graph
@@ -387,7 +387,7 @@ def test_a_wrong_order_fails(arguments, text):
     (answer,) = answers(retire(board, client, **arguments), client)
     assert isinstance(answer, m.AskFailed)
     assert text in answer.text
-    assert not board.state.retiring.orders
+    assert not retiring_of(board.state).orders
 
 
 def test_a_viewer_may_not_retire_and_a_client_may():
@@ -438,7 +438,7 @@ def test_orders_are_few_and_the_oldest_finished_one_goes():
     client = board.client()
     for i in range(MAX_ORDERS + 5):
         retire(board, client, str(i), n=0)
-    assert list(board.state.retiring.orders) == [str(i) for i in range(5, MAX_ORDERS + 5)]
+    assert list(retiring_of(board.state).orders) == [str(i) for i in range(5, MAX_ORDERS + 5)]
 
 
 def test_orders_that_are_all_under_way_leave_no_room_for_another():

@@ -7,6 +7,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.scheduler.core.output.output import MAX_CHARS, MAX_LINES, PERIOD_S
+from weft.scheduler.core.output.wishes import wishes_of
 from weft.scheduler.core.records.peers import MAX_SHOWN, SHOWN_S
 
 
@@ -95,7 +96,7 @@ def test_wanting_output_takes_the_token_of_a_client():
     assert board.state.levels[peer] == Level.CLIENT
     worker = board.worker("w")
     board.send(worker, m.WantOutput(clients=[], level=10))
-    assert board.state.output_wishes.announced.level == 0
+    assert wishes_of(board.state).announced.level == 0
 
 
 # --- The limit of all workers together ------------------------------------------------------------

@@ -10,7 +10,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.output import wishes as output_wishes
 from weft.scheduler.core.output.output import MAX_LINES
-from weft.scheduler.core.output.wishes import MAX_CHANGES, PERIOD_S, OutputWish
+from weft.scheduler.core.output.wishes import MAX_CHANGES, PERIOD_S, OutputWish, wishes_of
 
 
 def follow(board, peer, level=0, **loggers):
@@ -128,7 +128,7 @@ def test_a_client_that_changes_its_wish_all_the_time_is_heeded_now_and_then():
     for n in range(100):
         follow(board, alice, lib=10 + n % 2)
     board.close(alice)  # and with that what was put off
-    assert not board.state.output_wishes.postponed
+    assert not wishes_of(board.state).postponed
 
 
 def test_a_wish_that_is_repeated_changes_nothing():
@@ -160,7 +160,7 @@ def test_more_loggers_than_a_client_may_follow_are_cut():
     n = 2 * m.MAX_LOGGERS
     loggers = {f"{i:03}{'x' * 500}": 0 for i in range(n)}
     board.send(alice, m.WantOutput(clients=[], level=0, loggers=loggers))
-    announced = board.state.output_wishes.announced
+    announced = wishes_of(board.state).announced
     assert len(announced.loggers) == m.MAX_LOGGERS
     assert {len(name) for name in announced.loggers} == {m.MAX_LOGGER_CHARS}
     assert {*announced.loggers.values()} == {1}
@@ -175,13 +175,13 @@ def test_levels_that_are_no_numbers_end_the_connection(level):
 
 
 BREAKAGES = {
-    "followers are the connected clients that follow a logger": lambda s, c: (
-        s.output_wishes.followers.clear()
-    ),
+    "followers are the connected clients that follow a logger": lambda s, c: wishes_of(
+        s
+    ).followers.clear(),
     "a client that is away wants no output": lambda s, c: setattr(c, "peer", None),
     "changes of wishes are those of connected clients": lambda s, c: setattr(c, "peer", None),
-    "a wish that is postponed is due": lambda s, c: s.output_wishes.postponed[c][1].__setattr__(
-        "action", None
+    "a wish that is postponed is due": lambda s, c: (
+        wishes_of(s).postponed[c][1].__setattr__("action", None)
     ),
     "wanting files the connected clients that want output by number": lambda s, c: setattr(
         c, "output_wish", OutputWish(10, c.output_wish.loggers)

@@ -11,6 +11,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.scheduler.core.plugins import plugins
+from weft.scheduler.core.plugins.records import plugins_of
 from weft.scheduler.core.recovery.epochs import Members
 from weft.scheduler.core.state import LogLine
 
@@ -121,7 +122,7 @@ def test_a_worker_that_prepares_and_loses_its_connection_goes_on_to_prepare():
     (first,) = asked((board.worker(), board.out)[1], 2)
     board.close(2)
     back = board.come_back()
-    (again,) = board.state.plugins.held.values()
+    (again,) = plugins_of(board.state).held.values()
     assert board.state.workers[back] in again.waiting
     assert not assigned(board.out, back)
     request = again.waiting[board.state.workers[back]]
@@ -140,11 +141,11 @@ def test_a_worker_that_was_lost_while_it_prepared_prepares_again_when_it_comes_b
     assert not board.state.workers
     back = board.come_back()
     assert not assigned(board.out, back)
-    (plugin,) = board.state.plugins.held.values()
+    (plugin,) = plugins_of(board.state).held.values()
     request = plugin.waiting[board.state.workers[back]]
     out = board.send(back, m.PluginDone(request=request, info={}))
     assert "x" in assigned(out, back)
-    assert not board.state.plugins.unprepared
+    assert not plugins_of(board.state).unprepared
 
 
 def test_a_new_worker_on_which_it_fails_gets_no_task_and_ends():
@@ -158,7 +159,7 @@ def test_a_new_worker_on_which_it_fails_gets_no_task_and_ends():
     board.tick(10)
     assert board.states("x") == ["queued"]
     board.close(worker)
-    assert board.state.plugins.preparing == {}
+    assert plugins_of(board.state).preparing == {}
     other = board.worker("other")
     assert "x" in assigned(done(board, other, *asked(board.out, other)), other)
 
@@ -179,7 +180,7 @@ def test_a_failure_at_the_registration_ends_the_plugin_everywhere():
     assert answer.info == {
         "n_failed": 1, "failures": [{"worker": "tcp://two", "failure": FAILURE}]
     }  # fmt: skip
-    assert not board.state.plugins.held
+    assert not plugins_of(board.state).held
     new = board.worker("new")
     assert not asked(board.out, new)
 
@@ -212,7 +213,7 @@ def test_an_idempotent_plugin_of_the_name_is_ignored():
     assert answer.info["workers"] == ["tcp://w"]
     (answer,) = answers(register(board, client, idempotent=True), client)
     assert "was_ignored" not in answer.info, "it is the same one"
-    assert [p.plugin_id for p in board.state.plugins.held.values()] == ["p-1"]
+    assert [p.plugin_id for p in plugins_of(board.state).held.values()] == ["p-1"]
 
 
 def test_an_idempotent_plugin_replaces_one_that_was_set_aside():
@@ -221,7 +222,7 @@ def test_an_idempotent_plugin_replaces_one_that_was_set_aside():
     register(board, client)
     n_died(board, client, supervisor, plugins.MAX_DEATHS)
     register(board, client, content="2", idempotent=True)
-    assert [p.plugin_id for p in board.state.plugins.held.values()] == ["p-2"]
+    assert [p.plugin_id for p in plugins_of(board.state).held.values()] == ["p-2"]
 
 
 def test_another_plugin_of_the_name_replaces_the_first():
@@ -234,7 +235,7 @@ def test_another_plugin_of_the_name_replaces_the_first():
     assert m.PluginGone(plugin="p-1") in out[client]
     down, up = out[worker]
     assert answers(done(board, worker, down, up), other)
-    assert [p.plugin_id for p in board.state.plugins.held.values()] == ["p-2"]
+    assert [p.plugin_id for p in plugins_of(board.state).held.values()] == ["p-2"]
 
 
 def test_unregistering_is_answered_when_all_have_torn_it_down():
@@ -314,7 +315,7 @@ def test_a_worker_that_dies_during_the_registration_is_a_failure_and_nobody_else
     assert error.endswith(f"PluginFailed: plugin 'p': worker two: {text}")
     new = board.worker("new", supervisor_id="sup")
     assert not asked(board.out, new)
-    assert not board.state.plugins.held
+    assert not plugins_of(board.state).held
 
 
 def test_one_worker_sets_it_up_before_the_others_and_dies_alone():
@@ -335,7 +336,7 @@ def test_one_worker_sets_it_up_before_the_others_and_dies_alone():
         out = done(board, peer, *down)
     (answer,) = answers(out, client)
     assert answer.info["n_failed"] == 1
-    assert board.state.plugins.preparing == {}
+    assert plugins_of(board.state).preparing == {}
 
 
 def test_a_plugin_that_crashes_after_seconds_kills_one_worker_only():
@@ -370,7 +371,7 @@ def test_the_others_set_it_up_after_the_first(end):
     if end == "failed":
         out = done(board, two, *asked(out, two, m.TearDownPlugin))
         out = done(board, one, *asked(board.out, one, m.TearDownPlugin))
-        assert not board.state.plugins.held
+        assert not plugins_of(board.state).held
     else:
         (answer,) = answers(out, client)
         assert answer.info["workers"][-1] == ("tcp://one" if end == "late" else "tcp://two")
@@ -385,7 +386,7 @@ def test_the_plugin_that_a_worker_was_setting_up_is_the_one_that_fails():
     register(board, client, "q")
     (answer, other) = answers(dies(board, supervisor, worker), client)
     assert [a.info["n_failed"] for a in (answer, other)] == [0, 1]
-    assert [*board.state.plugins.held] == ["q"]
+    assert [*plugins_of(board.state).held] == ["q"]
 
 
 @pytest.mark.parametrize("supervisor_id", ["", "sup"])
@@ -402,7 +403,7 @@ def test_a_worker_that_is_lost_during_the_set_up_is_a_failure_though_nothing_rep
     (failure,) = answer.info["failures"]
     text = "it was lost during the set-up, and nothing has reported why"
     assert failure["died"] == ["worker one", text]
-    assert not board.state.plugins.held
+    assert not plugins_of(board.state).held
 
 
 def test_a_plugin_during_whose_set_up_several_workers_are_lost_is_set_aside():
@@ -434,7 +435,7 @@ def test_a_worker_that_did_not_die_is_no_failure(kind):
             out = dies(board, supervisor, worker, kind)
     (answer,) = answers(out, client)
     assert (answer.info["n_failed"], answer.info["workers"]) == (0, [])
-    assert board.state.plugins.held
+    assert plugins_of(board.state).held
 
 
 def test_a_worker_that_dies_of_a_teardown_is_no_failure_of_another_plugin():
@@ -445,7 +446,7 @@ def test_a_worker_that_dies_of_a_teardown_is_no_failure_of_another_plugin():
     register(board, client, "q")
     unregister(board, client, "p")
     dies(board, supervisor, worker)
-    assert [*board.state.plugins.held] == ["q"]
+    assert [*plugins_of(board.state).held] == ["q"]
 
 
 def n_died(board: Board, client: int, supervisor: int, n: int) -> None:
@@ -506,7 +507,7 @@ def test_deaths_that_are_not_in_a_row_set_nothing_aside():
     good = board.worker("good", supervisor_id="sup")
     done(board, good, *asked(board.out, good))
     n_died(board, client, supervisor, plugins.MAX_DEATHS - 1)
-    assert not board.state.plugins.held["p"].is_aside
+    assert not plugins_of(board.state).held["p"].is_aside
 
 
 def test_a_plugin_that_was_set_aside_is_tried_again_when_it_is_registered_again():
@@ -534,7 +535,7 @@ def test_a_new_worker_that_ends_because_a_plugin_has_failed_there_has_not_died_o
         assert not asked(register(board, client, f"q{i}"), worker), "nor is it asked again"
         unregister(board, client, f"q{i}")
         dies(board, supervisor, worker)
-    assert not board.state.plugins.held["p"].is_aside
+    assert not plugins_of(board.state).held["p"].is_aside
 
 
 def test_a_worker_that_was_away_gets_it_when_it_is_back():
@@ -664,7 +665,7 @@ def test_a_client_that_is_gone_leaves_its_plugins():
     board.worker()
     register(board, client)
     board.send(client, m.Bye(reason=""))
-    assert board.state.plugins.held
+    assert plugins_of(board.state).held
 
 
 def test_plugins_are_listed_with_those_that_are_late():
@@ -692,7 +693,7 @@ def test_plugins_are_listed_with_those_that_are_late():
     assert listed["s"]["late"] == [["the supervisor on sup", ""]]
     unregister(board, client, "p")
     assert rows()["p"]["state"] == "being torn down"
-    done(board, supervisor, m.SetUpOnSupervisor(request=board.state.plugins.held["s"].waiting[
+    done(board, supervisor, m.SetUpOnSupervisor(request=plugins_of(board.state).held["s"].waiting[
         board.state.supervisors[supervisor]], plugin="", name="", blobs=[]))  # fmt: skip
     assert (rows()["s"]["state"], rows()["s"]["n_ready"]) == ("kept", 1)
     assert one
@@ -707,6 +708,6 @@ def test_the_overview_shows_workers_that_prepare():
     (answer,) = answers(out, client)
     assert "1 new worker sets up plugins" in str(answer.info)
     done(board, worker, *[m.SetUpPlugin(request=p.waiting[w], plugin="", name="", blobs=[])
-         for p in board.state.plugins.held.values() for w in p.waiting])  # fmt: skip
+         for p in plugins_of(board.state).held.values() for w in p.waiting])  # fmt: skip
     (answer,) = answers(board.send(client, m.Ask(request=1, name="overview")), client)
     assert "sets up plugins" not in str(answer.info)
