@@ -12,11 +12,10 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message, sent_by
 from .assignment import assignment
-from .data import missing
 from .feature import Features, Handler
 from .members import delegation, liveness, membership
 from .releases import on_unsupported
-from .reports import blocked, completion, overdue
+from .reports import blocked, completion, missing, overdue
 from .requests import retrying, submission, wants, withdrawing
 
 #: {message: its handler}, whichever role has sent it

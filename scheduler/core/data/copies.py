@@ -29,7 +29,7 @@ from ..moves.transitions import drop_attempt
 from ..records.asked import BadArgument, Info, keys_of
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
-from . import missing
+from ..reports import missing
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline

@@ -12,7 +12,7 @@ from ....protocol.wire.payload import Blob
 from ..records.checking import differences
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import MEMORY
-from .missing import holder_lacks
+from ..reports.missing import holder_lacks
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.message import MAX_NUMBER
 from ..assignment.desired import AtWorkers, desired_workers
-from ..data.unreached import recently_unreached
 from ..members.refusals import current_refusals, explain_unrunnable
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import n_preparing
@@ -22,6 +21,7 @@ from ..records.asked import Info, Page
 from ..records.prefixes import MAX_SHOWN, OTHER, Prefix
 from ..records.tasks import WITHOUT_RECIPE
 from ..recovery.barrier import waits_for
+from ..reports.unreached import recently_unreached
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
 from .metrics import count_workers

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.wire.session import MISSED_HEARTBEATS
-from ..data.unreached import forget_readers
 from ..moves.reporting import send_states
 from ..records.peers import Inventory, WorkerHandle
 from ..reports.blocked import resume_all
+from ..reports.unreached import forget_readers
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

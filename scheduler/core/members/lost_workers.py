@@ -15,14 +15,14 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import worker_died
 from ....protocol.wording import counted, sized
 from ..actors import actors
-from ..data.missing import lose_replica, replace_lost
-from ..data.unreached import forget_holders, forget_readers
 from ..memory.relief import note_kill
 from ..moves.attempts import note_death, note_process_over
 from ..moves.reporting import send_states
 from ..moves.transitions import ACTIVE, err, take_back
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
+from ..reports.missing import lose_replica, replace_lost
+from ..reports.unreached import forget_holders, forget_readers
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

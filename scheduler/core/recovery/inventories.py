@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from ....protocol.wire import messages as m
 from ....protocol.wording import counted
-from ..data.missing import lose_replica, replace_lost
 from ..members.away import await_rows
 from ..moves.transitions import drop_attempt, note_attempt_ended, take_back_from
 from ..plugins.plugins import admit
 from ..records.peers import Inventory, WorkerHandle
 from ..records.tasks import SchedulerTask
+from ..reports.missing import lose_replica, replace_lost
 from . import claims, merging
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import after_attempts
 from ....protocol.wire.payload import Blob
 from ..data import scattered
-from ..data.missing import answer, note_failed
 from ..moves.attempts import note_raised
 from ..moves.reporting import report_results
 from ..moves.transitions import (
@@ -33,6 +32,7 @@ from ..records.prefixes import Prefix
 from ..records.tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
 from ..recovery import claims
 from ..requests.retrying import avoid, is_reschedule, pause, take_retry
+from .missing import answer, note_failed
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

@@ -8,8 +8,8 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
-from weft.scheduler.core.data.missing import MAX_UNREACHABLE_ROUNDS
 from weft.scheduler.core.members.membership import MAX_REASON_CHARS
+from weft.scheduler.core.reports.missing import MAX_UNREACHABLE_ROUNDS
 
 from ...builders import Board, assigned, dropped, finished, graph, sent_keys
 

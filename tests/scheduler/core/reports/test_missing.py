@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
-from weft.scheduler.core.data.missing import MAX_RETRY_PART
+from weft.scheduler.core.reports.missing import MAX_RETRY_PART
 
 from ...builders import Board, assigned, dropped, graph, sent_keys
 

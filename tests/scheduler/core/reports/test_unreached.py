@@ -8,8 +8,8 @@ import pytest
 
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.data.unreached import RECENT_S
 from weft.scheduler.core.insight.overview import overview
+from weft.scheduler.core.reports.unreached import RECENT_S
 
 
 class Apart(Board):
