@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ..protocol.trust.security import Security
 from .core.assignment.desired import TARGET_S
-from .core.recovery.epochs import Members
+from .core.members.epochs import Members
 
 
 class Keeper(Protocol):

@@ -48,7 +48,7 @@ from ..protocol.wire.messages.questions import NO_ANSWER
 from .answering import answer_of_process
 from .config import SchedulerConfig
 from .core.insight.questions import AskShell
-from .core.recovery.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
+from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from .core.shrinking import ReturnMemory
 from .core.state import (
     Action,

@@ -49,6 +49,7 @@ from .handlers import handlers_by_role
 from .insight.questions import AskShell
 from .members import liveness, membership
 from .members.census import Census
+from .members.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .members.losses import Loss, report_all
 from .members.refusals import Refusal
 from .members.summing import Sums
@@ -66,7 +67,6 @@ from .records.tasks import Function, SchedulerTask, TaskClass
 from .records.timings import Timings
 from .recovery import claims
 from .recovery.barrier import Recovery
-from .recovery.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
 

@@ -24,10 +24,10 @@ from weft.protocol.wire.messages import (
     Welcome,
 )
 from weft.scheduler.core.invariants.validate import validate
+from weft.scheduler.core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from weft.scheduler.core.moves.transitions import ACTIVE
 from weft.scheduler.core.records.peers import WorkerHandle
 from weft.scheduler.core.records.tasks import SchedulerTask
-from weft.scheduler.core.recovery.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from weft.scheduler.core.state import (
     CloseConnection,
     Event,

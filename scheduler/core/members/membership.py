@@ -21,9 +21,9 @@ from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from ..recovery import phases
-from ..recovery.epochs import is_proved, note_members, proof_of
 from ..requests.wants import drop_functions, unwant
 from .away import answer_awaited, expect_inventory, set_away
+from .epochs import is_proved, note_members, proof_of
 from .liveness import note_alive
 from .losses import note_exit, note_loss
 from .lost_workers import count_death, lose_worker, notify_workers_of_loss

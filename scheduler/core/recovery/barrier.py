@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wording import counted
 
 if TYPE_CHECKING:
+    from ..members.epochs import Members
     from ..records.deadlines import Deadline
     from ..records.peers import WorkerHandle
     from ..state import SchedulerState
-    from .epochs import Members
 
 #: With all expected members back: time without a new registration, seconds.
 COMPLETE_QUIET_S: Final = 0.5

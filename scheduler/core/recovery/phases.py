@@ -20,11 +20,11 @@ from ....protocol.wire import messages as m
 from ....protocol.wording import counted
 from .. import coordination as held
 from ..actors import actors
+from ..members.epochs import GiveWay, StartOver, is_from_the_future
 from ..moves.transitions import release_unneeded
 from ..reports.missing import answer_lacking
 from . import barrier, claims
 from .barrier import Recovery, plan_end, waits_for
-from .epochs import GiveWay, StartOver, is_from_the_future
 from .recipes import forget_unknown
 
 if TYPE_CHECKING:

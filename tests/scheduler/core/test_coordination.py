@@ -19,9 +19,9 @@ from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
 from weft.scheduler.core.coordination.marks import Mark
 from weft.scheduler.core.coordination.records import Call, Holder, MetadataRecord
 from weft.scheduler.core.invariants.validate import validate
+from weft.scheduler.core.members.epochs import Members
 from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle
-from weft.scheduler.core.recovery.epochs import Members
 
 LEASE_S = 60.0
 

@@ -10,7 +10,7 @@ import pytest
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
-from weft.scheduler.core.recovery.epochs import Members
+from weft.scheduler.core.members.epochs import Members
 
 from .insight.test_explaining import explained
 from .test_coordination import GRANTED, LATE, Caller

@@ -12,7 +12,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import marks
-from weft.scheduler.core.recovery.epochs import Members
+from weft.scheduler.core.members.epochs import Members
 
 KINDS = [h.VARIABLE, h.EVENT, h.DATASET, h.METADATA]
 #: So that earlier schedulers have given numbers.

@@ -8,7 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.assignment.desired import MAX_SAMPLES, Desired, desired_workers
 from weft.scheduler.core.insight.metrics import metrics
-from weft.scheduler.core.recovery.epochs import Members
+from weft.scheduler.core.members.epochs import Members
 
 from ...builders import Board, graph
 

@@ -21,6 +21,7 @@ from weft.scheduler.core.insight.passing import Passed, passed_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
+from weft.scheduler.core.members.epochs import Members
 from weft.scheduler.core.members.refusals import MAX_REFUSED
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.moves.attempts import MAX_CANCELLED, InterruptedAttempt
@@ -34,7 +35,6 @@ from weft.scheduler.core.records.prefixes import Prefix
 from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
 from weft.scheduler.core.recovery.barrier import Recovery
 from weft.scheduler.core.recovery.claims import HELD, Claim
-from weft.scheduler.core.recovery.epochs import Members
 
 from ...builders import Board, graph
 

@@ -10,9 +10,9 @@ from weft.protocol.values.exceptions import unpack_exception
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.scheduler.core.members.epochs import Members
 from weft.scheduler.core.plugins import plugins
 from weft.scheduler.core.plugins.records import plugins_of
-from weft.scheduler.core.recovery.epochs import Members
 from weft.scheduler.core.state import LogLine
 
 from ...builders import Board, Out, assigned, graph

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.members.epochs import GiveWay, StartOver
 from weft.scheduler.core.recovery.barrier import MOST_S, Recovery, waits_for
-from weft.scheduler.core.recovery.epochs import GiveWay, StartOver
 from weft.scheduler.core.state import LogLine, Members
 
 from ...builders import Board, assigned, dropped, finished, function_id, graph, inventory, sent_keys

@@ -7,7 +7,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core.recovery.epochs import (
+from weft.scheduler.core.members.epochs import (
     STEP_NS,
     GiveWay,
     KeepMembers,
