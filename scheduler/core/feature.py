@@ -17,7 +17,7 @@ One event has one hook, and so one verb:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -36,6 +36,17 @@ Invariant: TypeAlias = "Callable[[SchedulerState], Iterable[object]]"
 StateHook: TypeAlias = "Callable[[SchedulerState], None]"
 WorkerHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle], None]"
 SupervisorHook: TypeAlias = "Callable[[SchedulerState, SupervisorHandle], None]"
+TaskHook: TypeAlias = "Callable[[SchedulerState, SchedulerTask], None]"
+DeathHook: TypeAlias = (
+    "Callable[[SchedulerState, WorkerHandle, m.WorkerExited, Collection[SchedulerTask],"
+    " Collection[SchedulerTask]], None]"
+)
+PlacingHook: TypeAlias = (
+    "Callable[[SchedulerState, Callable[[SchedulerTask, WorkerHandle], None]], None]"
+)
+#: `(task, a worker with room, now)` -> the worker
+Decide: TypeAlias = "Callable[[SchedulerTask, WorkerHandle, float], WorkerHandle]"
+Give: TypeAlias = "Callable[[SchedulerState, Any, SchedulerTask, WorkerHandle], None]"
 KeysHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, list[str]], None]"
 ClientHook: TypeAlias = "Callable[[SchedulerState, ClientHandle], None]"
 
@@ -72,6 +83,21 @@ class Feature:
     worker_back: WorkerHook | None = None
     worker_leaving: WorkerHook | None = None
     worker_gone: Callable[[SchedulerState, WorkerHandle, Departure], None] | None = None
+    #: the supervisor of a worker that is gone has reported how its process ended: that worker, the
+    #: report, the results whose only copy it had, and the tasks that ran
+    worker_died: DeathHook | None = None
+    #: with each assignment pass, first of all, while the feature's name is in `SchedulerState.busy`
+    settling: StateHook | None = None
+    #: after the others, with what gives a task to a worker, while a worker is `is_full`
+    placing_late: PlacingHook | None = None
+    #: how a worker is chosen, and given a task, where more than threads and time may be scarce
+    careful: tuple[Decide, Give] | None = None
+    #: a worker has more bytes than `WorkerHandle.watched_above`
+    worker_filled: WorkerHook | None = None
+    #: bytes that tasks will add which wait for room
+    waiting_nbytes: Callable[[SchedulerState], int] | None = None
+    #: a task that no worker could run is queued again, or dropped; while a feature is busy
+    unfiled: TaskHook | None = None
     #: what a worker reports about its process is known
     worker_measured: WorkerHook | None = None
     supervisor_connected: SupervisorHook | None = None
@@ -84,7 +110,7 @@ class Feature:
     #: a worker could not fetch these keys from where it was sent
     not_fetched: KeysHook | None = None
     #: a worker does not have the data of a task any more
-    replica_lost: Callable[[SchedulerState, SchedulerTask], None] | None = None
+    replica_lost: TaskHook | None = None
     #: before the rows of a report are handled
     attempts_erred: Callable[[SchedulerState, WorkerHandle, m.AttemptsErred], None] | None = None
     #: a worker or client, by its id, has ended in order or is known to have died: it does not
@@ -117,6 +143,13 @@ class Features:
         self.worker_leaving = [f.worker_leaving for f in features if f.worker_leaving]
         self.worker_gone = [f.worker_gone for f in features if f.worker_gone]
         self.worker_measured = [f.worker_measured for f in features if f.worker_measured]
+        self.worker_died = [f.worker_died for f in features if f.worker_died]
+        self.settling = [(f.name, f.settling) for f in features if f.settling]
+        self.placing_late = [f.placing_late for f in features if f.placing_late]
+        self.careful = next((f.careful for f in features if f.careful), None)
+        self.worker_filled = [f.worker_filled for f in features if f.worker_filled]
+        self.waiting_nbytes = [f.waiting_nbytes for f in features if f.waiting_nbytes]
+        self.unfiled = [f.unfiled for f in features if f.unfiled]
         self.supervisor_connected = [
             f.supervisor_connected for f in features if f.supervisor_connected
         ]

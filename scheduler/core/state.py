@@ -53,7 +53,6 @@ from .members.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, Start
 from .members.losses import Loss, report_all
 from .members.refusals import Refusal
 from .members.summing import Sums
-from .memory.records import Memory
 from .moves.attempts import InterruptedAttempt
 from .records.counters import Counters
 from .records.deadlines import Deadline, Deadlines
@@ -277,6 +276,10 @@ class SchedulerState:
         #: {worker: None}, idle ones first: all workers that have room and resources left for a
         #: class in `ready`, and some that have not
         self.takers: OrderedDict[WorkerHandle, None] = OrderedDict()
+        #: {worker: None}: workers that a feature has closed for tasks of all classes (`is_full`)
+        self.full: dict[WorkerHandle, None] = {}
+        #: {name: None} of the features that have something to do with each assignment pass
+        self.busy: dict[str, None] = {}
         #: {worker: None}: workers whose load changed since the last settle
         self.touched: dict[WorkerHandle, None] = {}
 
@@ -342,7 +345,6 @@ class SchedulerState:
         self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
         self.next_session = self.next_request = self.next_client = 1
         self.held: held.HeldObjects = held.HeldObjects()  #: locks, queues and others, by name
-        self.memory: Memory = Memory()  #: what workers hold, and the tasks that wait for room there
         self.generation = self.next_rank = 0
         self.last_submission = float("-inf")
 

@@ -16,6 +16,7 @@ from weft.protocol.wire.failure import MEMORY_EXCEEDED
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import KeysErred, KeysUnrunnable, ReturnAttempts
 from weft.scheduler.core.memory.full import FULL_SHARE
+from weft.scheduler.core.memory.records import memory_of
 from weft.scheduler.core.records.tasks import PROCESSING, QUEUED
 
 from .graphs import ACTOR, PUT, Graph
@@ -142,7 +143,7 @@ class Watched:
 
     def after_event(self) -> None:
         """Count what has changed."""
-        memory = self._core.memory
+        memory = memory_of(self._core)
         if memory.aside or self._aside:
             for task in self._aside:
                 if task not in memory.aside and task.state in (QUEUED, PROCESSING):
@@ -153,12 +154,12 @@ class Watched:
                     if task.group.task_class in self._core.scattered:
                         self._probes["memory: scattered data set aside"] += 1
             self._aside = list(memory.aside)
-        if memory.full or self._full:
+        if self._core.full or self._full:
             for ws in self._full:
-                if ws not in memory.full and ws.peer in self._core.workers:
+                if ws not in self._core.full and ws.peer in self._core.workers:
                     self._probes["memory: room again"] += 1
-            self._probes["memory: full"] += sum(ws not in self._full for ws in memory.full)
-            self._full = list(memory.full)
+            self._probes["memory: full"] += sum(ws not in self._full for ws in self._core.full)
+            self._full = list(self._core.full)
 
     def sent(self, peer: int, messages: Iterable[Message]) -> None:
         """Count messages that the brake sends, and note what fails by it."""
@@ -190,10 +191,10 @@ def has_reason(sim: Simulation, text: str) -> bool:
 def check_at_rest(sim: Simulation) -> None:
     """Check that nothing waits for memory, and that only those workers are full that use it."""
     core = sim.scheduler.core
-    assert not core.memory.aside, f"{list(core.memory.aside)} wait for memory for ever"
-    assert core.memory.look is None, "nothing waits for memory, and it is looked at"
+    assert not memory_of(core).aside, f"{list(memory_of(core).aside)} wait for memory for ever"
+    assert memory_of(core).look is None, "nothing waits for memory, and it is looked at"
     if sim.limits is None:
-        assert not core.memory.full, f"{list(core.memory.full)} are full, and have no limit"
+        assert not core.full, f"{list(core.full)} are full, and have no limit"
         return
     for worker in sim.workers.values():
         ws, memory = core.workers_by_id[worker.worker_id], worker.memory

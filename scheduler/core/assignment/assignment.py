@@ -23,8 +23,8 @@ be thousands of classes: no room is kept for each of them and each worker. `take
 that may have something left for one of them. A class looks for those that fit when it is visited;
 after a pass there are none, until a worker finishes something or a class has a task again.
 
-Memory. A worker whose memory is nearly full has no room for any class; what it may still run is
-given to it after the others (`memory.aside`).
+Closed. A worker that a feature has closed (`is_full`) has no room for any class; what it may still
+run is given to it after the others.
 
 Nothing here looks at all workers or all tasks: `TaskClass.open`, `partly`, `takers`, `idle` and
 `loaded` are kept up to date by `_refresh`.
@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ..data import puts, scattered
-from ..memory import aside, full
+from ..feature import Decide, Give
 from ..moves.locating import addresses_of, hashes_of
 from ..moves.transitions import note_attempt_ended, take_back_from
 from ..records.peers import RESOURCE_DIGITS, RETURN_INTERVAL_S, WorkerHandle
@@ -135,11 +135,10 @@ def settle(state: SchedulerState) -> None:
     """Assign the tasks that can be assigned; called at the end of every `handle`."""
     if state.twins:
         merging.settle_twins(state)
-    memory = state.memory
-    if memory.full:
-        full.look_at_full(state)
-    if memory.aside.by_class:
-        aside.take_up(state)
+    if state.busy:
+        for name, settling in state.features.settling:
+            if name in state.busy:
+                settling(state)
     if state.touched:
         _refresh(state)
     if state.recovery is not None:
@@ -155,8 +154,9 @@ def settle(state: SchedulerState) -> None:
         if state.scattered:
             scattered.place(state, partial(assign, state, drafts))
         _assign_ready(state, drafts)
-        if memory.full and state.ready:
-            aside.assign_to_full(state, partial(assign, state, drafts))
+        if state.full and state.ready:
+            for placing_late in state.features.placing_late:
+                placing_late(state, partial(assign, state, drafts))
         for ws, draft in drafts.items():
             _send_draft(state, ws, draft)
         if state.touched:
@@ -252,11 +252,12 @@ def _assign_class(
     members_open: OrderedDict[WorkerHandle, None],
 ) -> None:
     queue = task_class.queue
-    decide, give = decide_worker, assign
+    decide: Decide = decide_worker
+    give: Give = assign
     # More than threads and time is looked at only where it may be scarce.
     is_scarce = bool(task_class.resources)
-    if state.prefixes.has_large or state.memory.full:
-        decide, give = full.decide_worker_with_memory, _assign_and_look
+    if (state.prefixes.has_large or state.full) and state.features.careful is not None:
+        decide, give = state.features.careful
         is_scarce = True
     n_unvisited = 0
     while queue.n and members_open:
@@ -291,14 +292,6 @@ def _assign_class(
             members_open.move_to_end(ws)
         else:
             members_open.pop(ws, None)  # one that has just become full is out already
-
-
-def _assign_and_look(
-    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task: SchedulerTask, ws: WorkerHandle
-) -> None:
-    """Do what `assign` does, and see whether the worker is full now."""
-    assign(state, drafts, task, ws)
-    full.note_assigned(state, ws, task)
 
 
 def _least_share(n_queued: int, prefix: Prefix) -> int:
@@ -452,7 +445,8 @@ def _refresh(state: SchedulerState) -> None:
         if ws.is_away or ws.is_leaving or ws.peer not in state.workers:
             continue
         if ws.nbytes > ws.watched_above:
-            full.look_at(state, ws)
+            for worker_filled in state.features.worker_filled:
+                worker_filled(state, ws)
         n_processing = len(ws.processing)
         n_busy = n_processing + len(ws.zombies) - len(ws.blocked)
         if n_busy:

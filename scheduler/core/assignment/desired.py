@@ -158,7 +158,7 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
         n_for_work = max(n_for_work, 1)
     if state.recovery is not None:  # the work is not known before its workers are back
         n_for_work = max(n_for_work, len(state.staying), len(state.expected.worker_ids))
-    waiting_nbytes = sum(task.group.prefix.result_nbytes for task in state.memory.aside)
+    waiting_nbytes = sum(waiting_nbytes(state) for waiting_nbytes in state.features.waiting_nbytes)
     n_for_data = _workers_for_data(found.nbytes + waiting_nbytes, kind)
     n_desired = max(n_for_work, n_for_data)
     return Desired(n_desired, n_for_work, n_for_data, n_runnable, n_unrunnable, target_s, found)

@@ -17,6 +17,7 @@ from ..coordination import cycles
 from ..coordination.records import LimitRecord
 from ..members.refusals import explain_unrunnable
 from ..memory.full import FULL_SHARE, usage_text
+from ..memory.records import memory_of
 from ..moves.eligibility import lacks
 from ..records.asked import Info
 from ..records.tasks import (
@@ -216,7 +217,7 @@ def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> TaskReason:
             f"it has raised, taken too long, or asked for another worker, and runs again within "
             f"{left_s:.3g} s"
         )
-    if task in state.memory.aside:
+    if task in memory_of(state).aside:
         members = [ws for ws in task_class.members if ws.is_full]
         details = [f"worker {usage_text([ws])}" for ws in members[:MAX_WORKERS]]
         return TaskReason(

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ....protocol.wording import counted, lasting
+from ..members.census import MEMORY_HIGH
 from ..records.recent import Load
+from ..reports.unreached import Unreached
 
-#: Above these parts of its limit the memory of a worker is a warning, and an error.
-MEMORY_HIGH: Final = 0.8
+#: Above this part of its limit the memory of a worker is an error.
 MEMORY_FULL: Final = 0.95
 #: Without a finished task for so long there is a warning, but not before a task takes ten times as
 #: long as its function did; a function that never finished may take so long.
@@ -57,21 +58,6 @@ class SetAside:
     n_deaths: int
     #: how the last worker ended that has set it up
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unreached:
-    """A worker that others do not reach, though it is connected to the scheduler."""
-
-    #: names of the first of the readers, and the number of all
-    readers: list[str]
-    n_readers: int
-    holder: str
-    address: str
-    #: failed fetches, and how long ago the first and the last one were
-    n_failed: int
-    first_s: float
-    last_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from ....protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_NUMBER
 from ..assignment.desired import Desired, desired_workers
+from ..memory.records import memory_of
 from ..plugins.plugins import is_preparing, n_preparing
 from ..records.counters import COUNTED, totals
 from ..records.tasks import WITHOUT_RECIPE
@@ -79,8 +80,8 @@ def count_unrunnable(state: SchedulerState) -> dict[str, int]:
             n_paused = sum(task in state.paused for task in task_class.unrunnable)
             counts["paused"] += n_paused
             n -= n_paused
-        if n and state.memory.aside:
-            n_aside = sum(task in state.memory.aside for task in task_class.unrunnable)
+        if n and memory_of(state).aside:
+            n_aside = sum(task in memory_of(state).aside for task in task_class.unrunnable)
             counts["memory"] += n_aside
             n -= n_aside
         if not n:

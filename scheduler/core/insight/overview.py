@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.wire.message import MAX_NUMBER
 from ..assignment.desired import AtWorkers, desired_workers
 from ..members.refusals import current_refusals, explain_unrunnable
+from ..memory.records import memory_of
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import n_preparing
 from ..plugins.records import plugins_of
@@ -106,7 +107,7 @@ def _signs(
         away_s=state.away_s,
         full=nlargest(MAX_NAMED, full),
         n_full=len(full),
-        n_set_aside=len(state.memory.aside),
+        n_set_aside=len(memory_of(state).aside),
         refused=_refused(state),
         n_processing=tasks["processing"],
         quiet_s=state.now - at_workers.last_progress if tasks["processing"] else 0.0,

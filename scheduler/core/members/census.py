@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ..insight.health import MEMORY_HIGH
 from ..records.checking import differences, unless
 
 if TYPE_CHECKING:
     from ....protocol.wire.messages import WorkerStatus
     from ..records.peers import WorkerHandle
     from ..state import SchedulerState
+
+
+#: A worker that uses more than this part of its limit is nearly full.
+MEMORY_HIGH: Final = 0.8
 
 
 class Census:

@@ -15,7 +15,6 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import worker_died
 from ....protocol.wording import counted, sized
 from ..actors import actors
-from ..memory.relief import note_kill
 from ..moves.attempts import note_death, note_process_over
 from ..moves.reporting import send_states
 from ..moves.transitions import ACTIVE, err, take_back
@@ -110,9 +109,9 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
     if lost is None:
         return
     ws, processing, held = lost
-    if is_of_memory(report.reason):
-        running = [processing[attempt] for attempt in report.running if attempt in processing]
-        note_kill(state, ws, held.values(), running)
+    running = [processing[attempt] for attempt in report.running if attempt in processing]
+    for on_died in state.features.worker_died:
+        on_died(state, ws, report, list(held.values()), running)
     for attempt in dict.fromkeys(report.running):
         task = processing.get(attempt)
         is_served = task is None

@@ -19,7 +19,8 @@ from ..moves.transitions import enqueue, move
 from ..moves.unrunnable import file_unrunnable
 from ..records.tasks import NO_WORKER, SchedulerTask, TaskClass
 from . import relief
-from .full import FULL_INVARIANTS, adds_to, note_assigned
+from .full import FULL_INVARIANTS, adds_to, look_at_full, note_assigned
+from .records import BUSY, memory_of
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -37,14 +38,30 @@ def set_aside(state: SchedulerState, task: SchedulerTask) -> None:
     """Let a task that is out of its queue wait for memory."""
     move(state, task, NO_WORKER)
     file_unrunnable(state, task)
-    state.memory.aside.add(task)
-    if state.memory.look is None:
-        state.memory.look = state.call_after(relief.LOOK_S, _look)
+    memory_of(state).aside.add(task)
+    state.busy[BUSY] = None
+    if memory_of(state).look is None:
+        memory_of(state).look = state.call_after(relief.LOOK_S, _look)
+
+
+def settle(state: SchedulerState) -> None:
+    """See, with each assignment pass, who has room again, and what fits there."""
+    if state.full:
+        look_at_full(state)
+    if memory_of(state).aside:
+        take_up(state)
+    elif not state.full:
+        del state.busy[BUSY]
+
+
+def discard(state: SchedulerState, task: SchedulerTask) -> None:
+    """Set a task aside no longer: it is queued again, or dropped."""
+    memory_of(state).aside.discard(task)
 
 
 def take_up(state: SchedulerState) -> None:
     """Queue tasks again, for the workers that have room and whose load has changed."""
-    aside = state.memory.aside
+    aside = memory_of(state).aside
     for ws in state.touched:
         if ws.is_full or ws.is_away or ws.is_leaving or ws.peer not in state.workers:
             continue
@@ -67,7 +84,7 @@ def take_up(state: SchedulerState) -> None:
 
 def _look(state: SchedulerState) -> None:
     """Take up what fits by now, and see whether to wait helps the others."""
-    memory = state.memory
+    memory = memory_of(state)
     memory.look = None
     for task_class in list(memory.aside.by_class):
         if not task_class.members:  # they wait for a worker, as others do
@@ -84,7 +101,7 @@ def _take_up_at_full(state: SchedulerState, task_class: TaskClass) -> None:
     """Queue tasks again that add nothing to a full worker any more."""
     members = _full_members(state, task_class)
     n_left = sum(ws.nthreads - ws.n_busy for ws in members)
-    for task in list(islice(state.memory.aside.by_class[task_class], MAX_ASIDE)):
+    for task in list(islice(memory_of(state).aside.by_class[task_class], MAX_ASIDE)):
         if n_left <= 0:
             return
         if _where_it_adds_nothing(task, members) is not None:
@@ -95,9 +112,7 @@ def _take_up_at_full(state: SchedulerState, task_class: TaskClass) -> None:
 def _full_members(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
     """Return the full workers that could run a task of a class at once."""
     return [
-        ws
-        for ws in state.memory.full
-        if ws in task_class.members and ws.has_free_thread_for(task_class)
+        ws for ws in state.full if ws in task_class.members and ws.has_free_thread_for(task_class)
     ]
 
 
@@ -179,12 +194,12 @@ def _do_nothing(state: SchedulerState) -> None:
 MEMORY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
     **FULL_INVARIANTS,
     "what waits for memory is set aside": lambda s: [
-        task for task in s.memory.aside if task.state != NO_WORKER
+        task for task in memory_of(s).aside if task.state != NO_WORKER
     ],
     "classes are listed while tasks of them wait for memory": lambda s: [
-        c.restrictions for c, tasks in s.memory.aside.by_class.items() if not tasks
+        c.restrictions for c, tasks in memory_of(s).aside.by_class.items() if not tasks
     ],
     "what waits for memory is looked at": lambda s: [
-        task for task in s.memory.aside if s.memory.look is None
+        task for task in memory_of(s).aside if memory_of(s).look is None
     ],
 }

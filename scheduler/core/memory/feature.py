@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.deaths import is_of_memory
 from ..feature import Departure, Feature
-from . import full
-from .aside import MEMORY_INVARIANTS
+from . import aside, full, relief
+from .records import BUSY, Memory, memory_of
 
 if TYPE_CHECKING:
+    from ....protocol.wire import messages as m
     from ..records.peers import WorkerHandle
+    from ..records.tasks import SchedulerTask
     from ..state import SchedulerState
 
 
@@ -17,9 +21,32 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
     full.forget_worker(state, ws)
 
 
+def _on_worker_died(
+    state: SchedulerState,
+    ws: WorkerHandle,
+    report: m.WorkerExited,
+    results: Collection[SchedulerTask],
+    running: Collection[SchedulerTask],
+) -> None:
+    if is_of_memory(report.reason):
+        relief.note_kill(state, ws, results, running)
+
+
+def _waiting_nbytes(state: SchedulerState) -> int:
+    return sum(task.group.prefix.result_nbytes for task in memory_of(state).aside)
+
+
 FEATURE: Final = Feature(
-    name="memory",
-    invariants=MEMORY_INVARIANTS,
+    name=BUSY,
+    records=(Memory,),
+    invariants=aside.MEMORY_INVARIANTS,
+    settling=aside.settle,
+    placing_late=aside.assign_to_full,
+    careful=full.CAREFUL,
+    worker_filled=full.look_at,
+    waiting_nbytes=_waiting_nbytes,
+    unfiled=aside.discard,
+    worker_died=_on_worker_died,
     worker_joined=full.note_measured,
     worker_measured=full.note_measured,
     worker_gone=_on_worker_gone,

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wording import sized
+from ..assignment.assignment import Draft, assign
 from ..assignment.placement import decide_worker
 from ..data.copies import on_worker_joined
-from ..insight.health import MEMORY_HIGH
+from ..members.census import MEMORY_HIGH
 from ..records.checking import differences
 from ..records.peers import NEVER_WATCHED, WorkerHandle
 from ..records.prefixes import LARGE_NBYTES
+from .records import BUSY
 
 if TYPE_CHECKING:
     from ..records.tasks import SchedulerTask
@@ -104,18 +106,27 @@ def _set_full(state: SchedulerState, ws: WorkerHandle, *, is_full: bool) -> None
     ws.is_full = is_full
     state.touched[ws] = None
     if is_full:
-        state.memory.full[ws] = None
+        state.full[ws] = None
+        state.busy[BUSY] = None
         for task_class in ws.classes:
             task_class.open.pop(ws, None)
             task_class.partly.pop(ws, None)
     else:
-        del state.memory.full[ws]
+        del state.full[ws]
         on_worker_joined(state, ws)
+
+
+def _assign_and_look(
+    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task: SchedulerTask, ws: WorkerHandle
+) -> None:
+    """Do what `assign` does, and see whether the worker is full now."""
+    assign(state, drafts, task, ws)
+    note_assigned(state, ws, task)
 
 
 def look_at_full(state: SchedulerState) -> None:
     """Find out which full workers have room again: results are released without their reports."""
-    full = state.memory.full
+    full = state.full
     for ws in list(islice(full, MAX_LOOKED_AT)):
         look_at(state, ws)
         if ws in full and len(full) > MAX_LOOKED_AT:
@@ -134,7 +145,7 @@ def note_assigned(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) 
 
 def forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     """Forget a worker that is gone."""
-    state.memory.full.pop(ws, None)
+    state.full.pop(ws, None)
     ws.is_full = False
     ws.watched_above = NEVER_WATCHED
 
@@ -205,13 +216,17 @@ def usage_text(workers: Iterable[WorkerHandle]) -> str:
     return ", ".join(parts)
 
 
+#: How a worker is chosen, and given a task, where more than threads and time may be scarce.
+CAREFUL: Final = decide_worker_with_memory, _assign_and_look
+
+
 # -- invariants ------------------------------------------------------------------------------------
 #: {what holds: what breaks it}
 FULL_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
     "full lists the workers that are full": lambda s: differences(
-        s.memory.full, [ws for ws in s.workers.values() if ws.is_full]
+        s.full, [ws for ws in s.workers.values() if ws.is_full]
     ),
-    "a full worker has a limit": lambda s: [ws for ws in s.memory.full if not ws.memory_limit],
+    "a full worker has a limit": lambda s: [ws for ws in s.full if not ws.memory_limit],
     "a worker is watched if it has a limit": lambda s: [
         ws
         for ws in s.workers.values()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
-    from ..records.peers import ClientHandle, WorkerHandle
+    from ..records.peers import ClientHandle
     from ..records.tasks import SchedulerTask, TaskClass
+    from ..state import SchedulerState
+
+
+#: The name of the feature, among `SchedulerState.busy` while a worker is full or a task set aside.
+BUSY: Final = "memory"
 
 
 class Kill(NamedTuple):
@@ -59,11 +64,9 @@ class Aside:
 class Memory:
     """What the brake knows."""
 
-    __slots__ = ("aside", "full", "kills", "look", "noticed", "stalled")
+    __slots__ = ("aside", "kills", "look", "noticed", "stalled")
 
     def __init__(self) -> None:
-        #: {worker: None}: all that are full (`WorkerHandle.is_full`)
-        self.full: dict[WorkerHandle, None] = {}
         self.aside = Aside()
         #: when `relief` looks at those that are set aside; pending while there are some
         self.look: Deadline | None = None
@@ -74,3 +77,8 @@ class Memory:
         self.noticed: dict[ClientHandle, None] = {}
         #: the latest, oldest first
         self.kills: deque[Kill] = deque()
+
+
+def memory_of(state: SchedulerState) -> Memory:
+    """Return what the brake knows."""
+    return state.record(Memory)

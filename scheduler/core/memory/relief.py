@@ -22,7 +22,7 @@ from ..actors.actors import is_actor
 from ..moves.transitions import ACTIVE, err
 from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask
 from .full import FULL_SHARE, is_full_of_results, is_let_go, usage_text, used_nbytes
-from .records import Kill
+from .records import Kill, memory_of
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, WorkerHandle
@@ -49,7 +49,7 @@ _REMEDY: Final = (
 
 def judge(state: SchedulerState) -> None:
     """See for which of the tasks that are set aside waiting does not help; called each second."""
-    memory = state.memory
+    memory = memory_of(state)
     if not memory.aside:
         memory.stalled.clear()
         memory.noticed.clear()
@@ -71,7 +71,7 @@ def _stalled(state: SchedulerState) -> list[TaskClass]:
 
     A worker of others has room, or is expected back; or it runs what may make some.
     """
-    aside = state.memory.aside
+    aside = memory_of(state).aside
     clients = {task.group.client: None for task in aside}
     stalled = {ws: None for ws in state.staying.values() if not _goes_on(ws, clients)}
     return [c for c in aside.by_class if all(ws in stalled for ws in c.members)]
@@ -103,7 +103,7 @@ def _goes_on(ws: WorkerHandle, clients: Container[int]) -> bool:
 
 def _notify(state: SchedulerState) -> None:
     """Send each client, once, that tasks of it wait for memory."""
-    memory = state.memory
+    memory = memory_of(state)
     keys: dict[ClientHandle, list[str]] = {}
     for task_class in memory.stalled:
         for task in memory.aside.by_class[task_class]:
@@ -122,7 +122,7 @@ def _relieve(state: SchedulerState, classes: Iterable[TaskClass]) -> None:
 
     Only what these classes wait for counts, and what is at workers that may run them.
     """
-    aside = [task for c in classes for task in state.memory.aside.by_class[c]]
+    aside = [task for c in classes for task in memory_of(state).aside.by_class[c]]
     full = _members(classes)
     there = {task: None for ws in full if is_full_of_results(ws) for task in ws.has_what}
     sizes: dict[int, int] = {}
@@ -225,7 +225,7 @@ def note_kill(
     results = [task for task in results if not clients or task.group.client in clients]
     if sum(task.nbytes for task in results) < HELD_SHARE * ws.memory_limit:
         return
-    kills = state.memory.kills
+    kills = memory_of(state).kills
     kills.append(Kill(state.awake_s, ws.name, results))
     while kills[0].when < state.awake_s - KILLS_S:
         kills.popleft()
@@ -252,6 +252,6 @@ def note_kill(
 
 def _forget_kills(state: SchedulerState) -> None:
     """Forget what was too long ago to count."""
-    kills = state.memory.kills
+    kills = memory_of(state).kills
     while kills and kills[0].when <= state.awake_s - KILLS_S:
         kills.popleft()

@@ -35,8 +35,9 @@ def unfile_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
     """Undo `file_unrunnable`."""
     if state.paused:
         state.deadlines.cancel(state.paused.pop(task, None))
-    if state.memory.aside:
-        state.memory.aside.discard(task)
+    if state.busy:
+        for unfiled in state.features.unfiled:
+            unfiled(state, task)
     task_class = task.group.task_class
     del task_class.unrunnable[task]
     if not task_class.unrunnable:

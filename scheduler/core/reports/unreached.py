@@ -8,10 +8,10 @@ copy has come from that holder. A record that was not renewed for `RECENT_S` cou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ..insight.health import MAX_NAMED, Unreached
 from ..records.peers import FailedFetches, WorkerHandle
 from ..records.tasks import MEMORY
 
@@ -26,6 +26,25 @@ RECENT_S: Final = 60.0
 MANY: Final = 2
 #: Pairs that are looked at for one overview: with 1 000 workers there may be a million.
 MAX_PAIRS: Final = 2000
+
+
+#: Readers that are named.
+MAX_READERS_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """A worker that others do not reach, though it is connected to the scheduler."""
+
+    #: names of the first of the readers, and the number of all
+    readers: list[str]
+    n_readers: int
+    holder: str
+    address: str
+    #: failed fetches, and how long ago the first and the last one were
+    n_failed: int
+    first_s: float
+    last_s: float
 
 
 def note_not_reached(ws: WorkerHandle, holder: WorkerHandle, now: float) -> None:
@@ -84,7 +103,7 @@ def _describe(
     holder: WorkerHandle, readers: Sequence[tuple[WorkerHandle, FailedFetches]], now: float
 ) -> Unreached:
     return Unreached(
-        [ws.name for ws, _ in readers[:MAX_NAMED]],
+        [ws.name for ws, _ in readers[:MAX_READERS_NAMED]],
         len(readers),
         holder.name,
         holder.address,

@@ -13,6 +13,7 @@ from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.memory import relief
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.memory.full import growth
+from weft.scheduler.core.memory.records import memory_of
 from weft.scheduler.core.records.tasks import TaskClass
 
 MB = 1_000_000
@@ -96,7 +97,7 @@ def test_tasks_that_were_set_aside_run_in_their_order_when_results_are_released(
     board.send(alice, graph("x", "y", function="make"))
     out = board.send(alice, m.ReleaseKeys(keys=["a", "b"]))
     assert list(assigned(out, w)) == ["x", "y"]
-    assert not board.state.memory.aside
+    assert not memory_of(board.state).aside
 
 
 def test_a_worker_that_joins_gets_what_was_set_aside(board):
@@ -300,7 +301,7 @@ def test_of_workers_killed_again_and_again_the_newer_half_of_the_results_fails(b
     assert "erred" not in board.states("small", *keys[:7])
     assert "3 processes of workers were killed" in board.task("x9").failure[2]
     board.tick(relief.KILLS_S + 1)
-    assert not board.state.memory.kills
+    assert not memory_of(board.state).kills
 
 
 def test_kills_of_tasks_that_are_too_large_by_themselves_fail_no_results(board):
@@ -320,7 +321,7 @@ def test_kills_of_tasks_that_are_too_large_by_themselves_fail_no_results(board):
 def test_a_full_worker_that_is_lost_leaves_nothing_behind(board):
     _, _alice, w = fill(board)
     board.close(w)
-    assert not board.state.memory.full
+    assert not board.state.full
     assert board.states("x", "y") == ["no_worker"] * 2
     board.tick(10.0)
     new = worker(board, "new")
@@ -461,14 +462,14 @@ def test_a_task_that_is_too_large_costs_results_of_its_own_client_only(board):
 
 
 BREAKAGES = {
-    "full lists the workers that are full": lambda s, w: s.memory.full.clear(),
+    "full lists the workers that are full": lambda s, w: s.full.clear(),
     "a full worker has a limit": lambda s, w: setattr(w, "memory_limit", 0),
     "a worker is watched if it has a limit": lambda s, w: setattr(w, "watched_above", 1 << 62),
-    "what waits for memory is set aside": lambda s, w: s.memory.aside.add(s.tasks["a"]),
-    "classes are listed while tasks of them wait for memory": lambda s, w: (
-        s.memory.aside.by_class.update({TaskClass((), ("other",), False, ()): {}})
-    ),
-    "what waits for memory is looked at": lambda s, w: setattr(s.memory, "look", None),
+    "what waits for memory is set aside": lambda s, w: memory_of(s).aside.add(s.tasks["a"]),
+    "classes are listed while tasks of them wait for memory": lambda s, w: memory_of(
+        s
+    ).aside.by_class.update({TaskClass((), ("other",), False, ()): {}}),
+    "what waits for memory is looked at": lambda s, w: setattr(memory_of(s), "look", None),
 }
 
 

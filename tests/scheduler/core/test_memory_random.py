@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.memory.records import memory_of
 from weft.scheduler.core.records.tasks import ERRED, MEMORY
 
 from ..builders import Board, finished, graph
@@ -173,11 +174,11 @@ def test_every_task_ends_and_nothing_is_left_whatever_happens_to_full_workers(ev
         event(play, n)
     play.end()
     state = play.board.state
-    assert not state.memory.aside
+    assert not memory_of(state).aside
     for client, keys in play.wanted.items():
         play.board.send(client, m.ReleaseKeys(keys=keys))
     play.board.tick(2.0)
     assert not state.tasks
     assert not [t for ws in state.workers.values() for t in ws.processing.values()]
-    assert state.memory.look is None
-    assert not state.memory.stalled
+    assert memory_of(state).look is None
+    assert not memory_of(state).stalled
