@@ -26,10 +26,10 @@ find_python = \
 unexport PYTHONDONTWRITEBYTECODE
 
 # Built once, outside the checkout: $WEFT_TOOLS or ~/.cache/weft-tools (tests/tools).
-.PHONY: help demo test tools lint types docs bench conformance chart wheel clean
+.PHONY: help demo test test-all tools lint types docs bench conformance chart wheel clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.ready ## run the demo: a report on the standard library's sources, on a local cluster
 	@$(BIN)/python demo/stdlib_report.py $(ARGS)
@@ -38,7 +38,10 @@ demo: $(VENV)/.ready ## run the demo: a report on the standard library's sources
 # clusters of a module are started twice, and takes over from another when it has none left. ARGS=-n0: in one process.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-test: $(VENV)/.ready ## run the tests; ARGS='-k name' and the like are passed on
+test: $(VENV)/.ready ## run the tests, without the most thorough ones; ARGS='-k name' and the like are passed on
+	@$(PYTEST) -m 'not thorough' $(ARGS)
+
+test-all: $(VENV)/.ready ## run all tests (tests/README.md); ARGS as above
 	@$(PYTEST) $(ARGS)
 
 tools: $(VENV)/.ready ## install the programs that some tests need; ARGS='helm kwok', ARGS=--list

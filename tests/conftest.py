@@ -7,6 +7,7 @@
   examples each time.
 - `wait_until(condition)` instead of sleeping.
 - The settings of the developer do not reach tests: neither files nor variables of weft.
+- What `make test` leaves out is marked with the reason, here (thorough.py) or by the test itself.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import hypothesis
 import pytest
 
 from tests import leaks
+from tests.thorough import why_thorough
 from weft.protocol.settings import sources
 
 # A shell lets commands in the background ignore Ctrl-C, and their children too: tests of it would
@@ -36,6 +38,8 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "weft")
 
 #: Variables that are for the tests themselves.
 _FOR_TESTS = re.compile("WEFT_(TOOLS|WITHOUT_TOOLS|TEST.*|SIM_.*|BENCHMARK_.*)")
+
+TESTS = Path(__file__).parent
 
 #: Each begins with reading all test files.
 MAX_PROCESSES = 12
@@ -69,9 +73,14 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(math.ceil((os.cpu_count() or 1) * 1.5), MAX_PROCESSES)
 
 
+@pytest.hookimpl(tryfirst=True)  # before markers are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each coroutine test `no_leaked_tasks`, which needs the test's own loop."""
     for item in items:
+        if item.get_closest_marker("slow") is not None:
+            why = why_thorough(item.path.relative_to(TESTS).as_posix())
+            if why is not None:
+                item.add_marker(pytest.mark.thorough(why))
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             # Before the first fixture of the test's own scope, so that it is torn down after them
             # all: they may end the tasks that the test started through them.

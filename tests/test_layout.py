@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from tests.thorough import THOROUGH
 from weft.protocol import errors
 
 if sys.version_info >= (3, 11):
@@ -258,3 +259,13 @@ def test_every_file_that_a_readme_names_exists(readme):
     # A README whose tables name no rooms is about files anywhere below it.
     if re.search(r"^\| `\w+/", text, re.MULTILINE):
         assert [*misplaced_in_tables(folder, text)] == []
+
+
+def test_thorough_tests_exist_and_are_listed_with_their_reasons():
+    listed = re.findall(
+        r"^\| `([\w/.]+?)/?` \| (.+) \|$",
+        (ROOT / "tests/README.md").read_text(encoding="utf-8").partition("## What runs when")[2],
+        re.MULTILINE,
+    )
+    assert {name: why for name, why in listed if name in THOROUGH} == THOROUGH
+    assert [name for name in THOROUGH if not (ROOT / "tests" / name).exists()] == []

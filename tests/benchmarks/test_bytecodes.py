@@ -17,6 +17,7 @@ from benchmarks.framework.checkouts import add_other
 from benchmarks.framework.driving import ROOT
 
 
+@pytest.mark.slow
 def test_each_case_is_counted_in_the_client_and_in_the_scheduler():
     script = ROOT / "benchmarks" / "bytecode_counts.py"
     cases = [f"{case}:64" for case in bytecodes.CASES]
@@ -37,6 +38,7 @@ def test_each_case_is_counted_in_the_client_and_in_the_scheduler():
         assert bytecodes.total(by_role["client"]) > 64, case
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_processes_that_were_started(wait_until):
     script = ROOT / "benchmarks" / "bytecode_counts.py"
     # More tasks than can end before the signal.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -24,9 +27,11 @@ from weft.worker.core.actor_calls import HolderLines
 from .simulation import Simulation, SimulationFailed
 
 ROOT = Path(__file__).resolve().parents[2]
-N_BATCHES = 10
-SEEDS_PER_BATCH = 20
-N_SESSION_BATCHES = 2
+N_BATCHES = 20
+SEEDS_PER_BATCH = 10
+N_SESSION_BATCHES = 4
+
+many_seeds = pytest.mark.thorough("seeds beyond the first; a seed is half a second")
 
 #: Situations that some seeds must reach, or the tests prove less than they seem to.
 EXPECTED = {
@@ -134,43 +139,58 @@ EXPECTED = {
     "waited for a seat",
 }
 
-_probes: Counter[str] = Counter()
-_batches: set[int] = set()
+
+def batches(n: int, n_quick: int) -> list[Any]:
+    """Return the numbers of `n` batches, of which `make test` has the first ones."""
+    return [
+        pytest.param(batch, marks=[pytest.mark.slow, *([many_seeds] if batch >= n_quick else [])])
+        for batch in range(n)
+    ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("batch", range(N_BATCHES))
-def test_every_seed_holds_all_invariants_and_ends_as_the_serial_run(batch):
-    run(batch)
+@pytest.fixture(scope="session")
+def probes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Counter[str]]:
+    """Run a batch, unless this or another process of the same run has; return what happened."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+
+    def run(batch: int) -> Counter[str]:
+        done = folder / f"probes-{batch}.json"
+        if not done.exists():
+            found: Counter[str] = Counter()
+            for seed in range(batch * SEEDS_PER_BATCH, (batch + 1) * SEEDS_PER_BATCH):
+                simulation = Simulation(seed)
+                simulation.run()
+                found.update(simulation.world.probes)
+            written = Path(f"{done}.{os.getpid()}")
+            written.write_text(json.dumps(found))
+            written.rename(done)
+        return Counter(json.loads(done.read_text()))
+
+    return run
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("batch", range(N_SESSION_BATCHES))
+@pytest.mark.parametrize("batch", batches(N_BATCHES, 6))
+def test_every_seed_holds_all_invariants_and_ends_as_the_serial_run(batch, probes):
+    assert probes(batch)
+
+
+@pytest.mark.parametrize("batch", batches(N_SESSION_BATCHES, 1))
 def test_no_call_is_executed_again_where_only_lines_and_schedulers_fail(batch):
     for seed in range(batch * SEEDS_PER_BATCH, (batch + 1) * SEEDS_PER_BATCH):
         Simulation(seed, sessions=True).run()
 
 
-def run(batch: int) -> None:
-    first = batch * SEEDS_PER_BATCH
-    for seed in range(first, first + SEEDS_PER_BATCH):
-        simulation = Simulation(seed)
-        simulation.run()
-        _probes.update(simulation.world.probes)
-    _batches.add(batch)
-
-
 @pytest.mark.slow
-def test_the_seeds_reach_every_rare_situation():
-    """Batches that were not run in this process are run here, while anything is missing."""
+@many_seeds
+def test_the_seeds_reach_every_rare_situation(probes):
+    """Batches that have not been run are run here, while anything is missing."""
+    missing = {*EXPECTED}
     for batch in range(N_BATCHES):
-        if batch not in _batches and missing():
-            run(batch)
-    assert missing() == set()
-
-
-def missing() -> set[str]:
-    return {name for name in EXPECTED if not _probes[name]}
+        if missing:
+            missing -= {name for name, n in probes(batch).items() if n}
+    assert missing == set()
 
 
 def test_a_seed_can_be_replayed():
