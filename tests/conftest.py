@@ -18,6 +18,7 @@ import math
 import os
 import re
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -65,6 +66,13 @@ def settings_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 def wait_until() -> Callable[..., object]:
     """Return `leaks.wait_until(condition, timeout_s=10, what="")`."""
     return leaks.wait_until
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder whose path, unlike `tmp_path`, leaves room for the name of a socket."""
+    with tempfile.TemporaryDirectory(prefix="wt") as folder:
+        yield Path(folder)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import psutil
 import pytest
@@ -32,14 +29,6 @@ with weft.Client(n_workers=2{options}) as client:
     assert sorted(r for _, r in weft.as_completed(futures, with_results=True))[-1] == 1000
     print(total.result())
 """
-
-
-@pytest.fixture
-def short_folder():
-    """A folder whose path leaves room for a socket's name."""
-    folder = Path(tempfile.mkdtemp(prefix="wt"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("options", ["", ", protocol='tcp'", ", processes=False"])

@@ -436,12 +436,11 @@ def test_a_tls_cluster_computes_and_its_results_come_from_the_workers(tmp_path, 
     assert caplog.text == ""
 
 
-def test_a_unix_socket_cluster_computes(tmp_path):
-    # pytest's own folders have paths that are too long for sockets.
-    with scheduler("--protocol", "unix", "--name", "u", folder=tmp_path) as started:
+def test_a_unix_socket_cluster_computes(short_folder):
+    with scheduler("--protocol", "unix", "--name", "u", folder=short_folder) as started:
         assert address_of(started).startswith("unix://")
         assert file_of(started).name == "u.json"
-        with daemon("worker", "--nworkers", "1", folder=tmp_path) as worker:
+        with daemon("worker", "--nworkers", "1", folder=short_folder) as worker:
             worker.wait_for("registered")
             with weft.Client(connection_file=file_of(started)) as client:
                 assert client.submit(abs, -1).result(timeout=30) == 1

@@ -48,10 +48,10 @@ def restarted(started, pid: int) -> int:
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "tls", "unix"])
-def test_a_killed_scheduler_is_started_again_as_the_same_one(tmp_path, protocol):
+def test_a_killed_scheduler_is_started_again_as_the_same_one(short_folder, protocol):
     with (
-        scheduler("--protocol", protocol, folder=tmp_path) as started,
-        daemon("worker", "--nworkers", "2", folder=tmp_path) as workers,
+        scheduler("--protocol", protocol, folder=short_folder) as started,
+        daemon("worker", "--nworkers", "2", folder=short_folder) as workers,
     ):
         workers.wait_for("registered", 2)
         before = ConnectionFile.read(file_of(started))
@@ -78,7 +78,7 @@ def test_a_killed_scheduler_is_started_again_as_the_same_one(tmp_path, protocol)
         assert started.stop() == 0
         assert gone(family)
         assert not file_of(started).exists()
-        assert not list((tmp_path / "run" / "weft").glob("s*"))
+        assert not list((short_folder / "run" / "weft").glob("s*"))
 
 
 def test_the_pages_come_back_at_their_port(tmp_path):
