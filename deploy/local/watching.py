@@ -20,7 +20,7 @@ from typing import Final
 
 from ...protocol.errors import WeftError
 from ...protocol.host.exits import describe_exit
-from ...protocol.restart_pauses import RestartPauses
+from ...protocol.restarting import Restarting
 from ..processes.child import Child
 
 _log = logging.getLogger("weft.cluster")
@@ -57,7 +57,7 @@ class ProcessWatch:
         self._workers: Child | None = workers
         self._start_workers = start_workers
         self._on_failed = on_failed
-        self._pauses = RestartPauses()
+        self._restarting = Restarting()
         self._started = time.monotonic()
         self._told, self._teller = socket.socketpair()
         self.stopping = False
@@ -121,13 +121,13 @@ class ProcessWatch:
             return
         is_told = workers.process.returncode == 0
         while True:
-            pause_s = self._pauses.died(time.monotonic() - self._started)
+            pause_s = self._restarting.died(time.monotonic() - self._started)
             if self._wait_end(max(pause_s, _SCHEDULER_LATER_S)) is not None or self.stopping:
                 return  # the scheduler ended, which the next look sees as well
             if is_told:
                 _log.warning("the workers of %s have ended on request; it has none", self._name)
                 return
-            n = self._pauses.n_deaths
+            n = self._restarting.n_deaths
             if n > _MAX_DEATHS:
                 self._give_up(f"its worker processes ended {n} times, the last time: {how}")
                 return

@@ -8,11 +8,11 @@ so the next scheduler need not import them (0.25 s of CPU), and it runs the same
 another release may have been installed meanwhile.
 
 A child that dies is started again, at once for the first time and then with growing pauses
-(`restart_pauses`), with one log line for each death. A final exit code is passed on: 0 (it ended
-on request), 2 (its options or configuration are at fault) and 75 (another scheduler of the cluster
-has taken over); so is any failure before the first child was ready. SIGTERM and SIGINT go to the
-child, and then its end is the parent's, too. When the parent is gone, the child ends in order: no
-process outlives its parent.
+(`protocol/restarting.py`), with one log line for each death. A final exit code is passed on: 0 (it
+ended on request), 2 (its options or configuration are at fault) and 75 (another scheduler of the
+cluster has taken over); so is any failure before the first child was ready. SIGTERM and SIGINT go
+to the child, and then its end is the parent's, too. When the parent is gone, the child ends in
+order: no process outlives its parent.
 
 A service manager does the same, and sees more: under one, and in a container, there is no parent.
 """
@@ -35,7 +35,7 @@ from typing import Any, Final, NoReturn
 import psutil
 
 from ...protocol.host.exits import EXIT_TAKEN_OVER, describe_exit
-from ...protocol.restart_pauses import RestartPauses
+from ...protocol.restarting import Restarting
 
 _log = logging.getLogger("weft.scheduler")
 
@@ -114,7 +114,7 @@ def run_in_child() -> Lifeline:
 
 class _Parent:
     def __init__(self) -> None:
-        self._pauses = RestartPauses()
+        self._restarting = Restarting()
         #: The last report of a child, None before the first.
         self._report: dict[str, Any] | None = None
         #: SIGTERM or SIGINT came.
@@ -213,7 +213,7 @@ class _Parent:
             elif code < 0:
                 _log.error("the scheduler ended at its start: %s", describe_exit(code))
             self._end(code)
-        pause_s = self._pauses.died(lived_s)
+        pause_s = self._restarting.died(lived_s)
         when = f"in {pause_s:g} s" if pause_s else "at once"
         how = describe_exit(code)
         _log.warning(

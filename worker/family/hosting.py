@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from ...protocol.restart_pauses import RestartPauses
+from ...protocol.restarting import Restarting
 from ...protocol.wire.messages import (
     PluginsHeld,
     RenewWorkers,
@@ -165,7 +165,7 @@ class Hosting:
     #: the one that the host does
     _current: Job | None = None
     _host: Literal["absent", "starting", "running", "ending"] = "absent"
-    _pauses: RestartPauses = field(default_factory=RestartPauses)
+    _restarting: Restarting = field(default_factory=Restarting)
     #: ids of worker processes that run
     _workers: dict[str, None] = field(default_factory=dict)
     #: (question, ids of the workers that it replaces and that have not ended)
@@ -285,7 +285,7 @@ class Hosting:
             self._jobs.appendleft(again)
         if job is not None and job.step == "setup":
             self._end_job(job, f"the process of this machine's plugins has ended: {why}")
-        self._go_on(0.0 if was_wanted else self._pauses.died(lived_s))
+        self._go_on(0.0 if was_wanted else self._restarting.died(lived_s))
 
     def _end_job(self, job: Job, failure: list[Any] | str | None) -> None:
         if job.asked is not None:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import psutil
 
-from ...protocol.restart_pauses import RestartPauses
+from ...protocol.restarting import Restarting
 from ...protocol.wire.messages.questions import MAX_PLACES
 from ..slots.silence import SilenceWatch
 from .config import WorkerSpec
 from .held_up import HeldUpWatch
-from .restarts import StartFailures
 
 
 @dataclass
@@ -31,8 +30,7 @@ class Place:
     pid: int = 0
     process: psutil.Process | None = None
     started: float = 0.0
-    backoff: RestartPauses = field(default_factory=RestartPauses)
-    failures: StartFailures = field(default_factory=StartFailures)
+    restarting: Restarting = field(default_factory=Restarting)
     #: why the supervisor killed it, if it did
     verdict: str = ""
     #: why its process is replaced on request; "" = it is not

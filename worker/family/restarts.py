@@ -16,7 +16,7 @@ from ...protocol.host.exits import (
     EXIT_REFUSED,
     describe_exit,
 )
-from ...protocol.restart_pauses import RestartPauses
+from ...protocol.restarting import Restarting
 from ..policy import TERMINATE_FRACTION
 
 _GIB: Final = 1 << 30
@@ -24,12 +24,8 @@ _GIB: Final = 1 << 30
 _EXIT_USAGE: Final = 2
 #: Its exit code when no worker can start.
 _EXIT_FAILED: Final = 1
-#: After so many equal deaths in a row before a registration, a place is without hope.
-_N_EQUAL_DEATHS: Final = 3
-#: A worker that lived longer had other difficulties than its start.
-_START_S: Final = 60.0
-#: Signals of other processes, which say nothing about the next start.
-_FOREIGN_SIGNALS: Final = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
+#: Ends by other processes, which say nothing about the next start.
+_FOREIGN: Final = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, EXIT_NO_SCHEDULER)
 
 
 # --- The end of a worker --------------------------------------------------------------------------
@@ -94,30 +90,7 @@ class Restart:
 Outcome: TypeAlias = Retire | StopFamily | Restart
 
 
-@dataclass(slots=True)
-class StartFailures:
-    """The deaths in a row at one place in the family, each before a registration."""
-
-    #: Of the latest ones, and how many in a row had it.
-    reason: str = ""
-    n_equal: int = 0
-    #: A worker of this place has been registered: what ends the later ones may pass.
-    has_joined: bool = False
-
-    def note(self, ended: WorkerExit, reason: str) -> None:
-        """Count a death if it was one of a start that is likely to fail again."""
-        is_by_itself = not (ended.verdict or ended.signal or ended.code in _FOREIGN_SIGNALS)
-        counts = is_by_itself and ended.code != EXIT_NO_SCHEDULER and ended.lived_s <= _START_S
-        self.n_equal = (self.n_equal + 1 if reason == self.reason else 1) if counts else 0
-        self.reason = reason
-
-    @property
-    def is_without_hope(self) -> bool:
-        """Whether the next start is expected to fail as well."""
-        return self.n_equal >= _N_EQUAL_DEATHS and not self.has_joined
-
-
-def give_up(places: Collection[StartFailures]) -> StopFamily | None:
+def give_up(places: Collection[Restarting]) -> StopFamily | None:
     """Return the end of the family if no place has hope; the last one's reason is shown."""
     if not all(place.is_without_hope for place in places):
         return None
@@ -129,15 +102,15 @@ def give_up(places: Collection[StartFailures]) -> StopFamily | None:
     return StopFamily("cannot start", _EXIT_FAILED, text)
 
 
-def judge(ended: WorkerExit, backoff: RestartPauses, failures: StartFailures) -> Outcome:
-    """Return the consequence of the end of a worker.
+def judge(ended: WorkerExit, restarting: Restarting) -> Outcome:
+    """Return the consequence of the end of a worker; `restarting` is of its place in the family.
 
-    `backoff` and `failures` are of its place in the family.
+    There "ready" means that the scheduler has registered a worker.
     """
     code = ended.code
     # Tasks run after a registration only.
     if ended.has_joined or ended.running or ended.served:
-        failures.has_joined = True
+        restarting.was_ready = True
     if not ended.running:  # else the code may come from a task
         # Else the code may come from a plugin, or whatever else runs beside tasks.
         is_in_order = ended.has_left or not ended.has_joined
@@ -158,9 +131,10 @@ def judge(ended: WorkerExit, backoff: RestartPauses, failures: StartFailures) ->
     else:
         end = describe_exit(code) + killer
     reason = ended.verdict or ended.crash or end
-    failures.note(ended, reason)
+    is_foreign = bool(ended.verdict or ended.signal) or code in _FOREIGN
     by_task = bool(ended.running or ended.served)
-    return Restart(reason, backoff.died(ended.lived_s, by_task=by_task))
+    pause_s = restarting.died(ended.lived_s, reason, by_task=by_task, by_start=not is_foreign)
+    return Restart(reason, pause_s)
 
 
 def kind_of(ended: WorkerExit) -> str:

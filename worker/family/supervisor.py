@@ -404,7 +404,7 @@ class Supervisor:
             _log.info("worker %s is started again: %s", slot.spec.name, slot.ended_for)
             self._start_later(slot, 0.0)
         elif not self._stopping:
-            outcome = Retire() if is_over else judge(ended, slot.backoff, slot.failures)
+            outcome = Retire() if is_over else judge(ended, slot.restarting)
             self._follow(slot, ended, outcome)
         if not self._running:
             self._all_ended.set()
@@ -440,13 +440,13 @@ class Supervisor:
 
     def _hopeless(self) -> StopFamily | None:
         for slot in self._by_pid.values():
-            slot.failures.has_joined |= read_joined(slot.record)
-        return give_up([slot.failures for slot in self._slots])
+            slot.restarting.was_ready |= read_joined(slot.record)
+        return give_up([slot.restarting for slot in self._slots])
 
     def _on_failed_start(self, worker_id: str, why: str) -> None:
         slot = self._running.pop(worker_id)
         if not self._stopping and not slot.retired:
-            delay_s = slot.backoff.died(0.0)
+            delay_s = slot.restarting.died(0.0, by_start=False)
             self._death_lines.note_failed_start(slot, why, delay_s, time.monotonic())
             self._start_later(slot, delay_s)
         if not self._running:

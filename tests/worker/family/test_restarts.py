@@ -8,12 +8,11 @@ import pytest
 
 from weft.protocol.host.exits import EXIT_CONFIG, EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
 from weft.protocol.reported import DEATHS
-from weft.protocol.restart_pauses import RestartPauses
+from weft.protocol.restarting import Restarting
 from weft.worker.family.restarts import (
     Ending,
     Restart,
     Retire,
-    StartFailures,
     StopFamily,
     WorkerExit,
     give_up,
@@ -23,9 +22,9 @@ from weft.worker.family.restarts import (
 )
 
 
-def judged(code, *, running=(), served=(), lived_s=1.0, backoff=None, failures=None, **facts):
+def judged(code, *, running=(), served=(), lived_s=1.0, restarting=None, **facts):
     ended = WorkerExit(code=code, lived_s=lived_s, running=[*running], served=[*served], **facts)
-    return judge(ended, backoff or RestartPauses(), failures or StartFailures())
+    return judge(ended, restarting or Restarting())
 
 
 @pytest.mark.parametrize(
@@ -50,11 +49,11 @@ def test_the_kind_of_an_end_is_one_of_those_that_metrics_have(kind, code, facts)
 
 @pytest.mark.parametrize("kind", ["running", "served"])
 def test_deaths_of_tasks_and_of_served_results_do_not_delay_the_next_start(kind):
-    backoff = RestartPauses()
+    restarting = Restarting()
     for _ in range(3):
-        assert judged(-9, **{kind: [1]}, backoff=backoff).pause_s == 0.0
-    assert judged(-9, backoff=backoff).pause_s == 0.2
-    assert judged(-9, lived_s=61.0, backoff=backoff).pause_s == 0.0
+        assert judged(-9, **{kind: [1]}, restarting=restarting).pause_s == 0.0
+    assert judged(-9, restarting=restarting).pause_s == 0.2
+    assert judged(-9, lived_s=61.0, restarting=restarting).pause_s == 0.0
 
 
 def test_a_worker_that_left_because_of_a_signal_to_it_alone_is_started_again():
@@ -115,11 +114,11 @@ def test_a_worker_above_95_percent_of_its_memory_limit_is_killed_with_the_sizes(
 BROKEN = {"code": 1, "failure": "ImportError: ctypes"}
 
 
-def place(*deaths, failures=None):
-    failures = failures or StartFailures()
+def place(*deaths, restarting=None):
+    restarting = restarting or Restarting()
     for death in deaths:
-        judged(**death, failures=failures)
-    return failures
+        judged(**death, restarting=restarting)
+    return restarting
 
 
 def test_equal_deaths_in_a_row_before_a_registration_end_the_family():
@@ -137,7 +136,7 @@ def test_a_family_goes_on_while_one_place_has_hope():
     assert give_up([hopeless, place()]) is None
     assert give_up([hopeless, place(BROKEN, BROKEN)]) is None
     assert give_up([hopeless, place(BROKEN, BROKEN, BROKEN)]) is not None
-    assert give_up([hopeless, StartFailures("x", 3, has_joined=True)]) is None
+    assert give_up([hopeless, Restarting(reason="x", n_equal=3, was_ready=True)]) is None
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,7 @@ def test_deaths_that_do_not_come_from_the_start_never_end_a_family(death):
 
 def test_a_place_whose_worker_was_registered_once_is_never_given_up():
     joined = place({**BROKEN, "has_joined": True})
-    assert give_up([place(*[BROKEN] * 10, failures=joined)]) is None
+    assert give_up([place(*[BROKEN] * 10, restarting=joined)]) is None
 
 
 # --- The end of the family ------------------------------------------------------------------------
