@@ -13,8 +13,16 @@ from typing import Any, Final
 
 from ...protocol.markup import Content, Markup, element, join
 from ...protocol.rates import SeenRate
-from ...protocol.wording import counted, grouped, lasting, rated, sized
-from ..overview.wording import n_unfinished
+from ...protocol.tables import NARROW, THIN, Column, as_table, spaced, tile
+from ...protocol.wording import counted, lasting, rated, sized
+from ..overview.wording import (
+    cpu_text,
+    mean_time,
+    memory_share,
+    memory_text,
+    n_unfinished,
+    worker_state,
+)
 from .documents import document, live_switch
 
 Info = Mapping[str, Any]
@@ -26,8 +34,8 @@ MAX_CLIENTS: Final = 20
 #: Parts of the memory limit from which a bar is in another colour.
 _HIGH: Final = 0.8
 _FULL: Final = 0.95
-#: The space between thousands that the SI asks for, without a break.
-_THIN: Final = "\u202f"
+#: Emphasis of the states of workers.
+_STATES: Final = {"away": "bad", "leaving": "soft", "idle": "soft"}
 _LEVELS: Final = {"ok": "OK", "warning": "Warning", "error": "Error"}
 
 
@@ -102,7 +110,7 @@ def _name(info: Info) -> str:
 def _title(info: Info) -> str:
     """Return the title: what is wrong, or how much is left, is visible in the tab."""
     n = n_unfinished(info["tasks"])
-    state = f"{_number(n)} left" if n else "idle"
+    state = f"{spaced(n)} left" if n else "idle"
     level = info["health"][0]["level"]
     if level != "ok":
         state = f"{_LEVELS[level]}, {state}"
@@ -139,17 +147,17 @@ def _tiles(shown: PageContent) -> Markup:
         left = "nothing to do"
     else:
         waiting = n_left - tasks["processing"]
-        left = f"{_number(tasks['processing'])} at workers, {_number(waiting)} waiting"
+        left = f"{spaced(tasks['processing'])} at workers, {spaced(waiting)} waiting"
     others = [f"{n} {state}" for state, n in n_workers.items() if n and state != "running"]
     if info["desired_workers"] and info["desired_workers"] > n_workers["running"]:
-        others.append(f"work for {_number(info['desired_workers'])} workers")
+        others.append(f"work for {spaced(info['desired_workers'])} workers")
     share = memory["resident"] / memory["limit"] if memory["limit"] else 0.0
     limit = f" of {sized(memory['limit'])}" if memory["limit"] else ""
     busy = info["threads_busy"] / info["threads"] if info["threads"] else 0.0
     return element(
         "dl",
-        _tile("Tasks left", _number(n_left), "", left),
-        _tile(
+        tile("Tasks left", spaced(n_left), "", left),
+        tile(
             "Throughput",
             _rate(per_second),
             " tasks/s",
@@ -159,14 +167,14 @@ def _tiles(shown: PageContent) -> Markup:
             if n_left and eta_s is not None
             else "",
         ),
-        _tile(
+        tile(
             "Workers",
-            _number(n_workers["running"]),
+            spaced(n_workers["running"]),
             f" with {counted(info['threads'], 'thread')}",
-            ", ".join(others) or f"{_number(info['threads_busy'])} threads busy",
+            ", ".join(others) or f"{spaced(info['threads_busy'])} threads busy",
             _bar([(busy, "run")], f"{busy:.0%} of the threads are busy"),
         ),
-        _tile(
+        tile(
             "Memory of workers",
             sized(memory["resident"]),
             limit,
@@ -177,129 +185,102 @@ def _tiles(shown: PageContent) -> Markup:
     )
 
 
-def _tile(name: str, big: str, unit: str, note: str, bar: Markup | None = None) -> Markup:
-    value = element("dd", big, element("small", unit) if unit else None, class_="big")
-    return element(
-        "div",
-        element("dt", name),
-        value,
-        element("dd", bar) if bar else None,
-        element("dd", note, class_="note") if note else None,
-    )
+def _n_running(function: Info) -> int:
+    n: int = min(function["n_processing"], function["n_unfinished"])
+    return n
+
+
+def _time_left(function: Info) -> str:
+    _, eta_s = function["rate"]
+    return lasting(eta_s) if function["n_unfinished"] and eta_s is not None else ""
+
+
+def _bad_if_failed(function: Info) -> str:
+    return "bad" if function["n_failed"] else ""
+
+
+def _progress(function: Info) -> Content:
+    n_left, n_failed = function["n_unfinished"], function["n_failed"]
+    n_ended = function["n_finished"] + n_failed
+    # While tasks are left, those since it last had none; then all of them.
+    is_over = not n_left or "n_done" not in function
+    n_round = n_ended if is_over else function["n_done"]
+    n_bad = n_failed if is_over else function.get("n_done_failed", 0)
+    n_all = n_round + n_left
+    if n_left:
+        done = f"{spaced(n_round)} of {spaced(n_all)}"
+    else:
+        done = f"{spaced(n_ended - n_bad)} done" if n_ended > n_bad or not n_bad else ""
+    failed = element("span", f"{spaced(n_bad)} failed", class_="bad") if n_bad else None
+    bar = None
+    if n_all:
+        parts = n_round - n_bad, n_bad, _n_running(function)
+        good, bad, at_workers = (n / n_all for n in parts)
+        words = f"{good:.0%} finished, {bad:.0%} failed, {at_workers:.0%} at workers"
+        bar = _bar([(good, "done"), (bad, "fail"), (at_workers, "run")], words)
+    return bar, element("span", done, ", " if done and failed else None, failed)
+
+
+_FUNCTIONS: Final = (
+    Column("Function", lambda f: str(f["name"]), "name"),
+    Column("Progress", _progress),
+    Column("Left", lambda f: _number(f["n_unfinished"]), "n", NARROW),
+    Column("At workers", lambda f: _number(_n_running(f)), "n", NARROW),
+    Column("Per s", lambda f: _rate(f["rate"][0]) if f["rate"][0] else "", "n"),
+    Column("Time left", _time_left, "n"),
+    Column("Failed since start", lambda f: _number(f["n_failed"]), "n", NARROW, _bad_if_failed),
+    Column("Mean time", mean_time, "n", NARROW),
+)
 
 
 def _functions(shown: PageContent) -> Markup:
     functions = shown.overview["functions"]
     if not functions:
         return _section("Progress", "No task has been submitted yet.")
-    rows = [_function_row(function, shown.rates) for function in functions[:MAX_FUNCTIONS]]
     rest = functions[MAX_FUNCTIONS:]
-    more = None
-    if rest:
-        n_left = sum(function["n_unfinished"] for function in rest)
-        more = element(
-            "p",
-            f"and {len(rest)} more functions, with {counted(n_left, 'task')} left",
-            class_="more soft",
-        )
-    headers = (
-        ("Function", "name"), ("Progress", ""), ("Left", "n wide"), ("At workers", "n wide"),
-        ("Per s", "n"), ("Time left", "n"), ("Failed since start", "n wide"),
-        ("Mean time", "n wide"),
-    )  # fmt: skip
-    table = _table("Progress by function", headers, rows)
-    return element("section", element("h2", "Progress"), table, more)
+    n_left = sum(function["n_unfinished"] for function in rest)
+    more = f"{len(rest)} more functions, with {counted(n_left, 'task')} left" if rest else ""
+    rows = [
+        {**function, "rate": shown.rates.get(function["name"], (None, None))}
+        for function in functions[:MAX_FUNCTIONS]
+    ]
+    return _table_section("Progress", "", _FUNCTIONS, rows, more)
 
 
-def _function_row(function: Info, rates: Mapping[str, SeenRate]) -> Markup:
-    name, n_left = str(function["name"]), function["n_unfinished"]
-    n_ended = function["n_finished"] + function["n_failed"]
-    n_failed = function["n_failed"]
-    # While tasks are left, those since it last had none; then all of them.
-    is_over = not n_left or "n_done" not in function
-    n_round = n_ended if is_over else function["n_done"]
-    n_bad = n_failed if is_over else function.get("n_done_failed", 0)
-    n_all = n_round + n_left
-    running = min(function["n_processing"], n_left)
-    per_second, eta_s = rates.get(name, (None, None))
-    mean = ""
-    if function["n_finished"]:
-        mean = lasting(function["compute_s"] / function["n_finished"])
-    if n_left:
-        done = f"{_number(n_round)} of {_number(n_all)}"
-    else:
-        done = f"{_number(n_ended - n_bad)} done" if n_ended > n_bad or not n_bad else ""
-    failed = element("span", f"{_number(n_bad)} failed", class_="bad") if n_bad else None
-    bar = None
-    if n_all:
-        good, bad, at_workers = (n / n_all for n in (n_round - n_bad, n_bad, running))
-        words = f"{good:.0%} finished, {bad:.0%} failed, {at_workers:.0%} at workers"
-        bar = _bar([(good, "done"), (bad, "fail"), (at_workers, "run")], words)
-    return element(
-        "tr",
-        element("th", name, scope="row", class_="name"),
-        element("td", bar, element("span", done, ", " if done and failed else None, failed)),
-        element("td", _number(n_left) if n_left else "–", class_="n wide"),
-        element("td", _number(running) if running else "–", class_="n wide"),
-        element("td", _rate(per_second) if per_second else "–", class_="n"),
-        element("td", lasting(eta_s) if n_left and eta_s is not None else "–", class_="n"),
-        element(
-            "td",
-            _number(n_failed) if n_failed else "–",
-            class_="n wide bad" if n_failed else "n wide",
-        ),
-        element("td", mean or "–", class_="n wide"),
-    )
+_FAILURES: Final = (
+    Column("When", lambda f: _ago(f["age_s"]), "when"),
+    Column("Function", lambda f: f["function"], "name"),
+    Column("What was raised", lambda f: f["text"], "text", emphasis=lambda f: "bad"),
+    Column("Key", lambda f: element("code", f["key"]), least_width=NARROW),
+    Column("Worker", lambda f: f["worker"], least_width=NARROW),
+)
 
 
 def _failures(failures: Sequence[Info]) -> Markup:
     if not failures:
         return _section("Failures", "No task has failed.")
-    rows = [
-        element(
-            "tr",
-            element("td", _ago(failure["age_s"]), class_="when"),
-            element("th", failure["function"], scope="row", class_="name"),
-            element("td", failure["text"], class_="text bad"),
-            element("td", element("code", failure["key"]), class_="wide"),
-            element("td", failure["worker"] or "–", class_="wide"),
-        )
-        for failure in failures
-    ]
-    headers = (
-        ("When", "when"), ("Function", "name"), ("What was raised", "text"), ("Key", "wide"),
-        ("Worker", "wide"),
-    )  # fmt: skip
-    return element(
-        "section",
-        element("h2", "Failures", element("small", f"the last {len(failures)}")),
-        _table("Failures", headers, rows),
-    )
+    return _table_section("Failures", f"the last {len(failures)}", _FAILURES, failures)
+
+
+_CLIENTS: Final = (
+    Column("Name", lambda c: c["name"], "name"),
+    Column(
+        "State",
+        lambda c: "connected" if c["lost_s"] is None else f"lost {lasting(c['lost_s'])} ago",
+        emphasis=lambda c: "" if c["lost_s"] is None else "bad",
+    ),
+    Column("Futures", lambda c: spaced(c["n_wants"]), "n"),
+)
 
 
 def _clients(shown: PageContent) -> Markup:
     n_clients = shown.overview["n_clients"]
     if not n_clients:
         return _section("Clients", "No client is connected.")
-    rows = []
-    for client in shown.clients[:MAX_CLIENTS]:
-        lost_s = client["lost_s"]
-        state = "connected" if lost_s is None else f"lost {lasting(lost_s)} ago"
-        rows.append(
-            element(
-                "tr",
-                element("th", client["name"], scope="row", class_="name"),
-                element("td", state, class_="bad" if lost_s is not None else None),
-                element("td", _number(client["n_wants"]), class_="n"),
-            )
-        )
-    n_more = n_clients - len(rows)
-    return element(
-        "section",
-        element("h2", "Clients", element("small", f"{n_clients}")),
-        _table("Clients", (("Name", "name"), ("State", ""), ("Futures", "n")), rows),
-        element("p", f"and {n_more} more", class_="more soft") if n_more > 0 else None,
-    )
+    clients = shown.clients[:MAX_CLIENTS]
+    n_more = n_clients - len(clients)
+    more = f"{n_more} more" if n_more > 0 else ""
+    return _table_section("Clients", f"{n_clients}", _CLIENTS, clients, more)
 
 
 def _totals(info: Info) -> Markup:
@@ -308,14 +289,10 @@ def _totals(info: Info) -> Markup:
         ("submitted", "submitted"), ("completed", "finished"), ("failed", "failed"),
         ("cancelled", "cancelled"), ("retried", "retried"), ("recomputed", "computed again"),
     )  # fmt: skip
-    tasks = ", ".join(f"{_number(totals[name])} {label}" for name, label in names)
+    tasks = ", ".join(f"{spaced(totals[name])} {label}" for name, label in names)
     lost = counted(totals["workers_lost"], "worker")
     text = f"Tasks since the start of this scheduler: {tasks}. {lost} lost."
     return element("p", text, class_="soft")
-
-
-def _section(title: str, text: str) -> Markup:
-    return element("section", element("h2", title), element("p", text, class_="soft"))
 
 
 # --- Workers --------------------------------------------------------------------------------------
@@ -329,14 +306,9 @@ class WorkerOrder:
     key: Callable[[Info], Any]
 
 
-def _memory_share(worker: Info) -> float:
-    limit = worker["memory_limit"]
-    return worker["metrics"].get("rss", 0) / limit if limit else 0.0
-
-
 ORDERS: Final[dict[str, WorkerOrder]] = {
     "name": WorkerOrder("Worker", lambda w: (str(w["name"]), w["id"])),
-    "memory": WorkerOrder("Memory", lambda w: (-_memory_share(w), str(w["name"]))),
+    "memory": WorkerOrder("Memory", lambda w: (-memory_share(w), str(w["name"]))),
     "tasks": WorkerOrder("Tasks", lambda w: (-w["n_processing"], str(w["name"]))),
     "cpu": WorkerOrder("CPU", lambda w: (-w["metrics"].get("cpu", 0), str(w["name"]))),
 }
@@ -345,7 +317,7 @@ ORDERS: Final[dict[str, WorkerOrder]] = {
 def _of_interest(worker: Info) -> tuple[Any, ...]:
     """Sort those that are away or leaving first, then those with most memory in use, then busy."""
     is_odd = worker["is_away"] or worker["is_leaving"]
-    share = _memory_share(worker)
+    share = memory_share(worker)
     return (not is_odd, -round(share, 1), -min(worker["n_processing"], 1), str(worker["name"]))
 
 
@@ -356,7 +328,7 @@ def _workers_at_top(shown: PageContent) -> Markup:
     n_more = len(rows) - MAX_WORKERS
     more = None
     if n_more > 0:
-        link = element("a", f"and {_number(n_more)} more", href="workers")
+        link = element("a", f"and {spaced(n_more)} more", href="workers")
         more = element("p", link, class_="more")
     title = element("h2", "Workers", element("small", counted(len(rows), "worker")))
     return element("section", title, _worker_table(rows[:MAX_WORKERS], ""), more)
@@ -369,78 +341,57 @@ def _no_workers() -> Markup:
 
 
 def _worker_table(rows: Iterable[tuple[str, Info]], order: str) -> Markup:
-    def header(name: str, class_: str = "") -> tuple[Content, str, bool]:
+    def heading(name: str) -> Content:
         label = ORDERS[name].label
-        if not order:
-            return label, class_, False
-        return element("a", label, href=f"workers?sort={name}"), class_, name == order
+        return element("a", label, href=f"workers?sort={name}") if order else label
 
-    headers: list[tuple[Content, str, bool]] = [
-        header("name", "name"),
-        ("State", "", False),
-        header("memory"),
-        header("tasks", "n"),
-        ("Threads", "n wide", False),
-        header("cpu", "n wide"),
-        ("Results", "n wide", False),
-        ("Last seen", "n wide", False),
-    ]
-    return _table("Workers", headers, [_worker_row(*row) for row in rows])
-
-
-def _worker_row(address: str, worker: Info) -> Markup:
-    metrics = worker["metrics"]
-    resident, limit = metrics.get("rss", 0), worker["memory_limit"]
-    class_: str | None
-    if worker["is_away"]:
-        state, class_ = "away", "bad"
-    elif worker["is_leaving"]:
-        state, class_ = "leaving", "soft"
-    else:
-        n = worker["n_processing"]
-        state, class_ = ("running", None) if n else ("idle", "soft")
-    memory: Content = "–"
-    if resident:
-        bar = _memory_bar(metrics.get("managed", 0), resident, limit) if limit else None
-        memory = join(
-            bar, element("span", sized(resident), f" of {sized(limit)}" if limit else None)
-        )
-    where = f"{worker['host']}, process {worker['pid']}, {address}"
-    return element(
-        "tr",
-        element("th", worker["name"], scope="row", class_="name", title=where),
-        element("td", state, class_=class_),
-        element("td", memory),
-        element("td", _number(worker["n_processing"]), class_="n"),
-        element("td", str(worker["nthreads"]), class_="n wide"),
-        element("td", f"{metrics['cpu']} %" if "cpu" in metrics else "–", class_="n wide"),
-        element("td", _number(worker["n_in_memory"]), class_="n wide"),
-        element("td", _ago(worker["last_seen_s"]), class_="n wide"),
+    columns = (
+        Column(
+            heading("name"), lambda w: w["name"], "name", title=_place, is_sorted=order == "name"
+        ),
+        Column("State", worker_state, emphasis=lambda w: _STATES.get(worker_state(w), "")),
+        Column(heading("memory"), _memory, is_sorted=order == "memory"),
+        Column(
+            heading("tasks"), lambda w: spaced(w["n_processing"]), "n", is_sorted=order == "tasks"
+        ),
+        Column("Threads", lambda w: str(w["nthreads"]), "n", NARROW),
+        Column(heading("cpu"), cpu_text, "n", NARROW, is_sorted=order == "cpu"),
+        Column("Results", lambda w: spaced(w["n_in_memory"]), "n", NARROW),
+        Column("Last seen", lambda w: _ago(w["last_seen_s"]), "n", NARROW),
     )
+    workers = ({**worker, "address": address} for address, worker in rows)
+    return as_table("Workers", columns, workers, "–")
+
+
+def _place(worker: Info) -> str:
+    return f"{worker['host']}, process {worker['pid']}, {worker['address']}"
+
+
+def _memory(worker: Info) -> Content:
+    metrics, limit = worker["metrics"], worker["memory_limit"]
+    resident = metrics.get("rss", 0)
+    if not resident:
+        return ""
+    bar = _memory_bar(metrics.get("managed", 0), resident, limit) if limit else None
+    return bar, element("span", memory_text(resident, limit))
 
 
 # --- Small parts ----------------------------------------------------------------------------------
 
 
-def _table(caption: str, headers: Sequence[tuple[Any, ...]], rows: Sequence[Markup]) -> Markup:
-    """Return a table with a name; headers are (content, class[, whether it is sorted by])."""
-    cells = [
-        element(
-            "th",
-            content,
-            scope="col",
-            class_=class_ or None,
-            aria_sort="other" if is_sorted and is_sorted[0] else None,
-        )
-        for content, class_, *is_sorted in headers
-    ]
-    table = element(
-        "table",
-        element("thead", element("tr", cells)),
-        element("tbody", rows),
-        aria_label=caption,
+def _section(title: str, text: str) -> Markup:
+    return element("section", element("h2", title), element("p", text, class_="soft"))
+
+
+def _table_section(
+    title: str, note: str, columns: Sequence[Column], rows: Sequence[Info], more: str = ""
+) -> Markup:
+    return element(
+        "section",
+        element("h2", title, element("small", note) if note else None),
+        as_table(title, columns, rows, "–"),
+        element("p", f"and {more}", class_="more soft") if more else None,
     )
-    return element("div", table, class_="scroll", role="region", tabindex=0, aria_label=caption)
 
 
 def _bar(parts: Iterable[tuple[float, str]], label: str) -> Markup:
@@ -479,8 +430,8 @@ def _ago(seconds: float) -> str:
 
 
 def _number(n: int) -> str:
-    return grouped(n, _THIN)
+    return spaced(n) if n else ""
 
 
 def _rate(per_second: float | None) -> str:
-    return "–" if per_second is None else rated(per_second).replace(" ", _THIN)
+    return "–" if per_second is None else rated(per_second).replace(" ", THIN)

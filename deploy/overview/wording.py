@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ...protocol.wording import lasting, sized
@@ -74,3 +75,30 @@ def health_level(overview: dict[str, Any]) -> str:
     """Return the worst level among the lines of health: "ok", "warning" or "error"."""
     levels = {line["level"] for line in overview["health"]}
     return next((level for level in ("error", "warning") if level in levels), "ok")
+
+
+def worker_state(worker: Mapping[str, Any]) -> str:
+    """Return the state of a worker in one word."""
+    if worker["is_away"]:
+        return "away"
+    if worker["is_leaving"]:
+        return "leaving"
+    return "busy" if worker["n_processing"] else "idle"
+
+
+def memory_share(worker: Mapping[str, Any]) -> float:
+    """Return the part of its memory limit that a worker uses; 0 if that is not known."""
+    limit = worker["memory_limit"]
+    return worker["metrics"].get("rss", 0) / limit if limit else 0.0
+
+
+def cpu_text(worker: Mapping[str, Any]) -> str:
+    """Format the processor time of a worker; "" if it is not known."""
+    metrics = worker["metrics"]
+    return f"{metrics['cpu']} %" if "cpu" in metrics else ""
+
+
+def mean_time(function: Mapping[str, Any]) -> str:
+    """Format the mean duration of the tasks of a function; "" if none has finished."""
+    n = function["n_finished"]
+    return short_time(function["compute_s"] / n) if n else ""

@@ -185,7 +185,7 @@ def test_many_rows_are_cut_and_counted():
     assert f"and {51 - MAX_FUNCTIONS} more functions, with 62 tasks left" in text
     assert f"and {70 - MAX_CLIENTS} more" in text
     assert text.index("gone away") < text.index("full")
-    assert text.index("full") < text.index("w0001 running")
+    assert text.index("full") < text.index("w0001 busy")
     assert len(page) < 60_000
     whole = workers_page(content, "name")
     assert whole.count("<tr>") == n + 3
