@@ -35,7 +35,7 @@ class Column:
     """
 
     heading: Content
-    cell: Callable[[Any], Content]
+    cell: Callable[[Any], Any]
     kind: Literal["", "name", "n", "text", "when"] = ""
     least_width: int = 0
     emphasis: Callable[[Any], str] = lambda row: ""

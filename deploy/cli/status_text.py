@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...protocol.host.exits import EXIT_NO_SCHEDULER
+from ...protocol.tables import as_lines
 from ...protocol.wording import counted, sized
+from ..overview.columns import COUNTS, MEAN_TIME
 from ..overview.snapshot import Snapshot
 from ..overview.wording import (
     health_level,
@@ -21,9 +23,6 @@ from ..overview.wording import (
 EXIT_OK: Final = 0
 EXIT_DEGRADED: Final = 1
 _N_FUNCTIONS: Final = 10
-_FUNCTION_COLUMNS: Final[tuple[str, ...]] = (
-    *("function", "finished", "failed", "unfinished", "running", "mean time"),
-)
 _N_FAILURES: Final = 5
 #: A lower rate would be shown as 0.
 _LEAST_RATE: Final = 0.05
@@ -71,11 +70,7 @@ def describe_status(snapshot: Snapshot) -> str:
     lines += [f"  {name:11}  {text}" for name, text in rows if text]
     functions = o["functions"]
     if functions:
-        table: list[tuple[str, ...]] = [
-            ("function", "finished", "failed", "unfinished", "running", "mean time")
-        ]
-        table += [_function_row(f) for f in functions[:_N_FUNCTIONS]]
-        lines += ["", *align(table)]
+        lines += ["", *as_lines((*COUNTS, MEAN_TIME), functions[:_N_FUNCTIONS])]
         more = len(functions) - _N_FUNCTIONS
         if more > 0:
             lines.append(f"and {counted(more, 'more function')}; 'weft top' has all of them")
@@ -107,38 +102,8 @@ def _totals(totals: dict[str, int]) -> str:
     return ", ".join(parts)
 
 
-def _function_row(function: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        function["name"],
-        short_number(function["n_finished"]),
-        short_number(function["n_failed"]),
-        short_number(function["n_unfinished"]),
-        short_number(function["n_processing"]),
-        mean_time(function),
-    )
-
-
-def mean_time(function: dict[str, Any]) -> str:
-    """Format the mean duration of the tasks of a function; "" if none has finished."""
-    n = function["n_finished"]
-    return short_time(function["compute_s"] / n) if n else ""
-
-
 def failure_text(failure: dict[str, Any]) -> str:
     """Format a failure in one line."""
     where = f" on {failure['worker']}" if failure["worker"] else ""
     text = failure["text"].partition("\n")[0]
     return f"  {short_time(failure['age_s']):>9} ago  {failure['key']}{where}: {text}"
-
-
-def align(rows: list[tuple[str, ...]]) -> list[str]:
-    """Align the columns of a table: names to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        first, *others = (
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join([first, *others]).rstrip())
-    return lines

@@ -6,24 +6,29 @@ Names and texts come from users' programs: they are drawn as text, never read as
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
-from typing import Any, Final
+from operator import itemgetter
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ...protocol.tables import NARROW, WIDE, Column
 from ...protocol.wording import counted, sized
-from ..cli.status_text import mean_time, progress_text
+from ..cli.status_text import progress_text
+from ..overview.columns import COUNTS, MEAN_TIME
 from ..overview.snapshot import Snapshot
 from ..overview.wording import (
+    cpu_text,
     health_level,
     late_text,
+    memory_share,
     memory_text,
     share_text,
     short_number,
     short_time,
     states_text,
+    worker_state,
     workers_text,
 )
 from .view import (
@@ -35,18 +40,14 @@ from .view import (
     READING,
     TABS,
     WORKERS,
+    Row,
     View,
     id_of,
-    memory_share,
-    state_of,
 )
 
 _STYLES: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
 _STATE_STYLES: Final = {"busy": "green", "idle": "dim", "leaving": "yellow", "away": "bold red"}
 _BAR_WIDTH: Final = 10
-#: Widths of the terminal from which on a table has more columns.
-NARROW: Final = 80
-WIDE: Final = 110
 _KEYS: Final = "tab table  s order  / filter  e explain  r retire  h help  q quit"
 #: Lines of the health and texts that are shown, at most.
 _N_HEALTH: Final = 4
@@ -151,34 +152,55 @@ def _page(view: View, height: int, width: int) -> Group:
 
 # --- Tables ---------------------------------------------------------------------------------------
 
-_RATIOS: Final = {"worker": 1, "function": 1, "task": 1, "error": 2}
-_COLUMNS: Final = {
+
+def _memory_bar(worker: Row) -> Text:
+    share, limit = memory_share(worker), worker["memory_limit"]
+    style = _STYLES["error"] if share >= 0.95 else _STYLES["warning"] if share >= 0.8 else "cyan"
+    n_filled = min(_BAR_WIDTH, round(share * _BAR_WIDTH))
+    bar = Text("━" * n_filled, style=style)
+    bar.append("─" * (_BAR_WIDTH - n_filled), style="dim")
+    return bar.append(f" {share_text(worker['metrics'].get('rss', 0), limit):>4}")
+
+
+def _memory(worker: Row) -> str:
+    return memory_text(worker["metrics"].get("rss", 0), worker["memory_limit"])
+
+
+def _time_left(function: Row) -> str:
+    _, eta_s = function["rate"]
+    return short_time(eta_s) if function["n_unfinished"] and eta_s is not None else ""
+
+
+#: Columns of long texts share what the others leave.
+_RATIOS: Final = {"name": 1, "text": 2}
+_COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     WORKERS: (
-        ("worker", "left", 0),
-        ("state", "left", 0),
-        ("tasks", "right", 0),
-        ("cpu", "right", 0),
-        ("memory", "left", 0),
-        ("results", "right", NARROW),
-        ("of limit", "left", NARROW),
-        ("host", "left", WIDE),
-        ("seen", "right", WIDE),
+        Column("worker", itemgetter("name"), "name"),
+        Column("state", worker_state, emphasis=lambda w: _STATE_STYLES[worker_state(w)]),
+        Column("tasks", lambda w: f"{w['n_processing']}/{w['nthreads']}", "n"),
+        Column("cpu", cpu_text, "n"),
+        Column("memory", _memory_bar),
+        Column("results", lambda w: sized(w["nbytes"]) if w["nbytes"] else "", "n", NARROW),
+        Column("of limit", _memory, least_width=NARROW),
+        Column("host", itemgetter("host"), least_width=WIDE),
+        Column("seen", lambda w: short_time(w["last_seen_s"]), "n", WIDE),
     ),
     FUNCTIONS: (
-        ("function", "left", 0),
-        ("finished", "right", 0),
-        ("failed", "right", 0),
-        ("unfinished", "right", 0),
-        ("running", "right", NARROW),
-        ("per second", "right", NARROW),
-        ("left", "right", 0),
-        ("mean time", "right", WIDE),
+        *COUNTS,
+        Column(
+            "per second",
+            lambda f: short_number(f["rate"][0]) if f["rate"][0] else "",
+            "n",
+            NARROW,
+        ),
+        Column("left", _time_left, "n"),
+        MEAN_TIME,
     ),
     FAILURES: (
-        ("ago", "right", 0),
-        ("task", "left", 0),
-        ("error", "left", 0),
-        ("on", "left", NARROW),
+        Column("ago", lambda f: short_time(f["age_s"]), "n"),
+        Column("task", itemgetter("key"), "name"),
+        Column("error", lambda f: f["text"].partition("\n")[0], "text"),
+        Column("on", itemgetter("worker"), least_width=NARROW),
     ),
 }
 
@@ -192,20 +214,21 @@ def _table(snapshot: Snapshot, view: View, height: int, width: int) -> Renderabl
     first = min(max(0, place - room + 1), max(0, len(rows) - room))
     shown = rows[first : first + room]
     table = Table(box=None, expand=True, padding=(0, 1), pad_edge=False, width=width)
-    columns = [column for column in _COLUMNS[view.tab] if width >= column[2]]
-    for name, side, _ in columns:
-        justify: Any = side
-        # The long texts share what the others leave.
-        ratio = _RATIOS.get(name)
+    columns = [column for column in _COLUMNS[view.tab] if width >= column.least_width]
+    for column in columns:
         table.add_column(
-            Text(name), justify=justify, no_wrap=True, overflow="ellipsis", ratio=ratio
+            Text(str(column.heading)),
+            justify="right" if column.kind == "n" else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=_RATIOS.get(column.kind),
         )
+    rates = snapshot.rates.of_functions
     for row in shown:
-        cells = dict(
-            zip([c[0] for c in _COLUMNS[view.tab]], _cells(view, row, snapshot), strict=True)
-        )
+        if view.tab == FUNCTIONS:
+            row = {**row, "rate": rates.get(row["name"], (None, None))}
         style = "reverse" if id_of(view.tab, row) == view.selected else ""
-        table.add_row(*[cells[name] for name, _, _ in columns], style=style)
+        table.add_row(*[_cell(column, row) for column in columns], style=style)
     tabs = "  ".join(f"[{tab}]" if tab == view.tab else tab for tab in TABS)
     wanted = view.filters[view.tab]
     n_rows = counted(len(rows), view.tab[:-1])
@@ -218,51 +241,6 @@ def _table(snapshot: Snapshot, view: View, height: int, width: int) -> Renderabl
     return Group(_line(title, width, "bold"), table, *blank)
 
 
-def _cells(view: View, row: Mapping[str, Any], snapshot: Snapshot) -> list[Text]:
-    if view.tab == WORKERS:
-        return _worker_cells(row)
-    if view.tab == FUNCTIONS:
-        return _function_cells(row, snapshot)
-    return [
-        Text(short_time(row["age_s"])),
-        Text(row["key"]),
-        Text(row["text"].partition("\n")[0]),
-        Text(row["worker"]),
-    ]
-
-
-def _worker_cells(worker: Mapping[str, Any]) -> list[Text]:
-    state = state_of(worker)
-    metrics = worker["metrics"]
-    share = memory_share(worker)
-    style = _STYLES["error"] if share >= 0.95 else _STYLES["warning"] if share >= 0.8 else "cyan"
-    n_filled = min(_BAR_WIDTH, round(share * _BAR_WIDTH))
-    bar = Text("━" * n_filled, style=style)
-    bar.append("─" * (_BAR_WIDTH - n_filled), style="dim")
-    bar.append(f" {share_text(metrics.get('rss', 0), worker['memory_limit']):>4}")
-    return [
-        Text(worker["name"]),
-        Text(state, style=_STATE_STYLES[state]),
-        Text(f"{worker['n_processing']}/{worker['nthreads']}"),
-        Text(f"{metrics['cpu']} %" if "cpu" in metrics else ""),
-        bar,
-        Text(sized(worker["nbytes"]) if worker["nbytes"] else ""),
-        Text(memory_text(metrics.get("rss", 0), worker["memory_limit"])),
-        Text(worker["host"]),
-        Text(short_time(worker["last_seen_s"])),
-    ]
-
-
-def _function_cells(function: Mapping[str, Any], snapshot: Snapshot) -> list[Text]:
-    per_second, eta_s = snapshot.rates.of_functions[function["name"]]
-    left = function["n_unfinished"]
-    return [
-        Text(function["name"]),
-        Text(short_number(function["n_finished"])),
-        Text(short_number(function["n_failed"]), style="red" if function["n_failed"] else ""),
-        Text(short_number(left)),
-        Text(short_number(function["n_processing"])),
-        Text(short_number(per_second) if per_second else ""),
-        Text(short_time(eta_s) if left and eta_s is not None else ""),
-        Text(mean_time(dict(function))),
-    ]
+def _cell(column: Column, row: Row) -> Text:
+    content = column.cell(row)
+    return content if isinstance(content, Text) else Text(content, style=column.emphasis(row))

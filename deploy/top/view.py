@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ..overview.snapshot import Snapshot
+from ..overview.wording import memory_share, worker_state
 
 WORKERS, FUNCTIONS, FAILURES = "workers", "functions", "failures"
 TABS: Final = (WORKERS, FUNCTIONS, FAILURES)
@@ -56,13 +57,6 @@ class SortOrder(NamedTuple):
     name: str
     value: Callable[[Row], Any]
     is_descending: bool
-
-
-def memory_share(worker: Row) -> float:
-    """Return the part of its memory limit that a worker uses; 0 if that is not known."""
-    limit = worker["memory_limit"]
-    resident: float = worker["metrics"].get("rss", 0)
-    return resident / limit if limit else 0.0
 
 
 ORDERS: Final[dict[str, tuple[SortOrder, ...]]] = {
@@ -252,19 +246,10 @@ def id_of(tab: str, row: Row) -> str:
 def text_of(tab: str, row: Row) -> str:
     """Return the text of a row that a filter looks at."""
     if tab == WORKERS:
-        return f"{row['name']} {row['host']} {state_of(row)}"
+        return f"{row['name']} {row['host']} {worker_state(row)}"
     if tab == FUNCTIONS:
         return str(row["name"])
     return f"{row['key']} {row['function']} {row['worker']} {row['kind']} {row['text']}"
-
-
-def state_of(worker: Row) -> str:
-    """Return the state of a worker in one word."""
-    if worker["is_away"]:
-        return "away"
-    if worker["is_leaving"]:
-        return "leaving"
-    return "busy" if worker["n_processing"] else "idle"
 
 
 HELP: Final = """\
