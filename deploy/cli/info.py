@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from ...protocol.errors import CommError, NoAnswer
+from ...protocol.tables import Column, as_lines
 from ...protocol.wording import counted, sized
 from ..http.viewer import Viewer, describe_cluster
 from ..overview.wording import states_text
@@ -110,6 +112,18 @@ def _named(names: list[str], n: int) -> str:
     return ", ".join(names) + more
 
 
+_WORKERS: Final = (
+    Column("worker", lambda w: w["name"] + (" (away)" if w.get("is_away") else "")),
+    Column("threads", itemgetter("nthreads")),
+    Column("assigned", itemgetter("n_processing")),
+    Column("results", itemgetter("n_in_memory")),
+    Column("holds", lambda w: sized(w["nbytes"])),
+    Column("memory", lambda w: sized(w["metrics"].get("rss", 0))),
+    Column("limit", lambda w: sized(w["memory_limit"]) if w["memory_limit"] else "none"),
+    Column("address", itemgetter("address")),
+)
+
+
 def describe(info: dict[str, Any], address: str) -> str:
     """Format a description for display."""
     lines = [
@@ -123,27 +137,9 @@ def describe(info: dict[str, Any], address: str) -> str:
         lines.append(f"  phase    {info['recovering']}")
     if info.get("dashboard"):
         lines.append(f"  pages    {info['dashboard']}")
-    rows = [("worker", "threads", "assigned", "results", "holds", "memory", "limit", "address")]
-    for where, worker in info["workers"].items():
-        rows.append(
-            (
-                worker["name"] + (" (away)" if worker.get("is_away") else ""),
-                str(worker["nthreads"]),
-                str(worker["n_processing"]),
-                str(worker["n_in_memory"]),
-                sized(worker["nbytes"]),
-                sized(worker["metrics"].get("rss", 0)),
-                sized(worker["memory_limit"]) if worker["memory_limit"] else "none",
-                where,
-            )
-        )
-    if len(rows) > 1:
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines.append("")
-        lines += [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+    if info["workers"]:
+        workers = ({**worker, "address": where} for where, worker in info["workers"].items())
+        lines += ["", *as_lines(_WORKERS, workers)]
     refused = info.get("refused_workers") or []
     if refused:
         lines.append("")
