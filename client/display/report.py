@@ -6,12 +6,14 @@ script draws the axis of the task stream and zooms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 from ...protocol.markup import Content, Markup, element, join
-from ...protocol.wording import counted, grouped, lasting, sized
+from ...protocol.tables import Column, as_table, spaced, tile
+from ...protocol.wording import counted, lasting, sized
 from ..insight.attempt_timing import AttemptTiming
 from . import timeline
 from .page import standing_alone
@@ -21,7 +23,6 @@ from .summary import AttemptSums, by_function, by_span, by_worker, in_total
 MAX_ROWS: Final = 100
 MAX_FAILURES: Final = 50
 MAX_CODE_CHARS: Final = 50_000
-_THIN: Final = "\u202f"
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _tiles(shown: ReportContent) -> Markup:
     share = total.compute_s / (shown.seconds * n_threads) if n_threads else 0.0
     tiles = [
         ("Duration", lasting(shown.seconds), ""),
-        ("Tasks", _number(total.n), f"{_number(total.n_failed)} raised" if total.n_failed else ""),
+        ("Tasks", spaced(total.n), f"{spaced(total.n_failed)} raised" if total.n_failed else ""),
         ("Computed", lasting(total.compute_s), f"{share:.0%} of the threads' time"),
         (
             "Inputs fetched",
@@ -108,18 +109,9 @@ def _tiles(shown: ReportContent) -> Markup:
             "from other workers; threads do other work meanwhile",
         ),
         ("Results", sized(total.nbytes), ""),
-        ("Workers", _number(len(shown.workers)), f"with {counted(n_threads, 'thread')}"),
+        ("Workers", spaced(len(shown.workers)), f"with {counted(n_threads, 'thread')}"),
     ]
-    return element("dl", (_tile(*tile) for tile in tiles), class_="tiles")
-
-
-def _tile(name: str, value: str, note: str) -> Markup:
-    return element(
-        "div",
-        element("dt", name),
-        element("dd", value, class_="big"),
-        element("dd", note, class_="note") if note else None,
-    )
+    return element("dl", (tile(name, big, note=note) for name, big, note in tiles), class_="tiles")
 
 
 def _stream(shown: ReportContent) -> Markup:
@@ -144,16 +136,20 @@ def _spans(shown: ReportContent) -> Markup | None:
     return _table_of_sums("Spans", "span", by_span(shown.timings), compute_s)
 
 
-_COLUMNS: Final[Sequence[tuple[str, Callable[[AttemptSums], Content]]]] = (
-    ("tasks", lambda sums: _number(sums.n)),
-    ("raised", lambda sums: _number(sums.n_failed) if sums.n_failed else ""),
-    ("computed", lambda sums: lasting(sums.compute_s)),
-    ("mean", lambda sums: lasting(sums.compute_s / sums.n)),
-    ("longest", lambda sums: lasting(sums.longest_s)),
-    ("waited", lambda sums: lasting(sums.waited_s) if sums.waited_s else ""),
-    ("inputs fetched", lambda sums: lasting(sums.transfer_s) if sums.transfer_s else ""),
-    ("results", lambda sums: sized(sums.nbytes)),
+_SUMS: Final = (
+    Column("tasks", lambda one: spaced(one[1].n), "n"),
+    Column("raised", lambda one: spaced(one[1].n_failed) if one[1].n_failed else "", "n"),
+    Column("computed", lambda one: lasting(one[1].compute_s), "n"),
+    Column("mean", lambda one: lasting(one[1].compute_s / one[1].n), "n"),
+    Column("longest", lambda one: lasting(one[1].longest_s), "n"),
+    Column("waited", lambda one: lasting(one[1].waited_s) if one[1].waited_s else "", "n"),
+    Column("inputs fetched", lambda one: _fetched(one[1]), "n"),
+    Column("results", lambda one: sized(one[1].nbytes), "n"),
 )
+
+
+def _fetched(sums: AttemptSums) -> str:
+    return lasting(sums.transfer_s) if sums.transfer_s else ""
 
 
 def _table_of_sums(
@@ -162,63 +158,69 @@ def _table_of_sums(
     """Return a table of sums, with bars of their parts of `compute_s`, what all computed."""
     if not found:
         return None
-    shown = [*found.items()][:MAX_ROWS]
-    columns = [(head, cell) for head, cell in _COLUMNS if any(cell(sums) for _, sums in shown)]
-    rows: list[list[Content]] = [
-        [name, *(cell(sums) for _, cell in columns), _bar(sums.compute_s / max(compute_s, 1e-9))]
-        for name, sums in shown
-    ]
-    heads = [of, *(head for head, _ in columns), "of all computed"]
-    return _section(title, "", heads, rows, more=_more(len(found) - len(rows), of))
+    rows = [*found.items()][:MAX_ROWS]
+    columns = (
+        Column(of, itemgetter(0), "name"),
+        *(column for column in _SUMS if any(map(column.cell, rows))),
+        Column("of all computed", lambda one: _bar(one[1].compute_s / max(compute_s, 1e-9)), "n"),
+    )
+    return _section(title, "", columns, rows, len(found) - len(rows), of)
+
+
+class _Worker(NamedTuple):
+    name: str
+    seen: Mapping[str, Any]  #: its description; {} = it has left
+    sums: AttemptSums
+    busy: Content  #: a bar
+
+
+_WORKERS: Final = (
+    Column("worker", lambda w: w.name, "name"),
+    Column("host", lambda w: w.seen.get("host"), "n"),
+    Column("threads", lambda w: w.seen.get("nthreads"), "n"),
+    Column("tasks", lambda w: spaced(w.sums.n), "n"),
+    Column("computed", lambda w: lasting(w.sums.compute_s), "n"),
+    Column("inputs fetched", lambda w: _fetched(w.sums), "n"),
+    Column("memory", lambda w: _memory(w.seen), "n"),
+    Column("busy", lambda w: w.busy, "n"),
+)
+
+
+def _memory(worker: Mapping[str, Any]) -> str:
+    rss, limit = worker.get("metrics", {}).get("rss", 0), worker.get("memory_limit")
+    return f"{sized(rss)} of {sized(limit)}" if limit and rss else sized(rss) if rss else ""
 
 
 def _workers(shown: ReportContent) -> Markup | None:
-    sums = by_worker(shown.timings)
-    rows: list[list[Content]] = []
-    for address in sorted({*shown.workers, *sums}, key=lambda a: -_compute_s(sums, a)):
-        worker = shown.workers.get(address)
-        mine = sums.get(address) or AttemptSums()
+    sums, rows = by_worker(shown.timings), []
+    for address in {**shown.workers, **sums}:
+        worker, mine = shown.workers.get(address), sums.get(address) or AttemptSums()
         if worker is None:
             name = next(one.worker for one in shown.timings if one.address == address)
-            rows.append([f"{name} (left)", "", "", _number(mine.n), lasting(mine.compute_s)])
-            rows[-1] += [lasting(mine.transfer_s), "", ""]
-            continue
-        share = mine.compute_s / (shown.seconds * worker["nthreads"])
-        rss, limit = worker["metrics"].get("rss", 0), worker["memory_limit"] or 0
-        memory = f"{sized(rss)} of {sized(limit)}" if limit and rss else sized(rss) if rss else ""
-        rows.append(
-            [
-                worker["name"],
-                worker["host"],
-                worker["nthreads"],
-                _number(mine.n),
-                lasting(mine.compute_s),
-                lasting(mine.transfer_s) if mine.transfer_s else "",
-                memory,
-                _bar(share),
-            ]
-        )
-    heads = ["worker", "host", "threads", "tasks", "computed", "inputs fetched", "memory", "busy"]
+            rows.append(_Worker(f"{name} (left)", {}, mine, ""))
+        else:
+            share = mine.compute_s / (shown.seconds * worker["nthreads"])
+            rows.append(_Worker(worker["name"], worker, mine, _bar(share)))
     if not rows:
         return None
-    more = _more(len(rows) - MAX_ROWS, "worker")
-    return _section("Workers", "as at the end", heads, rows[:MAX_ROWS], more=more)
+    rows.sort(key=lambda row: -row.sums.compute_s)
+    n_more = len(rows) - MAX_ROWS
+    return _section("Workers", "as at the end", _WORKERS, rows[:MAX_ROWS], n_more, "worker")
 
 
-def _compute_s(sums: Mapping[str, AttemptSums], address: str) -> float:
-    mine = sums.get(address)
-    return 0.0 if mine is None else mine.compute_s
+_FAILURES: Final = (
+    Column("function", lambda one: one["function"], "name"),
+    Column("task", lambda one: element("code", one["key"]), "text"),
+    Column("worker", lambda one: one["worker"], "text"),
+    Column("reason", lambda one: one["kind"], "text"),
+    Column("text", lambda one: one["text"], "text"),
+)
 
 
 def _failures(failures: Sequence[Mapping[str, Any]]) -> Markup | None:
     if not failures:
         return None
-    rows: list[list[Content]] = [
-        [one["function"], element("code", one["key"]), one["worker"], one["kind"], one["text"]]
-        for one in failures[:MAX_FAILURES]
-    ]
-    heads = ["function", "task", "worker", "reason", "text"]
-    return _section("Failures", "the latest", heads, rows, n_texts=len(heads))
+    return _section("Failures", "the latest", _FAILURES, failures[:MAX_FAILURES])
 
 
 def _code(code: str) -> Markup | None:
@@ -237,7 +239,7 @@ def _versions(versions: Mapping[str, Any]) -> Markup | None:
     workers = (versions.get("workers") or {}).values()
     processes = [mine, versions.get("scheduler") or {}]
     processes += [found for found in workers if isinstance(found, Mapping)]
-    rows: list[list[Content]] = []
+    rows: list[tuple[str, str]] = []
     for name in mine["packages"]:
         counts: dict[str, int] = {}
         for process in processes:
@@ -245,11 +247,11 @@ def _versions(versions: Mapping[str, Any]) -> Markup | None:
             counts[version] = counts.get(version, 0) + 1
         if len(counts) > 1:
             text = ", ".join(f"{version} in {_processes(n)}" for version, n in counts.items())
-            rows.append([name, text])
+            rows.append((name, text))
         elif "none" not in counts:
-            rows.append([name, *counts])
-    heads = ["package", "version"]
-    return _section("Versions", f"of {_processes(len(processes))}", heads, rows, n_texts=2)
+            rows.append((name, *counts))
+    columns = Column("package", itemgetter(0), "name"), Column("version", itemgetter(1), "text")
+    return _section("Versions", f"of {_processes(len(processes))}", columns, rows)
 
 
 def _processes(n: int) -> str:
@@ -260,48 +262,19 @@ def _processes(n: int) -> str:
 def _section(
     title: str,
     note: str,
-    heads: Sequence[str],
-    rows: Sequence[Sequence[Content]],
-    *,
-    more: str = "",
-    n_texts: int = 1,
+    columns: Sequence[Column],
+    rows: Sequence[Any],
+    n_more: int = 0,
+    of: str = "",
 ) -> Markup:
-    """Return a table with a title; its first `n_texts` columns are texts, the others numbers."""
-    head = element(
-        "tr",
-        (
-            element("th", name, scope="col", class_=None if i < n_texts else "n")
-            for i, name in enumerate(heads)
-        ),
-    )
-    body = [
-        element(
-            "tr",
-            element("th", row[0], scope="row", class_="name"),
-            (
-                element("td", cell, class_="text" if i < n_texts else "n")
-                for i, cell in enumerate(row[1:], 1)
-            ),
-        )
-        for row in rows
-    ]
+    """Return a table with a title, and how many rows it lacks."""
+    more = element("p", f"and {counted(n_more, f'more {of}')}", class_="soft more")
     return element(
         "section",
         element("h2", title, element("small", note) if note else None),
-        element(
-            "div",
-            element("table", element("thead", head), element("tbody", body)),
-            class_="scroll",
-            tabindex=0,
-            role="group",
-            aria_label=title,
-        ),
-        element("p", more, class_="soft more") if more else None,
+        as_table(title, columns, rows),
+        more if n_more > 0 else None,
     )
-
-
-def _more(n: int, of: str) -> str:
-    return f"and {counted(n, f'more {of}')}" if n > 0 else ""
 
 
 def _bar(share: float) -> Markup:
@@ -313,7 +286,3 @@ def _bar(share: float) -> Markup:
         aria_hidden="true",
     )
     return element("span", bar, element("span", f"{share:.0%}"), class_="share")
-
-
-def _number(n: int) -> str:
-    return grouped(n, _THIN)
