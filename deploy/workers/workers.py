@@ -26,7 +26,7 @@ from ...protocol.values.serialize import set_future_binder
 from ...worker.config import WorkerConfig
 from ...worker.family import plugin_host, process, spawn
 from ...worker.family.config import SupervisorConfig, WorkerSpec
-from ...worker.family.exits import note_refusal
+from ...worker.family.exits import REFUSED, note
 from ...worker.family.supervisor import supervise
 from ...worker.measuring.children import send_user_code_by_value
 from ..processes.child import LOG_FORMAT, Parent
@@ -177,11 +177,11 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
     except (InternalError, PluginFailed):
         raise  # the supervisor reports it; of a bug, the traceback is the report
     except NotAdmitted as error:
-        note_refusal(config.started_path, error.text)  # which the supervisor logs
+        note(config.started_path, REFUSED, error.text)  # which the supervisor logs
         return EXIT_REFUSED
     except WeftError as error:
         if isinstance(error, ConfigError) and find is None:
-            note_refusal(config.started_path, str(error))  # which the program's cluster raises
+            note(config.started_path, REFUSED, str(error))  # which the program's cluster raises
             return EXIT_REFUSED
         _log.error("worker %s: %s", config.name, error)
         # All others are about the network, or the process at the scheduler's address.

@@ -28,7 +28,7 @@ from ...protocol.reported import RENEWED
 from ...protocol.wire.messages import PluginDone
 from ...protocol.wire.payload import Payload
 from ..plugins.calling_plugins import packed
-from .exits import read_failure
+from .exits import take_failure
 from .hosting import (
     PATIENCE_S,
     EndFamily,
@@ -177,7 +177,7 @@ class SupervisorPlugins:
 
     def _on_exited(self, code: int) -> None:
         """Note that the process of the host has ended."""
-        failure = read_failure(self._record) if code > 0 else ""
+        failure = take_failure(self._record) if code > 0 else ""
         how = describe_exit(code) + (f": {failure}" if failure else "")
         self._on_end(how, time.monotonic() - self._started)
 

@@ -28,7 +28,7 @@ from ..server import WorkerServer
 from ..slots.silence import STACK_SIGNAL, STACK_SUFFIX
 from ..slots.started import read_joined
 from .collecting import collect_at_rest, hold_back
-from .exits import FAULT_SUFFIX, note_crash, note_refusal, note_signal
+from .exits import CRASHED, FAULT, REFUSED, SIGNALLED, note
 from .forking import give_children_default_signals
 from .repeats import Repeats
 from .shadowing import describe_hiding
@@ -84,7 +84,7 @@ async def _main(config: WorkerConfig) -> None:
     def on_signal(number: signal.Signals, end: Callable[[str], object]) -> None:
         if repeats.is_repeat(number, loop.time()):
             return
-        note_signal(config.started_path, number.name)
+        note(config.started_path, SIGNALLED, number.name)
         end(f"signal {number.name}")
 
     loop.add_signal_handler(signal.SIGTERM, on_signal, signal.SIGTERM, worker.leave)
@@ -118,7 +118,7 @@ def _stack_at_end(record: Path | None) -> Iterator[None]:
     if record is None:
         yield
         return
-    with open(record.with_suffix(FAULT_SUFFIX), "w") as file:
+    with open(record.with_suffix(FAULT), "w") as file:
         faulthandler.enable(file, all_threads=False)
         try:
             yield
@@ -145,7 +145,7 @@ def _end_process(config: WorkerConfig, error: BaseException) -> NoReturn:
         is_used_up = isinstance(error, (RecursionError, MemoryError))
         hiding = "" if has_joined else describe_hiding(error)
         if hiding:
-            note_refusal(config.started_path, f"{hiding} ({what})")
+            note(config.started_path, REFUSED, f"{hiding} ({what})")
             os._exit(EXIT_REFUSED)  # the next start would fail as well; the supervisor reports it
         if not has_joined:
             why = "no task has run in it, so its installation is damaged, or this is a bug of weft"
@@ -154,7 +154,7 @@ def _end_process(config: WorkerConfig, error: BaseException) -> NoReturn:
         else:
             why = "a task has broken the process that it shares with weft, or this is a bug of weft"
         # First for the supervisor, whose report puts the reason into the errors of tasks.
-        note_crash(config.started_path, f"weft's own code failed in it ({what}): {why}")
+        note(config.started_path, CRASHED, f"weft's own code failed in it ({what}): {why}")
         # The scheduler logs the supervisor's report as a warning; a bug needs the traceback.
         logger.log(
             logging.INFO if is_used_up and config.supervisor_id else logging.ERROR,

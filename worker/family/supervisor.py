@@ -53,10 +53,9 @@ from ..slots.silence import SilenceWatch
 from ..slots.started import read_joined
 from .config import SupervisorConfig
 from .death_lines import DeathLines
-from .ended import exit_of
+from .ended import exit_of, remove_files
 from .held_up import HeldUpWatch
 from .large_workers import end_too_large
-from .leftovers import remove_files
 from .lifetimes import Lifetimes
 from .measuring import FamilyMeter
 from .places import CannotScale, Growth, Place
