@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import IO, Any, Final
 
 from ...protocol.errors import ConfigError, WeftError
@@ -51,6 +51,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go_in_fork)
 
 _KILL_AFTER_S: Final = 5.0
+#: Time before a server that has ended is started again.
+RESTART_S: Final = 1.0
 
 LOG_FORMAT: Final = "%(asctime)s %(name)s %(levelname)s: %(message)s"
 
@@ -268,6 +270,75 @@ class Child:
         self.finish(timeout_s)
         self.socket.close()
         self._stderr.close()
+
+
+class KeptServer:
+    """A child that listens at a port, and is started again at the same one whenever it ends.
+
+    Args:
+        kind: see `Child`.
+        name: of the process, for the log.
+        log: where its ends are logged.
+        port: 0 = any free one at the first start.
+        configuration: returns what a child is sent beside the port.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        log: logging.Logger,
+        port: int,
+        configuration: Callable[[], dict[str, Any]],
+    ) -> None:
+        self.port = port
+        self._kind = kind
+        self._name = name
+        self._log = log
+        self._configuration = configuration
+        self._child: Child | None = None
+
+    def start(self, timeout_s: float) -> None:
+        """Start it; raises as `Child.wait_ready` does."""
+        self.port = self._begin().wait_ready(timeout_s)["port"]
+
+    async def start_async(self) -> Child:
+        """Start it, in a coroutine and without a limit."""
+        child = self._begin()
+        self.port = (await child.wait_ready_async())["port"]
+        return child
+
+    def _begin(self) -> Child:
+        self.close()
+        self._child = Child(self._kind, session=False)
+        self._child.configure({**self._configuration(), "port": self.port})
+        return self._child
+
+    async def keep(
+        self,
+        is_over: Callable[[], Awaitable[bool]] | None = None,
+        on_report: Callable[[dict[str, Any]], None] = lambda report: None,
+    ) -> None:
+        """Start it again whenever it ends, until `is_over` returns True after an end."""
+        import asyncio
+
+        while True:
+            try:
+                child = self._child or await self.start_async()
+                how = f"ended ({await child.wait_ended_async(on_report)}) and is started again"
+            except WeftError as error:
+                how = f"does not start: {error}"
+            self.close()
+            if is_over is not None and await is_over():
+                return
+            self._log.error("the %s %s", self._name, how)
+            await asyncio.sleep(RESTART_S)
+
+    def close(self) -> None:
+        """End it."""
+        if self._child is not None:
+            self._child.close()
+            self._child = None
 
 
 def _start_python(code: str, arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ...protocol.errors import ConfigError, InternalError, TakenOver, WeftError
+from ...protocol.errors import ConfigError, InternalError, TakenOver
 from ...protocol.host.exits import EXIT_CRASHED, EXIT_TAKEN_OVER
 from ...protocol.host.facts import process_facts
 from ...protocol.host.file_limit import raise_file_limit
@@ -33,11 +33,10 @@ from ...scheduler.config import SchedulerConfig
 from ...scheduler.core.insight.info import describe_unfinished
 from ...scheduler.server import SchedulerServer, run
 from ..http.gate import UsedLinks
-from ..processes.child import Child, Parent
+from ..processes.child import RESTART_S, KeptServer, Parent
 
 _log = logging.getLogger("weft.scheduler")
 
-_HTTP_RESTART_S: Final = 1.0
 _HTTP_RETRY_S: Final = 0.1
 
 
@@ -78,7 +77,9 @@ class _Daemon:
         self.config = config
         self.error: Exception | None = None
         self._written: tuple[ConnectionFile, Path] | None = None
-        self._http: Child | None = None
+        self._http = KeptServer(
+            "http", "HTTP process", _log, config.dashboard_port, self._plain_of_http
+        )
         self._began = time.time()
         #: That the HTTP processes have accepted: the next one must not accept them again.
         self._used_links = UsedLinks()
@@ -115,7 +116,11 @@ class _Daemon:
         """Start the HTTP process, write the connection file, report readiness; keep HTTP alive."""
         try:
             await self._begin()
-            await self._keep_http()
+            if self.config.dashboard_host:
+                await self._http.keep(
+                    self._is_stopping,
+                    lambda report: self._used_links.add(report["used_link"], time.time()),
+                )
         except Exception as error:
             # A failure while everything is being stopped is expected.
             if self._server.stopping:
@@ -140,31 +145,12 @@ class _Daemon:
         if self.config.on_ready is not None:
             self.config.on_ready(self._server, url)
 
-    async def _keep_http(self) -> None:
-        while self._http is not None:
-            how = await self._http.wait_ended_async(
-                lambda report: self._used_links.add(report["used_link"], time.time())
-            )
-            self._http.close()
-            self._http = None
-            if await self._is_stopping():
-                return
-            _log.error("the HTTP process ended (%s) and is started again", how)
-            while self._http is None:
-                await asyncio.sleep(_HTTP_RESTART_S)
-                try:
-                    await self._start_http()
-                except WeftError as error:
-                    if self._server.stopping:
-                        return
-                    _log.error("the HTTP process does not start: %s", error)
-
     async def _is_stopping(self) -> bool:
         """Return whether the HTTP process ended because the scheduler does; waits a moment."""
         if self._server.stopping:
             return True
         try:
-            await within(_HTTP_RESTART_S, self._server.wait_stopped())
+            await within(RESTART_S, self._server.wait_stopped())
         except TimeoutError:
             return self._server.stopping
         return True
@@ -173,49 +159,36 @@ class _Daemon:
         deadline = time.monotonic() + self.config.dashboard_patience_s
         while True:
             try:
-                return await self._start_http()
+                await self._http.start_async()
+                break
             except ConfigError:
                 if time.monotonic() < deadline:
                     await asyncio.sleep(_HTTP_RETRY_S)
                     continue
-                if not self.config.dashboard_fallback or not self.config.dashboard_port:
+                if not self.config.dashboard_fallback or not self._http.port:
                     raise
-            self.config.dashboard_port = 0
-
-    async def _start_http(self) -> str:
-        child = Child("http", session=False)
-        security = self.config.scheduler.security.lowered(Level.VIEW)
-        child.configure(
-            {
-                "host": self.config.dashboard_host,
-                "port": self.config.dashboard_port,
-                "host_names": list(self.config.dashboard_host_names),
-                "scheduler_address": self._server.addresses[0],
-                "security": security.to_plain(with_private_key=True),
-                "began": self._began,
-                "used_links": self._used_links.to_plain(),
-            }
-        )
-        try:
-            facts = await child.wait_ready_async()
-        except BaseException:
-            child.kill()
-            child.close()
-            raise
-        self._http = child
-        # A new one after a failure must take the same port.
-        self.config.dashboard_port = facts["port"]
+            self._http.port = 0
         scheme = "https" if needs_tls(self.config.dashboard_host) else "http"
-        bound = Address("tcp", self.config.dashboard_host, facts["port"])
+        bound = Address("tcp", self.config.dashboard_host, self._http.port)
         return contact_address(str(bound)).replace("tcp", scheme, 1) + "/"
+
+    def _plain_of_http(self) -> dict[str, Any]:
+        security = self.config.scheduler.security.lowered(Level.VIEW)
+        return {
+            "host": self.config.dashboard_host,
+            "host_names": list(self.config.dashboard_host_names),
+            "scheduler_address": self._server.addresses[0],
+            "security": security.to_plain(with_private_key=True),
+            "began": self._began,
+            "used_links": self._used_links.to_plain(),
+        }
 
     def close(self) -> None:
         # The file first: signals are not handled any more, and the next may end this process.
         if self._written is not None:
             file, path = self._written
             file.remove(path)
-        if self._http is not None:
-            self._http.close()
+        self._http.close()
 
 
 def run_daemon(config: DaemonConfig) -> None:
