@@ -377,62 +377,24 @@ def _interpreter_flags() -> list[str]:
 # --- The child's end ------------------------------------------------------------------------------
 
 
-class Parent:
-    """The child's connection to the process that started it."""
+class Lifeline:
+    """A child's connection to the process that started it.
 
-    def __init__(self, fd: int, stderr_fd: int) -> None:
-        self.socket = socket.socket(fileno=fd)
-        self.socket.set_inheritable(False)
-        os.set_inheritable(stderr_fd, False)
-        self._stderr_fd = stderr_fd
+    Args:
+        sock: its end of file means that the parent is gone, or orders the end.
+        previous: what the child before this one reported, if that is known.
+    """
 
-    def read_config(self) -> dict[str, Any]:
-        """Wait for the configuration.
-
-        Raises:
-            SystemExit: there is no parent any more.
-        """
-        data = b""
-        while not data.endswith(b"\n"):
-            part = self.socket.recv(1 << 16)
-            if not part:
-                raise SystemExit(0)
-            data += part
-        config: dict[str, Any] = json.loads(data)
-        logging.basicConfig(level=config.get("log_level", logging.WARNING), format=LOG_FORMAT)
-        keep_latest()
-        return config
-
-    def ready(self, **facts: Any) -> None:
-        """Report that the start is complete. From now on standard error is the parent's."""
-        self.take_stderr()
-        self._say({"ready": facts})
-
-    def report(self, **facts: Any) -> None:
-        """Report something that the parent keeps beyond the end of this process."""
-        self._say({"report": facts})
-
-    def take_stderr(self) -> None:
-        """Use the parent's standard error. A second call does nothing."""
-        if self._stderr_fd >= 0:
-            sys.stderr.flush()
-            os.dup2(self._stderr_fd, 2)
-            os.close(self._stderr_fd)
-            self._stderr_fd = -1
+    def __init__(self, sock: socket.socket, previous: dict[str, Any] | None = None) -> None:
+        self.socket = sock
+        self.previous = previous
 
     def close(self) -> None:
         """Let go of the parent: at the end, and in a forked process that is not the child."""
         self.socket.close()
-        if self._stderr_fd >= 0:
-            os.close(self._stderr_fd)
-            self._stderr_fd = -1
 
-    def fail(self, error: BaseException) -> None:
-        """Report why the start failed."""
-        text = str(error) if isinstance(error, WeftError) else f"{type(error).__name__}: {error}"
-        self._say({"error": text, "is_config": isinstance(error, ConfigError)})
-
-    def _say(self, what: dict[str, Any]) -> None:
+    def say(self, **what: Any) -> None:
+        """Send a line of JSON."""
         # Code that waits for the parent's end meanwhile needs the socket as it was.
         timeout_s = self.socket.gettimeout()
         self.socket.setblocking(True)
@@ -462,6 +424,62 @@ class Parent:
         with contextlib.suppress(ConnectionResetError):
             while await loop.sock_recv(self.socket, 4096):
                 continue
+
+
+class Parent(Lifeline):
+    """The parent of a process that `Child` has started."""
+
+    def __init__(self, fd: int, stderr_fd: int) -> None:
+        super().__init__(socket.socket(fileno=fd))
+        self.socket.set_inheritable(False)
+        os.set_inheritable(stderr_fd, False)
+        self._stderr_fd = stderr_fd
+
+    def read_config(self) -> dict[str, Any]:
+        """Wait for the configuration.
+
+        Raises:
+            SystemExit: there is no parent any more.
+        """
+        data = b""
+        while not data.endswith(b"\n"):
+            part = self.socket.recv(1 << 16)
+            if not part:
+                raise SystemExit(0)
+            data += part
+        config: dict[str, Any] = json.loads(data)
+        logging.basicConfig(level=config.get("log_level", logging.WARNING), format=LOG_FORMAT)
+        keep_latest()
+        return config
+
+    def ready(self, **facts: Any) -> None:
+        """Report that the start is complete. From now on standard error is the parent's."""
+        self.take_stderr()
+        self.say(ready=facts)
+
+    def report(self, **facts: Any) -> None:
+        """Report something that the parent keeps beyond the end of this process."""
+        self.say(report=facts)
+
+    def take_stderr(self) -> None:
+        """Use the parent's standard error. A second call does nothing."""
+        if self._stderr_fd >= 0:
+            sys.stderr.flush()
+            os.dup2(self._stderr_fd, 2)
+            os.close(self._stderr_fd)
+            self._stderr_fd = -1
+
+    def close(self) -> None:
+        """See `Lifeline`."""
+        super().close()
+        if self._stderr_fd >= 0:
+            os.close(self._stderr_fd)
+            self._stderr_fd = -1
+
+    def fail(self, error: BaseException) -> None:
+        """Report why the start failed."""
+        text = str(error) if isinstance(error, WeftError) else f"{type(error).__name__}: {error}"
+        self.say(error=text, is_config=isinstance(error, ConfigError))
 
 
 def main(kind: str, fd: int, stderr_fd: int) -> None:

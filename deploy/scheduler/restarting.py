@@ -36,6 +36,7 @@ import psutil
 
 from ...protocol.host.exits import EXIT_TAKEN_OVER, describe_exit
 from ...protocol.restarting import Restarting
+from ..processes.child import Lifeline
 
 _log = logging.getLogger("weft.scheduler")
 
@@ -74,37 +75,6 @@ def _name(pid: int) -> str:
         return psutil.Process(pid).name()
     except psutil.Error:
         return ""
-
-
-class Lifeline:
-    """The child's connection to its parent.
-
-    Args:
-        sock: its end of file means that the parent is gone.
-        previous: what the child before this one reported; None for the first.
-    """
-
-    def __init__(self, sock: socket.socket, previous: dict[str, Any] | None) -> None:
-        self._socket = sock
-        self.previous = previous
-
-    def report(self, **facts: Any) -> None:
-        """Report that the scheduler is ready, and what the next child needs to know."""
-        # Small enough for the socket's buffer. The parent may be gone.
-        with contextlib.suppress(OSError):
-            self._socket.sendall(json.dumps(facts).encode() + b"\n")
-
-    def close(self) -> None:
-        """Let go of the parent, at the end."""
-        self._socket.close()
-
-    async def wait_gone(self) -> None:
-        """Wait until the parent is gone."""
-        import asyncio
-
-        self._socket.setblocking(False)
-        with contextlib.suppress(ConnectionResetError):
-            await asyncio.get_running_loop().sock_recv(self._socket, 1)
 
 
 def run_in_child() -> Lifeline:

@@ -41,9 +41,9 @@ from ...protocol.wire.address import Address, parse_address
 from ...protocol.wire.levels import Level
 from ...scheduler.config import SchedulerConfig
 from ...scheduler.server import SchedulerServer
+from ..processes.child import Lifeline
 from .daemon import DaemonConfig, run_daemon
 from .identity_files import IdentityFiles
-from .restarting import Lifeline
 from .state_directory import (
     DirectoryInUse,
     DirectoryUnusable,
@@ -381,7 +381,8 @@ class SchedulerStart:
         if self._lifeline is not None:
             assert self._directory is not None
             port = int(url.rstrip("/").rpartition(":")[2]) if url else 0
-            self._lifeline.report(
+            # The next child needs to know it.
+            self._lifeline.say(
                 state_directory=str(self._directory.path),
                 temporary=self._is_temporary,
                 dashboard_port=port,
