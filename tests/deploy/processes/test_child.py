@@ -135,7 +135,7 @@ run_daemon(DaemonConfig(scheduler, on_ready=on_ready))
 def test_a_bug_of_weft_ends_the_scheduler_with_a_code_of_its_own(tmp_path):
     code = """
 from weft.deploy.cli.command import main
-from weft.scheduler.core import liveness
+from weft.scheduler.core.members import liveness
 
 def reassure(state, receiving):
     raise KeyError("a broken invariant")
