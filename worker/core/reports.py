@@ -7,8 +7,9 @@ A report costs time in three processes, and in this one it may take the interpre
 the reports of a slot that goes on at once with a short task wait for those that follow, for some
 multiple of what sending them takes (`Reporting`). A slot's reports do not wait if it rests, or
 begins another client's tasks, or a task of unknown or long duration. Failures and answers do not
-wait either. So no report waits that is the last for some time. Many very short tasks are a large
-report in any case.
+wait either. So no report waits that is the last for some time. The number of tasks in a report
+makes no difference: a chain of very short tasks, each a chunk of its own, would wake the loop for
+each few.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ WORTH: Final = 30
 #: Reports wait no longer than this, seconds, and at least for the other one.
 LONGEST_S: Final = 0.003
 SHORTEST_S: Final = 0.0005
-#: A report of so many tasks costs little for each, and does not wait.
-MANY: Final = 16
 #: Messages of these types may wait.
 _PATIENT: Final = frozenset((AttemptsFinished, AttemptTimes, ReplicasAdded))
 
@@ -63,6 +62,9 @@ def decide_wait(state: WorkerState, n_before: int, event: Event) -> None:
     reporting = state.reporting
     if not n_before:
         reporting.until = state.now + reporting.patience_s
+    elif not reporting.until:
+        reporting.is_urgent = False
+        return
     if reporting.is_urgent or state.is_leaving or not _is_patient(state, n_before, event):
         reporting.until = 0.0
         reporting.is_urgent = False
@@ -75,9 +77,6 @@ def _is_patient(state: WorkerState, n_before: int, event: Event) -> bool:
     if event.__class__ is ChunkDone and not _goes_on(state, event):
         return False
     sent = state.to_scheduler
-    last = sent[-1]
-    if last.__class__ is AttemptsFinished and len(last.attempts) >= MANY:
-        return False
     return all(sent[i].__class__ in _PATIENT for i in range(n_before, len(sent)))
 
 

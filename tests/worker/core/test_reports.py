@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.worker.builders import INC, SLOW, Hands, assign
 from weft.protocol.wire.messages import AssignTasks, AttemptsFinished, ReplicasAdded
 from weft.worker.core.events import Leave, SchedulerLost, SessionOpened
-from weft.worker.core.reports import LONGEST_S, MANY, SHORTEST_S, WORTH, Reporting
+from weft.worker.core.reports import LONGEST_S, SHORTEST_S, WORTH, Reporting
 
 #: The length of a chunk: the next one is needed after one such task.
 LENGTH_US = 900
@@ -100,19 +100,19 @@ def test_a_report_before_the_tasks_of_another_client_does_not_wait():
     assert not waits(worker)
 
 
-def test_a_report_of_many_tasks_does_not_wait():
+def test_a_report_of_many_tasks_waits_no_longer_than_others():
+    n = 100
     worker = busy()
-    worker.receive(*_lines(200, MANY, INC))
+    worker.receive(*_lines(200, n, INC))
     worker.report(duration_us=1)
-    for _ in range(MANY):
+    until = worker.state.reporting.until
+    for _ in range(n - 2):
         worker.state.to_scheduler.append(worker.messages.pop())
         worker.start()
         worker.report(duration_us=1)
-        if not waits(worker):
-            break
-    assert not waits(worker)
-    assert len(worker.messages[-1].attempts) == MANY
-    assert worker.awake
+        assert waits(worker)
+    assert worker.state.reporting.until == until
+    assert len(worker.messages[-1].attempts) == n - 1
 
 
 def test_a_failure_does_not_wait():
