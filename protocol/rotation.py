@@ -61,6 +61,10 @@ class Rotation(Generic[_Lane]):
     def turn(self) -> _Lane | None:
         """Return the lane whose turn it is, now the last of its level; None if all are empty."""
         self.has_new_lane = False
+        if len(self.lanes) == 1:
+            (lane,) = self.lanes.values()
+            if lane.n:
+                return lane
         levels = self._levels
         while levels:
             level = min(levels)

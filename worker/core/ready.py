@@ -112,7 +112,7 @@ class ReadyTasks:
             if task.state == READY:
                 self.n -= 1
                 lane.n -= 1
-                if not self.n:
+                if not self.n and (run or heap or len(self.rotation.lanes) > 1):
                     self._end()
                 return task
 
@@ -128,8 +128,7 @@ class ReadyTasks:
             self._end()
 
     def _end(self) -> None:
-        """Remove the litter: no task is ready."""
-        self._lane = None
+        """Remove the litter, and all lanes but a single one: no task is ready."""
         lane = self.rotation.drop_lanes()
         if lane is not None and (lane.run or lane.heap):
             lane.run.clear()

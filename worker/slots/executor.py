@@ -257,7 +257,7 @@ class TaskExecutor:
         state = self.state
         garbage: list[Any] = []
         rare: list[StartSlot | FailWait] | None = None
-        watch = False
+        watch = sends_here = wake = False
         with self._lock:
             state.handle(event, time.monotonic())
             more = slot is not None and state.slots[slot].busy
@@ -287,17 +287,19 @@ class TaskExecutor:
                     else:
                         assert isinstance(action, ForgetFunctions)
                         garbage.append(action)
-            sends = bool(state.to_scheduler) and self._writable and not self._wake_pending
-            if sends and state.reporting.until > state.now:
-                sends = False
-                watch = not self._watching
-                self._watching = True
-            # A slot that has more to do leaves it to the loop, unless that had time enough: reports
-            # become batches meanwhile.
-            sends_here = sends and slot is not None and not (more and not state.reporting.until)
-            wake = (sends and not sends_here) or (bool(state.after) and not self._wake_pending)
-            if wake:
-                self._wake_pending = True
+            if not self._wake_pending:
+                if state.to_scheduler and self._writable:
+                    until = state.reporting.until
+                    if until > state.now:
+                        watch = not self._watching
+                        self._watching = True
+                    else:
+                        # A slot that has more to do leaves it to the loop, unless that had time
+                        # enough: reports become batches meanwhile.
+                        sends_here = slot is not None and not (more and not until)
+                        wake = not sends_here
+                if wake or state.after:
+                    wake = self._wake_pending = True
         if rare is not None:
             self._do_rare(rare)
         if wake:
