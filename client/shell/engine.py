@@ -73,6 +73,8 @@ _SWEEP_S: Final = 0.01
 _TICK_S: Final = 0.25
 #: Operations, and rows of `map`, that one turn of the loop hands to the core.
 SLICE: Final = 10_000
+#: Types of the operations that may have many rows.
+_OF_ROWS: Final = frozenset({Borrow, TaskColumns})
 #: Operations that an asynchronous client sends before its caller's loop has its next turn.
 _BURST: Final = 512
 
@@ -95,6 +97,17 @@ def _all_engines() -> list[Engine]:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: close_in_fork(_all_engines()))
+
+
+def _n_in_slice(operations: list[Any]) -> int:
+    """Return how many of the operations make up a slice, by their rows: at least one."""
+    n_rows = 0
+    for n, operation in enumerate(operations):
+        if n_rows >= SLICE:
+            return n
+        task = operation.task if operation.__class__ is Borrow else operation
+        n_rows += 1 + (len(task.states) if task.__class__ is TaskColumns else 0)
+    return len(operations)
 
 
 class Engine(EngineWaiting):
@@ -429,24 +442,18 @@ class Engine(EngineWaiting):
         The caller holds the lock, and then does the actions and sends the messages.
         """
         queue = self._operations
-        n = n_left = len(queue)
+        n = len(queue)
         if not n:
             return False
         self.n_flushes += 1
-        operations: list[Any] = []
-        n_rows = 0
-        while n_left and n_rows < SLICE:
-            operation = queue.popleft()
-            n_left -= 1
-            n_rows += 1
-            operations.append(operation)
-            cls = operation.__class__
-            if cls is TaskColumns:
-                n_rows += len(operation.states)
-            elif cls is Borrow and operation.task.__class__ is TaskColumns:
-                n_rows += len(operation.task.states)
+        take = queue.popleft
+        operations = [take() for _ in range(min(n, SLICE))]
+        if not _OF_ROWS.isdisjoint(map(type, operations)):
+            n_taken = _n_in_slice(operations)
+            queue.extendleft(reversed(operations[n_taken:]))
+            del operations[n_taken:]
         self.core.handle(Operations(operations), time.monotonic())
-        return n_left > 0
+        return n > len(operations)
 
     def _sweep(self) -> None:
         is_left_to_caller = False
