@@ -392,7 +392,7 @@ def submit_actor(
     function = encoder.own_function(ACTOR_FUNCTION, "actor")
     given = (cls, *args)
     (blob, dependencies, shared), borrowing = encode(
-        engine, encoder.call_once, function, given, kwargs
+        engine, encoder.call, function, given, kwargs, True
     )
     digest: bytes | None = None
     replaced: list[FutureState] | None = None

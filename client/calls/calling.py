@@ -51,8 +51,10 @@ def submit_call(
     if kwargs:
         check_keywords(func, kwargs)
     function = encoder.function(func)
-    call = encoder.call if pure or key is not None else encoder.call_once
-    (blob, dependencies, shared), borrowing = encode(engine, call, function, args, kwargs)
+    is_unique = not pure and key is None
+    (blob, dependencies, shared), borrowing = encode(
+        engine, encoder.call, function, args, kwargs, is_unique
+    )
     if not engine.core.is_linked:
         admit(engine, blob_nbytes(blob))
     if key is not None:

@@ -152,12 +152,6 @@ class Encoder:
         """Return a key that no other task has."""
         return f"{name}-{self._key_part}-{next(self._numbers)}"
 
-    def call_once(
-        self, function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Blob, list[str], Uses | None]:
-        """Do as `call` for a call that is equal to no other: nothing is hashed for its key."""
-        return self.call(function, args, kwargs, is_unique=True)
-
     def call(
         self,
         function: FunctionRecord,
@@ -166,6 +160,12 @@ class Encoder:
         is_unique: bool = False,
     ) -> tuple[Blob, list[str], Uses | None]:
         """Encode the arguments of one call.
+
+        Args:
+            function: the function to call.
+            args: positional arguments.
+            kwargs: keyword arguments.
+            is_unique: the call is equal to no other, so nothing is hashed for its key.
 
         Returns:
             The arguments, the keys that they depend on, and the tasks to be submitted before.
