@@ -62,9 +62,10 @@ def add_row(
     """
     message = core.open
     rank = task.rank
-    if message is not None and (rank is None) is bool(message.ranks):
-        close_submissions(core)  # either all rows of a message have ranks, or none
-        message = None
+    if message is not None and (rank is not None or message.ranks):
+        if rank is None or not message.ranks:
+            close_submissions(core)  # either all rows of a message have ranks, or none
+            message = None
     options = task.options
     if is_delivered or is_made:
         options = options.as_done(is_delivered=is_delivered, is_made=is_made)
@@ -98,12 +99,9 @@ def add_row(
         message.spec_hashes.append(spec_hash or NO_HASH)
     if rank is not None:
         message.ranks.append(rank)
-    core.open_nbytes += len(args) if args.__class__ is bytes else blob_nbytes(args)
-    if (
-        n >= MAX_TASKS - 1
-        or core.open_nbytes >= MAX_NBYTES
-        or len(core.open_options) >= MAX_OPTIONS
-    ):
+    nbytes = core.open_nbytes + (len(args) if args.__class__ is bytes else blob_nbytes(args))
+    core.open_nbytes = nbytes
+    if n >= MAX_TASKS - 1 or nbytes >= MAX_NBYTES or len(core.open_options) >= MAX_OPTIONS:
         close_submissions(core)
 
 
