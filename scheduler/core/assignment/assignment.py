@@ -532,7 +532,10 @@ def _has_movable(ws: WorkerHandle) -> bool:
     """
     n_left = ws.nthreads + len(ws.blocked)
     for task in islice(ws.processing.values(), MAX_RETURNED_SEEN):
-        if all(dependency.state == MEMORY for dependency in task.dependencies):
+        for dependency in task.dependencies:
+            if dependency.state != MEMORY:
+                break
+        else:
             if not n_left:
                 return True
             n_left -= 1
