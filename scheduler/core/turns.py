@@ -46,6 +46,9 @@ QUANTUM: Final = 256
 TURN_COST: Final = 512
 #: The four figures above are this many times as large while no two clients are active.
 LONE_SCALE: Final = 4
+#: A slice of that client's own messages is this many times as long again: an assignment pass
+#: follows each slice, and places tasks better that it sees together.
+OWN_SCALE: Final = 4
 #: A client counts as active for this long after it sent rows or was sent something, seconds.
 SHARED_S: Final = 1.0
 #: A question counts as so many rows, because one page of an answer may take 1 ms.
@@ -124,7 +127,7 @@ class Turns:
         cost = passed
         for message in messages:
             cost += cost_of(message)
-        if cost > self._slice_cost * (1 if now < self._shared_until else LONE_SCALE):
+        if cost > self._limit(self.scale(now), is_worker=role is _WORKER):
             return False
         if role in _CLIENTS and cost - passed > len(messages):
             self.note_active(peer, now)
@@ -168,6 +171,10 @@ class Turns:
         """Return by how much slices and turns are longer than where clients share them."""
         return 1 if now < self._shared_until else LONE_SCALE
 
+    def _limit(self, scale: int, *, is_worker: bool) -> int:
+        """Return the cost of the longest slice of a worker, or of another peer."""
+        return self._slice_cost * (scale if is_worker or scale == 1 else scale * OWN_SCALE)
+
     def close(self, peer: int) -> None:
         """Note that a peer's connection has ended. Its messages are handled before that."""
         queue = self._line_up(peer, QUANTUM)
@@ -208,7 +215,6 @@ class Turns:
 
         No messages stand for the end of the peer's connection.
         """
-        limit = self._slice_cost * scale
         while self._queues:
             line = self._new or self._old
             peer = line.popleft()
@@ -225,6 +231,7 @@ class Turns:
             if queue.credit <= 0:
                 self._old.append(peer)
                 continue
+            limit = self._limit(scale, is_worker=queue.quantum == WORKER_QUANTUM)
             cost = 0
             messages: list[Message] = []
             while items and cost < queue.credit:

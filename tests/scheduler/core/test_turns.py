@@ -11,6 +11,7 @@ from weft.protocol.wire.message import Message
 from weft.scheduler.core.turns import (
     FULL_COST,
     LONE_SCALE,
+    OWN_SCALE,
     QUANTUM,
     ROOM_COST,
     SHARED_S,
@@ -146,6 +147,15 @@ def test_slices_are_long_while_one_client_is_active():
     costs = []
     while (taken := turns.take(scale)) is not None:
         turns.validate()
+        costs.append(taken[2])
+    assert max(costs) == SLICE_COST * LONE_SCALE * OWN_SCALE + 1
+
+
+def test_slices_of_a_worker_are_shorter_than_those_of_a_lone_client():
+    turns = Turns()
+    turns.add(1, Role.WORKER, [want(100_000)], 0.0)
+    costs = []
+    while (taken := turns.take(turns.scale(0.0))) is not None:
         costs.append(taken[2])
     assert max(costs) == SLICE_COST * LONE_SCALE + 1
 
