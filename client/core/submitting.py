@@ -62,10 +62,9 @@ def add_row(
     """
     message = core.open
     rank = task.rank
-    if message is not None and (rank is not None or message.ranks):
-        if rank is None or not message.ranks:
-            close_submissions(core)  # either all rows of a message have ranks, or none
-            message = None
+    if message is not None and (rank is None) is bool(message.ranks):
+        close_submissions(core)  # either all rows of a message have ranks, or none
+        message = None
     options = task.options
     if is_delivered or is_made:
         options = options.as_done(is_delivered=is_delivered, is_made=is_made)

@@ -167,7 +167,7 @@ def _table_of_sums(
     return _section(title, "", columns, rows, len(found) - len(rows), of)
 
 
-class _Worker(NamedTuple):
+class _WorkerRow(NamedTuple):
     name: str
     seen: Mapping[str, Any]  #: its description; {} = it has left
     sums: AttemptSums
@@ -197,10 +197,10 @@ def _workers(shown: ReportContent) -> Markup | None:
         worker, mine = shown.workers.get(address), sums.get(address) or AttemptSums()
         if worker is None:
             name = next(one.worker for one in shown.timings if one.address == address)
-            rows.append(_Worker(f"{name} (left)", {}, mine, ""))
+            rows.append(_WorkerRow(f"{name} (left)", {}, mine, ""))
         else:
             share = mine.compute_s / (shown.seconds * worker["nthreads"])
-            rows.append(_Worker(worker["name"], worker, mine, _bar(share)))
+            rows.append(_WorkerRow(worker["name"], worker, mine, _bar(share)))
     if not rows:
         return None
     rows.sort(key=lambda row: -row.sums.compute_s)
