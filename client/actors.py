@@ -23,7 +23,7 @@ from ..protocol.wire.message import MAX_TEXT_CHARS
 from ..protocol.wire.messages import ACTOR_FUNCTION
 from ..protocol.wire.messages.actors import call_text
 from ..protocol.wire.payload import Blob, Payload
-from .calls.annotations import TaskOptions
+from .calls.annotations import AnnotatedOptions
 from .calls.encoding import Encoder, check_key, check_keys, spec_hash
 from .calls.lending import encode
 from .core.actor_calls import ActorCall
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ..protocol.durations import Duration
     from ..protocol.wire.keys import Key
-    from .core.tasks import SubmitOptions
+    from ..protocol.wire.options import TaskOptions
     from .shell.engine import Engine
 
 __all__ = ["Actor", "ActorFuture"]
@@ -386,7 +386,7 @@ def submit_actor(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     key: Key | None,
-    options: SubmitOptions | TaskOptions,
+    options: TaskOptions | AnnotatedOptions,
 ) -> Future:
     """Submit the making of one actor; see `Client.submit`."""
     function = encoder.own_function(ACTOR_FUNCTION, "actor")
@@ -402,7 +402,7 @@ def submit_actor(
     else:
         digest = spec_hash(function.id, blob, dependencies)
         (state,), replaced = engine.attach([check_key(key)], [digest])
-    if isinstance(options, TaskOptions):
+    if isinstance(options, AnnotatedOptions):
         options = options.of(state.key)
     future = FutureOfActor(engine, state)
     if shared is not None:
@@ -421,7 +421,7 @@ def map_actors(
     rows: Iterable[tuple[Any, ...]],
     kwargs: dict[str, Any],
     key: str | Iterable[Key] | None,
-    options: SubmitOptions | TaskOptions,
+    options: TaskOptions | AnnotatedOptions,
 ) -> list[Future]:
     """Submit the making of one actor for each row; see `Client.map`."""
     calls = list(rows)

@@ -23,10 +23,11 @@ from ..protocol.host.process_role import is_worker_process
 from ..protocol.net.session import Finder
 from ..protocol.settings import client as defaults
 from ..protocol.settings.sources import read_settings
+from ..protocol.wire.options import TaskOptions
 from .client import Client
 from .cluster.locating import Location
 from .core.events import Borrow, Confirm
-from .core.tasks import SubmitOptions, TaskColumns, TaskRecord
+from .core.tasks import TaskColumns, TaskRecord
 from .shell.current import find_current, made_current, named_current, opened
 from .shell.engine import Caller, Engine
 from .shell.in_task import context_here
@@ -61,7 +62,7 @@ class _TaskEngine(Engine):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         #: (options, caller, both together) of the last submission.
-        self._last: tuple[SubmitOptions, Caller, SubmitOptions] | None = None
+        self._last: tuple[TaskOptions, Caller, TaskOptions] | None = None
         self._acting = _Acting()
 
     def caller_here(self) -> Caller | None:

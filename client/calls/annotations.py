@@ -25,8 +25,8 @@ from ...graphs.dask_graphs import as_mapping
 from ...protocol.errors import NotSupported, UnknownOption
 from ...protocol.values.exceptions import add_note
 from ...protocol.wire.columns import MAX_SPAN_TAGS
+from ...protocol.wire.options import NO_OPTIONS, TaskOptions
 from ...protocol.wording import nearest
-from ..core.tasks import DEFAULT_OPTIONS, SubmitOptions
 from .encoding import make_options
 from .retries import Retries
 from .spans import check_tags, current_span
@@ -59,7 +59,7 @@ def active_annotations() -> Mapping[str, Any]:
     return found
 
 
-class TaskOptions:
+class AnnotatedOptions:
     """The options of annotated tasks, of the context or of their graph.
 
     Attributes:
@@ -94,11 +94,11 @@ class TaskOptions:
         self.common = _make(self._said, None, self._tags) if is_uniform else None
 
     @property
-    def of_all(self) -> SubmitOptions | None:
+    def of_all(self) -> TaskOptions | None:
         """The options that all tasks have in common, with or without annotations; None if none."""
         return None if self._of_tasks else self.common
 
-    def of(self, key: Any) -> SubmitOptions:
+    def of(self, key: Any) -> TaskOptions:
         """Return the options of one task."""
         annotations = self._of_tasks.get(key)
         if annotations:
@@ -113,7 +113,7 @@ def options_of_call(
     allow_other_workers: bool,
     resources: Mapping[str, float] | None,
     timeout: Duration | None = None,
-) -> SubmitOptions | TaskOptions:
+) -> TaskOptions | AnnotatedOptions:
     """Return the options of a call, completed by those of the context.
 
     Raises:
@@ -126,7 +126,7 @@ def options_of_call(
         tags = current_span()
         if not tags:
             return options
-        return _default_in(tags) if options is DEFAULT_OPTIONS else options.in_span([*tags])
+        return _default_in(tags) if options is NO_OPTIONS else options.changed(span=[*tags])
     given = {
         "priority": priority,
         "retries": retries,
@@ -135,13 +135,13 @@ def options_of_call(
         "resources": resources,
         "timeout": timeout,
     }
-    return TaskOptions(given, active, {})
+    return AnnotatedOptions(given, active, {})
 
 
 @functools.lru_cache(maxsize=64)
-def _default_in(tags: tuple[str, ...]) -> SubmitOptions:
+def _default_in(tags: tuple[str, ...]) -> TaskOptions:
     """Return one object for all calls without options in a span, which is not compared then."""
-    return DEFAULT_OPTIONS.in_span([*tags])
+    return NO_OPTIONS.changed(span=[*tags])
 
 
 def check_options(options: Iterable[str]) -> None:
@@ -277,7 +277,7 @@ def _tags_of(annotation: Any) -> tuple[str, ...]:
     return check_tags(tuple(annotation) if is_several else (annotation,))
 
 
-def _make(values: Mapping[str, Any], key: Any, tags: tuple[str, ...]) -> SubmitOptions:
+def _make(values: Mapping[str, Any], key: Any, tags: tuple[str, ...]) -> TaskOptions:
     made = {name: value(key) if callable(value) else value for name, value in values.items()}
     priority = made.get("priority") or 0
     if isinstance(priority, float) and priority.is_integer():
@@ -294,7 +294,7 @@ def _make(values: Mapping[str, Any], key: Any, tags: tuple[str, ...]) -> SubmitO
             made.get("timeout"),
         )
         tags = (*tags, *_tags_of(made.get(_SPAN)))
-        return options.in_span([*tags[:MAX_SPAN_TAGS]]) if tags else options
+        return options.changed(span=[*tags[:MAX_SPAN_TAGS]]) if tags else options
     except (TypeError, ValueError) as error:
         if key is not None:
             add_note(error, f"weft: in the annotations of task {key!r}")

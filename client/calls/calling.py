@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ClientClosed
 from ...protocol.host.collector import paused_collector
+from ...protocol.wire.options import TaskOptions
 from ...protocol.wire.payload import blob_nbytes
-from ..core.tasks import FutureState, SubmitOptions, TaskColumns, TaskRecord
+from ..core.tasks import FutureState, TaskColumns, TaskRecord
 from ..future import Future
 from ..insight.asking import error_of_end
-from .annotations import TaskOptions
+from .annotations import AnnotatedOptions
 from .call_options import check_keywords
 from .encoding import (
     Encoder,
@@ -43,7 +44,7 @@ def submit_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     key: Key | None,
-    options: SubmitOptions | TaskOptions,
+    options: TaskOptions | AnnotatedOptions,
     pure: bool,
     rank: int | None = None,
 ) -> Future:
@@ -63,7 +64,7 @@ def submit_call(
         name = pure_key(function.name, function.id, blob, dependencies)
     else:
         name = encoder.number_key(function.name)
-    if isinstance(options, TaskOptions):
+    if isinstance(options, AnnotatedOptions):
         options = options.of(name)
     digest: bytes | None = None
     replaced: list[FutureState] | None = None
@@ -100,7 +101,7 @@ def submit_rows(
     rows: Iterator[tuple[Any, ...]],
     kwargs: dict[str, Any],
     key: str | Iterable[Key] | None,
-    options: SubmitOptions | TaskOptions,
+    options: TaskOptions | AnnotatedOptions,
     pure: bool,
     batch_size: int | None,
 ) -> list[Future]:
@@ -118,7 +119,7 @@ def submit_rows(
     func, constants = bind_constants(func, kwargs)
     function = encoder.function(func)
     is_unique = not pure and not isinstance(keys, list)
-    if isinstance(options, TaskOptions) and options.common is not None:
+    if isinstance(options, AnnotatedOptions) and options.common is not None:
         options = options.common
     futures: list[Future] = []
     more = {} if batch_size is None else {"max_tasks": check_batch_size(batch_size)}
@@ -139,12 +140,12 @@ def _submit_chunk(
     function: FunctionRecord,
     chunk: MapChunk,
     borrowing: Borrowing | None,
-    options: SubmitOptions | TaskOptions,
+    options: TaskOptions | AnnotatedOptions,
     is_unique: bool,
     futures: list[Future],
 ) -> None:
     """Submit some rows of `submit_rows`, and append their futures."""
-    of_rows = None if isinstance(options, SubmitOptions) else list(map(options.of, chunk.keys))
+    of_rows = None if isinstance(options, TaskOptions) else list(map(options.of, chunk.keys))
     replaced: list[FutureState] | None = None
     if not engine.core.is_linked:
         admit(engine, sum(map(blob_nbytes, chunk.args)))
@@ -156,7 +157,7 @@ def _submit_chunk(
             states, replaced = engine.attach(chunk.keys, chunk.spec_hashes)
         futures += [Future(engine, state) for state in states]
     first = options if of_rows is None else max(of_rows, key=attrgetter("priority"))
-    assert isinstance(first, SubmitOptions)
+    assert isinstance(first, TaskOptions)
     if chunk.shared is not None:
         chunk.shared.submit(engine, first.priority, states, chunk.dependencies)
     hashes = chunk.spec_hashes
@@ -166,9 +167,9 @@ def _submit_chunk(
         engine.post(part) if borrowing is None else borrowing.post(part)
 
 
-def _parted(columns: TaskColumns, of_rows: list[SubmitOptions]) -> list[TaskColumns]:
+def _parted(columns: TaskColumns, of_rows: list[TaskOptions]) -> list[TaskColumns]:
     """Return the same tasks as one `TaskColumns` for each set of options."""
-    rows_by_options: dict[tuple[Any, ...], list[int]] = {}
+    rows_by_options: dict[str, list[int]] = {}
     for row, options in enumerate(of_rows):
         rows_by_options.setdefault(options.as_key(), []).append(row)
     parts = []

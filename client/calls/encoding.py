@@ -34,10 +34,11 @@ from ...protocol.values.serialize import (
 from ...protocol.wire.columns import MAX_SIZE
 from ...protocol.wire.keys import text_of
 from ...protocol.wire.message import MAX_DEPENDENCIES
+from ...protocol.wire.options import NO_OPTIONS, TaskOptions
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ...protocol.wording import sized
 from ..core.submitting import MAX_NBYTES, MAX_TASKS
-from ..core.tasks import DEFAULT_OPTIONS, FunctionRecord, SubmitOptions
+from ..core.tasks import FunctionRecord
 from ..dask.absent import ABSENT
 from .retries import Retries
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
@@ -371,7 +372,7 @@ def make_options(
     allow_other_workers: bool,
     resources: Mapping[str, float] | None,
     timeout: Duration | None = None,
-) -> SubmitOptions:
+) -> TaskOptions:
     """Check options and combine them.
 
     Raises:
@@ -380,7 +381,7 @@ def make_options(
     if not priority and not retries and workers is None and not resources and timeout is None:
         if allow_other_workers:
             raise ValueError("allow_other_workers= has no effect without workers=")
-        return DEFAULT_OPTIONS
+        return NO_OPTIONS
     if type(priority) is not int or not -512 <= priority <= 511:
         raise ValueError(f"priority= is a whole number from -512 to 511, not {priority!r}")
     pauses: list[float] | None = None
@@ -414,13 +415,13 @@ def make_options(
         if not isinstance(name, str) or not is_number or not (0 <= amount < math.inf):
             raise ValueError(f"resources= maps names to amounts >= 0, not {name!r} to {amount!r}")
         amounts[name] = amount
-    return SubmitOptions(
-        priority,
-        retries or 0,
-        names,
-        allow_other_workers,
-        amounts,
-        pauses=pauses,
+    return TaskOptions(
+        priority=priority,
+        retries=retries or 0,
+        workers=names,
+        allow_other_workers=allow_other_workers,
+        resources=amounts,
+        pauses=pauses or (),
         timeout_us=_limit_us(timeout),
     )
 

@@ -27,9 +27,10 @@ from ...protocol.values.digests import digest_of
 from ...protocol.values.serialize import dumps_with_dependencies
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.keys import Key, key_of
+from ...protocol.wire.options import TaskOptions
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ...protocol.wording import sized
-from ..core.tasks import LOST, FutureState, SubmitOptions, TaskRecord
+from ..core.tasks import LOST, FutureState, TaskRecord
 from ..future import Future
 from ..insight.asking import ask
 from ..insight.cluster_info import describe_workers
@@ -126,7 +127,7 @@ class DataMover(abc.ABC):
         n_copies = 1 if broadcast is False else None if broadcast is True else broadcast
         check_number("broadcast", n_copies)
         engine = self._running()
-        options = SubmitOptions(
+        options = TaskOptions(
             workers=sorted(names or ()), allow_other_workers=allow_other_workers, scattered=True
         )
         is_async = self.asynchronous if asynchronous is None else asynchronous
@@ -249,7 +250,7 @@ class Scattering:
         engine: Engine,
         encoder: Encoder,
         data: Any,
-        options: SubmitOptions,
+        options: TaskOptions,
         is_hashed: bool,
         *,
         copies: bool,

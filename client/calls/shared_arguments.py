@@ -35,9 +35,10 @@ from ...protocol.values.serialize import dumps, dumps_arguments, dumps_with_depe
 from ...protocol.values.shared import PackedArgument, SharedReference, own_memory
 from ...protocol.wire.framing import FrameLimits
 from ...protocol.wire.messages import PUT_FUNCTION
+from ...protocol.wire.options import TaskOptions
 from ...protocol.wire.payload import Blob, Buffer, Payload, blob_nbytes
 from ..core.events import Watch
-from ..core.tasks import FAILED, FunctionRecord, FutureState, SubmitOptions, TaskRecord, Watcher
+from ..core.tasks import FAILED, FunctionRecord, FutureState, TaskRecord, Watcher
 from ..future import Future
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class SharedArguments:
         (state,), replaced = engine.table.attach([key])
         future = Future(engine, state)
         failed = replaced[0] if replaced else None
-        options = SubmitOptions(priority)
+        options = TaskOptions(priority=priority)
         record = TaskRecord(state, self.function, packed, [], options, None, failed)
         engine.post(record)
         return SharedArgument(future, record, content.nbytes, priority)

@@ -14,16 +14,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.wire.failure import Failure, refused_attempt
+from ...protocol.wire.options import TaskOptions
 from .lineage import release_temporary, submit_with_inputs
 from .submitting import close_submissions
-from .tasks import HELD, PENDING, SENT, FutureState, SubmitOptions
+from .tasks import HELD, PENDING, SENT, FutureState
 from .transitions import move
 
 if TYPE_CHECKING:
     from .state import ClientState
 
 
-def note_caller(core: ClientState, state: FutureState, options: SubmitOptions) -> None:
+def note_caller(core: ClientState, state: FutureState, options: TaskOptions) -> None:
     """Note that an attempt has submitted a key that is known."""
     if state.status == PENDING and state.spec is not None:
         core.callers.setdefault(state, {})[options.caller] = None

@@ -20,9 +20,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ...protocol.wire.options import NO_OPTIONS
 from ...protocol.wire.payload import Blob, blob_nbytes
 from .events import RecipesSpilled, SpillRecipes, Warn
-from .tasks import DEFAULT_OPTIONS, NONE, FunctionRecord, FutureState, TaskColumns, TaskRecord
+from .tasks import NONE, FunctionRecord, FutureState, TaskColumns, TaskRecord
 
 if TYPE_CHECKING:
     from .state import ClientState
@@ -76,7 +77,7 @@ class Recipes:
             function_id, pickled = self._constants.function
             self._function = FunctionRecord(function_id, pickled, "constant")
         arguments = self._constants.arguments(blob)
-        return TaskRecord(_NO_STATE, self._function, arguments, NONE, DEFAULT_OPTIONS, spec_hash)
+        return TaskRecord(_NO_STATE, self._function, arguments, NONE, NO_OPTIONS, spec_hash)
 
     def is_constant(self, state: FutureState) -> bool:
         """Return whether the recipe of a state is its result, not the call of the user."""

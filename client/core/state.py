@@ -23,6 +23,7 @@ from typing import Any, Final
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import SubmitTasks
+from ...protocol.wire.options import TaskOptions
 from . import sessions
 from .answers import on_received
 from .borrowing import Waiting
@@ -53,7 +54,7 @@ from .recipes import LIMIT_NBYTES, ConstantMaker, Recipes, on_spilled, spill
 from .reconciling import go_on
 from .remembered import Remembered
 from .table import FutureTable
-from .tasks import FutureState, SubmitOptions, Watcher
+from .tasks import FutureState, Watcher
 
 
 class ClientState:
@@ -91,9 +92,9 @@ class ClientState:
         #: {options: their place}, empty while all rows have the first ones; {function id: its
         #: place there}, and the bytes of its blobs. None, 0 and empty between events.
         self.open: SubmitTasks | None = None
-        self.open_option: SubmitOptions | None = None
+        self.open_option: TaskOptions | None = None
         self.open_place = 0
-        self.open_options: dict[tuple[Any, ...], int] = {}
+        self.open_options: dict[str, int] = {}
         self.open_functions: dict[bytes, int] = {}
         self.open_nbytes = 0
         #: {state: None} in phase held, in order. Empty while linked.

@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from ...protocol.wire.messages import NO_HASH, SubmitTasks
+from ...protocol.wire.options import TaskOptions
 from ...protocol.wire.payload import Blob, blob_nbytes
-from .tasks import NEW, SENT, FunctionRecord, FutureState, SubmitOptions, TaskColumns, TaskRecord
+from .tasks import NEW, SENT, FunctionRecord, FutureState, TaskColumns, TaskRecord
 from .transitions import drop, move
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def add_row(
         message = None
     options = task.options
     if is_delivered or is_made:
-        options = options.as_done(is_delivered=is_delivered, is_made=is_made)
+        options = options.changed(delivered=is_delivered, made=is_made)
     if message is None:
         core.open_option = options
         message = core.open = _new_message(options)
@@ -104,7 +105,7 @@ def add_row(
         close_submissions(core)
 
 
-def _add_option(core: ClientState, message: SubmitTasks, options: SubmitOptions) -> None:
+def _add_option(core: ClientState, message: SubmitTasks, options: TaskOptions) -> None:
     """Give the next row of the open message its options."""
     places = core.open_options
     if not places:
@@ -172,7 +173,7 @@ def discard_submissions(core: ClientState) -> None:
         core.to_scheduler.pop()
 
 
-def _new_message(options: SubmitOptions) -> SubmitTasks:
+def _new_message(options: TaskOptions) -> SubmitTasks:
     return SubmitTasks(
         functions=[],
         function_names=[],

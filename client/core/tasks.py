@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from ...protocol.wire.failure import Failure
+from ...protocol.wire.options import TaskOptions
 from ...protocol.wire.payload import Blob, blob_nbytes
 
 #: The status of a state, as users see it.
@@ -60,121 +61,6 @@ class FunctionRecord:
         self.name = name
         #: Number of states whose `function` is this. While > 0 the scheduler has the blob.
         self.n_wanted = 0
-
-
-class SubmitOptions:
-    """The options of a submission; equal ones have one record in each message."""
-
-    __slots__ = (
-        "actor",
-        "allow_other_workers",
-        "attempt",
-        "delivered",
-        "made",
-        "pauses",
-        "priority",
-        "resources",
-        "retries",
-        "scattered",
-        "span",
-        "timeout_us",
-        "workers",
-    )
-
-    def __init__(
-        self,
-        priority: int = 0,
-        retries: int = 0,
-        workers: list[str] | None = None,
-        allow_other_workers: bool = False,
-        resources: dict[str, float] | None = None,
-        attempt: int = 0,
-        scattered: bool = False,
-        pauses: list[float] | None = None,
-        actor: str = "",
-        span: list[str] | None = None,
-        timeout_us: int = 0,
-    ) -> None:
-        #: The attempt on whose behalf a task submits; 0 = no task submits it.
-        self.attempt = attempt
-        #: The key of the actor that this attempt has made, if it is the actor that submits.
-        self.actor = actor
-        self.priority = priority
-        self.retries = retries
-        #: Before the retries: see `Retries.as_pauses`; [] = none.
-        self.pauses = pauses or []
-        #: How long an attempt may run, microseconds; 0 = for ever.
-        self.timeout_us = timeout_us
-        self.workers = workers or []
-        self.allow_other_workers = allow_other_workers
-        self.resources = resources or {}
-        #: The value of a `puts` task is not kept when it is at a worker.
-        self.scattered = scattered
-        #: The client does not wait for the result: it runs only when another task needs it.
-        self.delivered = False
-        #: The tags of the spans in which the tasks were submitted, outermost first.
-        self.span = span or []
-        #: It makes an actor, and has done so: it fails if that is gone, and does not run again.
-        self.made = False
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SubmitOptions) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # its lists are mutable; compared, never a key
-
-    @property
-    def caller(self) -> tuple[int, str]:
-        """The attempt and the actor on whose behalf a task submits; (0, "") outside of tasks."""
-        return self.attempt, self.actor
-
-    def as_done(self, *, is_delivered: bool, is_made: bool) -> SubmitOptions:
-        """Return the same options for a task that need not run for its own sake, or must not."""
-        options = self.for_attempt(self.attempt, self.actor)
-        options.delivered = is_delivered
-        options.made = is_made
-        return options
-
-    def for_attempt(self, attempt: int, actor: str = "") -> SubmitOptions:
-        """Return the same options of a submission on behalf of an attempt, or of its actor."""
-        return SubmitOptions(
-            self.priority,
-            self.retries,
-            self.workers,
-            self.allow_other_workers,
-            self.resources,
-            attempt,
-            self.scattered,
-            self.pauses,
-            actor,
-            self.span,
-            self.timeout_us,
-        )
-
-    def in_span(self, tags: list[str]) -> SubmitOptions:
-        """Return the same options of tasks that are submitted in a span."""
-        options = self.for_attempt(self.attempt, self.actor)
-        options.span = tags
-        return options
-
-    def as_record(self) -> dict[str, Any]:
-        """Return what is sent: the options that are not the default ones."""
-        if self is DEFAULT_OPTIONS:
-            return {}
-        return {name: value for name in self.__slots__ if (value := getattr(self, name))}
-
-    def as_key(self) -> tuple[Any, ...]:
-        """Return a hashable object that is equal for equal options."""
-        amounts = tuple(sorted(self.resources.items()))
-        names = tuple(self.workers)
-        flags = self.allow_other_workers, self.delivered, self.scattered, self.made
-        pauses = tuple(self.pauses)
-        others = tuple(self.span), self.timeout_us
-        return self.priority, self.retries, names, flags, amounts, self.caller, pauses, others
-
-
-DEFAULT_OPTIONS: Final = SubmitOptions()
 
 
 class FutureState:
@@ -284,7 +170,7 @@ class TaskRecord:
         function: FunctionRecord,
         args: Blob,
         dependencies: list[str],
-        options: SubmitOptions,
+        options: TaskOptions,
         spec_hash: bytes | None = None,
         replaced: FutureState | None = None,
         rank: int | None = None,
@@ -359,7 +245,7 @@ class TaskColumns:
         function: FunctionRecord,
         args: Sequence[Blob],
         dependencies: list[list[str]],
-        options: SubmitOptions,
+        options: TaskOptions,
         spec_hashes: list[bytes] | None = None,
         replaced: list[FutureState] | None = None,
         functions: list[FunctionRecord] | None = None,

@@ -33,7 +33,7 @@ from ...protocol.wire.messages import NO_HASH
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ..calls.annotations import (
     NAMES,
-    TaskOptions,
+    AnnotatedOptions,
     active_annotations,
     check_options,
     read_annotated,
@@ -64,7 +64,7 @@ _NOT_HELD: Final = (
 def run_submitted(client: Any, dsk: Any, read: Callable[..., Graph]) -> Any:
     """Submit a graph for one of the functions that run graphs; return futures, in tuples."""
     mapping, annotations = read_annotated(dsk)
-    options = TaskOptions({}, active_annotations(), annotations)
+    options = AnnotatedOptions({}, active_annotations(), annotations)
     submission = _Submission(client, options, keeps_names=False)
 
     def read_and_submit() -> Any:
@@ -108,7 +108,7 @@ def submit_graph(
     check_options(options)
     given = {name: options.get(name) for name in NAMES}
     mapping, annotations = read_annotated(dsk)
-    of_tasks = TaskOptions(given, active_annotations(), annotations)
+    of_tasks = AnnotatedOptions(given, active_annotations(), annotations)
     order = checked_order(options.get("order"))
     submission = _Submission(client, of_tasks, keeps_names=keeps_names)
 
@@ -255,7 +255,7 @@ class _GraphPart:
 class _Submission:
     """One graph on its way to the cluster."""
 
-    def __init__(self, client: Any, options: TaskOptions, *, keeps_names: bool) -> None:
+    def __init__(self, client: Any, options: AnnotatedOptions, *, keeps_names: bool) -> None:
         self._engine: Engine = client._running()
         self._encoder: Encoder = client._encoder
         self._options = options

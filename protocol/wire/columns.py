@@ -21,7 +21,6 @@ Ids = list[bytes]  #: content hashes, 16 bytes each
 Blobs = list[Blob | None]  #: opaque pickles; None = not carried here
 KeyLists = list[list[str]]  #: one list of keys per task
 Failures = list[list[Any]]  #: see failure.py
-Options = list[dict[str, Any]]  #: options of calls by name, see `OPTION_CHECKS`; {} = all defaults
 Number = int  #: a whole number, 0 <= n < 2**63
 Text = str  #: at most MAX_TEXT_CHARS characters
 Amounts = dict[str, float]  #: name -> amount, finite and >= 0
@@ -52,7 +51,8 @@ MAX_FACTS_NBYTES = 64 << 10
 
 
 # -- checks: (value, buffers) -> value, or ValueError/TypeError -----------------------------------
-def _column(value: Any) -> list[Any]:
+def as_column(value: Any) -> list[Any]:
+    """Check that it is a list, which is not too long."""
     if type(value) is not list:
         raise TypeError(f"an array is expected, not {type(value).__name__}")
     if len(value) > MAX_ITEMS:
@@ -61,7 +61,7 @@ def _column(value: Any) -> list[Any]:
 
 
 def _check_keys(value: Any, _buffers: list[Any]) -> list[str]:
-    column = _column(value)
+    column = as_column(value)
     if column:
         if set(map(type, column)) != {str}:
             raise TypeError("keys must be strings")
@@ -71,28 +71,28 @@ def _check_keys(value: Any, _buffers: list[Any]) -> list[str]:
 
 
 def _check_texts(value: Any, _buffers: list[Any]) -> list[str]:
-    column = _column(value)
+    column = as_column(value)
     if column and (set(map(type, column)) != {str} or len(max(column, key=len)) > MAX_TEXT_CHARS):
         raise TypeError("short texts are expected")
     return column
 
 
 def _check_ints(value: Any, _buffers: list[Any]) -> list[int]:
-    column = _column(value)
+    column = as_column(value)
     if column and (set(map(type, column)) != {int} or min(column) < 0 or max(column) >= 1 << 63):
         raise TypeError("whole numbers from 0 to 2**63 - 1 are expected")
     return column
 
 
 def _check_sizes(value: Any, _buffers: list[Any]) -> list[int]:
-    column = _column(value)
+    column = as_column(value)
     if column and (set(map(type, column)) != {int} or min(column) < 0 or max(column) > MAX_SIZE):
         raise TypeError("sizes from 0 to 2**48 are expected")
     return column
 
 
 def _check_ids(value: Any, _buffers: list[Any]) -> list[bytes]:
-    column = _column(value)
+    column = as_column(value)
     if column and (set(map(type, column)) != {bytes} or set(map(len, column)) != {16}):
         raise TypeError("16-byte ids are expected")
     return column
@@ -115,14 +115,14 @@ _PLAIN_BLOBS: Final = {bytes, type(None)}
 
 
 def _check_blobs(value: Any, buffers: list[Any]) -> list[Blob | None]:
-    column = _column(value)
+    column = as_column(value)
     if not set(map(type, column)) <= _PLAIN_BLOBS:
         return [_blob(item, buffers) for item in column]
     return column
 
 
 def _check_key_lists(value: Any, buffers: list[Any]) -> list[list[str]]:
-    column = _column(value)
+    column = as_column(value)
     if column and set(map(type, column)) != {list}:
         raise TypeError("a list of lists of keys is expected")
     flat: list[Any] = []
@@ -134,7 +134,7 @@ def _check_key_lists(value: Any, buffers: list[Any]) -> list[list[str]]:
 
 
 def _check_failures(value: Any, _buffers: list[Any]) -> list[list[Any]]:
-    column = _column(value)
+    column = as_column(value)
     for failure in column:
         if type(failure) is not list or not 2 <= len(failure) <= 12 or type(failure[0]) is not str:
             raise TypeError("a failure is [kind, ...]")
@@ -146,18 +146,6 @@ def _check_failures(value: Any, _buffers: list[Any]) -> list[list[Any]]:
 def _check_number(value: Any, _buffers: list[Any]) -> int:
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise TypeError("a whole number from 0 to 2**63 - 1 is expected")
-    return value
-
-
-def _check_priority(value: Any, _buffers: list[Any]) -> int:
-    if type(value) is not int or not -512 <= value <= 511:
-        raise TypeError("a priority is a whole number from -512 to 511")
-    return value
-
-
-def _check_size(value: Any, _buffers: list[Any]) -> int:
-    if type(value) is not int or not 0 <= value <= MAX_SIZE:
-        raise TypeError("a whole number from 0 to 2**48 is expected")
     return value
 
 
@@ -212,64 +200,7 @@ def _check_facts(value: Any, buffers: list[Any]) -> dict[str, Any]:
     return facts
 
 
-def _check_pauses(value: Any, buffers: list[Any]) -> list[float]:
-    """Check a first pause, a factor, a longest pause (seconds) and a share from 0 to 1."""
-    if type(value) is not list or len(value) != 4 or set(map(type, value)) - {int, float}:
-        raise TypeError("four numbers are expected")
-    first, factor, longest, jitter = value
-    if not (0 <= first <= MAX_PAUSE_S and 0 <= longest <= MAX_PAUSE_S):
-        raise ValueError(f"pauses from 0 to {MAX_PAUSE_S} s are expected")
-    if not (1 <= factor <= MAX_PAUSE_S and 0 <= jitter <= 1):
-        raise ValueError("a factor of at least 1 and a share from 0 to 1 are expected")
-    return value
-
-
-def _check_span(value: Any, buffers: list[Any]) -> list[str]:
-    tags = _check_texts(value, buffers)
-    if len(tags) > MAX_SPAN_TAGS or not all(0 < len(tag) <= MAX_TAG_CHARS for tag in tags):
-        raise ValueError(
-            f"at most {MAX_SPAN_TAGS} tags of 1 to {MAX_TAG_CHARS} characters are expected"
-        )
-    return tags
-
-
-#: The options of a call that this release knows; all others are left out on arrival.
-OPTION_CHECKS: Final[dict[str, Callable[[Any, list[Any]], Any]]] = {
-    "priority": _check_priority,  #: -512..511, higher runs earlier
-    "retries": _check_number,  #: how often it is run again after its own exception
-    "pauses": _check_pauses,  #: before a retry: the first, factor, longest (seconds), jitter
-    "timeout_us": _check_size,  #: how long an attempt may run, microseconds; 0 = for ever
-    "workers": _check_texts,  #: names, hosts or addresses; empty = any
-    "allow_other_workers": _check_flag,  #: prefer `workers`, but run it on others if these cannot
-    "resources": _check_amounts,  #: what it occupies while it runs
-    "attempt": _check_number,  #: that on whose behalf a task submits it
-    "actor": _check_text,  #: the key of the actor that submits it, which that attempt has made
-    "scattered": _check_flag,  #: data that its client puts at a worker, and keeps no longer then
-    "span": _check_span,  #: tags of the spans in which it was submitted, outermost first
-    "delivered": _check_flag,  #: the client has the result: run it only if others need it
-    "made": _check_flag,  #: it has made an actor: it fails if no worker has that, and never runs
-}
-
-
-def _check_options(value: Any, buffers: list[Any]) -> list[dict[str, Any]]:
-    column = _column(value)
-    if not set(map(type, column)) <= {dict}:
-        raise TypeError("maps of options are expected")
-    for options in column:
-        if not set(map(type, options)) <= {str}:
-            raise TypeError("a map of options has text keys")
-        for name in list(options):
-            check = OPTION_CHECKS.get(name)
-            if check is None:
-                del options[name]
-                continue
-            try:
-                check(options[name], buffers)
-            except (TypeError, ValueError) as error:
-                raise TypeError(f"option {name}: {error}") from None
-    return column
-
-
+#: That of `Options` is added by `options`.
 CHECKS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "Keys": _check_keys,
     "Texts": _check_texts,
@@ -279,7 +210,6 @@ CHECKS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "Blobs": _check_blobs,
     "KeyLists": _check_key_lists,
     "Failures": _check_failures,
-    "Options": _check_options,
     "Number": _check_number,
     "Text": _check_text,
     "Flag": _check_flag,

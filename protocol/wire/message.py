@@ -44,13 +44,13 @@ from .columns import (
     KeyLists,
     Keys,
     Number,
-    Options,
     Sizes,
     Text,
     Texts,
 )
 from .generating import checksum_of
 from .levels import Level
+from .options import Options
 from .roles import ROLE_LEVELS, Role
 
 if TYPE_CHECKING:

@@ -42,18 +42,17 @@ from weft.client.core.events import (
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
-    DEFAULT_OPTIONS,
     FAILED,
     NO_VALUE,
     FunctionRecord,
     FutureState,
-    SubmitOptions,
     TaskColumns,
     TaskRecord,
     Watcher,
 )
 from weft.client.core.validate import validate
 from weft.protocol.wire import messages as m
+from weft.protocol.wire.options import NO_OPTIONS, TaskOptions
 
 HOLDER = "tcp://worker:1"
 
@@ -316,7 +315,7 @@ class ClientMachine(RuleBasedStateMachine):
                 self.functions[1 if named == b"1" else name % 2],
                 args,
                 dependencies,
-                SubmitOptions(priority=priority),
+                TaskOptions(priority=priority),
                 spec_hash,
                 replaced[0] if replaced else None,
             )
@@ -342,7 +341,7 @@ class ClientMachine(RuleBasedStateMachine):
             self.table.add(states)
         args = [self.args_of(key) for key in keys]
         self.queue.append(
-            TaskColumns(states, self.functions[0], args, [], DEFAULT_OPTIONS, None, replaced)
+            TaskColumns(states, self.functions[0], args, [], NO_OPTIONS, None, replaced)
         )
         self.held += states
         return multiple(*states)

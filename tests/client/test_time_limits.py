@@ -12,8 +12,9 @@ import weft
 from weft.client.calls.call_options import NOT_GIVEN, limit_of
 from weft.client.calls.encoding import make_options
 from weft.client.results.failures import exception_from
-from weft.protocol.wire.columns import MAX_SIZE, OPTION_CHECKS
+from weft.protocol.wire.columns import MAX_SIZE
 from weft.protocol.wire.failure import timed_out
+from weft.protocol.wire.options import OPTIONS
 
 
 def record(timeout):
@@ -33,13 +34,13 @@ def test_limits_are_whole_microseconds_within_what_a_message_takes():
     assert record(1e-9) == {"timeout_us": 1}
     assert record(1e300) == {"timeout_us": MAX_SIZE}
     for sent in (1, MAX_SIZE):
-        OPTION_CHECKS["timeout_us"](sent, [])
+        OPTIONS["timeout_us"].check(sent, [])
 
 
 @pytest.mark.parametrize("sent", [-1, MAX_SIZE + 1, 1.0, "5", None, True])
 def test_a_scheduler_takes_no_other_limits(sent):
     with pytest.raises(TypeError):
-        OPTION_CHECKS["timeout_us"](sent, [])
+        OPTIONS["timeout_us"].check(sent, [])
 
 
 @pytest.mark.parametrize(
@@ -60,9 +61,9 @@ def test_other_values_are_refused(client, timeout, text):
 
 def test_the_limit_is_a_part_of_the_options():
     options = make_options(0, None, None, False, None, 5)
-    done = options.as_done(is_delivered=True, is_made=False)
+    done = options.changed(delivered=True, made=False)
     assert options.for_attempt(7).timeout_us == done.timeout_us == 5_000_000
-    assert options.in_span(["tag"]).timeout_us == 5_000_000
+    assert options.changed(span=["tag"]).timeout_us == 5_000_000
     assert options.as_key() != make_options(0, None, None, False, None, 6).as_key()
 
 

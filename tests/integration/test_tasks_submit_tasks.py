@@ -10,7 +10,8 @@ import threading
 import pytest
 
 import weft
-from weft.client.core.tasks import SubmitOptions, TaskRecord
+from weft.client.core.tasks import TaskRecord
+from weft.protocol.wire.options import TaskOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -275,7 +276,7 @@ def submit_for(attempt):
         del engine.post_submission
     (record,) = posted
     assert isinstance(record, TaskRecord)
-    record.options = SubmitOptions(attempt=attempt)
+    record.options = TaskOptions(attempt=attempt)
     super(type(engine), engine).post_submission(record)
     try:
         return future.result(30)

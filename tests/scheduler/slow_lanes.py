@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from weft.protocol.rotation import level_of
 from weft.protocol.wire import messages as m
+from weft.protocol.wire.options import TaskOptions
 from weft.scheduler.core.assignment import assignment, placement
 from weft.scheduler.core.assignment.assignment import Draft
 from weft.scheduler.core.members import delegation
@@ -55,10 +56,11 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
     known = []
     queued: dict[TaskClass, int] = {}
     for row, key in enumerate(message.keys):
-        option = (message.options or [{}])[message.option_of[row] if message.option_of else 0]
+        record = (message.options or [{}])[message.option_of[row] if message.option_of else 0]
+        option = TaskOptions.of(record)
         task_class = submission._task_class(state, option)
-        function, retries = functions[message.function_of[row]], option.get("retries", 0)
-        group = TaskGroup(function, task_class, state.generation, retries, client.number)
+        function, number = functions[message.function_of[row]], client.number
+        group = TaskGroup(function, task_class, state.generation, number, options=option)
         classes.append(task_class)
         task = state.tasks.get(key)
         if task is not None:
@@ -67,7 +69,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
                 submission._start_afresh(state, client, message, task, row, group, 0)
             continue
         state.next_rank += 1
-        base = base_priority(option.get("priority", 0), state.generation)
+        base = base_priority(option.priority, state.generation)
         priority = base | (message.ranks[row] if message.ranks else state.next_rank)
         task = state.tasks[key] = SchedulerTask(key, group, message.args[row], priority)
         group.function.n_tasks += 1

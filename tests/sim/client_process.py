@@ -26,18 +26,12 @@ from weft.client.core.events import (
 )
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
-from weft.client.core.tasks import (
-    NEW,
-    FunctionRecord,
-    FutureState,
-    SubmitOptions,
-    TaskColumns,
-    TaskRecord,
-)
+from weft.client.core.tasks import NEW, FunctionRecord, FutureState, TaskColumns, TaskRecord
 from weft.client.core.validate import validate
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import GetData, Heartbeat, KeysData, Put, RegisterClient
+from weft.protocol.wire.options import TaskOptions
 from weft.protocol.wire.session import Policy
 
 from .actor_lines import ActorLinesNode
@@ -275,9 +269,9 @@ def _alike(one: Spec, other: Spec, is_graph: bool) -> bool:
     )
 
 
-def options_of(spec: Spec) -> SubmitOptions:
+def options_of(spec: Spec) -> TaskOptions:
     """Return the options with which a task is submitted."""
-    return SubmitOptions(
+    return TaskOptions(
         priority=spec.priority,
         retries=spec.retries,
         pauses=spec.pauses,

@@ -257,7 +257,7 @@ class SchedulerNode:
         Unless the task is over for another reason: it is not needed any more, or an input failed.
         """
         n_now = self.core.n_exceptions.get(task, 0)
-        if n_before >= task.group.retries:
+        if n_before >= task.group.options.retries:
             assert task.state not in ACTIVE, f"{task!r} is retried more often than it may be"
             # A failure before it in the same message may have taken away the need for it.
             is_unneeded = task.state == "released" and n_now == n_before

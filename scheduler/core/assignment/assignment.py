@@ -41,6 +41,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
+from ....protocol.wire.options import COLUMNS, NO_OPTIONS
 from ..data import puts, scattered
 from ..feature import Decide, Give
 from ..moves.locating import addresses_of, hashes_of
@@ -82,7 +83,7 @@ MAX_LOADED_SEEN: Final = 8
 class Draft:
     """The AssignTasks of one worker, while a pass fills its columns, and what they refer to."""
 
-    __slots__ = ("function_index", "group", "has_limits", "index", "located", "message")
+    __slots__ = ("for_workers", "function_index", "group", "index", "located", "message")
 
     def __init__(self) -> None:
         #: `spec_hashes` is empty until the first task that has one, `dependencies` until the first
@@ -110,8 +111,8 @@ class Draft:
         #: of the last row: its group and the place of that
         self.group: TaskGroup | None = None
         self.index = 0
-        #: a row has a time limit
-        self.has_limits = False
+        #: the options of rows that the worker needs to know
+        self.for_workers: dict[str, None] = {}
         #: inputs in memory elsewhere
         self.located: dict[SchedulerTask, None] = {}
 
@@ -369,8 +370,8 @@ def assign(
 
         if group is not draft.group:
             draft.group = group
-            if group.timeout_us:
-                draft.has_limits = True
+            if group.options is not NO_OPTIONS:
+                draft.for_workers.update(dict.fromkeys(group.options.for_workers))
             places = draft.function_index
             draft.index = places.setdefault((group.function, group.client), len(places))
         message.function_of.append(draft.index)
@@ -423,9 +424,9 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
         message.spec_hashes += [m.NO_HASH] * (len(message.keys) - len(message.spec_hashes))
     if message.n_raised:
         message.n_raised += [0] * (len(message.keys) - len(message.n_raised))
-    if draft.has_limits:
-        processing = ws.processing
-        message.timeouts_us = [processing[a].group.timeout_us for a in message.attempts]
+    for name in draft.for_workers:
+        options = [ws.processing[attempt].group.options for attempt in message.attempts]
+        setattr(message, COLUMNS[name], [getattr(one, name) for one in options])
     located = draft.located
     if located:
         message.located_keys = [t.key for t in located]

@@ -20,7 +20,7 @@ from ....protocol.wire import messages as m
 from ..memory.aside import place_scattered
 from ..records.checking import differences, tasks_in
 from ..records.peers import WorkerHandle
-from ..records.tasks import MEMORY, SchedulerTask, TaskClass, TaskGroup
+from ..records.tasks import MEMORY, SchedulerTask, TaskClass
 from ..recovery import recipes
 
 if TYPE_CHECKING:
@@ -59,10 +59,7 @@ def note_stored(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:
         if group.function.function_id != m.PUT_FUNCTION:
             continue  # its client has marked a call as data
         task_class = recipes.class_without_recipe(state)
-        stored = TaskGroup(
-            group.function, task_class, group.generation, 0, group.client, group.submitted
-        )
-        recipes.change_group(state, task, stored)
+        recipes.change_group(state, task, group.in_class(task_class))
         task.args = None
 
 

@@ -71,8 +71,8 @@ def explain(state: SchedulerState, task: SchedulerTask) -> Info:
         steps.append([cause.key, cause.state, reason.text])
         details = list(reason.details) or details
         cause = reason.following
-    if task.group.timeout_us and task.state not in (MEMORY, ERRED):
-        details.append(f"an attempt may run for {task.group.timeout_us / 1e6:g} s")
+    if task.group.options.timeout_us and task.state not in (MEMORY, ERRED):
+        details.append(f"an attempt may run for {task.group.options.timeout_us / 1e6:g} s")
     if cause is not None and cause in seen:
         waits = cycles.find_cycle(state, task, set(), set())
         if waits is not None:

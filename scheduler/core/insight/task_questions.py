@@ -161,10 +161,10 @@ def _describe(state: SchedulerState, task: SchedulerTask) -> Info:
         "dependents": _keys(task.dependents or ()),
         "n_dependents": len(task.dependents or ()),
         "wanted_by": [client.name for client in task.wanted_by[:N_NAMED]],
-        "span": list(group.span),
+        "span": list(group.options.span),
         "attempts": [list(end) for end in attempt_ends(state, task.key)],
         "restrictions": group.task_class.restrictions,
-        "timeout_s": group.timeout_us / 1e6,
+        "timeout_s": group.options.timeout_us / 1e6,
         "args_nbytes": number_of(task.args),
     }
 

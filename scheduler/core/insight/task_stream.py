@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ....protocol.wire import messages as m
@@ -179,7 +179,7 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
     offset_s = stream.offset(ws.worker_id, state.now, max(message.ended_us))
     keys: list[str] = []
     kind_of: list[int] = []
-    places: dict[tuple[str, tuple[str, ...]], int] = {}
+    places: dict[tuple[str, Sequence[str]], int] = {}
     processing = ws.processing
     for attempt in message.attempts:
         task = processing.get(attempt)
@@ -189,7 +189,7 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
             continue
         keys.append(task.key)
         group = task.group
-        kind_of.append(places.setdefault((group.prefix.name, group.span), len(places)))
+        kind_of.append(places.setdefault((group.prefix.name, group.options.span), len(places)))
     stream.note(
         StreamReport(
             stream.next,

@@ -529,7 +529,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "touched is empty between events": lambda s: s.touched,
     "n_exceptions lists known tasks": lambda s: _unknown(s, s.n_exceptions),
     "a task is retried at most so often as it may": lambda s: [
-        (t, n) for t, n in s.n_exceptions.items() if not 0 < n <= t.group.retries
+        (t, n) for t, n in s.n_exceptions.items() if not 0 < n <= t.group.options.retries
     ],
     "interrupted lists zombies of workers": lambda s: [
         (attempt, found)

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Literal
 
 from ....protocol.wire.failure import Failure
+from ....protocol.wire.options import NO_OPTIONS, TaskOptions
 from ....protocol.wire.payload import Blob
 from .prefixes import Prefix
 from .queues import ReadyQueue
@@ -135,13 +136,10 @@ class TaskGroup:
         "function",
         "generation",
         "n_rescheduled",
-        "pauses",
+        "options",
         "prefix",
-        "retries",
-        "span",
         "submitted",
         "task_class",
-        "timeout_us",
     )
 
     def __init__(
@@ -149,12 +147,9 @@ class TaskGroup:
         function: Function,
         task_class: TaskClass,
         generation: int,
-        retries: int,
         client: int,
         submitted: float = 0.0,
-        pauses: tuple[float, ...] = (),
-        span: tuple[str, ...] = (),
-        timeout_us: int = 0,
+        options: TaskOptions = NO_OPTIONS,
     ) -> None:
         #: number of the client that submitted it first: clients take turns by this number, not by
         #: which of them want it now
@@ -164,19 +159,20 @@ class TaskGroup:
         self.task_class = task_class
         #: submissions that came close together share one, see `submission._groups`
         self.generation = generation
-        #: how often a task of this group is run again after its own exception
-        self.retries = retries
-        #: before a retry: the first pause, a factor, the longest pause (seconds), and the share of
-        #: it that may be left out; () = none
-        self.pauses = pauses
-        #: how long an attempt may run, microseconds; 0 = for ever
-        self.timeout_us = timeout_us
+        #: as they came, but `span` is a tuple, and has the tags of the task that submitted it, too
+        self.options = options
         #: how often its task has asked for another worker; above 0 it has one task
         self.n_rescheduled = 0
         #: when
         self.submitted = submitted
-        #: tags of the spans in which it was submitted, outermost first
-        self.span = span
+
+    def in_class(self, task_class: TaskClass) -> TaskGroup:
+        """Return a group of the same tasks in another class."""
+        group = TaskGroup(
+            self.function, task_class, self.generation, self.client, self.submitted, self.options
+        )
+        group.n_rescheduled = self.n_rescheduled
+        return group
 
 
 class SchedulerTask:

@@ -205,7 +205,7 @@ def _note_exceptions(state: SchedulerState, task: SchedulerTask, n_raised: int) 
     """Count the exceptions that an earlier scheduler has counted."""
     n_before = state.n_exceptions.get(task, 0)
     note_raised_before(state, task, n_raised - n_before)
-    n_now = min(max(n_before, n_raised), task.group.retries)
+    n_now = min(max(n_before, n_raised), task.group.options.retries)
     if n_now:
         state.n_exceptions[task] = n_now
 
@@ -243,7 +243,7 @@ def merge_failed(
         if is_earlier:
             note_raised_before(state, task, n_now - n_before - 1)
         note_raised(state, task, ws.name, failure)
-    if n_now <= task.group.retries:
+    if n_now <= task.group.options.retries:
         state.n_exceptions[task] = n_now
         state.counters.tasks_retried += n_now > n_before
         if is_current:

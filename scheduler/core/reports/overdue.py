@@ -45,8 +45,8 @@ def on_held_up(
     overdue: dict[int, int] = {}
     for attempt, held_ms in zip(message.attempts, message.held_ms, strict=True):
         task = ws.processing.get(attempt)
-        if task is not None and 0 < task.group.timeout_us <= held_ms * 1000:
-            overdue[attempt] = task.group.timeout_us
+        if task is not None and 0 < task.group.options.timeout_us <= held_ms * 1000:
+            overdue[attempt] = task.group.options.timeout_us
     _end(state, ws, overdue)
 
 

@@ -7,7 +7,7 @@ joins a class that its last workers may not run, while others may.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -19,7 +19,7 @@ from ..moves.reporting import send_states
 from ..moves.transitions import activate, enqueue, move
 from ..moves.unrunnable import file_unrunnable
 from ..records.peers import ClientHandle, WorkerHandle
-from ..records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass, TaskGroup
+from ..records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass
 from ..recovery.recipes import change_group
 from .submission import run_again
 from .wants import want
@@ -71,17 +71,17 @@ def take_retry(state: SchedulerState, task: SchedulerTask) -> float | None:
 
     Return the pause before it, seconds, 0 = none; or None: the task has no retry left.
     """
-    group = task.group
+    options = task.group.options
     n_before = state.n_exceptions.get(task, 0)
-    if n_before >= group.retries:
+    if n_before >= options.retries:
         return None
     state.n_exceptions[task] = n_before + 1
     state.counters.tasks_retried += 1
-    return pause_s(group.pauses, task.key, n_before + 1) if group.pauses else 0.0
+    return pause_s(options.pauses, task.key, n_before + 1) if options.pauses else 0.0
 
 
 # -- after a pause --------------------------------------------------------------------------------
-def pause_s(pauses: tuple[float, ...], key: str, n: int) -> float:
+def pause_s(pauses: Sequence[float], key: str, n: int) -> float:
     """Return the pause before the n-th retry of a task, seconds.
 
     The part of it that is left out depends on the key: it is another one for each task.
@@ -164,18 +164,8 @@ def avoid(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> float
             key, task_class.workers, task_class.allow_other_workers, task_class.resources, avoided
         )
         fill_class(state, found)
-    group = TaskGroup(
-        old.function,
-        found,
-        old.generation,
-        old.retries,
-        old.client,
-        old.submitted,
-        old.pauses,
-        old.span,
-        old.timeout_us,
-    )
-    group.n_rescheduled = old.n_rescheduled + 1
+    group = old.in_class(found)
+    group.n_rescheduled += 1
     change_group(state, task, group)
     n_late = group.n_rescheduled - N_AT_ONCE
     return pause_s(RESCHEDULE_PAUSES, task.key, n_late) if n_late > 0 else 0.0

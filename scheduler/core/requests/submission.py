@@ -16,6 +16,7 @@ from ....protocol.wire.columns import MAX_SPAN_TAGS
 from ....protocol.wire.failure import cancelled as cancelled_failure
 from ....protocol.wire.failure import data_lost, key_conflict
 from ....protocol.wire.keys import names_content
+from ....protocol.wire.options import NO_OPTIONS, TaskOptions
 from ....protocol.wire.payload import Blob
 from ..actors import actors
 from ..data import puts, scattered
@@ -76,37 +77,34 @@ class _Batch:
         state: SchedulerState,
         client: ClientHandle,
         functions: list[Function],
-        options: dict[str, Any],
+        record: dict[str, Any],
     ) -> None:
-        task_class = state.default_class
-        retries = user_priority = timeout_us = 0
-        pauses: tuple[float, ...] = ()
-        span: tuple[str, ...] = ()
+        task_class, options = state.default_class, NO_OPTIONS
+        user_priority = 0
         #: the client in whose turns the tasks run, and the generation in which they stand
         self.number, generation = client.number, state.generation
         #: the client has the results, or waits for others that were made of them
         self.is_delivered = False
-        if options:
-            task_class = _task_class(state, options)
-            retries, user_priority = options.get("retries", 0), options.get("priority", 0)
-            if retries and "pauses" in options:
-                pauses = tuple(options["pauses"])
-            timeout_us = options.get("timeout_us", 0)
-            self.is_delivered = options.get("delivered", False)
-            span = tuple(options.get("span", ()))
+        if record:
+            options = TaskOptions.of(record)
+            task_class, user_priority = _task_class(state, options), options.priority
+            self.is_delivered = options.delivered
+            span = tuple(options.span)
             ws = client.worker
-            parent = None if ws is None else ws.processing.get(options.get("attempt", 0))
+            parent = None if ws is None else ws.processing.get(options.attempt)
             if parent is not None:  # see `delegation`
                 self.number, generation = parent.group.client, parent.group.generation
                 user_priority += 511 - level_of(parent.priority)
                 user_priority = max(-512, min(user_priority, 511))
-                span = (parent.group.span + span)[:MAX_SPAN_TAGS]
-            elif ws is not None and (maker := state.tasks.get(options.get("actor", ""))):
+                span = (*parent.group.options.span, *span)[:MAX_SPAN_TAGS]
+            elif ws is not None and (maker := state.tasks.get(options.actor)):
                 self.number = maker.group.client
-                span = (maker.group.span + span)[:MAX_SPAN_TAGS]
+                span = (*maker.group.options.span, *span)[:MAX_SPAN_TAGS]
+            if span:
+                options = options.changed(span=span)
         #: by the place of the function
         self.groups: list[TaskGroup] | _LateGroups
-        common = task_class, generation, retries, self.number, state.now, pauses, span, timeout_us
+        common = task_class, generation, self.number, state.now, options
         if len(functions) == 1:
             self.groups = [TaskGroup(functions[0], *common)]
         else:
@@ -149,8 +147,8 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     known: list[tuple[SchedulerTask, int]] = []
     batches: list[_Batch]
     if not message.option_of:
-        options = message.options[0] if message.options else {}
-        batch = _Batch(state, client, functions, options)
+        record = message.options[0] if message.options else {}
+        batch = _Batch(state, client, functions, record)
         batches = [batch]
         columns = message.keys, message.function_of, message.args
         _add_rows(state, client, message, batch, columns, 0, known)
@@ -194,8 +192,8 @@ def _add_stretches(
     for start, stop in zip(starts, [*starts[1:], len(option_of)], strict=True):
         batch = batches.get(option_of[start])
         if batch is None:
-            options = message.options[option_of[start]]
-            batches[option_of[start]] = batch = _Batch(state, client, functions, options)
+            record = message.options[option_of[start]]
+            batches[option_of[start]] = batch = _Batch(state, client, functions, record)
         rows = slice(start, stop)
         columns = message.keys[rows], message.function_of[rows], message.args[rows]
         _add_rows(state, client, message, batch, columns, start, known)
@@ -320,16 +318,15 @@ def _begin_generation(state: SchedulerState, n_rows: int) -> None:
     state.last_submission = state.now
 
 
-def _task_class(state: SchedulerState, options: dict[str, Any]) -> TaskClass:
+def _task_class(state: SchedulerState, options: TaskOptions) -> TaskClass:
     """Return the class of the tasks with these options."""
-    names, amounts = options.get("workers"), options.get("resources")
-    is_scattered = options.get("scattered", False)
-    if not (names or amounts or is_scattered):
+    amounts, is_scattered = options.resources, options.scattered
+    if not (options.workers or amounts or is_scattered):
         return state.default_class
-    workers = tuple(sorted(names or ()))
-    rounded = ((n, round(float(a), RESOURCE_DIGITS)) for n, a in (amounts or {}).items())
+    workers = tuple(sorted(options.workers))
+    rounded = ((n, round(float(a), RESOURCE_DIGITS)) for n, a in amounts.items())
     resources = tuple(sorted((name, amount) for name, amount in rounded if amount > 0))
-    is_loose = options.get("allow_other_workers", False)
+    is_loose = options.allow_other_workers
     key: tuple[object, ...] = (workers, is_loose, resources)
     if is_scattered:
         key, resources = scattered.class_key(workers, is_loose), ()

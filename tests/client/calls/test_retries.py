@@ -8,13 +8,13 @@ import pytest
 
 import weft
 from weft.client.calls.encoding import make_options
-from weft.protocol.wire.columns import OPTION_CHECKS
+from weft.protocol.wire.options import OPTIONS
 
 
 def test_pauses_are_sent_beside_the_number():
     options = make_options(0, weft.Retries(3, "500 ms", max_delay="1 min"), None, False, None)
     assert options.as_record() == {"retries": 3, "pauses": [0.5, 2.0, 60.0, 0.25]}
-    OPTION_CHECKS["pauses"](options.pauses, [])
+    OPTIONS["pauses"].check(options.pauses, [])
     assert options.for_attempt(7).pauses == options.pauses
     assert options.as_key() != make_options(0, 3, None, False, None).as_key()
 
@@ -31,7 +31,7 @@ def test_times_are_read_as_everywhere():
     assert repr(weft.Retries(1, 2)) == "Retries(1, delay=2, factor=2, max_delay=60, jitter=0.25)"
     assert len({weft.Retries(1), weft.Retries(1), weft.Retries(2)}) == 2
     ages = weft.Retries(1, "100000 days", max_delay="100000 days").as_pauses()
-    OPTION_CHECKS["pauses"](ages, [])
+    OPTIONS["pauses"].check(ages, [])
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_wrong_values_are_refused(arguments, text):
 )  # fmt: skip
 def test_a_scheduler_takes_no_other_pauses(pauses):
     with pytest.raises((TypeError, ValueError)):
-        OPTION_CHECKS["pauses"](pauses, [])
+        OPTIONS["pauses"].check(pauses, [])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core.events import ClientTick, Disconnected
-from weft.client.core.tasks import DEFAULT_OPTIONS, FunctionRecord, FutureState, TaskColumns
+from weft.client.core.tasks import FunctionRecord, FutureState, TaskColumns
 from weft.protocol.wire.messages import (
     ACTOR_FUNCTION,
     KeysInMemory,
     KeysUnknown,
     SubmitTasks,
 )
+from weft.protocol.wire.options import NO_OPTIONS
 
 from .test_state import Bench
 
@@ -40,7 +41,7 @@ def test_a_task_of_a_graph_that_also_makes_an_actor_is_not_lost_as_one():
     states = [FutureState("made"), FutureState("task")]
     bench.table.add(states)
     columns = TaskColumns(
-        states, maker, [b"1", b"2"], [], DEFAULT_OPTIONS,
+        states, maker, [b"1", b"2"], [], NO_OPTIONS,
         functions=[maker, bench.function], function_of=[0, 1],
     )  # fmt: skip
     bench.do(columns)

@@ -6,10 +6,10 @@ import pytest
 
 from weft.client.core.events import ClientTick, Operations
 from weft.client.core.state import ClientState
-from weft.client.core.tasks import SubmitOptions
 from weft.client.core.validate import validate
 from weft.protocol.wire.failure import not_permitted
 from weft.protocol.wire.messages import KeysErred, SubmitTasks
+from weft.protocol.wire.options import TaskOptions
 
 from .test_new_scheduler import Constants, restart
 from .test_state import Bench, ready
@@ -24,8 +24,8 @@ def bench():
     validate(bench.core)
 
 
-def of_attempt(number: int, actor: str = "") -> SubmitOptions:
-    return SubmitOptions(attempt=number, actor=actor)
+def of_attempt(number: int, actor: str = "") -> TaskOptions:
+    return TaskOptions(attempt=number, actor=actor)
 
 
 def callers(messages) -> dict[str, int]:

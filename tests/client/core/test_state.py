@@ -35,15 +35,7 @@ from weft.client.core.fetching import FAST_ROUNDS, MAX_ROUNDS
 from weft.client.core.state import ClientState
 from weft.client.core.submitting import MAX_OPTIONS, MAX_TASKS
 from weft.client.core.table import FutureTable
-from weft.client.core.tasks import (
-    DEFAULT_OPTIONS,
-    FunctionRecord,
-    FutureState,
-    SubmitOptions,
-    TaskColumns,
-    TaskRecord,
-    Watcher,
-)
+from weft.client.core.tasks import FunctionRecord, FutureState, TaskColumns, TaskRecord, Watcher
 from weft.client.core.validate import validate
 from weft.protocol.wire.messages import (
     Answer,
@@ -69,6 +61,7 @@ from weft.protocol.wire.messages import (
     WantKeys,
     WantOutput,
 )
+from weft.protocol.wire.options import NO_OPTIONS, TaskOptions
 
 F = FunctionRecord(b"f" * 16, b"<f>", "f")
 
@@ -108,7 +101,7 @@ class Bench:
     def do(self, *operations):
         return self.sent(Operations(list(operations)))
 
-    def task(self, key, *dependencies, options=DEFAULT_OPTIONS, function=None, named=None):
+    def task(self, key, *dependencies, options=NO_OPTIONS, function=None, named=None):
         (state,), replaced = self.table.attach([key], [named] if named else None)
         args = b"<args of %s>" % key.encode()
         return TaskRecord(
@@ -125,7 +118,7 @@ class Bench:
         states = [FutureState(key) for key in keys]
         self.table.add(states)
         args = [b"<args of %s>" % key.encode() for key in keys]
-        columns = TaskColumns(states, self.function, args, list(dependencies), DEFAULT_OPTIONS)
+        columns = TaskColumns(states, self.function, args, list(dependencies), NO_OPTIONS)
         self.made[columns] = states
         return columns
 
@@ -177,12 +170,12 @@ def test_a_run_of_submissions_is_one_message_and_carries_its_function_once(bench
 
 
 def test_rows_of_different_options_share_a_message(bench):
-    equal = [SubmitOptions(priority=3), SubmitOptions(priority=3)]
+    equal = [TaskOptions(priority=3), TaskOptions(priority=3)]
     (message,) = bench.do(
         bench.task("a", options=equal[0]),
         bench.task("b", options=equal[1]),
         bench.task("c"),
-        bench.task("d", options=SubmitOptions(workers=["w"], retries=2)),
+        bench.task("d", options=TaskOptions(workers=["w"], retries=2)),
         bench.task("e", options=equal[1]),
         bench.task("f", options=equal[0]),
     )
@@ -193,9 +186,9 @@ def test_rows_of_different_options_share_a_message(bench):
 
 
 def test_a_message_of_one_option_does_not_list_it_for_each_row(bench):
-    options = SubmitOptions(priority=3)
+    options = TaskOptions(priority=3)
     (message,) = bench.do(
-        bench.task("a", options=options), bench.task("b", options=SubmitOptions(priority=3))
+        bench.task("a", options=options), bench.task("b", options=TaskOptions(priority=3))
     )
     assert (message.options, message.option_of) == ([{"priority": 3}], [])
     (message,) = bench.do(bench.task("c"), bench.task("d"))
@@ -204,7 +197,7 @@ def test_a_message_of_one_option_does_not_list_it_for_each_row(bench):
 
 def test_a_message_has_a_limited_number_of_options(bench):
     messages = bench.do(
-        *(bench.task(f"t{i}", options=SubmitOptions(retries=i)) for i in range(MAX_OPTIONS + 1))
+        *(bench.task(f"t{i}", options=TaskOptions(retries=i)) for i in range(MAX_OPTIONS + 1))
     )
     assert [len(message.options) for message in messages] == [MAX_OPTIONS, 1]
     assert messages[0].option_of == list(range(MAX_OPTIONS))
@@ -357,7 +350,7 @@ def test_a_key_of_another_task_is_refused(bench):
 
 def test_the_same_key_twice_in_one_map_is_one_task(bench):
     states, _ = bench.table.attach(["a", "b", "a"])
-    columns = TaskColumns(states, bench.function, [b"1", b"2", b"1"], [], DEFAULT_OPTIONS)
+    columns = TaskColumns(states, bench.function, [b"1", b"2", b"1"], [], NO_OPTIONS)
     (message,) = bench.do(columns)
     assert message.keys == ["a", "b"]
     assert bench.state("a").n_references == 2

@@ -25,7 +25,6 @@ from weft.client.core.state import ClientState
 from weft.client.core.submitting import add_row, close_submissions
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
-    DEFAULT_OPTIONS,
     FINISHED,
     GONE,
     SENT,
@@ -42,6 +41,7 @@ from weft.client.core.validate import validate
 from weft.client.core.watching import fail_released, wake
 from weft.protocol.errors import InvalidTransition
 from weft.protocol.wire.messages import KeysErred, KeysUnknown, ResultsReady
+from weft.protocol.wire.options import NO_OPTIONS
 
 README = Path(__file__).parents[3] / "client" / "README.md"
 PHASES = Phase.__args__
@@ -145,13 +145,13 @@ class Side:
         if kind == "submit":
             (state,), replaced = self.table.attach([f"k{n}"])
             operation = TaskRecord(
-                state, self.functions[n % 2], b"1", [], DEFAULT_OPTIONS, None, *replaced
+                state, self.functions[n % 2], b"1", [], NO_OPTIONS, None, *replaced
             )
             self.futures.append(state)
         elif kind == "map":
             states, replaced = self.table.attach([f"k{name}" for name in names])
             operation = TaskColumns(
-                states, self.functions[0], [b"1"] * len(states), [], DEFAULT_OPTIONS, None, replaced
+                states, self.functions[0], [b"1"] * len(states), [], NO_OPTIONS, None, replaced
             )
             self.futures += states
         elif self.futures and kind == "release":

@@ -14,7 +14,6 @@ from weft.client.core.remembered import QueueUse
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
-    DEFAULT_OPTIONS,
     HELD,
     KEPT,
     NO_VALUE,
@@ -27,6 +26,7 @@ from weft.client.core.tasks import (
 from weft.client.core.validate import INVARIANTS, validate
 from weft.client.core.watching import THROUGH_SCHEDULER
 from weft.protocol.errors import InvalidState
+from weft.protocol.wire.options import NO_OPTIONS
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def fetch(core, *states, holder="tcp://w:1", nbytes=0):
 
 
 def borrow(core, state, loans):
-    waiting = Waiting(TaskRecord(state, F, b"<args>", ["lent"], DEFAULT_OPTIONS), loans, 0.0)
+    waiting = Waiting(TaskRecord(state, F, b"<args>", ["lent"], NO_OPTIONS), loans, 0.0)
     waiting.shared = [state]
     core.waiting.append(waiting)
     core.waiting_states[state] = None

@@ -11,9 +11,10 @@ import pytest
 
 from weft import Client
 from weft.client.core.events import SpillRecipes
-from weft.client.core.tasks import DEFAULT_OPTIONS, FunctionRecord, FutureState, TaskColumns
+from weft.client.core.tasks import FunctionRecord, FutureState, TaskColumns
 from weft.client.core.tasks import TaskRecord as Record
 from weft.client.shell import spilling
+from weft.protocol.wire.options import NO_OPTIONS
 from weft.protocol.wire.payload import Payload
 
 F = FunctionRecord(b"f" * 16, b"<f>", "f")
@@ -21,12 +22,12 @@ PAYLOAD = Payload(b"pickle", [bytearray(b"abc"), memoryview(b"12345678").cast("I
 
 
 def record(args):
-    return Record(FutureState("a"), F, args, [], DEFAULT_OPTIONS)
+    return Record(FutureState("a"), F, args, [], NO_OPTIONS)
 
 
 def columns(*args):
     states = [FutureState(f"k{i}") for i in range(len(args))]
-    return TaskColumns(states, F, args, [], DEFAULT_OPTIONS)
+    return TaskColumns(states, F, args, [], NO_OPTIONS)
 
 
 def test_blobs_come_back_as_they_were():

@@ -47,7 +47,7 @@ def make_worker(i: int, nthreads: int = 1, **resources: float) -> WorkerHandle:
 
 
 def make_task(key: str, task_class: TaskClass) -> SchedulerTask:
-    group = TaskGroup(Function(b"f" * 16, b"", Prefix("f")), task_class, 0, 0, 1)
+    group = TaskGroup(Function(b"f" * 16, b"", Prefix("f")), task_class, 0, 1)
     return SchedulerTask(key, group, b"", 0)
 
 

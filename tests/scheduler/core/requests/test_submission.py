@@ -413,7 +413,7 @@ def test_rows_of_one_message_have_their_own_options(board):
     )
     out = board.send(client, message)
     groups = {key: board.task(key).group for key in "abcde"}
-    assert [groups[key].retries for key in "abcde"] == [0, 2, 0, 2, 0]
+    assert [groups[key].options.retries for key in "abcde"] == [0, 2, 0, 2, 0]
     assert groups["a"] is groups["c"]
     assert groups["b"] is groups["d"]
     assert groups["e"].task_class.restrictions == "workers nobody; GPU: 1"
@@ -437,7 +437,7 @@ def test_a_message_without_options_has_the_default_ones(board):
     client = board.client()
     board.send(client, options_of(graph("a")))
     group = board.task("a").group
-    assert (group.retries, group.task_class) == (0, board.state.default_class)
+    assert (group.options.retries, group.task_class) == (0, board.state.default_class)
 
 
 def test_a_class_of_which_all_rows_are_known_is_dropped(board):
@@ -461,7 +461,7 @@ def test_many_functions_and_options_make_only_the_groups_that_rows_have(board):
     )
     groups = {id(task.group) for task in board.state.tasks.values()}
     assert len(groups) == 100
-    assert [task.group.retries for task in board.state.tasks.values()] == list(range(100))
+    assert [task.group.options.retries for task in board.state.tasks.values()] == list(range(100))
 
 
 def test_rows_with_ranks_run_in_their_order(board):

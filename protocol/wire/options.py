@@ -1,0 +1,228 @@
+"""The options of tasks: one table, of which all is made that handles them.
+
+A row of `TaskOptions` declares an option: its type, its default, the check of what arrives, the
+keyword of `submit` and `map` by which users give it, and the column of `AssignTasks` that takes it
+to workers. Every option goes to the scheduler, where the group of a task has them as one value.
+
+On the wire the options of a row are a map, without those that have their default. A scheduler may
+not know an option of a newer client. It ignores it, which is right for a hint. One that *must be
+understood*, as a limit, has `MARK` before its name: rows with such an option are refused where it
+is not known. Options of the first release have no mark, since every scheduler knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from .columns import (
+    CHECKS,
+    MAX_PAUSE_S,
+    MAX_SIZE,
+    MAX_SPAN_TAGS,
+    MAX_TAG_CHARS,
+    as_column,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_options: Any) -> Callable[[type], type]:
+        """Stand in for the typing decorator, which has no effect at run time."""
+        return lambda cls: cls
+
+
+__all__ = ["COLUMNS", "KEYWORDS", "MARK", "NO_OPTIONS", "OPTIONS", "Options", "TaskOptions"]
+
+_T = TypeVar("_T")
+_Check = Callable[[Any, list[Any]], Any]
+
+Options = list[dict[str, Any]]  #: the schema of what messages carry; {} = all defaults
+
+#: Before the name of an option on the wire: who does not know it refuses the row.
+MARK: Final = "!"
+
+
+class Option(NamedTuple):
+    """One option of a task."""
+
+    default: Any  #: false, so that an option that is not false is one to be sent
+    check: _Check
+    keyword: str  #: of `submit` and `map`; "" = users do not give it, or with another one
+    column: str  #: of `AssignTasks`; "" = workers need not know it
+    must_understand: bool
+
+
+def option(
+    check: _Check,
+    *,
+    default: _T,
+    keyword: str = "",
+    column: str = "",
+    must_understand: bool = False,
+) -> _T:
+    """Declare an option in the body of `TaskOptions`."""
+    assert not default
+    declared: Any = Option(default, check, keyword, column, must_understand)
+    return declared  # type: ignore[no-any-return]
+
+
+# -- checks, beside those of columns ---------------------------------------------------------------
+def _check_priority(value: Any, _buffers: list[Any]) -> int:
+    if type(value) is not int or not -512 <= value <= 511:
+        raise TypeError("a priority is a whole number from -512 to 511")
+    return value
+
+
+def _check_size(value: Any, _buffers: list[Any]) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_SIZE:
+        raise TypeError("a whole number from 0 to 2**48 is expected")
+    return value
+
+
+def _check_pauses(value: Any, _buffers: list[Any]) -> list[float]:
+    """Check a first pause, a factor, a longest pause (seconds) and a share from 0 to 1."""
+    if type(value) is not list or len(value) != 4 or set(map(type, value)) - {int, float}:
+        raise TypeError("four numbers are expected")
+    first, factor, longest, jitter = value
+    if not (0 <= first <= MAX_PAUSE_S and 0 <= longest <= MAX_PAUSE_S):
+        raise ValueError(f"pauses from 0 to {MAX_PAUSE_S} s are expected")
+    if not (1 <= factor <= MAX_PAUSE_S and 0 <= jitter <= 1):
+        raise ValueError("a factor of at least 1 and a share from 0 to 1 are expected")
+    return value
+
+
+def _check_span(value: Any, buffers: list[Any]) -> list[str]:
+    tags: list[str] = CHECKS["Texts"](value, buffers)
+    if len(tags) > MAX_SPAN_TAGS or not all(0 < len(tag) <= MAX_TAG_CHARS for tag in tags):
+        raise ValueError(
+            f"at most {MAX_SPAN_TAGS} tags of 1 to {MAX_TAG_CHARS} characters are expected"
+        )
+    return tags
+
+
+# -- the table -------------------------------------------------------------------------------------
+class _Given:
+    """What was given of the options; the others are attributes of the class, their defaults."""
+
+    def __init__(self, **given: Any) -> None:
+        self.__dict__.update((name, value) for name, value in given.items() if value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Given) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # lists may be among them; see `as_key`
+
+    def __repr__(self) -> str:
+        return f"TaskOptions({', '.join(f'{name}={x!r}' for name, x in vars(self).items())})"
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(option,))
+def _table(cls: type[_T]) -> type[_T]:
+    for name in cls.__annotations__:
+        OPTIONS[name] = declared = vars(cls)[name]
+        setattr(cls, name, declared.default)
+    return cls
+
+
+#: {name: the option}
+OPTIONS: Final[dict[str, Option]] = {}
+
+
+@_table
+class TaskOptions(_Given):
+    """The options of a task, as they are sent, which does not change any more."""
+
+    #: -512..511, higher runs earlier
+    priority: int = option(_check_priority, default=0, keyword="priority")
+    #: how often it is run again after its own exception
+    retries: int = option(CHECKS["Number"], default=0, keyword="retries")
+    #: before a retry: the first, factor, longest (seconds), jitter; see `Retries.as_pauses`
+    pauses: Sequence[float] = option(_check_pauses, default=())
+    #: how long an attempt may run, microseconds; 0 = for ever
+    timeout_us: int = option(_check_size, default=0, keyword="timeout", column="timeouts_us")
+    #: names, hosts or addresses; empty = any
+    workers: Sequence[str] = option(CHECKS["Texts"], default=(), keyword="workers")
+    #: prefer `workers`, but run it on others if these cannot
+    allow_other_workers: bool = option(CHECKS["Flag"], default=False, keyword="allow_other_workers")
+    #: what it occupies while it runs
+    resources: Mapping[str, float] = option(CHECKS["Amounts"], default={}, keyword="resources")
+    #: that on whose behalf a task submits it; 0 = no task submits it
+    attempt: int = option(CHECKS["Number"], default=0)
+    #: the key of the actor that submits it, which that attempt has made
+    actor: str = option(CHECKS["Text"], default="")
+    #: data that its client puts at a worker, and keeps no longer then
+    scattered: bool = option(CHECKS["Flag"], default=False)
+    #: tags of the spans in which it was submitted, outermost first
+    span: Sequence[str] = option(_check_span, default=())
+    #: the client has the result: run it only if others need it
+    delivered: bool = option(CHECKS["Flag"], default=False)
+    #: it has made an actor: it fails if no worker has that, and never runs
+    made: bool = option(CHECKS["Flag"], default=False)
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> TaskOptions:
+        """Return the options of a record that came."""
+        return cls(**{name.removeprefix(MARK): value for name, value in record.items()})
+
+    def changed(self, **changes: Any) -> TaskOptions:
+        """Return the same options, but for these."""
+        return TaskOptions(**{**vars(self), **changes})
+
+    def for_attempt(self, attempt: int, actor: str = "") -> TaskOptions:
+        """Return the same options of a submission on behalf of an attempt, or of its actor."""
+        return self.changed(attempt=attempt, actor=actor)
+
+    @property
+    def caller(self) -> tuple[int, str]:
+        """The attempt and the actor on whose behalf a task submits; (0, "") outside of tasks."""
+        return self.attempt, self.actor
+
+    @property
+    def for_workers(self) -> list[str]:
+        """The names of those that workers need to know."""
+        return [name for name in vars(self) if name in COLUMNS]
+
+    def as_record(self) -> dict[str, Any]:
+        """Return what is sent."""
+        given = vars(self)
+        return {_SENT_AS[name]: value for name, value in given.items()} if given else {}
+
+    def as_key(self) -> str:
+        """Return what is equal for equal options that were given in the same order."""
+        return repr(vars(self))
+
+
+NO_OPTIONS: Final = TaskOptions()
+
+#: The keywords of `submit` and `map`.
+KEYWORDS: Final = tuple(sorted(one.keyword for one in OPTIONS.values() if one.keyword))
+#: {name: the column of `AssignTasks`}
+COLUMNS: Final = {name: one.column for name, one in OPTIONS.items() if one.column}
+#: {name: that on the wire}
+_SENT_AS: Final = {name: MARK * one.must_understand + name for name, one in OPTIONS.items()}
+_CHECKS: Final = {_SENT_AS[name]: one.check for name, one in OPTIONS.items()}
+
+
+def _check_options(value: Any, buffers: list[Any]) -> Options:
+    column: Options = as_column(value)
+    if not set(map(type, column)) <= {dict}:
+        raise TypeError("maps of options are expected")
+    for options in column:
+        if not set(map(type, options)) <= {str}:
+            raise TypeError("a map of options has text keys")
+        for name in list(options):
+            check = _CHECKS.get(name)
+            if check is None:
+                if not name.startswith(MARK):
+                    del options[name]
+                continue
+            try:
+                check(options[name], buffers)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"option {name}: {error}") from None
+    return column
+
+
+CHECKS["Options"] = _check_options
