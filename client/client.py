@@ -216,7 +216,14 @@ class Client(
         if fifo_timeout is not None:
             check_unsupported(fifo_timeout=fifo_timeout)
         limit = None if timeout is NOT_GIVEN else limit_of(func, timeout, kwargs)
-        options = options_of_call(priority, retries, workers, allow_other_workers, resources, limit)
+        options = options_of_call(
+            priority=priority,
+            retries=retries,
+            workers=workers,
+            allow_other_workers=allow_other_workers,
+            resources=resources,
+            timeout=limit,
+        )
         if actor or actors:
             check_actor(actor or actors, func)
             return submit_actor(engine, self._encoder, func, args, kwargs, key, options)
@@ -273,7 +280,14 @@ class Client(
             raise TypeError("map needs an iterable of arguments beside the function")
         check_unsupported(fifo_timeout=fifo_timeout)
         limit = None if timeout is NOT_GIVEN else limit_of(func, timeout, kwargs)
-        options = options_of_call(priority, retries, workers, allow_other_workers, resources, limit)
+        options = options_of_call(
+            priority=priority,
+            retries=retries,
+            workers=workers,
+            allow_other_workers=allow_other_workers,
+            resources=resources,
+            timeout=limit,
+        )
         rows = rows_of(iterables)
         if actor or actors:
             check_actor(actor or actors, func)

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from ..protocol.durations import seconds_or_none
 from ..protocol.errors import NotSupported
+from ..protocol.wire.options import KEYWORDS
 from .calls.annotations import options_of_call
 from .calls.call_options import check_keywords, unexpected
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import rows_of
+from .calls.options import DEFAULTS
 from .shell.executor_calls import Calls, Rows
 from .shell.interruptible import SLICE_S
 
@@ -33,15 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OPTIONS: Final = (
-    "allow_other_workers",
-    "priority",
-    "pure",
-    "resources",
-    "retries",
-    "timeout",
-    "workers",
-)
+_OPTIONS: Final = (*KEYWORDS, "pure")
 #: Of one executor, whose wrappers are kept.
 _MAX_FUNCTIONS: Final = 100
 #: {parameter of the executors of the standard library: what serves its purpose}.
@@ -237,15 +231,8 @@ def _submit_options(given: Mapping[str, Any]) -> Callable[[], Any]:
             "the calls of an executor are never pure: each has a future of its own. Leave pure= "
             "out, or use client.submit"
         )
-    make = functools.partial(
-        options_of_call,
-        given.get("priority", 0),
-        given.get("retries"),
-        given.get("workers"),
-        given.get("allow_other_workers", False),
-        given.get("resources"),
-        given.get("timeout"),
-    )
+    named = {name: value for name, value in given.items() if name != "pure"}
+    make = functools.partial(options_of_call, **{**DEFAULTS, **named})
     make()
     return make
 

@@ -19,34 +19,27 @@ import copy
 import functools
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...graphs.dask_graphs import as_mapping
 from ...protocol.errors import NotSupported, UnknownOption
 from ...protocol.values.exceptions import add_note
 from ...protocol.wire.columns import MAX_SPAN_TAGS
-from ...protocol.wire.options import NO_OPTIONS, TaskOptions
+from ...protocol.wire.options import KEYWORDS, NO_OPTIONS, TaskOptions
 from ...protocol.wording import nearest
-from .encoding import make_options
-from .retries import Retries
+from .options import DEFAULTS, make_options
 from .spans import check_tags, current_span
-
-if TYPE_CHECKING:
-    from ...protocol.durations import Duration
 
 #: The module that has the annotations of the context.
 _DASK: Final = "dask.base"
-#: The options of a task that can be annotated.
-NAMES: Final = ("allow_other_workers", "priority", "resources", "retries", "timeout", "workers")
-#: What can be annotated beside them: tags, which are put behind those of `weft.span`.
+#: What can be annotated beside options: tags, which are put behind those of `weft.span`.
 _SPAN: Final = "span"
-_ANNOTATED: Final = (*NAMES, _SPAN)
+_ANNOTATED: Final = (*KEYWORDS, _SPAN)
 #: {annotation that dask.distributed acts upon: the values that ask for weft's own behaviour}.
 _REFUSED: Final[dict[str, tuple[object, ...]]] = {"executor": (None, "default")}
 _SIMILAR: Final = 0.75
 #: The name under which a layer's annotations pass through dask's optimization as one value.
 _WHOLE: Final = "weft-annotations"
-_OFF_BY_DEFAULT: Final = frozenset({"allow_other_workers", "priority"})
 #: Options of dask's own engines, which dask passes to all schedulers and few of them use.
 _OF_ENGINES: Final = frozenset({"num_workers", "optimize_graph", "order", "pool"})
 
@@ -87,7 +80,7 @@ class AnnotatedOptions:
         self._tags = current_span()
         self._said = {name: active[name] for name in _ANNOTATED if name in active}
         for name, value in given.items():
-            if value is not None and (value or name not in _OFF_BY_DEFAULT):
+            if value is not None and (value or DEFAULTS[name] is None):
                 self._said[name] = value
         self._of_tasks = of_tasks
         is_uniform = not any(map(callable, self._said.values()))
@@ -106,15 +99,11 @@ class AnnotatedOptions:
         return self.common or _make(self._said, key, self._tags)
 
 
-def options_of_call(
-    priority: int,
-    retries: int | Retries | None,
-    workers: str | Iterable[str] | None,
-    allow_other_workers: bool,
-    resources: Mapping[str, float] | None,
-    timeout: Duration | None = None,
-) -> TaskOptions | AnnotatedOptions:
+def options_of_call(**given: Any) -> TaskOptions | AnnotatedOptions:
     """Return the options of a call, completed by those of the context.
+
+    Args:
+        given: {keyword: value}, see `make_options`.
 
     Raises:
         NotSupported, UnknownOption: an annotation is one that weft cannot honour.
@@ -122,19 +111,11 @@ def options_of_call(
     """
     active = active_annotations() if _DASK in sys.modules else None
     if not active:
-        options = make_options(priority, retries, workers, allow_other_workers, resources, timeout)
+        options = make_options(given)
         tags = current_span()
         if not tags:
             return options
         return _default_in(tags) if options is NO_OPTIONS else options.changed(span=[*tags])
-    given = {
-        "priority": priority,
-        "retries": retries,
-        "workers": workers,
-        "allow_other_workers": allow_other_workers,
-        "resources": resources,
-        "timeout": timeout,
-    }
     return AnnotatedOptions(given, active, {})
 
 
@@ -153,12 +134,12 @@ def check_options(options: Iterable[str]) -> None:
         UnknownOption: an option looks misspelt.
     """
     for name in options:
-        if name in NAMES or name in _OF_ENGINES:
+        if name in KEYWORDS or name in _OF_ENGINES:
             continue
-        if close := nearest(name, NAMES, _SIMILAR):
+        if close := nearest(name, KEYWORDS, _SIMILAR):
             raise UnknownOption(
                 f"there is no option {name!r}: did you mean {close!r}? Those of tasks on a "
-                f"cluster are {', '.join(NAMES)}"
+                f"cluster are {', '.join(KEYWORDS)}"
             )
 
 
@@ -254,12 +235,12 @@ def _check(annotations: Iterable[tuple[str, Any]]) -> None:
             if value not in _REFUSED[name]:
                 raise NotSupported(
                     f"weft does not support {name}={value!r} of dask.annotate yet: leave it out. "
-                    f"It supports {', '.join(NAMES)}"
+                    f"It supports {', '.join(KEYWORDS)}"
                 )
-        elif close := nearest(name, NAMES, _SIMILAR):
+        elif close := nearest(name, KEYWORDS, _SIMILAR):
             raise UnknownOption(
                 f"{name!r} in dask.annotate is none of the annotations that weft supports, which "
-                f"are {', '.join(NAMES)}; did you mean {close!r}?"
+                f"are {', '.join(KEYWORDS)}; did you mean {close!r}?"
             )
 
 
@@ -279,21 +260,15 @@ def _tags_of(annotation: Any) -> tuple[str, ...]:
 
 def _make(values: Mapping[str, Any], key: Any, tags: tuple[str, ...]) -> TaskOptions:
     made = {name: value(key) if callable(value) else value for name, value in values.items()}
-    priority = made.get("priority") or 0
+    span = made.pop(_SPAN, None)
+    priority = made.get("priority")
     if isinstance(priority, float) and priority.is_integer():
-        priority = int(priority)
-    workers = made.get("workers")
+        made["priority"] = int(priority)
+    if made.get("workers") is None:  # an annotation of all tasks may be meant for some of them
+        made.pop("allow_other_workers", None)
     try:
-        options = make_options(
-            priority,
-            made.get("retries"),
-            workers,
-            # An annotation of all tasks may be meant for those that name workers.
-            bool(made.get("allow_other_workers")) and workers is not None,
-            made.get("resources"),
-            made.get("timeout"),
-        )
-        tags = (*tags, *_tags_of(made.get(_SPAN)))
+        options = make_options(made)
+        tags = (*tags, *_tags_of(span))
         return options.changed(span=[*tags[:MAX_SPAN_TAGS]]) if tags else options
     except (TypeError, ValueError) as error:
         if key is not None:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ...protocol.values.serialize import function_name
+from ...protocol.wire.options import KEYWORDS
 from ...protocol.wording import nearest
 
-_OPTIONS: Final = ("key", "priority", "pure", "resources", "retries", "timeout", "workers")
-_OF_EXECUTORS: Final = ("priority", "resources", "retries", "timeout", "workers")
+_OPTIONS: Final = ("key", "pure", *KEYWORDS)
 #: {name that is not similar, or is known from other libraries: what it is here}
 _ELSEWHERE: Final = {
     "chunksize": "the option batch_size= of map",
@@ -84,7 +84,7 @@ def _option_like(name: str) -> str:
 
 
 def _executor_option_like(name: str) -> str:
-    close = nearest(name, _OF_EXECUTORS, _SIMILAR)
+    close = nearest(name, KEYWORDS, _SIMILAR)
     return f"the option {close}= of weft.Executor, which holds for all calls" if close else ""
 
 

@@ -15,14 +15,13 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import math
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from ...protocol.durations import seconds_of, seconds_or_none
-from ...protocol.errors import InvalidDuration, SerializationError
+from ...protocol.durations import seconds_of
+from ...protocol.errors import SerializationError
 from ...protocol.values.large_functions import LargeFunctions
 from ...protocol.values.serialize import (
     dumps_arguments,
@@ -31,20 +30,15 @@ from ...protocol.values.serialize import (
     dumps_with_dependencies,
     function_name,
 )
-from ...protocol.wire.columns import MAX_SIZE
 from ...protocol.wire.keys import text_of
 from ...protocol.wire.message import MAX_DEPENDENCIES
-from ...protocol.wire.options import NO_OPTIONS, TaskOptions
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ...protocol.wording import sized
 from ..core.submitting import MAX_NBYTES, MAX_TASKS
 from ..core.tasks import FunctionRecord
 from ..dask.absent import ABSENT
-from .retries import Retries
+from .options import for_the_function
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
-
-if TYPE_CHECKING:
-    from ...protocol.durations import Duration
 
 _log: Final = logging.getLogger("weft.client")
 
@@ -365,80 +359,6 @@ def bind_constants(
 _HARMLESS: Final[dict[str, tuple[object, ...]]] = {"direct": (True,), "fifo_timeout": (0.1, 60.0)}
 
 
-def make_options(
-    priority: int,
-    retries: int | Retries | None,
-    workers: str | Iterable[str] | None,
-    allow_other_workers: bool,
-    resources: Mapping[str, float] | None,
-    timeout: Duration | None = None,
-) -> TaskOptions:
-    """Check options and combine them.
-
-    Raises:
-        TypeError, ValueError: an option has the wrong type or is out of range.
-    """
-    if not priority and not retries and workers is None and not resources and timeout is None:
-        if allow_other_workers:
-            raise ValueError("allow_other_workers= has no effect without workers=")
-        return NO_OPTIONS
-    if type(priority) is not int or not -512 <= priority <= 511:
-        raise ValueError(f"priority= is a whole number from -512 to 511, not {priority!r}")
-    pauses: list[float] | None = None
-    if isinstance(retries, Retries):
-        pauses = retries.as_pauses()
-        retries = retries.n
-    elif retries is not None and (type(retries) is not int or not 0 <= retries < 1 << 31):
-        raise ValueError(f"retries= is a whole number >= 0, or weft.Retries, not {retries!r}")
-    names: list[Any]
-    try:
-        names = [workers] if isinstance(workers, str) else [*workers] if workers is not None else []
-    except TypeError:
-        names = [workers]
-    if not all(isinstance(name, str) and name for name in names):
-        advice = _for_the_function("workers")
-        if int in map(type, names):
-            advice = "workers have no numbers, and [*client.nthreads()] are their addresses"
-        raise TypeError(f"workers= are names, hosts or addresses, not {workers!r}; {advice}")
-    if workers is not None and not names:
-        raise ValueError("workers= is empty: no worker could run this")
-    if allow_other_workers and not names:
-        raise ValueError("allow_other_workers= has no effect without workers=")
-    if resources is not None and not isinstance(resources, Mapping):
-        raise TypeError(
-            f'resources= maps names to amounts, as {{"GPU": 1}} does; this is {resources!r}; '
-            + _for_the_function("resources")
-        )
-    amounts: dict[str, float] = {}
-    for name, amount in (resources or {}).items():
-        is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
-        if not isinstance(name, str) or not is_number or not (0 <= amount < math.inf):
-            raise ValueError(f"resources= maps names to amounts >= 0, not {name!r} to {amount!r}")
-        amounts[name] = amount
-    return TaskOptions(
-        priority=priority,
-        retries=retries or 0,
-        workers=names,
-        allow_other_workers=allow_other_workers,
-        resources=amounts,
-        pauses=pauses or (),
-        timeout_us=_limit_us(timeout),
-    )
-
-
-def _limit_us(timeout: Duration | None) -> int:
-    """Return how long an attempt may run, microseconds; 0 = for ever."""
-    limit_s = seconds_or_none(timeout, "timeout")
-    if limit_s is None:
-        return 0
-    if not limit_s:
-        raise InvalidDuration(
-            "0 leaves no time to run; leave it out, or give None, if there is to be no limit",
-            "timeout",
-        )
-    return min(max(round(limit_s * 1e6), 1), MAX_SIZE)
-
-
 def rows_of(iterables: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Return the arguments of each call of a `map`.
 
@@ -471,13 +391,6 @@ def check_batch_size(batch_size: object) -> int:
     return batch_size
 
 
-def _for_the_function(option: str) -> str:
-    return (
-        f"{option}= is an option of submit and map: to pass it to the function, use "
-        "functools.partial"
-    )
-
-
 def check_key(key: object) -> str:
     """Return the text of a key of the user's own.
 
@@ -487,7 +400,7 @@ def check_key(key: object) -> str:
     try:
         return text_of(key)
     except TypeError as error:
-        raise TypeError(f"{error}; {_for_the_function('key')}") from None
+        raise TypeError(f"{error}; {for_the_function('key')}") from None
 
 
 def check_keys(key: object) -> str | list[str]:

@@ -30,9 +30,9 @@ from ...protocol.values.serialize import dumps_placed, futures_met, reduce_futur
 from ...protocol.wire.keys import names_content, prefix_of, text_of
 from ...protocol.wire.message import MAX_DEPENDENCIES
 from ...protocol.wire.messages import NO_HASH
+from ...protocol.wire.options import KEYWORDS
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ..calls.annotations import (
-    NAMES,
     AnnotatedOptions,
     active_annotations,
     check_options,
@@ -106,7 +106,7 @@ def submit_graph(
     """
     join_dask()
     check_options(options)
-    given = {name: options.get(name) for name in NAMES}
+    given = {name: options.get(name) for name in KEYWORDS}
     mapping, annotations = read_annotated(dsk)
     of_tasks = AnnotatedOptions(given, active_annotations(), annotations)
     order = checked_order(options.get("order"))

@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.client import Client, as_completed, wait
-from weft.client.calls.encoding import make_options
+from weft.client.calls.options import DEFAULTS, make_options
 from weft.protocol.errors import (
     ClientClosed,
     ConfigError,
@@ -133,13 +133,12 @@ def test_the_current_client_may_be_limited_to_as_current(client):
     ],
 )
 def test_wrong_options_of_a_task_are_refused(options, error, text):
-    everything = {"priority": 0, "retries": None, "workers": None, "resources": None}
     with pytest.raises(error, match=text):
-        make_options(**{**everything, **options}, allow_other_workers=False)
+        make_options({**DEFAULTS, **options})
 
 
 def test_workers_may_come_as_an_iterator():
-    assert make_options(0, None, iter(["a", "b"]), False, None).workers == ["a", "b"]
+    assert make_options({"workers": iter(["a", "b"])}).workers == ["a", "b"]
 
 
 @pytest.mark.parametrize(

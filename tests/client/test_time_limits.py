@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.client.calls.call_options import NOT_GIVEN, limit_of
-from weft.client.calls.encoding import make_options
+from weft.client.calls.options import make_options
 from weft.client.results.failures import exception_from
 from weft.protocol.wire.columns import MAX_SIZE
 from weft.protocol.wire.failure import timed_out
@@ -18,7 +18,7 @@ from weft.protocol.wire.options import OPTIONS
 
 
 def record(timeout):
-    return make_options(0, None, None, False, None, timeout).as_record()
+    return make_options({"timeout": timeout}).as_record()
 
 
 @pytest.mark.parametrize("timeout", [5, 5.0, "5 s", "5000ms", dt.timedelta(seconds=5)])
@@ -60,11 +60,11 @@ def test_other_values_are_refused(client, timeout, text):
 
 
 def test_the_limit_is_a_part_of_the_options():
-    options = make_options(0, None, None, False, None, 5)
+    options = make_options({"timeout": 5})
     done = options.changed(delivered=True, made=False)
     assert options.for_attempt(7).timeout_us == done.timeout_us == 5_000_000
     assert options.changed(span=["tag"]).timeout_us == 5_000_000
-    assert options.as_key() != make_options(0, None, None, False, None, 6).as_key()
+    assert options.as_key() != make_options({"timeout": 6}).as_key()
 
 
 # -- whose it is ----------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ def test_annotated_workers_may_be_only_preferred(client):
     [
         ({"executor": "gpu"}, weft.NotSupported, "executor='gpu'.*leave it out"),
         ({"worker": FIRST}, weft.UnknownOption, "'worker'.*did you mean 'workers'"),
-        ({"priority": 1.5}, ValueError, "priority= is a whole number"),
+        ({"priority": 1.5}, ValueError, "priority=1.5: a priority is a whole number"),
         ({"workers": []}, ValueError, "workers= is empty"),
     ],
 )

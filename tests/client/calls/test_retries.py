@@ -7,23 +7,23 @@ import datetime as dt
 import pytest
 
 import weft
-from weft.client.calls.encoding import make_options
+from weft.client.calls.options import make_options
 from weft.protocol.wire.options import OPTIONS
 
 
 def test_pauses_are_sent_beside_the_number():
-    options = make_options(0, weft.Retries(3, "500 ms", max_delay="1 min"), None, False, None)
+    options = make_options({"retries": weft.Retries(3, "500 ms", max_delay="1 min")})
     assert options.as_record() == {"retries": 3, "pauses": [0.5, 2.0, 60.0, 0.25]}
     OPTIONS["pauses"].check(options.pauses, [])
     assert options.for_attempt(7).pauses == options.pauses
-    assert options.as_key() != make_options(0, 3, None, False, None).as_key()
+    assert options.as_key() != make_options({"retries": 3}).as_key()
 
 
 @pytest.mark.parametrize(
     "retries", [weft.Retries(3, 0), weft.Retries(3, max_delay=0), 3], ids=["delay", "max", "int"]
 )
 def test_retries_without_pauses_are_a_number(retries):
-    assert make_options(0, retries, None, False, None).as_record() == {"retries": 3}
+    assert make_options({"retries": retries}).as_record() == {"retries": 3}
 
 
 def test_times_are_read_as_everywhere():

@@ -1,0 +1,116 @@
+"""The options of calls: what users give by keywords becomes what is sent (`protocol.wire.options`).
+
+A keyword without a reader of its own is that of an option of the same name, which is sent as it is
+given once its check has passed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ...protocol.durations import seconds_or_none
+from ...protocol.errors import InvalidDuration
+from ...protocol.wire.columns import MAX_SIZE
+from ...protocol.wire.options import KEYWORDS, NO_OPTIONS, OPTIONS, TaskOptions
+from .retries import Retries
+
+#: {keyword: the value that means that it was not given}
+DEFAULTS: Final[dict[str, Any]] = {
+    **dict.fromkeys(KEYWORDS),
+    "allow_other_workers": False,
+    "priority": 0,
+}
+
+
+def make_options(given: Mapping[str, Any]) -> TaskOptions:
+    """Check options, by keyword, and combine them.
+
+    Raises:
+        TypeError, ValueError: an option has the wrong type or is out of range.
+    """
+    if given == DEFAULTS:
+        return NO_OPTIONS
+    made: dict[str, Any] = {}
+    for keyword, value in given.items():
+        if value is not None:
+            read = _READERS.get(keyword)
+            made |= _read_plain(keyword, value) if read is None else read(value)
+    options = TaskOptions(**made)
+    if options.allow_other_workers and not options.workers:
+        raise ValueError("allow_other_workers= has no effect without workers=")
+    return options if vars(options) else NO_OPTIONS
+
+
+def _read_plain(keyword: str, value: Any) -> dict[str, Any]:
+    try:
+        return {keyword: OPTIONS[keyword].check(value, [])}
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{keyword}={value!r:.80}: {error}") from None
+
+
+def _read_retries(retries: Any) -> dict[str, Any]:
+    if isinstance(retries, Retries):
+        return {"retries": retries.n, "pauses": retries.as_pauses()}
+    if type(retries) is not int or not 0 <= retries < 1 << 31:
+        raise ValueError(f"retries= is a whole number >= 0, or weft.Retries, not {retries!r}")
+    return {"retries": retries}
+
+
+def _read_workers(workers: Any) -> dict[str, Any]:
+    names: list[Any]
+    try:
+        names = [workers] if isinstance(workers, str) else [*workers]
+    except TypeError:
+        names = [workers]
+    if not all(isinstance(name, str) and name for name in names):
+        advice = for_the_function("workers")
+        if int in map(type, names):
+            advice = "workers have no numbers, and [*client.nthreads()] are their addresses"
+        raise TypeError(f"workers= are names, hosts or addresses, not {workers!r}; {advice}")
+    if not names:
+        raise ValueError("workers= is empty: no worker could run this")
+    return {"workers": names}
+
+
+def _read_resources(resources: Any) -> dict[str, Any]:
+    if not isinstance(resources, Mapping):
+        raise TypeError(
+            f'resources= maps names to amounts, as {{"GPU": 1}} does; this is {resources!r}; '
+            + for_the_function("resources")
+        )
+    for name, amount in resources.items():
+        is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
+        if not isinstance(name, str) or not is_number or not (0 <= amount < math.inf):
+            raise ValueError(f"resources= maps names to amounts >= 0, not {name!r} to {amount!r}")
+    return {"resources": {**resources}}
+
+
+def _read_timeout(timeout: Any) -> dict[str, Any]:
+    limit_s = seconds_or_none(timeout, "timeout")
+    if limit_s is None:
+        return {}
+    if not limit_s:
+        raise InvalidDuration(
+            "0 leaves no time to run; leave it out, or give None, if there is to be no limit",
+            "timeout",
+        )
+    return {"timeout_us": min(max(round(limit_s * 1e6), 1), MAX_SIZE)}
+
+
+_READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+    "retries": _read_retries,
+    "workers": _read_workers,
+    "resources": _read_resources,
+    "timeout": _read_timeout,
+    "allow_other_workers": lambda value: {"allow_other_workers": bool(value)},
+}
+
+
+def for_the_function(option: str) -> str:
+    """Return the advice for a keyword that may be meant for the function of a call."""
+    return (
+        f"{option}= is an option of submit and map: to pass it to the function, use "
+        "functools.partial"
+    )
