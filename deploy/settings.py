@@ -197,7 +197,7 @@ def check_free_port(host: str, port: int) -> None:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind(address)
     except OSError as error:
-        from ..protocol.trust.connection_file import known_files
+        from ..protocol.trust.finding import known_files
 
         reason = str(error.strerror or error)
         for file in known_files()[0] if error.errno == errno.EADDRINUSE else ():

@@ -13,12 +13,13 @@ from ...protocol.net.probing import why_nobody_answers
 from ...protocol.net.session import Finder
 from ...protocol.settings.common import CONNECTION_FILE
 from ...protocol.settings.sources import Settings
-from ...protocol.trust import connection_file as connection_files
+from ...protocol.trust.addresses import with_port
+from ...protocol.trust.finding import NoSchedulerFound, find, known_files
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
 from .. import above
 from ..dask import absent
-from ..shell.link import SchedulerAbsent, SchedulerEnded
+from ..shell.link import SchedulerEnded
 from ..shell.loop import LoopThread
 
 _log = logging.getLogger("weft.client")
@@ -70,7 +71,7 @@ class Location:
                 f"{security!r}; without it the token is looked up, or made for a new cluster"
             )
         self.cluster: Any = None if isinstance(address, str) else address
-        self._address = connection_files.with_port(address) if isinstance(address, str) else None
+        self._address = with_port(address) if isinstance(address, str) else None
         self._connection_file = os.fspath(connection_file) if connection_file is not None else None
         self._security = security
         self._cluster_options = cluster_options
@@ -134,7 +135,7 @@ class Location:
         if self._cluster_options or is_worker_process():
             return
         here = socket.gethostname()
-        for file in connection_files.known_files()[0]:
+        for file in known_files()[0]:
             address = file.addresses[0]
             if file.host == here and address not in _noted:
                 _noted.add(address)
@@ -172,8 +173,8 @@ class Location:
         if self._security is not None and self._address is not None:
             return [self._address], self._security
         try:
-            found = connection_files.find(self._connection_file, self._address, os.environ)
-        except connection_files.NoSchedulerFound as error:
+            found = find(self._connection_file, self._address, os.environ)
+        except NoSchedulerFound as error:
             if self._was_found:
                 raise ConfigError(str(error)) from None
             raise _absent(self._address, error) from None
@@ -196,20 +197,16 @@ class Location:
             await self.cluster.close()
 
 
-def _absent(address: str | None, error: connection_files.NoSchedulerFound) -> SchedulerAbsent:
-    """Return the error of a look-up that found nothing: short, with the places as details."""
-    what, _, details = str(error).partition("; ")
-    if error.places:
-        details = f"looked in {error.places}"
+def _absent(address: str | None, error: NoSchedulerFound) -> NoSchedulerFound:
+    """Return an error with the advice for users of a client."""
     if address is None:
         advice = "start one with `weft scheduler --connection-file`, or correct the path"
-        return SchedulerAbsent(f"{what}; {advice}", details, is_answered=False)
-    problem = why_nobody_answers(address)
-    if problem:
+        return NoSchedulerFound(error.what, advice, error.details)
+    if problem := why_nobody_answers(address):
         advice = "start one there with `weft scheduler`, or correct the address; see `weft doctor`"
-        return SchedulerAbsent(f"{problem}; {advice}", details, is_answered=False)
+        return NoSchedulerFound(problem, advice, error.details)
     advice = "pass the connection_file= of its scheduler, or set $WEFT_TOKEN_FILE"
-    return SchedulerAbsent(f"{what}; {advice}", details, is_answered=True)
+    return NoSchedulerFound(error.what, advice, error.details, is_answered=True)
 
 
 def check_own_options(name: object, asynchronous: object) -> None:

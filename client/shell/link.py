@@ -29,6 +29,7 @@ from ...protocol.errors import (
 )
 from ...protocol.net.connection import Connection
 from ...protocol.net.session import Finder, SessionRunner
+from ...protocol.trust.finding import NoSchedulerFound
 from ...protocol.trust.security import Security
 from ...protocol.values.exceptions import add_note
 from ...protocol.wire.handshake import Role
@@ -59,29 +60,11 @@ class SchedulerEnded(CommClosed):
     """
 
 
-class SchedulerAbsent(ConfigError):
-    """Raised by a `Finder`: no scheduler is to be found yet, and one may be starting.
-
-    Start one, or correct the address or the path of the connection file.
-
-    Args:
-        text: what is missing, and what to do about it.
-        details: the places that were searched, for a note.
-        is_answered: a process listens at the address, but nothing here has its token.
-    """
-
-    def __init__(self, text: str, details: str, is_answered: bool) -> None:
-        super().__init__(text)
-        self.details = details
-        self.is_answered = is_answered
-        self.args = (text, details, is_answered)
-
-
 #: A scheduler that already listens writes its connection file within this time.
 _LISTENS_FIRST_S: Final = 2.0
 
 #: Errors before the first session after which another attempt is made.
-_MAY_COME: Final = (CommError, SchedulerAbsent)
+_MAY_COME: Final = (CommError, NoSchedulerFound)
 
 
 class _ClientPolicy(Policy):
@@ -91,7 +74,7 @@ class _ClientPolicy(Policy):
         """See `Policy`."""
         if isinstance(error, SchedulerEnded):
             return True
-        if isinstance(error, SchedulerAbsent) and error.is_answered:
+        if isinstance(error, NoSchedulerFound) and error.is_answered:
             return now - outage.since > _LISTENS_FIRST_S
         # During a restart of the scheduler, the token in the file may not be its token.
         may_pass = (CommError, ProtocolError, ConfigError) if outage.error else _MAY_COME
@@ -100,6 +83,8 @@ class _ClientPolicy(Policy):
 
 def _text_of(error: WeftError) -> str:
     """Return the text of an error without the address, which the sentence around it has."""
+    if isinstance(error, NoSchedulerFound):
+        return error.short
     return error.text if isinstance(error, CommError) else str(error)
 
 
@@ -396,12 +381,12 @@ class SchedulerLink:
 
 def _not_opened(error: WeftError, address: str, timeout_s: float) -> WeftError:
     """Return the error that `open` raises; only for an absent scheduler it has waited."""
-    if isinstance(error, SchedulerAbsent):
+    if isinstance(error, NoSchedulerFound):
         made: WeftError
         if error.is_answered:
-            made = ConfigError(error.text)
+            made = ConfigError(error.short)
         else:
-            made = ConnectTimeout(f"no scheduler was found within {timeout_s:g} s: {error.text}")
+            made = ConnectTimeout(f"no scheduler was found within {timeout_s:g} s: {error.short}")
         if error.details:
             add_note(made, f"weft: {error.details}")
         return made

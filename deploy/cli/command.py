@@ -83,19 +83,18 @@ def info(
     address, keys = split_address(arguments, at)
     if len(keys) > 1:
         raise click.UsageError(f"one key is expected, not {len(keys)}: {' '.join(keys)}")
-    path = None if connection_file is None else str(connection_file)
     if keys:
-        task, _ = asking(path, address, lambda viewer: ask_task(viewer, keys[0]))
+        task, _ = asking(connection_file, address, lambda viewer: ask_task(viewer, keys[0]))
         click.echo(json.dumps(task, indent=2) if as_json else describe_task(task))
         return
-    found, address = asking(path, address, ask_cluster)
+    found, address = asking(connection_file, address, ask_cluster)
     click.echo(json.dumps(found, indent=2) if as_json else describe(found, address))
 
 
 def _list_all(as_json: bool) -> None:
     import json
 
-    from ...protocol.trust.connection_file import run_directories
+    from ...protocol.trust.finding import run_directories
     from .everywhere import describe_everything, find_everything
 
     found, notes = find_everything()

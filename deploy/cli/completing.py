@@ -7,6 +7,7 @@ once completes nothing, and no error is shown.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -24,7 +25,7 @@ def complete_workers(
 
     path, address = ctx.params.get("connection_file"), ctx.params.get("address")
     try:
-        names = asyncio.run(_names(None if path is None else str(path), address))
+        names = asyncio.run(_names(path, address))
     except Exception:  # a traceback would be written into the line that the user edits
         return []
     return [
@@ -34,7 +35,7 @@ def complete_workers(
     ][:_N_ITEMS]
 
 
-async def _names(connection_file: str | None, address: str | None) -> dict[str, str]:
+async def _names(connection_file: Path | None, address: str | None) -> dict[str, str]:
     from ..http.viewer import Viewer
     from .finding import find_scheduler
 
@@ -56,7 +57,7 @@ def complete_addresses(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the addresses of the schedulers in the run directories."""
-    from ...protocol.trust.connection_file import known_files
+    from ...protocol.trust.finding import known_files
 
     try:
         files, _ = known_files()
@@ -73,7 +74,7 @@ def complete_connection_files(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the connection files of the run directories, and let the shell add other files."""
-    from ...protocol.trust.connection_file import known_files
+    from ...protocol.trust.finding import known_files
 
     files, _ = known_files()
     known = [file.source for file in files if file.source.startswith(incomplete)]

@@ -56,7 +56,7 @@ def connect(
       weft connect k8s/sim
       weft connect k8s/sim --namespace lab --port 8786
     """
-    from ...protocol.trust.connection_file import default_path
+    from ...protocol.trust.finding import default_path
     from ..kubernetes.kubectl import Kubectl
     from ..kubernetes.kubectl_forwarding import PortForwarding
     from ..kubernetes.release import SCHEDULERS, release_of

@@ -42,24 +42,23 @@ def doctor(
     """
     import json
 
-    path = None if connection_file is None else str(connection_file)
     if security:
-        _print_security(path, address, as_json)
+        _print_security(connection_file, address, as_json)
         return
     from ..doctor.checks import FAILED, OK, report, summary, worst
     from ..doctor.gathering import examine
 
-    checks = examine(path, address)
+    checks = examine(connection_file, address)
     click.echo(json.dumps(summary(checks), indent=2) if as_json else report(checks))
     found = worst(checks)
     if found == FAILED or (strict and found != OK):
         sys.exit(1)
 
 
-def _print_security(path: str | None, address: str | None, as_json: bool) -> None:
+def _print_security(path: Path | None, address: str | None, as_json: bool) -> None:
     import json
 
-    from ...protocol.trust.connection_file import NoSchedulerFound
+    from ...protocol.trust.finding import NoSchedulerFound
     from ..doctor.security import ALWAYS, default_settings, list_settings, settings_of
     from .finding import find_scheduler
 

@@ -19,7 +19,8 @@ from typing import Any, Final, NamedTuple
 from ...protocol.errors import ConfigError, WeftError
 from ...protocol.settings.common import CONNECTION_FILE
 from ...protocol.settings.sources import read_settings
-from ...protocol.trust.connection_file import ConnectionFile, known_files
+from ...protocol.trust.connection_file import ConnectionFile
+from ...protocol.trust.finding import known_files
 from ...protocol.wording import counted
 from ..http.viewer import Viewer
 from ..scheduler.state_directory import state_home

@@ -23,8 +23,7 @@ from ...protocol.host.exits import (
     EXIT_REFUSED,
     EXIT_TAKEN_OVER,
 )
-from ...protocol.trust.connection_file import NoSchedulerFound
-from .finding import NoTokenFound
+from ...protocol.trust.finding import NoSchedulerFound
 from .status_text import EXIT_DEGRADED, EXIT_OK
 
 EXIT_FAILED: Final = 1
@@ -79,7 +78,7 @@ EXIT_CODES: Final = (
 
 def exit_code_of(error: WeftError) -> int:
     """Return the exit code of a command that ends with this error."""
-    if isinstance(error, NoSchedulerFound) and not isinstance(error, NoTokenFound):
+    if isinstance(error, NoSchedulerFound) and not error.is_answered:
         return EXIT_NO_SCHEDULER
     if isinstance(error, (ConfigError, NotPermitted)):
         return EXIT_USAGE

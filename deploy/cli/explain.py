@@ -47,8 +47,7 @@ def explain(
         raise click.UsageError("which task? Give its key: weft explain KEY")
     if len(keys) > 1:
         raise click.UsageError(f"one key is expected, not {len(keys)}: {' '.join(keys)}")
-    path = None if connection_file is None else str(connection_file)
-    info, _ = asking(path, address, lambda viewer: _ask(viewer, keys[0]))
+    info, _ = asking(connection_file, address, lambda viewer: _ask(viewer, keys[0]))
     click.echo(json.dumps(info, indent=2) if as_json else str(read(info)))
 
 

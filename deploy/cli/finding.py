@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 import os
 import time
+from pathlib import Path
 from typing import Final
 
 from ...protocol.errors import ConfigError, ConnectTimeout
 from ...protocol.net.probing import why_nobody_answers
 from ...protocol.settings.common import CONNECTION_FILE
 from ...protocol.settings.sources import read_settings
-from ...protocol.trust import connection_file as connection_files
-from ...protocol.trust.connection_file import ConnectionFile, NoSchedulerFound
+from ...protocol.trust.connection_file import ConnectionFile
+from ...protocol.trust.finding import NoSchedulerFound, find
 from ...protocol.wire.levels import Level
 
 _log = logging.getLogger("weft.worker")
@@ -27,13 +28,6 @@ _POLL_S: Final = 0.1
 _LISTENS_FIRST_S: Final = 2.0
 
 
-class NoTokenFound(NoSchedulerFound):
-    """A process listens at the given address, and no file here has a token for it.
-
-    Give the connection file of its scheduler, or correct the address.
-    """
-
-
 #: A token is of no use at an address at which no process listens.
 _ADVICE: Final = (
     "start a scheduler there with 'weft scheduler', or correct the address; 'weft info --all' "
@@ -41,29 +35,24 @@ _ADVICE: Final = (
 )
 
 
-def find_scheduler(connection_file: str | None, address: str | None) -> ConnectionFile:
+def find_scheduler(connection_file: Path | None, address: str | None) -> ConnectionFile:
     """Find the cluster; an error begins with what is wrong with the address, if anything.
 
     Raises:
-        NoTokenFound: a process listens at the address, and its token is not known.
-        NoSchedulerFound: there is none.
+        NoSchedulerFound: there is none, or it is answered, and its token is not known.
         ConfigError: there are several, or the configuration is at fault.
     """
     try:
-        return connection_files.find(connection_file, address, os.environ)
+        return find(connection_file, address, os.environ)
     except NoSchedulerFound as error:
-        problem = why_nobody_answers(address) if address else ""
-        if problem:
-            raise NoSchedulerFound(f"{problem}; {_ADVICE}") from None
-        if address is None or connection_file is not None:
-            raise
-        missing = NoTokenFound(str(error))
-        missing.places = error.places
-        raise missing from None
+        if address and (problem := why_nobody_answers(address)):
+            raise NoSchedulerFound(problem, _ADVICE) from None
+        error.is_answered = address is not None and connection_file is None
+        raise
 
 
 def wait_for_scheduler(
-    connection_file: str | None, address: str | None, timeout_s: float
+    connection_file: Path | None, address: str | None, timeout_s: float
 ) -> ConnectionFile:
     """Find the cluster; wait for a scheduler that has not been started yet.
 
@@ -73,15 +62,13 @@ def wait_for_scheduler(
     """
     deadline = time.monotonic() + timeout_s
     is_said = False
-    if connection_file or read_settings(os.environ).is_given(CONNECTION_FILE):
-        where = None
-    else:
-        where = address
+    is_given = connection_file or read_settings(os.environ).is_given(CONNECTION_FILE)
+    where = None if is_given else address
     while True:
         try:
-            found = connection_files.find(connection_file, address, os.environ)
+            found = find(connection_file, address, os.environ)
         except NoSchedulerFound as error:
-            what = str(error)
+            missing = error
         else:
             found.demand(Level.WORKER, "a worker")
             return found
@@ -92,10 +79,10 @@ def wait_for_scheduler(
                 # Its token is not here: it is the scheduler of another machine or user.
                 deadline = min(deadline, time.monotonic() + _LISTENS_FIRST_S)
             else:
-                short = problem or what.partition("; ")[0]
-                _log.warning("%s; waiting for a scheduler for %g s", short, timeout_s)
+                what = problem or missing.what
+                _log.warning("%s; waiting for a scheduler for %g s", what, timeout_s)
         if time.monotonic() >= deadline:
             if where and not why_nobody_answers(where):
-                raise ConfigError(what)
-            raise ConnectTimeout(f"no scheduler was found within {timeout_s:g} s: {what}")
+                raise ConfigError(str(missing))
+            raise ConnectTimeout(f"no scheduler was found within {timeout_s:g} s: {missing}")
         time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))

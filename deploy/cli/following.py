@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from ...client.insight.inspecting import choose_workers
@@ -263,7 +264,7 @@ class Follower:
 
 
 def follow(
-    connection_file: str | None,
+    connection_file: Path | None,
     address: str | None,
     names: tuple[str, ...],
     level: str,

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ...protocol.errors import CommError, NoAnswer
@@ -24,7 +25,7 @@ _ADDRESS: Final = re.compile(r"[a-z]+://|[\w.-]+:\d+$|\[[0-9a-f:]+\]:\d+$")
 
 
 def asking(
-    connection_file: str | None,
+    connection_file: Path | None,
     address: str | None,
     question: Callable[[Viewer], Awaitable[T]],
 ) -> tuple[T, str]:

@@ -78,7 +78,6 @@ def logs(
     from .info import asking
     from .log_rows import as_plain, ask_logs, show
 
-    path = None if connection_file is None else str(connection_file)
     least = (level or "").upper()
 
     def note(text: str) -> None:
@@ -92,9 +91,11 @@ def logs(
             click.echo("\n".join(lines))
             sys.stdout.flush()
 
-        follow(path, address, workers, least, n, print_rows, note)
+        follow(connection_file, address, workers, least, n, print_rows, note)
         return
-    (rows, errors), _ = asking(path, address, lambda viewer: ask_logs(viewer, workers, n, least))
+    (rows, errors), _ = asking(
+        connection_file, address, lambda viewer: ask_logs(viewer, workers, n, least)
+    )
     if as_json:
         click.echo(json.dumps([as_plain(row) for row in rows], indent=2))
     else:

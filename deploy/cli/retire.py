@@ -63,12 +63,11 @@ def retire(
         raise click.UsageError("name the workers that leave, or give -n or --keep")
     if n is not None and keep is not None:
         raise click.UsageError("-n is how many leave, --keep how many stay; give one of them")
-    path = None if connection_file is None else str(connection_file)
 
     async def ask(viewer: Viewer) -> dict[str, dict[str, Any]] | None:
         return await ask_to_retire(viewer, workers, n, keep, timeout)
 
-    ends, _ = asking(path, at, ask)
+    ends, _ = asking(connection_file, at, ask)
     if ends is None:
         fail(
             f"weft retire: they still run tasks after {timeout:g} s; they get no others, and leave "

@@ -61,7 +61,7 @@ def scale(
     if len(others) != 1:
         raise click.UsageError("how many workers? Give one number: weft scale N")
     n = Count(0).convert(others[0], _N, ctx)
-    found = find_scheduler(None if connection_file is None else str(connection_file), address)
+    found = find_scheduler(connection_file, address)
     found.demand(Level.ADMIN, "weft scale")
     where, security = found.addresses[0], found.to_security()
     with Client(where, security=security, name="weft scale", set_as_default=False) as client:

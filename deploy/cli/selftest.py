@@ -68,7 +68,7 @@ def selftest(
     from ..selftest import SelfTest
     from .finding import find_scheduler
 
-    found = find_scheduler(None if connection_file is None else str(connection_file), address)
+    found = find_scheduler(connection_file, address)
     found.demand(Level.CLIENT, "weft selftest")
     outcomes = []
     where, security = found.addresses[0], found.to_security()

@@ -100,7 +100,7 @@ def ssh(hosts: tuple[str, ...], **options: Any) -> None:
     """
     import asyncio
 
-    from ...protocol.trust.connection_file import default_path
+    from ...protocol.trust.finding import default_path
     from ..ssh.cluster import Plan, SshCluster
     from ..ssh.host import Login
 

@@ -50,10 +50,8 @@ def status(
     from .finding import find_scheduler
     from .status_watch import print_once, print_repeatedly
 
-    path = None if connection_file is None else str(connection_file)
-
     def find() -> ConnectionFile:
-        return find_scheduler(path, address)
+        return find_scheduler(connection_file, address)
 
     if watch:
         print_repeatedly(find, interval, as_json)

@@ -44,10 +44,9 @@ def stop(address: str | None, connection_file: Path | None, yes: bool) -> None:
     from .finding import find_scheduler
     from .info import asking
 
-    path = None if connection_file is None else str(connection_file)
-    found = find_scheduler(path, address)
+    found = find_scheduler(connection_file, address)
     found.demand(Level.ADMIN, "weft stop")
-    cluster, where = asking(path, address, _ask_cluster)
+    cluster, where = asking(connection_file, address, _ask_cluster)
     text = unfinished_text(cluster)
     if text and not yes:
         if not sys.stdin.isatty():

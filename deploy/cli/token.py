@@ -98,9 +98,9 @@ def _from_token_file(path: Path, role: str) -> str:
 def _from_scheduler(path: Path | None, address: str | None, role: str) -> ConnectionFile:
     from dataclasses import replace
 
-    from ...protocol.trust import connection_file as connection_files
+    from ...protocol.trust import finding
 
-    found = connection_files.find(None if path is None else str(path), address, os.environ)
+    found = finding.find(path, address, os.environ)
     try:
         return replace(found, token=found.to_security().token_for(role))
     except ConfigError as error:
@@ -120,7 +120,8 @@ def _give_bare(derived: str, output: Path | None) -> None:
 
 def _check_existing(path: Path, role: str) -> None:
     """Refuse to replace the file of a higher role, and places where it would stand for another."""
-    from ...protocol.trust.connection_file import ConnectionFile, run_directory
+    from ...protocol.trust.connection_file import ConnectionFile
+    from ...protocol.trust.finding import run_directory
     from ...protocol.wire.levels import Level, level_of
 
     if path.absolute().parent == run_directory():

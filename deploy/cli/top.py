@@ -54,10 +54,8 @@ def top(
     """
     from .finding import find_scheduler
 
-    path = None if connection_file is None else str(connection_file)
-
     def find() -> ConnectionFile:
-        return find_scheduler(path, address)
+        return find_scheduler(connection_file, address)
 
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if plain or not is_terminal:

@@ -60,7 +60,7 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
 
     Each option can be given by a file or the environment as well; see 'weft config worker'.
     """
-    from ...protocol.trust import connection_file as connection_files
+    from ...protocol.trust import finding
     from ...protocol.wire.levels import Level
     from ..processes.preloading import module_names
     from ..settings import decide_counts, make_local_directory, parse_memory_limit
@@ -74,16 +74,15 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
     )
     connect_timeout = _patience(given, table.CONNECT_TIMEOUT)
     orphan_lease = _patience(given, table.ORPHAN_LEASE)
-    path = str(connection_file) if connection_file is not None else None
     places = DataPlaces.of(given, counts.n_workers)
 
     def find() -> tuple[tuple[str, ...], Security]:
-        found = connection_files.find(path, address, os.environ)
+        found = finding.find(connection_file, address, os.environ)
         found.demand(Level.WORKER, "a worker")
         # Code of users runs in workers: they get no token that can do more.
         return found.addresses, found.to_security().lowered(Level.WORKER)
 
-    scheduler_address = _wait_for_scheduler(path, address, connect_timeout)
+    scheduler_address = _wait_for_scheduler(connection_file, address, connect_timeout)
 
     from ...worker.family.config import SupervisorConfig, WorkerSpec
     from ...worker.family.lifetimes import Lifetime
@@ -135,7 +134,7 @@ def _n_workers(given: Settings) -> int | None:
     return asked if asked is None or asked > 0 else max(1, n_cores() + 1 + asked)
 
 
-def _wait_for_scheduler(path: str | None, address: str | None, timeout_s: float) -> str:
+def _wait_for_scheduler(path: Path | None, address: str | None, timeout_s: float) -> str:
     """Return the scheduler's address as soon as one is found; fail if there is none in time."""
     from ...protocol.host.exits import EXIT_NO_SCHEDULER
     from .finding import wait_for_scheduler

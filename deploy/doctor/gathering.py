@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ...protocol.errors import (
@@ -61,7 +62,7 @@ class _Condition(NamedTuple):
     error_s: float
 
 
-def examine(connection_file: str | None, address: str | None) -> list[Finding]:
+def examine(connection_file: Path | None, address: str | None) -> list[Finding]:
     """Make all checks."""
     checks = judge_machine(HERE, process_condition())
     found, of_file = find(connection_file, address)

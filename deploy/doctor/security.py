@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 from ...protocol.settings import common, scheduler
 from ...protocol.settings.sources import read_settings
-from ...protocol.trust.connection_file import ConnectionFile, run_directories
+from ...protocol.trust.connection_file import ConnectionFile
+from ...protocol.trust.finding import run_directories
 from ...protocol.trust.secret_files import TRUST_VARIABLE
 from ...protocol.trust.security import MIN_TOKEN_BYTES, certificate_der, channel_binding, needs_tls
 from ...protocol.wire.address import parse_address

@@ -8,15 +8,13 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from pathlib import Path
 from typing import Final
 
 from ...protocol.errors import ConfigError
-from ...protocol.trust.connection_file import (
-    ConnectionFile,
-    NoSchedulerFound,
-    with_port,
-    with_scheme,
-)
+from ...protocol.trust.addresses import with_port, with_scheme
+from ...protocol.trust.connection_file import ConnectionFile
+from ...protocol.trust.finding import NoSchedulerFound
 from ...protocol.trust.security import client_ssl_context
 from ...protocol.wire.address import Address, parse_address
 from ...protocol.wire.levels import Level, level_of
@@ -29,7 +27,7 @@ TIMEOUT_S: Final = 5.0
 
 
 def find(
-    connection_file: str | None, address: str | None
+    connection_file: Path | None, address: str | None
 ) -> tuple[ConnectionFile | None, list[Finding]]:
     """Return the file of the scheduler, None if there is none of use, and what was found of it."""
     try:
@@ -39,13 +37,12 @@ def find(
         of_address = _look_at(with_scheme(with_port(address)), None) if address else []
         if any(check.level == FAILED for check in of_address):
             return None, of_address
-        what, _, rest = str(error).partition("; looked in ")
         advice = "start one with 'weft scheduler', or give its file with --connection-file"
-        if rest:
-            advice += f"; looked in {error.places or rest}"
+        if error.details:
+            advice += f"; {error.details}"
         elif address:
-            what, _, advice = what.partition("; ")
-        return None, [*of_address, Finding(FAILED, WAY, "file", what, advice)]
+            advice = error.advice
+        return None, [*of_address, Finding(FAILED, WAY, "file", error.what, advice)]
     except ConfigError as error:
         text, _, advice = str(error).rpartition("; ")
         return None, [Finding(FAILED, WAY, "file", text or advice, advice if text else "")]

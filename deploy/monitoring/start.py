@@ -32,7 +32,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ...protocol.errors import ConfigError, WeftError
-from ...protocol.trust import connection_file as connection_files
+from ...protocol.trust import finding
 from ...protocol.trust.connection_file import ConnectionFile
 from ...protocol.trust.secret_files import write_secret_file
 from ...protocol.wire.levels import Level, lowered
@@ -203,7 +203,7 @@ def run(arguments: argparse.Namespace, stack: ExitStack) -> None:
         KeyboardInterrupt: at Ctrl-C and SIGTERM.
         WeftError: no scheduler with pages was found, or a server cannot run.
     """
-    found = connection_files.find(arguments.connection_file, arguments.address, os.environ)
+    found = finding.find(arguments.connection_file, arguments.address, os.environ)
     if not found.dashboard or not found.cluster_id:
         raise ConfigError(
             f"the connection file of {found.addresses[0]} has no address of its pages: start the "

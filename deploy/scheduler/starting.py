@@ -21,15 +21,10 @@ from typing import Any, Final
 
 from ...protocol.errors import CommError, ConfigError
 from ...protocol.host.facts import process_facts
-from ...protocol.trust.connection_file import (
-    check_destination,
-    default_path,
-    known_files,
-    read_token_file,
-    remove_stale_files,
-    run_directory,
-)
-from ...protocol.trust.near_misses import DEFAULT_PORT
+from ...protocol.trust.addresses import DEFAULT_PORT
+from ...protocol.trust.connection_file import check_destination
+from ...protocol.trust.finding import default_path, known_files, remove_stale_files, run_directory
+from ...protocol.trust.secret_files import read_token_file
 from ...protocol.trust.security import (
     Security,
     generate_certificate,

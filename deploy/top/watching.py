@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...protocol.errors import CommError, ConfigError, ProtocolError
-from ...protocol.trust.connection_file import ConnectionFile, NoSchedulerFound
-from ..cli.finding import NoTokenFound
+from ...protocol.trust.connection_file import ConnectionFile
+from ...protocol.trust.finding import NoSchedulerFound
 from ..http.viewer import Viewer
 from ..overview.snapshot import Snapshot
 
@@ -55,8 +55,8 @@ class OverviewReader:
             await self._step()
         except (CommError, TimeoutError, ConfigError) as error:
             self.close()
-            is_absent = not isinstance(error, ConfigError) or isinstance(error, NoSchedulerFound)
-            if not self.snapshot.overview and (not is_absent or isinstance(error, NoTokenFound)):
+            is_absent = isinstance(error, NoSchedulerFound) and not error.is_answered
+            if not self.snapshot.overview and isinstance(error, ConfigError) and not is_absent:
                 raise
             self.snapshot.down = str(error) or "the scheduler does not answer"
         except ProtocolError as error:

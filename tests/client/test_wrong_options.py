@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft.deploy.local.arguments import parse_dashboard_address
-from weft.protocol.trust.connection_file import with_port
+from weft.protocol.trust.addresses import with_port
 from weft.protocol.wire.address import parse_address
 
 

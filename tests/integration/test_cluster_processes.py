@@ -218,12 +218,12 @@ def test_a_worker_of_the_command_line_that_is_killed_comes_back(tmp_path):
 
 WORKERS_THAT_DIE_AT_ONCE = """
 import logging, os, sys
-from weft.protocol.trust import connection_file
+from weft.protocol.trust import finding
 from weft.worker.family import spawn
 from weft.worker.family.config import SupervisorConfig, WorkerSpec
 from weft.worker.family.supervisor import supervise
 logging.basicConfig(level="INFO")
-found = connection_file.find(sys.argv[1], None, os.environ)
+found = finding.find(sys.argv[1], None, os.environ)
 config = SupervisorConfig(
     find=lambda: (found.addresses, found.to_security()),
     workers=[WorkerSpec("w", 0, {})],

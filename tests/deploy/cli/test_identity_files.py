@@ -11,7 +11,8 @@ import pytest
 import weft
 from tests.deploy.daemons import daemon, file_of, run, scheduler
 from weft.protocol.errors import ConfigError
-from weft.protocol.trust.connection_file import ConnectionFile, read_token_file
+from weft.protocol.trust.connection_file import ConnectionFile
+from weft.protocol.trust.secret_files import read_token_file
 from weft.protocol.trust.security import (
     Security,
     generate_certificate,

@@ -11,14 +11,14 @@ import pytest
 
 from tests.deploy.daemons import file_of, scheduler
 from weft.deploy.http.viewer import Viewer
-from weft.protocol.trust import connection_file
+from weft.protocol.trust import finding
 
 pytestmark = pytest.mark.slow
 
 
 def test_no_socket_is_left_though_the_scheduler_does_not_answer_the_end_of_tls(tmp_path):
     with scheduler("--protocol", "tls", folder=tmp_path) as started:
-        found = connection_file.find(str(file_of(started)), None, {})
+        found = finding.find(str(file_of(started)), None, {})
 
         async def look() -> None:
             viewer = Viewer()

@@ -11,7 +11,7 @@ from weft.protocol.errors import ConfigError
 from weft.protocol.settings import client, common, scheduler
 from weft.protocol.settings.kinds import Flag, Ports, Size, Texts, TimeSpan
 from weft.protocol.settings.table import ALL, BY_NAME, BY_VARIABLE, is_variable_of_others
-from weft.protocol.trust.near_misses import DEFAULT_PORT
+from weft.protocol.trust.addresses import DEFAULT_PORT
 from weft.protocol.trust.secret_files import TRUST_VARIABLE
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.config import SchedulerConfig

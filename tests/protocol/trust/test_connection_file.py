@@ -21,15 +21,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.errors import ConfigError
-from weft.protocol.trust import connection_file as module
-from weft.protocol.trust.connection_file import (
-    ConnectionFile,
+from weft.protocol.trust.addresses import address_key
+from weft.protocol.trust.connection_file import ConnectionFile
+from weft.protocol.trust.finding import (
     default_path,
     find,
-    read_token_file,
     remove_stale_files,
+    run_directories,
     run_directory,
 )
+from weft.protocol.trust.secret_files import read_token_file
 from weft.protocol.trust.security import Security, generate_certificate, new_cluster_id, new_token
 from weft.protocol.wire.address import parse_address
 
@@ -436,7 +437,7 @@ FIELDS = [field.name for field in dataclasses.fields(ConnectionFile)]
 def test_any_change_is_accepted_or_refused_with_a_config_error(changes: dict[str, object]) -> None:
     content = {**dataclasses.asdict(make()), "addresses": ["unix:///run/weft"], **changes}
     try:
-        parsed = module._parse(content, "somewhere")
+        parsed = ConnectionFile.from_plain(content, "somewhere")
     except ConfigError:
         return
     assert parsed.to_security().token.decode() == content["token"]
@@ -445,7 +446,7 @@ def test_any_change_is_accepted_or_refused_with_a_config_error(changes: dict[str
 
 @given(address=st.text() | st.from_regex(r"(tcp|tls|unix)://[^ ]*:[0-9]{0,6}"))
 def test_any_address_is_understood_or_refused(address: str) -> None:
-    key = module.address_key(address)
+    key = address_key(address)
     assert key is None or (key[0] in ("tcp", "tls", "unix") and key[1])
 
 
@@ -532,7 +533,7 @@ def test_the_runtime_directory_of_another_user_is_passed_over(
     runtime.mkdir()
     us = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: us + 1)
-    candidates = module.run_directories({**environ, "XDG_RUNTIME_DIR": str(runtime)})
+    candidates = run_directories({**environ, "XDG_RUNTIME_DIR": str(runtime)})
     assert candidates == [home / ".weft" / "run"]
 
 

@@ -10,13 +10,8 @@ from pathlib import Path
 import pytest
 
 from weft.protocol.errors import ConfigError
-from weft.protocol.trust.connection_file import (
-    ConnectionFile,
-    NoSchedulerFound,
-    default_path,
-    find,
-)
-from weft.protocol.trust.near_misses import near_miss
+from weft.protocol.trust.connection_file import ConnectionFile
+from weft.protocol.trust.finding import NoSchedulerFound, default_path, find, near_miss
 from weft.protocol.trust.security import new_token
 
 FILE = ConnectionFile(
