@@ -547,7 +547,7 @@ def test_calls_through_a_closed_client_are_refused(cluster):
 
 FIRST_USES = """
 import threading
-from weft.deploy.workers import _offer_client
+from weft.deploy.workers.workers import _offer_client
 from weft.protocol.values import actors
 
 _offer_client()
