@@ -30,6 +30,7 @@ from ...protocol.errors import (
     WeftError,
 )
 from ...protocol.host.blocking import blocked
+from ...protocol.wire.columns import MAX_KEY_CHARS
 from ...protocol.wire.messages import Denied, Operated, Unsupported
 from ...protocol.wire.messages.held import (
     ALREADY_HELD,
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
 #: A time limit is counted by the scheduler. A call whose answer is so much later, because the
 #: scheduler is held up, has waited long enough. (The core ends calls while it is away.)
 _PATIENCE_S: Final = 10.0
-_MAX_NAME: Final = 1024
 
 _ERRORS: Final[dict[str, Callable[[str], WeftError]]] = {
     CYCLE: WaitingCycle,
@@ -307,8 +307,8 @@ def check_name(name: object, of: str) -> None:
     """
     if not isinstance(name, str):
         raise TypeError(f"the name of a {of} is a str, not {type(name).__name__}")
-    if not 1 <= len(name) <= _MAX_NAME:
-        raise ValueError(f"the name of a {of} has 1 to {_MAX_NAME} characters, not {len(name)}")
+    if not 1 <= len(name) <= MAX_KEY_CHARS:
+        raise ValueError(f"the name of a {of} has 1 to {MAX_KEY_CHARS} characters, not {len(name)}")
     check_text(name, f"the name of a {of}")
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from ...protocol.wire.messages.held import LIMIT
+from ...protocol.wire.messages.held import LIMIT, MAX_COUNT, MAX_RATE, MIN_RATE
 from .held_object import LATER
 from .locks import Acquirable
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
     from ..client import Client
-
-_MAX_AT_ONCE: Final = 1 << 40
-_MIN_RATE: Final = 1e-6
-_MAX_RATE: Final = 10_000
 
 
 class Limit(Acquirable):
@@ -36,12 +32,12 @@ class Limit(Acquirable):
             raise ValueError(f"limit {name!r} needs a number: at_once=, per_s=, or both")
         if at_once is not None and type(at_once) is not int:
             raise TypeError(f"at_once= is an int, not {type(at_once).__name__}")
-        if at_once is not None and not 1 <= at_once <= _MAX_AT_ONCE:
-            raise ValueError(f"at_once= is from 1 to {_MAX_AT_ONCE}, not {at_once}")
+        if at_once is not None and not 1 <= at_once <= MAX_COUNT:
+            raise ValueError(f"at_once= is from 1 to {MAX_COUNT}, not {at_once}")
         if per_s is not None and type(per_s) not in (int, float):
             raise TypeError(f"per_s= is a number, not {type(per_s).__name__}")
-        if per_s is not None and not _MIN_RATE <= per_s <= _MAX_RATE:
-            raise ValueError(f"per_s= is from {_MIN_RATE:g} to {_MAX_RATE}, not {per_s}")
+        if per_s is not None and not MIN_RATE <= per_s <= MAX_RATE:
+            raise ValueError(f"per_s= is from {MIN_RATE:g} to {MAX_RATE}, not {per_s}")
         super().__init__(name, client)
         self.at_once = at_once
         self.per_s = per_s
@@ -50,7 +46,7 @@ class Limit(Acquirable):
         return type(self), (self.name, self.at_once, self.per_s, LATER)
 
     def _limits(self) -> dict[str, Any]:
-        return {"limit": self.at_once or _MAX_AT_ONCE, "per_s": float(self.per_s or 0)}
+        return {"limit": self.at_once or MAX_COUNT, "per_s": float(self.per_s or 0)}
 
     def acquire(self, timeout: Duration | None = None) -> Any:
         """Begin to use what is limited; return whether that was possible in time.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import ClientClosed, NotHeld
 from ...protocol.wire.messages import WARNED, Operated
-from ...protocol.wire.messages.held import LOCK, MULTILOCK, SEMAPHORE
+from ...protocol.wire.messages.held import LOCK, MAX_COUNT, MAX_LOCKS, MULTILOCK, SEMAPHORE
 from ..core.events import HeldAbandoned
 from ..dask import absent
 from ..shell.in_task import context_here, owner_here
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger("weft.client")
 
 _numbers: Final = itertools.count(1)
-_MAX_LEASES: Final = 1 << 40
-_MAX_NAMES: Final = 10_000
 
 
 class _ThreadOwner(threading.local):
@@ -287,8 +285,8 @@ class Semaphore(Acquirable):
     ) -> None:
         if type(max_leases) is not int:
             raise TypeError(f"max_leases= is an int, not {type(max_leases).__name__}")
-        if not 1 <= max_leases <= _MAX_LEASES:
-            raise ValueError(f"max_leases= is from 1 to {_MAX_LEASES}, not {max_leases}")
+        if not 1 <= max_leases <= MAX_COUNT:
+            raise ValueError(f"max_leases= is from 1 to {MAX_COUNT}, not {max_leases}")
         super().__init__(name, client)
         self.max_leases = max_leases
         self._note("create")
@@ -363,9 +361,9 @@ class MultiLock(Acquirable):
         self.names = list(dict.fromkeys(names_in(names, "MultiLock's lock")))
         if not self.names:
             raise ValueError("names= of a MultiLock has at least one name")
-        if len(self.names) > _MAX_NAMES:
+        if len(self.names) > MAX_LOCKS:
             raise ValueError(
-                f"names= of a MultiLock has at most {_MAX_NAMES} names, not {len(self.names)}"
+                f"names= of a MultiLock has at most {MAX_LOCKS} names, not {len(self.names)}"
             )
         super().__init__("all", client)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from ...protocol.wire.messages.held import QUEUE
+from ...protocol.wire.messages.held import MAX_BATCH, MAX_COUNT, QUEUE
 from ..dask import absent
 from .held_object import LATER, HeldObject
 from .held_values import packed, unpacked
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
     from ..client import Client
     from ..shell.engine import Engine
-
-_MAX_SIZE: Final = 1 << 40
-_MAX_BATCH: Final = 10_000
 
 
 class Queue(HeldObject):
@@ -41,8 +38,8 @@ class Queue(HeldObject):
     ) -> None:
         if type(maxsize) is not int:
             raise TypeError(f"maxsize= is an int, not {type(maxsize).__name__}")
-        if not 0 <= maxsize <= _MAX_SIZE:
-            raise ValueError(f"maxsize= is from 0 (no limit) to {_MAX_SIZE}, not {maxsize}")
+        if not 0 <= maxsize <= MAX_COUNT:
+            raise ValueError(f"maxsize= is from 0 (no limit) to {MAX_COUNT}, not {maxsize}")
         super().__init__(name, client)
         self.maxsize = maxsize
         self._note("create")
@@ -91,8 +88,8 @@ class Queue(HeldObject):
         """
         if type(batch) is not bool and (type(batch) is not int or batch < 1):
             raise ValueError(f"batch= is True, False or a number from 1 on, not {batch!r}")
-        if type(batch) is int and batch > _MAX_BATCH:
-            raise ValueError(f"batch= is at most {_MAX_BATCH} values at once, not {batch}")
+        if type(batch) is int and batch > MAX_BATCH:
+            raise ValueError(f"batch= is at most {MAX_BATCH} values at once, not {batch}")
         if batch is False:
             return self._call("get", _first, {"number": 1}, timeout=timeout)
         if batch is True:

@@ -42,6 +42,16 @@ SUPERSEDED: Final = "superseded"
 #: The operation by which a client states to a scheduler what it holds, or has set.
 RESTATE: Final = "restate"
 
+# Bounds of arguments, which clients and the scheduler check.
+#: The largest limit, number of leases, and size of a queue; the most locks of a MultiLock.
+MAX_COUNT: Final = 1 << 40
+MAX_LOCKS: Final = 10_000
+#: The most values of one batch of a queue.
+MAX_BATCH: Final = 10_000
+#: The rates of a limit, per second; as many grants are remembered.
+MIN_RATE: Final = 1e-6
+MAX_RATE: Final = 10_000
+
 # Why an operation was refused.
 BAD_CALL: Final = "bad-call"
 ALREADY_HELD: Final = "already-held"

@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.wire.columns import MAX_KEY_CHARS
-from ....protocol.wire.messages.held import BAD_CALL
+from ....protocol.wire.messages.held import BAD_CALL, MAX_COUNT, MAX_LOCKS
 from .records import Call, HeldRefusal
 
 #: The longest time limit, seconds; a longer one is none.
 MAX_TIMEOUT_S: Final = 1e9
-#: The largest limit of a semaphore, and size of a queue.
-MAX_LIMIT: Final = 1 << 40
-#: The most names of one MultiLock.
-MAX_NAMES: Final = 10_000
 
 
 def bad(text: str) -> HeldRefusal:
@@ -32,16 +28,16 @@ def text_in(call: Call, name: str) -> str:
 def count_in(call: Call, name: str, least: int, default: int) -> int:
     """Return an argument that is a whole number."""
     value = call.arguments.get(name, default)
-    if type(value) is not int or not least <= value <= MAX_LIMIT:
-        raise bad(f"{name}= is a whole number from {least} to {MAX_LIMIT}, not {str(value)[:40]!r}")
+    if type(value) is not int or not least <= value <= MAX_COUNT:
+        raise bad(f"{name}= is a whole number from {least} to {MAX_COUNT}, not {str(value)[:40]!r}")
     return value
 
 
 def names_in(call: Call) -> list[str]:
     """Return the names of a MultiLock's locks."""
     names = call.arguments.get("names")
-    if type(names) is not list or not names or len(names) > MAX_NAMES:
-        raise bad(f"names= is a list of 1 to {MAX_NAMES} names")
+    if type(names) is not list or not names or len(names) > MAX_LOCKS:
+        raise bad(f"names= is a list of 1 to {MAX_LOCKS} names")
     if set(map(type, names)) != {str} or len(max(names, key=len)) > MAX_KEY_CHARS:
         raise bad(f"a name of a lock is a text of at most {MAX_KEY_CHARS} characters")
     if len(set(names)) != len(names):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import LATE, OTHER_LIMIT
+from ....protocol.wire.messages.held import LATE, MAX_BATCH, OTHER_LIMIT
 from ....protocol.wire.payload import blob_nbytes
 from .arguments import bad, count_in
 from .records import (
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 _LATE: Final = Reply(problem=LATE)
 #: One answer carries values up to this; what is beyond stays in the queue.
 MAX_ANSWER_NBYTES: Final = 32 << 20
-#: ... and so many of them, with so many futures, whose keys take so many bytes. The first value is
-#: in the answer whatever it has: it came in one message, too.
-MAX_ANSWER_VALUES: Final = 10_000
+#: ... and `MAX_BATCH` of them, with so many futures, whose keys take so many bytes. The first value
+#: is in the answer whatever it has: it came in one message, too.
 MAX_ANSWER_KEYS: Final = 100_000
 MAX_ANSWER_KEYS_NBYTES: Final = 8 << 20
 
@@ -73,8 +72,8 @@ def _put(state: SchedulerState, record: QueueRecord, call: Call) -> Reply | None
 def _check_get(record: QueueRecord, call: Call) -> None:
     _check_size(record, call)
     number = count_in(call, "number", 1, 1)
-    if number > MAX_ANSWER_VALUES:
-        raise bad(f"batch={number} is more than {MAX_ANSWER_VALUES} values at once")
+    if number > MAX_BATCH:
+        raise bad(f"batch={number} is more than {MAX_BATCH} values at once")
     if record.maxsize and number > record.maxsize:
         raise bad(
             f"batch={number} values are never in queue {record.name!r} at once: it has "
@@ -92,7 +91,7 @@ def _get(state: SchedulerState, record: QueueRecord, call: Call) -> Reply | None
 
 def _take_all(_state: SchedulerState, record: QueueRecord, _call: Call) -> Reply:
     """Take all values that there are now, also before calls that wait for more."""
-    return Reply(values=tuple(_taken(record, min(len(record.items), MAX_ANSWER_VALUES))))
+    return Reply(values=tuple(_taken(record, min(len(record.items), MAX_BATCH))))
 
 
 def _taken(record: QueueRecord, number: int) -> list[HeldValue]:

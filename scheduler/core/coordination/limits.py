@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import OTHER_LIMIT
+from ....protocol.wire.messages.held import MAX_RATE, MIN_RATE, OTHER_LIMIT
 from .arguments import bad, count_in, text_in
 from .records import Blockers, Call, HeldKind, HeldRecord, HeldRefusal, LimitRecord, Reply
 from .semaphores import LEASES, acquire, blockers, drop_leases
@@ -18,9 +18,6 @@ from .semaphores import LEASES, acquire, blockers, drop_leases
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
-#: The rates that there may be, per second; as many grants are remembered.
-MIN_RATE: Final = 1e-6
-MAX_RATE: Final = 10_000.0
 #: A turn is due so much later, seconds: deadlines come early by rounding errors.
 _MARGIN_S: Final = 2e-6
 

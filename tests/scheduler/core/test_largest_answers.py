@@ -13,7 +13,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import MAX_FACTS, MAX_KEY_CHARS
 from weft.protocol.wire.messages import held as h
 from weft.protocol.wire.plain import unpack
-from weft.scheduler.core.coordination import datasets, fifo, metadata, topics
+from weft.scheduler.core.coordination import datasets, metadata, topics
 from weft.scheduler.core.coordination.happenings import MAX_TEXT_CHARS
 from weft.scheduler.core.coordination.operating import KINDS
 from weft.scheduler.core.coordination.records import (
@@ -93,8 +93,8 @@ def test_all_events_of_the_scheduler_are_read():
 @pytest.mark.parametrize(
     ("n", "nbytes", "n_keys"),
     [
-        (fifo.MAX_ANSWER_VALUES, 250, 1),
-        (fifo.MAX_ANSWER_VALUES, 3000, 0),
+        (h.MAX_BATCH, 250, 1),
+        (h.MAX_BATCH, 3000, 0),
         (100, 400 << 10, 0),
         (50, 0, 10_000),
         (10, 100, 3900),
