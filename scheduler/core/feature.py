@@ -120,6 +120,8 @@ class Feature:
     peer_closed: Callable[[SchedulerState, int], None] | None = None
     #: a peer does not know the message of a request
     unsupported: Callable[[SchedulerState, Any, int], None] | None = None
+    #: something has happened that users may follow: its name, and facts
+    reported: Callable[[SchedulerState, str, dict[str, Any]], None] | None = None
 
 
 class Features:
@@ -164,3 +166,4 @@ class Features:
         self.ended = [f.ended for f in features if f.ended]
         self.peer_closed = [f.peer_closed for f in features if f.peer_closed]
         self.unsupported = [f.unsupported for f in features if f.unsupported]
+        self.reported = [f.reported for f in features if f.reported]

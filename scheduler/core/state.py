@@ -39,10 +39,8 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
-from . import coordination as held
 from .assignment import assignment
 from .assignment.desired import TARGET_S, Aim
-from .coordination import background, happenings
 from .feature import Feature, Features
 from .features import FEATURES
 from .handlers import handlers_by_role
@@ -344,7 +342,6 @@ class SchedulerState:
         #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
         self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
         self.next_session = self.next_request = self.next_client = 1
-        self.held: held.HeldObjects = held.HeldObjects()  #: locks, queues and others, by name
         self.generation = self.next_rank = 0
         self.last_submission = float("-inf")
 
@@ -504,8 +501,8 @@ class SchedulerState:
         """Send to a client, unless it is away: it sends its wanted keys when it comes back."""
         if client.peer is not None:
             self.send(client.peer, message)
-        elif client is self.held.background.keeper:
-            background.note_sent(self, message)
+        elif client.receive is not None:
+            client.receive(self, message)
 
     def refuse(self, peer: int, reason: str) -> None:
         """Count a breach of the rules and end that peer's connection; no other is touched.
@@ -534,8 +531,9 @@ class SchedulerState:
         self.after.append(LogLine(level, text))
 
     def report(self, event: str, **facts: Any) -> None:
-        """Add an event to the stream that clients may subscribe to."""
-        happenings.note(self, event, facts)
+        """Say what has happened, for users that follow it."""
+        for note in self.features.reported:
+            note(self, event, facts)
 
     def finish_log(self, now: float) -> None:
         """Add the lines that were kept back, at the end of the scheduler."""

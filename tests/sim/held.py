@@ -18,11 +18,13 @@ from weft.client.core.events import HeldAbandoned, HeldCall, HeldTaken
 from weft.client.core.tasks import SENT, Watcher
 from weft.protocol.wire.messages import Operated
 from weft.protocol.wire.messages import held as h
+from weft.scheduler.core.coordination.marks import marks_of
 from weft.scheduler.core.coordination.records import (
     Holder,
     MultiLockRecord,
     QueueRecord,
     SemaphoreRecord,
+    objects_of,
 )
 
 from .graphs import TASK_LOCKS
@@ -239,7 +241,7 @@ class HeldUsers:
                 and not core.held_calls.restating
                 and self.sim.scheduler.core.epoch == core.epoch
             ):
-                record = self.sim.scheduler.core.held.records.get((kind, name))
+                record = objects_of(self.sim.scheduler.core).records.get((kind, name))
                 holders: Any = ()
                 if isinstance(record, SemaphoreRecord):
                     holders = record.holders
@@ -254,7 +256,7 @@ class HeldUsers:
 
     def check_values(self) -> None:
         """Assert, at rest, that no value was lost, and that what was set holds."""
-        known = self.sim.scheduler.core.held.marks.set
+        known = marks_of(self.sim.scheduler.core).set
         for client in self.sim.clients:
             if client.is_alive:
                 remembered = client.core.remembered
@@ -264,7 +266,7 @@ class HeldUsers:
                 self.sim.world.probes["held: set, at rest"] += len(remembered.settings)
         if self.sim.n_restarts or self.sim.zombies:
             return
-        held = self.sim.scheduler.core.held
+        held = objects_of(self.sim.scheduler.core)
         there = {
             _plain(value.blob)
             for record in held.records.values()
@@ -306,7 +308,7 @@ class HeldUsers:
         assert not left, f"calls were not answered: {left}"
         holders = [
             record
-            for record in self.sim.scheduler.core.held.records.values()
+            for record in objects_of(self.sim.scheduler.core).records.values()
             if isinstance(record, (SemaphoreRecord, MultiLockRecord)) and record.holders
         ]
         assert not holders, f"locks are still held: {holders}"

@@ -18,7 +18,7 @@ from ....protocol.wire.message import Message
 from ....protocol.wire.messages.held import TOO_LARGE
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, release_unneeded
-from ..records.checking import unless
+from ..records.checking import is_due, unless
 from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, RELEASED
 from ..recovery import recipes
@@ -43,24 +43,29 @@ class BackgroundTasks:
 
     def __init__(self) -> None:
         #: Wants all of them. It is no client of the cluster, and never has a connection.
-        self.keeper = ClientHandle("", "background", 0)
+        self.keeper = ClientHandle("", "background", 0, receive=_note_sent)
         #: {key: None} of those that have ended, and of others that the keeper was sent
         self.ended: dict[str, None] = {}
         #: when they are let go; pending if there are some
         self.due: Deadline | None = None
 
 
-def note_sent(state: SchedulerState, message: Message) -> None:
+def background_of(state: SchedulerState) -> BackgroundTasks:
+    """Return the tasks in the background."""
+    return state.record(BackgroundTasks)
+
+
+def _note_sent(state: SchedulerState, message: Message) -> None:
     """Note the tasks whose end the keeper would be sent."""
     if isinstance(message, (m.ResultsReady, m.KeysInMemory, m.KeysErred)) and message.keys:
-        background = state.held.background
+        background = background_of(state)
         background.ended.update(dict.fromkeys(message.keys))
         if background.due is None:
             background.due = state.call_after(0.0, _let_go)
 
 
 def _let_go(state: SchedulerState) -> None:
-    background = state.held.background
+    background = background_of(state)
     background.due = None
     ended, background.ended = background.ended, {}
     keeper = background.keeper
@@ -81,7 +86,7 @@ def _make(call: Call) -> HeldRecord:
 
 def _keep(state: SchedulerState, _record: HeldRecord, call: Call) -> Reply:
     """Keep tasks until they have ended."""
-    background = state.held.background
+    background = background_of(state)
     keeper = background.keeper
     if len(keeper.wants) + len(call.keys) > MAX_TASKS:
         raise HeldRefusal(
@@ -119,7 +124,7 @@ BACKGROUNDS: Final = HeldKind(
 
 # -- invariants ------------------------------------------------------------------------------------
 def _wanted(state: SchedulerState) -> dict[SchedulerTask, None]:
-    return state.held.background.keeper.wants
+    return background_of(state).keeper.wants
 
 
 #: {what holds: what breaks it}
@@ -127,16 +132,15 @@ BACKGROUND_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[objec
     "tasks in the background are known, and know it": lambda s: [
         task
         for task in _wanted(s)
-        if s.tasks.get(task.key) is not task or s.held.background.keeper not in task.wanted_by
+        if s.tasks.get(task.key) is not task or background_of(s).keeper not in task.wanted_by
     ],
     "a task in the background that has ended is let go soon": lambda s: [
         task
         for task in _wanted(s)
-        if task.state in (MEMORY, ERRED) and task.key not in s.held.background.ended
+        if task.state in (MEMORY, ERRED) and task.key not in background_of(s).ended
     ],
     "tasks in the background that have ended have a deadline": lambda s: unless(
-        not s.held.background.ended
-        or (s.held.background.due is not None and s.held.background.due.is_pending),
-        s.held.background.ended,
+        not background_of(s).ended or is_due(background_of(s).due),
+        background_of(s).ended,
     ),
 }

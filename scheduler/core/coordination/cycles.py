@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ....protocol.wire.messages.held import attempt_of, owner_of_attempt
 from ..records.tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
+from .kinds import blockers_of
+from .records import objects_of
 
 if TYPE_CHECKING:
     from ..records.peers import BlockedWait, ClientHandle, WorkerHandle
@@ -154,8 +156,8 @@ def _goes_on(state: SchedulerState, one: Suspect) -> bool:
     if isinstance(node, Attempt):
         ws, attempt = node
         is_here = state.workers.get(ws.peer) is ws
-        return is_here and (_wait_of(node) is wait or state.held.waits.get(attempt) is wait)
-    return state.held.waits.get(node) is wait
+        return is_here and (_wait_of(node) is wait or objects_of(state).waits.get(attempt) is wait)
+    return objects_of(state).waits.get(node) is wait
 
 
 def _now(state: SchedulerState, node: Owner | Attempt) -> Node:
@@ -186,7 +188,7 @@ def waits_of(state: SchedulerState, node: Node) -> Waits | None:
         is_known = number in here.zombies or number in here.actor_waits
         return _waits_of_attempt(state, node) if is_known and not here.is_away else None
     if not isinstance(node, SchedulerTask):
-        call = state.held.waits.get(node)
+        call = objects_of(state).waits.get(node)
         return None if call is None else _waits_of_call(state, call)
     if node.state == WAITING:
         return Waits(list(node.waiting_on or ()), for_all=True)
@@ -229,7 +231,7 @@ def _actors_waited_for(state: SchedulerState, wait: BlockedWait) -> list[Node]:
 
 def call_of(state: SchedulerState, attempt: Attempt) -> Call | None:
     """Return the call on a lock or the like in which an attempt waits, or an actor."""
-    waits = state.held.waits
+    waits = objects_of(state).waits
     call = waits.get(attempt.number)
     if call is not None or attempt.number not in attempt.ws.actor_waits:
         return call
@@ -262,17 +264,17 @@ def _is_away(state: SchedulerState, node: Node) -> bool:
     else:
         if node[0].peer is None:
             return True
-        call = state.held.waits.get(node)
+        call = objects_of(state).waits.get(node)
     if call is None or call.timeout is not None:
         return False
-    owners, _ = state.held.blockers(call) or ([], True)
+    owners, _ = blockers_of(call) or ([], True)
     return any(client.peer is None for client in (call.client, *(client for client, _ in owners)))
 
 
 def _waits_of_call(state: SchedulerState, call: Call) -> Waits | None:
     if call.timeout is not None or call.client.peer is None:
         return None
-    blockers = state.held.blockers(call)
+    blockers = blockers_of(call)
     if blockers is None:
         return None
     owners, for_all = blockers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.wire import messages as m
 from ..feature import Feature
-from . import cycles, operating
-from .background import BACKGROUND_INVARIANTS
+from . import background, cycles, happenings, marks, operating, records, topics, values
 from .invariants import HELD_INVARIANTS
 
 if TYPE_CHECKING:
@@ -20,10 +20,18 @@ def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch
 
 FEATURE: Final = Feature(
     name="coordination",
-    records=(cycles.Suspects,),
-    handlers=operating.HANDLERS,
-    invariants={**HELD_INVARIANTS, **BACKGROUND_INVARIANTS},
+    records=(
+        records.Objects,
+        values.HeldValues,
+        marks.Marks,
+        topics.Topics,
+        background.BackgroundTasks,
+        cycles.Suspects,
+    ),
+    handlers={m.Operate: operating.on_operate},
+    invariants={**HELD_INVARIANTS, **background.BACKGROUND_INVARIANTS},
     client_connected=_on_client_connected,
     client_away=operating.on_client_away,
     client_gone=operating.on_client_expired,
+    reported=happenings.note,
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.wire.plain import pack
 from . import operating
 from .records import HeldValue, TopicEvent
+from .topics import topics_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -22,7 +23,7 @@ MAX_TEXT_CHARS: Final = 2000
 
 def note(state: SchedulerState, event: str, facts: dict[str, Any]) -> None:
     """Add an event, and have it sent to those that wait."""
-    topics = state.held.topics
+    topics = topics_of(state)
     record = topics.own
     if not record.last:
         record.before_first = record.last = state.first_attempt
@@ -39,7 +40,7 @@ def note(state: SchedulerState, event: str, facts: dict[str, Any]) -> None:
 
 
 def _send(state: SchedulerState) -> None:
-    topics = state.held.topics
+    topics = topics_of(state)
     topics.is_own_due = False
     if topics.own.lanes:
         operating.serve(state, topics.own)

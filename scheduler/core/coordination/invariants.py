@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from ....protocol.wire.messages.held import DATASET, METADATA, OWN_TOPIC
 from ....protocol.wire.plain import size_of
 from ..records.checking import unless
-from .marks import Mark, Place
-from .operating import KINDS
+from .kinds import KINDS
+from .marks import Mark, Place, marks_of
 from .records import (
     AWAY,
     Call,
@@ -27,14 +27,17 @@ from .records import (
     TopicEvent,
     TopicRecord,
     VariableRecord,
+    objects_of,
 )
+from .topics import topics_of
+from .values import values_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
 
 def _records(state: SchedulerState) -> Iterable[HeldRecord]:
-    return state.held.records.values()
+    return objects_of(state).records.values()
 
 
 def _in_lanes(state: SchedulerState) -> Iterator[tuple[HeldRecord, str, Call]]:
@@ -45,7 +48,7 @@ def _in_lanes(state: SchedulerState) -> Iterator[tuple[HeldRecord, str, Call]]:
 
 
 def _waiting(state: SchedulerState) -> Iterator[Call]:
-    for calls in state.held.calls.values():
+    for calls in objects_of(state).calls.values():
         yield from calls.waiting.values()
 
 
@@ -115,7 +118,7 @@ def _uses(state: SchedulerState) -> Counter[HeldValue]:
         elif isinstance(record, TopicRecord) and record.name != OWN_TOPIC:
             n.update(event.value for event in record.events)
     n.update(call.value for call in _waiting(state) if call.value is not None)
-    for calls in state.held.calls.values():
+    for calls in objects_of(state).calls.values():
         for _, reply in calls.answered.values():
             n.update(reply.values)
     return n
@@ -135,7 +138,7 @@ def _events(state: SchedulerState) -> list[tuple[TopicRecord, TopicEvent]]:
 
 def _marks(state: SchedulerState) -> list[tuple[Place, Mark]]:
     found: list[tuple[Place, Mark]] = []
-    left: list[tuple[Place, Mark]] = [((), state.held.marks.root)]
+    left: list[tuple[Place, Mark]] = [((), marks_of(state).root)]
     while left:
         place, mark = left.pop()
         found.append((place, mark))
@@ -145,7 +148,7 @@ def _marks(state: SchedulerState) -> list[tuple[Place, Mark]]:
 
 def _is_set(state: SchedulerState, place: Place) -> bool:
     """Return whether there is something at the place of a setting."""
-    records = state.held.records
+    records = objects_of(state).records
     if place[0] == DATASET:
         return any(place[1] in r.values for r in records.values() if isinstance(r, DatasetsRecord))
     if place[0] == METADATA:
@@ -167,12 +170,12 @@ def _size(record: MetadataRecord) -> int:
 
 def _miscounted_keys(state: SchedulerState) -> list[object]:
     n = Counter(key for value in _uses(state) for key in value.keys)
-    known = state.held.values.n_uses
+    known = values_of(state).n_uses
     return [(key, known.get(key), n[key]) for key in {**known, **n} if known.get(key) != n[key]]
 
 
 def _strange_wants(state: SchedulerState) -> list[object]:
-    values = state.held.values
+    values = values_of(state)
     return [
         task
         for task in values.keeper.wants
@@ -185,7 +188,7 @@ def _strange_wants(state: SchedulerState) -> list[object]:
 #: {what holds: what breaks it}
 HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "held objects are filed by kind and name": lambda s: [
-        r for key, r in s.held.records.items() if key != (r.kind, r.name)
+        r for key, r in objects_of(s).records.items() if key != (r.kind, r.name)
     ],
     "no held object is idle": lambda s: [r for r in _records(s) if _idle(r)],
     "a semaphore has at most as many leases as its limit": lambda s: [
@@ -219,16 +222,16 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
         (r, c)
         for r in _records(s)
         for c in r.users
-        if s.clients.get(c.client_id) is not c or r not in s.held.calls[c].records
+        if s.clients.get(c.client_id) is not c or r not in objects_of(s).calls[c].records
     ],
     "clients with calls are known": lambda s: [
-        c for c in s.held.calls if s.clients.get(c.client_id) is not c
+        c for c in objects_of(s).calls if s.clients.get(c.client_id) is not c
     ],
     "records of a client have it among their users": lambda s: [
         (c, r)
-        for c, calls in s.held.calls.items()
+        for c, calls in objects_of(s).calls.items()
         for r in calls.records
-        if c not in r.users or s.held.records.get((r.kind, r.name)) is not r
+        if c not in r.users or objects_of(s).records.get((r.kind, r.name)) is not r
     ],
     "no lane of a held object is empty": lambda s: [
         r for r in _records(s) if not all(r.lanes.values())
@@ -238,7 +241,7 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
         for r, lane, call in _in_lanes(s)
         if call.record is not r
         or call.lane != lane
-        or s.held.calls[call.client].waiting.get(call.request) is not call
+        or objects_of(s).calls[call.client].waiting.get(call.request) is not call
     ],
     "the calls of a lane are in the order in which they came": lambda s: [
         (r, name)
@@ -254,28 +257,28 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
     ],
     "waits files calls in lanes by the thread or task that waits": lambda s: [
         (waiter, call)
-        for waiter, call in s.held.waits.items()
+        for waiter, call in objects_of(s).waits.items()
         if call.record is None or call.waiter != waiter
     ],
     "a call that waits is in its lane, or put off": lambda s: [
         call
         for call in _waiting(s)
-        if (call in s.held.deferred) == (call.record is not None)
+        if (call in objects_of(s).deferred) == (call.record is not None)
         or (call.record is not None and call not in call.record.lanes.get(call.lane, ()))
     ],
     "a call is not both answered and waiting": lambda s: [
         number
-        for calls in s.held.calls.values()
+        for calls in objects_of(s).calls.values()
         for number in calls.waiting
         if number in calls.answered
     ],
     "calls are put off only while recovering": lambda s: unless(
-        s.recovery is not None or not s.held.deferred, s.held.deferred
+        s.recovery is not None or not objects_of(s).deferred, objects_of(s).deferred
     ),
     "a call put off is one that waits": lambda s: [
         call
-        for call in s.held.deferred
-        if s.held.calls[call.client].waiting.get(call.request) is not call
+        for call in objects_of(s).deferred
+        if objects_of(s).calls[call.client].waiting.get(call.request) is not call
     ],
     "a call with a time limit that waits in a lane has a deadline": lambda s: [
         call
@@ -290,28 +293,28 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
         (value, value.n_uses, n) for value, n in _uses(s).items() if value.n_uses != n
     ],
     "held bytes are the sum over the values": lambda s: unless(
-        s.held.values.nbytes == sum(value.nbytes for value in _uses(s)), s.held.values.nbytes
+        values_of(s).nbytes == sum(value.nbytes for value in _uses(s)), values_of(s).nbytes
     ),
     "the size of the metadata is the sum over its items": lambda s: [
         (r, r.nbytes) for r in _records(s) if isinstance(r, MetadataRecord) and r.nbytes != _size(r)
     ],
     "marks are filed by the number of what is set, and by the place of what is deleted": lambda s: (
         unless(
-            s.held.marks.set == {k.number: p for p, k in _marks(s) if k.client_id}
-            and s.held.marks.deleted.keys()
+            marks_of(s).set == {k.number: p for p, k in _marks(s) if k.client_id}
+            and marks_of(s).deleted.keys()
             == {p for p, k in _marks(s) if k.number and not k.client_id},
-            s.held.marks.set,
+            marks_of(s).set,
         )
     ),
     "a mark without a number has marks below it": lambda s: [
         place for place, mark in _marks(s) if not (mark.number or mark.below)
     ],
     "what has the mark of a setting is there": lambda s: [
-        place for place in s.held.marks.set.values() if not _is_set(s, place)
+        place for place in marks_of(s).set.values() if not _is_set(s, place)
     ],
     "events of topics are filed in the order in which they came": lambda s: unless(
-        {**s.held.topics.order} == {e.place: r for r, e in _events(s)},
-        s.held.topics.order,
+        {**topics_of(s).order} == {e.place: r for r, e in _events(s)},
+        topics_of(s).order,
     ),
     "the size of a topic, and of all, is the sum over the events": lambda s: (
         [
@@ -319,11 +322,11 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
             for r in _topics(s)
             if r.nbytes != sum(event.value.nbytes for event in r.events)
         ]
-        + [n for n in [s.held.topics.nbytes] if n != sum(r.nbytes for r in _topics(s))]
+        + [n for n in [topics_of(s).nbytes] if n != sum(r.nbytes for r in _topics(s))]
     ),
     "topics with events are filed by name": lambda s: unless(
-        s.held.topics.records == {r.name: r for r in _topics(s) if r.events},
-        s.held.topics.records,
+        topics_of(s).records == {r.name: r for r in _topics(s) if r.events},
+        topics_of(s).records,
     ),
     "n_uses of a key counts the values with it": _miscounted_keys,
     "the keeper wants only tasks of values, and they know it": _strange_wants,

@@ -51,15 +51,19 @@ def _check(record: LimitRecord, call: Call) -> None:
 
 def _acquire(state: SchedulerState, record: LimitRecord, call: Call) -> Reply | None:
     now = state.awake_s
-    left_s = record.pause_s(now)
-    if left_s > 0.0:
-        if record.due is None and len(record.holders) < record.limit:
-            record.due = state.held.serve_later(state, record, left_s + _MARGIN_S)
+    if record.pause_s(now) > 0.0:
         return None
     reply = acquire(state, record, call)
     if reply is not None and record.per_s:
         record.grants.append(now)
     return reply
+
+
+def _pause_s(state: SchedulerState, record: LimitRecord) -> float:
+    """Return for how long only the rate holds up the first call that waits."""
+    if "acquire" not in record.lanes or len(record.holders) >= record.limit:
+        return 0.0
+    return record.pause_s(state.awake_s) + _MARGIN_S
 
 
 def _blockers(record: LimitRecord, call: Call) -> Blockers | None:
@@ -72,4 +76,5 @@ LIMITS: Final = HeldKind(
     drop_leases,
     lambda record: not record.holders and not record.users,
     blockers=_blockers,
+    pause_s=_pause_s,
 )

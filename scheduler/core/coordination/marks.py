@@ -60,9 +60,14 @@ class Marks:
         self.deleted: dict[Place, None] = {}
 
 
+def marks_of(state: SchedulerState) -> Marks:
+    """Return the marks of all places."""
+    return state.record(Marks)
+
+
 def note_set(state: SchedulerState, call: Call, place: Place) -> dict[str, Any]:
     """Note that a call sets a place; return what its answer says of that."""
-    marks = state.held.marks
+    marks = marks_of(state)
     number = _next_number(state)
     old = [mark for _, mark in _take_out(marks, place)]
     _put(marks, place, Mark(number, call.client.client_id))
@@ -71,7 +76,7 @@ def note_set(state: SchedulerState, call: Call, place: Place) -> dict[str, Any]:
 
 def note_deleted(state: SchedulerState, call: Call, place: Place) -> dict[str, Any]:
     """Note that a call deletes what is at a place and below it; return the same."""
-    marks = state.held.marks
+    marks = marks_of(state)
     old = [mark for _, mark in _take_out(marks, place)]
     _put(marks, place, Mark(_next_number(state)))
     if len(marks.deleted) > MAX_DELETED:
@@ -88,9 +93,9 @@ def is_overtaken(state: SchedulerState, call: Call, place: Place) -> bool:
     number = call.arguments.get("number")
     if type(number) is not int or not 0 < number < state.first_attempt:
         raise bad("number= is that of a setting at an earlier scheduler")
-    if state.held.marks.set.get(number, place) != place:
+    if marks_of(state).set.get(number, place) != place:
         raise bad(f"number={number} is that of another setting")
-    mark = state.held.marks.root
+    mark = marks_of(state).root
     for step in place:
         if step not in mark.below:
             return False
@@ -110,7 +115,7 @@ def later_below(state: SchedulerState, call: Call, place: Place) -> list[tuple[P
 
     In the order of the numbers; True = it is deleted.
     """
-    mark = state.held.marks.root
+    mark = marks_of(state).root
     for step in place:
         if step not in mark.below:
             return []
@@ -122,7 +127,7 @@ def later_below(state: SchedulerState, call: Call, place: Place) -> list[tuple[P
 
 def note_stated(state: SchedulerState, call: Call, place: Place) -> Reply:
     """Note that the setting that a call states counts, and what is later below it; answer it."""
-    marks, number = state.held.marks, call.arguments["number"]
+    marks, number = marks_of(state), call.arguments["number"]
     old = _take_out(marks, place)
     _put(marks, place, Mark(number, call.client.client_id))
     over = []
@@ -137,20 +142,20 @@ def note_stated(state: SchedulerState, call: Call, place: Place) -> Reply:
 def send_superseded(state: SchedulerState, client: ClientHandle, numbers: object) -> None:
     """Send a client that is back those of its settings that do not hold any more."""
     if type(numbers) is list:
-        known = state.held.marks.set
+        known = marks_of(state).set
         _send(state, client, [n for n in numbers if type(n) is int and n not in known])
 
 
 def without_superseded(state: SchedulerState, reply: Reply) -> Reply:
     """Return an answer that is sent again: without its number if that does not hold any more."""
     number = reply.info.get("number")
-    if number is None or number in state.held.marks.set:
+    if number is None or number in marks_of(state).set:
         return reply
     return reply._replace(info={k: v for k, v in reply.info.items() if k != "number"})
 
 
 def _next_number(state: SchedulerState) -> int:
-    marks = state.held.marks
+    marks = marks_of(state)
     marks.last = max(marks.last, state.first_attempt) + 1
     return marks.last
 

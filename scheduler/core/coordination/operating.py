@@ -24,78 +24,45 @@ off: those may not have come back yet. They state anew what they hold, and what 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.columns import MAX_KEY_CHARS
-from ....protocol.wire.message import Message
 from ....protocol.wire.messages.held import (
-    BACKGROUND,
     CYCLE,
-    DATASET,
-    EVENT,
-    LIMIT,
-    LOCK,
-    METADATA,
-    MULTILOCK,
     NOTE,
     OWN_TOPIC,
-    QUEUE,
     RESTATE,
     RESUME,
-    SEMAPHORE,
     TOO_LARGE,
     TOPIC,
-    VARIABLE,
     WITHDRAW,
 )
 from . import cycles
 from .arguments import bad, check_timeout
-from .background import BACKGROUNDS, BackgroundTasks
-from .datasets import DATASETS
-from .events import EVENTS
-from .fifo import QUEUES
-from .limits import LIMITS
-from .marks import Marks, send_superseded, without_superseded
-from .metadata import METADATA_KIND
-from .multilocks import MULTILOCKS
+from .kinds import KINDS
+from .marks import send_superseded, without_superseded
 from .records import (
     AWAY,
-    Blockers,
     Call,
     ClientCalls,
     HeldKind,
     HeldOperation,
     HeldRecord,
     HeldRefusal,
-    LimitRecord,
     Reply,
+    forget,
+    objects_of,
 )
-from .semaphores import LOCKS, SEMAPHORES, closed
-from .topics import TOPICS, Topics
-from .values import HeldValues, drop, take
-from .variables import VARIABLES
+from .semaphores import closed
+from .topics import topics_of
+from .values import drop, take
 
 if TYPE_CHECKING:
-    from ..records.deadlines import Deadline
     from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
-KINDS: Final[dict[str, HeldKind]] = {
-    LOCK: LOCKS,
-    SEMAPHORE: SEMAPHORES,
-    MULTILOCK: MULTILOCKS,
-    LIMIT: LIMITS,
-    EVENT: EVENTS,
-    QUEUE: QUEUES,
-    VARIABLE: VARIABLES,
-    BACKGROUND: BACKGROUNDS,
-    DATASET: DATASETS,
-    METADATA: METADATA_KIND,
-    TOPIC: TOPICS,
-}
 #: The most objects of one scheduler, calls of one client that wait, and answers kept for it. All
 #: calls that wait may be answered at once, and are acknowledged by the next one.
 MAX_OBJECTS: Final = 100_000
@@ -103,62 +70,12 @@ MAX_WAITING: Final = 100_000
 MAX_ANSWERED: Final = MAX_WAITING
 
 
-class HeldObjects:
-    """All held objects, and the calls of all clients."""
-
-    __slots__ = (
-        "background",
-        "calls",
-        "deferred",
-        "last_place",
-        "marks",
-        "records",
-        "topics",
-        "values",
-        "waits",
-    )
-
-    def __init__(self) -> None:
-        #: {(kind, name): record}; none is idle
-        self.records: dict[tuple[str, str], HeldRecord] = {}
-        #: {client: its calls}
-        self.calls: dict[ClientHandle, ClientCalls] = {}
-        #: {call: None}, in order, that wait for the end of the recovery
-        self.deferred: dict[Call, None] = {}
-        self.last_place = 0  #: of the calls that have waited in lanes
-        self.values: HeldValues = HeldValues()
-        self.marks: Marks = Marks()
-        self.topics: Topics = Topics()
-        self.background: BackgroundTasks = BackgroundTasks()
-        #: {attempt of a task, or (client, owner): call} that waits in a lane, the last one of each
-        self.waits: dict[int | tuple[ClientHandle, str], Call] = {}
-
-    @property
-    def keepers(self) -> tuple[ClientHandle, ...]:
-        """The holders of futures that are no clients of the cluster."""
-        return self.values.keeper, self.background.keeper
-
-    def blockers(self, call: Call) -> Blockers | None:
-        """Return the owners that must let go before the turn of a call that waits comes.
-
-        With it, whether all of them must, or one. None = it is not known which those are.
-        """
-        find = KINDS[call.kind].blockers
-        if find is None or call.record is None:
-            return None
-        return find(call.record, call)
-
-    def serve_later(self, state: SchedulerState, record: LimitRecord, delay_s: float) -> Deadline:
-        """Serve the calls of a limit when its rate permits the next one."""
-        return state.call_after(delay_s, _on_turn, record)
-
-
 def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) -> None:
     """Do an operation of a client, or let it wait."""
-    held = state.held
-    calls = held.calls.get(client)
+    objects = objects_of(state)
+    calls = objects.calls.get(client)
     if calls is None:
-        calls = held.calls[client] = ClientCalls()
+        calls = objects.calls[client] = ClientCalls()
     for request in message.acknowledged:
         _forget_answer(state, calls, request)
     if message.operation == NOTE:
@@ -199,7 +116,7 @@ def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) 
             call.keys = message.keys
         if operation.is_deferred and state.recovery is not None:
             calls.waiting[request] = call
-            held.deferred[call] = None
+            objects.deferred[call] = None
             if call.timeout:  # a call that does not wait for others waits for the recovery
                 call.deadline = state.call_after(call.timeout, _on_late, call)
             return
@@ -230,18 +147,18 @@ def _begin(state: SchedulerState, call: Call, operation: HeldOperation) -> None:
     Raises:
         HeldRefusal: it is refused.
     """
-    held = state.held
+    objects = objects_of(state)
     kind = KINDS[call.kind]
-    record = held.records.get((call.kind, call.name))
+    record = objects.records.get((call.kind, call.name))
     if record is None:
-        if len(held.records) >= MAX_OBJECTS:
+        if len(objects.records) >= MAX_OBJECTS:
             text = f"there are {MAX_OBJECTS} locks, queues and others, which is the limit"
             raise HeldRefusal(TOO_LARGE, text)
         is_own = call.kind == TOPIC and call.name == OWN_TOPIC
-        record = held.topics.own if is_own else kind.make(call)
-        held.records[call.kind, call.name] = record
+        record = topics_of(state).own if is_own else kind.make(call)
+        objects.records[call.kind, call.name] = record
     record.users[call.client] = None
-    held.calls[call.client].records[record] = None
+    objects.calls[call.client].records[record] = None
     try:
         if record.is_closed and not operation.may_be_closed:
             raise closed(record)
@@ -271,10 +188,10 @@ def _wait(
     call.record = record
     call.lane = AWAY if operation.gives and call.client.peer is None else operation.lane
     record.lanes.setdefault(call.lane, OrderedDict())[call] = None
-    state.held.last_place += 1
-    call.place = state.held.last_place
+    objects_of(state).last_place += 1
+    call.place = objects_of(state).last_place
     _note_wait(state, call)
-    state.held.calls[call.client].waiting[call.request] = call
+    objects_of(state).calls[call.client].waiting[call.request] = call
     if timeout is not None and call.deadline is None:
         call.deadline = state.call_after(timeout, _on_late, call)
     return None
@@ -287,7 +204,7 @@ def _note_wait(state: SchedulerState, call: Call) -> None:
         return
     node = cycles.node_of(state, call.client, call.owner)
     call.waiter = cycles.waiter_of(node)
-    state.held.waits[call.waiter] = call
+    objects_of(state).waits[call.waiter] = call
     if call.timeout is None and KINDS[call.kind].blockers is not None:
         cycles.suspect(state, node, call, lambda text: _fail_wait(state, call, text))
 
@@ -320,10 +237,11 @@ def serve(state: SchedulerState, record: HeldRecord) -> None:
                 was_served = _serve_lane(state, record, name, kind) or was_served
     is_idle = not record.users if record.is_closed else kind.is_idle(record)
     if is_idle and not record.lanes:
-        del state.held.records[record.kind, record.name]
-        for user in record.users:
-            del state.held.calls[user].records[record]
-        record.users.clear()
+        forget(state, record)
+    elif kind.pause_s is not None and record.due is None:
+        pause_s = kind.pause_s(state, record)
+        if pause_s > 0.0:
+            record.due = state.call_after(pause_s, _on_turn, record)
 
 
 def _serve_lane(state: SchedulerState, record: HeldRecord, lane: str, kind: HeldKind) -> bool:
@@ -343,9 +261,9 @@ def _serve_lane(state: SchedulerState, record: HeldRecord, lane: str, kind: Held
     return was_served
 
 
-def _on_turn(state: SchedulerState, record: LimitRecord) -> None:
+def _on_turn(state: SchedulerState, record: HeldRecord) -> None:
     record.due = None
-    if state.held.records.get((record.kind, record.name)) is record:
+    if objects_of(state).records.get((record.kind, record.name)) is record:
         serve(state, record)
 
 
@@ -364,8 +282,8 @@ def _leave_lane(state: SchedulerState, call: Call) -> None:
     _take_out(call)
     call.record = None
     if call.waiter is not None:
-        if state.held.waits.get(call.waiter) is call:
-            del state.held.waits[call.waiter]
+        if objects_of(state).waits.get(call.waiter) is call:
+            del objects_of(state).waits[call.waiter]
         call.waiter = None
 
 
@@ -374,7 +292,7 @@ def _on_late(state: SchedulerState, call: Call) -> None:
     record = call.record
     late = KINDS[call.kind].operations[call.operation].late
     if record is None:
-        del state.held.deferred[call]
+        del objects_of(state).deferred[call]
         _answer(state, call, late)
         return
     _leave_lane(state, call)
@@ -384,7 +302,7 @@ def _on_late(state: SchedulerState, call: Call) -> None:
 
 def _answer(state: SchedulerState, call: Call, reply: Reply) -> None:
     """End a call, and keep its answer until it is acknowledged."""
-    calls = state.held.calls[call.client]
+    calls = objects_of(state).calls[call.client]
     calls.waiting.pop(call.request, None)
     state.deadlines.cancel(call.deadline)
     call.deadline = None
@@ -457,7 +375,7 @@ def _withdraw(state: SchedulerState, calls: ClientCalls, request: int) -> None:
 
 def _undo(state: SchedulerState, call: Call, reply: Reply) -> HeldRecord | None:
     """Give back what an answer has given; return the object that has it again."""
-    record = state.held.records.get((call.kind, call.name))
+    record = objects_of(state).records.get((call.kind, call.name))
     if record is None or record.is_closed or reply.problem:
         return None
     undo = KINDS[call.kind].operations[call.operation].undo
@@ -470,8 +388,8 @@ def _undo(state: SchedulerState, call: Call, reply: Reply) -> HeldRecord | None:
 def _end_wait(state: SchedulerState, call: Call) -> HeldRecord | None:
     """End a call that waits, without an answer; return the object whose lane it was in."""
     record = call.record
-    del state.held.calls[call.client].waiting[call.request]
-    state.held.deferred.pop(call, None)
+    del objects_of(state).calls[call.client].waiting[call.request]
+    objects_of(state).deferred.pop(call, None)
     state.deadlines.cancel(call.deadline)
     if call.value is not None:
         drop(state, call.value)
@@ -483,7 +401,7 @@ def _end_wait(state: SchedulerState, call: Call) -> HeldRecord | None:
 
 def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
     """The connection of a client has ended: it is given nothing until it is back."""
-    calls = state.held.calls.get(client)
+    calls = objects_of(state).calls.get(client)
     if calls is None:
         return
     left: dict[HeldRecord, None] = {}
@@ -498,7 +416,7 @@ def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
 
 def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
     """A client has a connection again: its calls have their places in the lanes again."""
-    calls = state.held.calls.get(client)
+    calls = objects_of(state).calls.get(client)
     if calls is None:
         return
     grown: dict[tuple[HeldRecord, str], list[Call]] = {}
@@ -516,8 +434,8 @@ def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
 
 def on_client_expired(state: SchedulerState, client: ClientHandle) -> None:
     """A client is gone for good: release what it holds, and end its calls."""
-    held = state.held
-    calls = held.calls.get(client)
+    objects = objects_of(state)
+    calls = objects.calls.get(client)
     if calls is None:
         return
     for call in list(calls.waiting.values()):
@@ -526,9 +444,9 @@ def on_client_expired(state: SchedulerState, client: ClientHandle) -> None:
         _undo(state, *calls.answered[request])
         _forget_answer(state, calls, request)
     records = list(calls.records)
-    del held.calls[client]
+    del objects.calls[client]
     for record in records:
-        if held.records.get((record.kind, record.name)) is not record:
+        if objects.records.get((record.kind, record.name)) is not record:
             continue
         del record.users[client]
         KINDS[record.kind].drop(record, client)
@@ -537,9 +455,9 @@ def on_client_expired(state: SchedulerState, client: ClientHandle) -> None:
 
 def on_recovery_ended(state: SchedulerState) -> None:
     """Do the calls that were put off: what was set comes first, then all as they came."""
-    deferred, state.held.deferred = state.held.deferred, {}
+    deferred, objects_of(state).deferred = objects_of(state).deferred, {}
     for call in sorted(deferred, key=lambda call: call.operation != RESTATE):
-        calls = state.held.calls[call.client]
+        calls = objects_of(state).calls[call.client]
         if calls.waiting.get(call.request) is not call:
             continue
         del calls.waiting[call.request]
@@ -547,16 +465,3 @@ def on_recovery_ended(state: SchedulerState) -> None:
             _begin(state, call, _operation_of(call))
         except HeldRefusal as refusal:
             _answer(state, call, _refused(refusal))
-
-
-#: The messages of clients about held objects.
-HANDLERS: Final[dict[type[Message], Callable[..., None]]] = {m.Operate: on_operate}
-__all__ = [
-    "HANDLERS",
-    "HeldObjects",
-    "on_client_away",
-    "on_client_back",
-    "on_client_expired",
-    "on_operate",
-    "on_recovery_ended",
-]

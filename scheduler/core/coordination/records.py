@@ -105,7 +105,7 @@ class Call:
         self.deadline: Deadline | None = None
         #: when it began to wait in the lane, in waking time
         self.since = 0.0
-        #: its place in `HeldObjects.waits`, while it waits there
+        #: its place in `Objects.waits`, while it waits there
         self.waiter: int | tuple[ClientHandle, str] | None = None
 
     @property
@@ -141,7 +141,7 @@ class Holder(NamedTuple):
 class HeldRecord:
     """The part of a record that all kinds share."""
 
-    __slots__ = ("is_closed", "kind", "lanes", "name", "users")
+    __slots__ = ("due", "is_closed", "kind", "lanes", "name", "users")
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
@@ -153,6 +153,8 @@ class HeldRecord:
         self.users: dict[ClientHandle, None] = {}
         #: operations are refused until an object of that name is made anew
         self.is_closed = False
+        #: when calls that wait are served next though nothing has changed (`HeldKind.pause_s`)
+        self.due: Deadline | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.kind} {self.name!r}>"
@@ -173,15 +175,13 @@ class SemaphoreRecord(HeldRecord):
 class LimitRecord(SemaphoreRecord):
     """A limit: a semaphore with a rate."""
 
-    __slots__ = ("due", "grants", "per_s")
+    __slots__ = ("grants", "per_s")
 
     def __init__(self, kind: str, name: str, limit: int, per_s: float) -> None:
         super().__init__(kind, name, limit)
         self.per_s = per_s  #: 0 = any rate
         #: when the latest leases were granted, in waking time; at most as many as the rate permits
         self.grants: deque[float] = deque(maxlen=max(1, int(per_s)))
-        #: when the first call that waits is served, if only the rate holds it up
-        self.due: Deadline | None = None
 
     def pause_s(self, now: float) -> float:
         """Return for how long the rate permits no further lease, seconds."""
@@ -300,6 +300,37 @@ class ClientCalls:
         self.records: dict[HeldRecord, None] = {}
 
 
+class Objects:
+    """All objects, and the calls of all clients."""
+
+    __slots__ = ("calls", "deferred", "last_place", "records", "waits")
+
+    def __init__(self) -> None:
+        #: {(kind, name): record}; none is idle
+        self.records: dict[tuple[str, str], HeldRecord] = {}
+        #: {client: its calls}
+        self.calls: dict[ClientHandle, ClientCalls] = {}
+        #: {call: None}, in order, that wait for the end of the recovery
+        self.deferred: dict[Call, None] = {}
+        self.last_place = 0  #: of the calls that have waited in lanes
+        #: {attempt of a task, or (client, owner): call} that waits in a lane, the last one of each
+        self.waits: dict[int | tuple[ClientHandle, str], Call] = {}
+
+
+def objects_of(state: SchedulerState) -> Objects:
+    """Return the objects that clients share, and the calls on them."""
+    return state.record(Objects)
+
+
+def forget(state: SchedulerState, record: HeldRecord) -> None:
+    """Forget an object that is idle, and for which no call waits."""
+    objects = objects_of(state)
+    del objects.records[record.kind, record.name]
+    for user in record.users:
+        del objects.calls[user].records[record]
+    record.users.clear()
+
+
 #: `(client, owner)` of those that must let go, and whether all of them must, or one.
 Blockers: TypeAlias = "tuple[list[tuple[ClientHandle, str]], bool]"
 
@@ -351,3 +382,5 @@ class HeldKind(NamedTuple):
     blockers: Callable[[Any, Call], Blockers | None] | None = None
     #: the calls whose turn has come, with their replies; None = the first ones of each lane
     serve: Callable[[SchedulerState, Any], list[tuple[Call, Reply]]] | None = None
+    #: for how long only time holds up the first call that waits, seconds; None = it never does
+    pause_s: Callable[[SchedulerState, Any], float] | None = None

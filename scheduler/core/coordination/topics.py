@@ -24,6 +24,7 @@ from .records import (
     Reply,
     TopicEvent,
     TopicRecord,
+    forget,
 )
 from .values import drop, use
 
@@ -50,7 +51,7 @@ class Topics:
 
     def __init__(self) -> None:
         #: Of the scheduler, with its last events, whose bytes are not counted. It is in
-        #: `HeldObjects.records` as well while clients wait there.
+        #: `Objects.records` as well while clients wait there.
         self.own = TopicRecord(TOPIC, OWN_TOPIC)
         self.own.events = deque(maxlen=MAX_EVENTS)
         #: those that wait for its events will be answered
@@ -64,9 +65,14 @@ class Topics:
         self.nbytes = 0  #: sum over the events
 
 
+def topics_of(state: SchedulerState) -> Topics:
+    """Return the events of all topics."""
+    return state.record(Topics)
+
+
 def append(state: SchedulerState, record: TopicRecord, event: TopicEvent) -> None:
     """Add an event, of which the numbers are set here; drop what is too much with it."""
-    topics = state.held.topics
+    topics = topics_of(state)
     topics.last = max(topics.last, state.first_attempt) + 1
     if not record.last:
         record.before_first = record.last = topics.last - 1
@@ -89,7 +95,7 @@ def append(state: SchedulerState, record: TopicRecord, event: TopicEvent) -> Non
 
 
 def _drop_first(state: SchedulerState, record: TopicRecord) -> None:
-    topics = state.held.topics
+    topics = topics_of(state)
     event = record.events.popleft()
     record.nbytes -= event.value.nbytes
     topics.nbytes -= event.value.nbytes
@@ -99,10 +105,7 @@ def _drop_first(state: SchedulerState, record: TopicRecord) -> None:
         return
     del topics.records[record.name]
     if not record.lanes:
-        del state.held.records[record.kind, record.name]
-        for user in record.users:
-            del state.held.calls[user].records[record]
-        record.users.clear()
+        forget(state, record)
 
 
 def _make(call: Call) -> HeldRecord:
@@ -149,12 +152,12 @@ def _all(_state: SchedulerState, record: TopicRecord, _call: Call) -> Reply:
 
 
 def _last(state: SchedulerState, record: TopicRecord, _call: Call) -> Reply:
-    last = record.last or max(state.held.topics.last, state.first_attempt)
+    last = record.last or max(topics_of(state).last, state.first_attempt)
     return Reply({"last": last})
 
 
 def _names(state: SchedulerState, _record: TopicRecord, _call: Call) -> Reply:
-    return Reply({"names": sorted([*state.held.topics.records, OWN_TOPIC])})
+    return Reply({"names": sorted([*topics_of(state).records, OWN_TOPIC])})
 
 
 def _check_next(_record: TopicRecord, call: Call) -> None:
@@ -200,4 +203,3 @@ TOPICS: Final = HeldKind(
     lambda record: not record.events or record.name == OWN_TOPIC,
     serve=_serve,
 )
-__all__ = ["TOPICS", "Topics", "append"]

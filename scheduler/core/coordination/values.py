@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
+from ....protocol.wire.message import Message
 from ....protocol.wire.messages.held import KEY_LOST, TOO_LARGE
 from ....protocol.wire.payload import Blob, blob_nbytes
 from ..moves.transitions import activate, release_unneeded
@@ -30,6 +31,10 @@ MAX_NBYTES: Final = 512 << 20
 MAX_KEYS: Final = 10_000
 
 
+def _ignore(_state: SchedulerState, _message: Message) -> None:
+    """The values do not change with what becomes of their futures."""
+
+
 class HeldValues:
     """All values that are used."""
 
@@ -38,10 +43,15 @@ class HeldValues:
     def __init__(self) -> None:
         #: Wants the tasks of `n_uses`, except for those that were cancelled or are unknown. It is
         #: no client of the cluster, and never has a connection.
-        self.keeper = ClientHandle("", "queues and variables", 0)
+        self.keeper = ClientHandle("", "queues and variables", 0, receive=_ignore)
         #: {key: number of values with a future of it}
         self.n_uses: dict[str, int] = {}
         self.nbytes = 0  #: sum over the values
+
+
+def values_of(state: SchedulerState) -> HeldValues:
+    """Return the values that are used."""
+    return state.record(HeldValues)
 
 
 def take(state: SchedulerState, blob: Blob | None, keys: list[str]) -> HeldValue:
@@ -50,7 +60,7 @@ def take(state: SchedulerState, blob: Blob | None, keys: list[str]) -> HeldValue
     Raises:
         HeldRefusal: it is too large, or the task of a future is unknown.
     """
-    values = state.held.values
+    values = values_of(state)
     size = 0 if blob is None else blob_nbytes(blob)
     if size > MAX_VALUE_NBYTES or len(keys) > MAX_KEYS:
         raise HeldRefusal(
@@ -98,7 +108,7 @@ def use(state: SchedulerState, value: HeldValue) -> None:
     value.n_uses += 1
     if value.n_uses > 1:
         return
-    values = state.held.values
+    values = values_of(state)
     values.nbytes += value.nbytes
     for key in value.keys:
         values.n_uses[key] = values.n_uses.get(key, 0) + 1
@@ -116,7 +126,7 @@ def drop(state: SchedulerState, value: HeldValue) -> None:
     value.n_uses -= 1
     if value.n_uses:
         return
-    values = state.held.values
+    values = values_of(state)
     values.nbytes -= value.nbytes
     unneeded = []
     for key in value.keys:

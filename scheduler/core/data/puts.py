@@ -111,7 +111,7 @@ def _find_client(
     """
     first, others = task.group.client, state.clients.values()
     known = [client for client in others if client.number == first]
-    wanting = [client for client in task.wanted_by if client not in state.held.keepers]
+    wanting = [client for client in task.wanted_by if client.receive is None]
     found = [client for client in (*known, *wanting, *others) if client not in without]
     connected = [client for client in found if client.peer is not None]
     return next(iter(connected or found), None)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ....protocol.rotation import level_of
 from ....protocol.wording import counted, sized
 from ..coordination import cycles
-from ..coordination.records import LimitRecord
+from ..coordination.kinds import blockers_of
+from ..coordination.records import LimitRecord, objects_of
 from ..members.refusals import explain_unrunnable
 from ..memory.full import FULL_SHARE, usage_text
 from ..memory.records import memory_of
@@ -255,7 +256,7 @@ def _why_processing(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     wait = ws.blocked.get(task.attempt)
     if wait is not None:
         where = f"it has begun on worker {ws.name}, and waits"
-        return _why_blocked(state, wait, state.held.waits.get(task.attempt), where)
+        return _why_blocked(state, wait, objects_of(state).waits.get(task.attempt), where)
     threads = counted(ws.nthreads, "thread")
     if ws.n_busy <= ws.nthreads:
         tasks = counted(ws.n_busy, "task")
@@ -315,7 +316,7 @@ def _why_in_lane(state: SchedulerState, call: Call, where: str) -> TaskReason:
     if isinstance(record, LimitRecord):
         rate = f", {record.per_s:g} per second" if record.per_s else ""
         details.append(f"{len(record.holders)} use it; the limit is {record.limit} at once{rate}")
-    blockers = state.held.blockers(call)
+    blockers = blockers_of(call)
     if blockers is None:
         text = f"{where} in {call.operation} of {what}{limit}"
         return TaskReason(text, details)

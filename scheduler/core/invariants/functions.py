@@ -30,7 +30,8 @@ def _miscounted_prefixes(state: SchedulerState) -> list[tuple[str, int, int]]:
 
 
 def _keeping(state: SchedulerState) -> list[ClientHandle]:
-    return [*state.clients.values(), *state.held.keepers]
+    wanting = (client for task in state.tasks.values() for client in task.wanted_by)
+    return [*dict.fromkeys((*state.clients.values(), *wanting))]
 
 
 def _miscounted_functions(state: SchedulerState) -> list[tuple[str, int, int]]:

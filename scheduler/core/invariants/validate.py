@@ -225,7 +225,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "clients of wanted_by are known": lambda s: [
         (t, client)
         for t, client in _wanting(s)
-        if client not in s.held.keepers and s.clients.get(client.client_id) is not client
+        if client.receive is None and s.clients.get(client.client_id) is not client
     ],
     "a client of wanted_by has the task among its wants": lambda s: [
         (t, client) for t, client in _wanting(s) if t not in client.wants

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,6 +15,7 @@ from ....protocol.wire.messages import RegisterSupervisor, RegisterWorker, Worke
 
 if TYPE_CHECKING:
     from ....protocol.wire.message import Message
+    from ..state import SchedulerState
     from .deadlines import Deadline
     from .tasks import Function, SchedulerTask, TaskClass
 
@@ -352,14 +353,23 @@ class ClientHandle:
         "number",
         "output_wish",
         "peer",
+        "receive",
         "wants",
         "worker",
     )
 
     def __init__(
-        self, client_id: str, name: str, number: int, worker: WorkerHandle | None = None
+        self,
+        client_id: str,
+        name: str,
+        number: int,
+        worker: WorkerHandle | None = None,
+        receive: Callable[[SchedulerState, Message], None] | None = None,
     ) -> None:
         self.client_id = client_id
+        #: of a *keeper*, a feature that wants tasks as clients do, and never has a connection: what
+        #: it does with a message; None = it is a client of the cluster
+        self.receive = receive
         #: the worker in whose tasks the client is, and with which it ends; None = no task has it
         self.worker = worker
         #: of no other client of this epoch, nor of an earlier life of this one

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wording import counted
-from .. import coordination as held
 from ..actors import actors
+from ..coordination import operating
 from ..members.epochs import GiveWay, StartOver, is_from_the_future
 from ..moves.transitions import release_unneeded
 from ..reports.missing import answer_lacking
@@ -123,7 +123,7 @@ def _end(state: SchedulerState) -> None:
     actors.fail_made(state)
     n_lost = forget_unknown(state)
     answer_lacking(state)
-    held.on_recovery_ended(state)
+    operating.on_recovery_ended(state)
     counters = state.counters
     counters.recoveries += 1
     n_workers, n_clients, n_tasks = len(state.workers), len(state.clients), len(state.tasks)

@@ -12,7 +12,8 @@ from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.scheduler.core.coordination import background
-from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
+from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS, background_of
+from weft.scheduler.core.coordination.records import objects_of
 from weft.scheduler.core.invariants.validate import validate
 
 
@@ -37,7 +38,7 @@ def test_a_task_in_the_background_outlives_its_client_and_is_forgotten_at_its_en
     assert board.states("b") == ["memory"]
     board.tick()
     assert board.states("a", "b") == ["-", "-"]
-    assert not board.state.held.records
+    assert not objects_of(board.state).records
     assert not board.state.functions or board.state.idle_functions
 
 
@@ -58,7 +59,7 @@ def test_a_result_that_is_wanted_as_well_stays(board, alice):
     board.finish(worker, "a")
     board.tick()
     assert board.states("a") == ["memory"]
-    assert not board.state.held.background.keeper.wants
+    assert not background_of(board.state).keeper.wants
     board.send(alice.peer, m.ReleaseKeys(keys=["a"]))
     assert board.states("a") == ["-"]
 
@@ -91,7 +92,7 @@ def test_a_result_of_the_last_scheduler_that_a_worker_came_back_with_has_ended()
     assert board.states("a") == ["memory"]
     validate(board.state)
     board.tick()
-    assert not board.state.held.background.keeper.wants
+    assert not background_of(board.state).keeper.wants
     assert [task.key for task in board.state.unowned] == ["a"], "its owner may come back"
     drops = []
     for _ in range(100):  # the worker shows that it lives
@@ -109,7 +110,7 @@ def test_a_task_in_the_background_is_cancelled_by_force(board, alice):
     board.send(alice.peer, m.WantKeys(keys=["a"]))
     board.send(alice.peer, m.CancelKeys(keys=["a"], force=True, reason=""))
     assert board.states("a") == ["-"]
-    assert not board.state.held.background.keeper.wants
+    assert not background_of(board.state).keeper.wants
 
 
 def test_the_number_of_tasks_in_the_background_is_limited(board, alice, monkeypatch):
@@ -120,7 +121,7 @@ def test_the_number_of_tasks_in_the_background_is_limited(board, alice, monkeypa
 
 
 def _broken_by(name: str, board: Board) -> None:
-    held = board.state.held.background
+    held = background_of(board.state)
     task = board.task("a")
     if name.startswith("tasks in the background are known"):
         task.wanted_by = ()

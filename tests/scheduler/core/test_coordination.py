@@ -16,8 +16,10 @@ from weft.protocol.wire.levels import Level
 from weft.protocol.wire.messages import held as h
 from weft.scheduler.core.coordination import fifo, operating, values
 from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
-from weft.scheduler.core.coordination.marks import Mark
-from weft.scheduler.core.coordination.records import Call, Holder, MetadataRecord
+from weft.scheduler.core.coordination.marks import Mark, marks_of
+from weft.scheduler.core.coordination.records import Call, Holder, MetadataRecord, objects_of
+from weft.scheduler.core.coordination.topics import topics_of
+from weft.scheduler.core.coordination.values import values_of
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.members.epochs import Members
 from weft.scheduler.core.records.deadlines import Deadline
@@ -36,8 +38,8 @@ def board() -> Board:
 
 
 def is_empty(board: Board) -> bool:
-    held = board.state.held
-    return not held.records and not held.values.n_uses and not held.values.nbytes
+    values = values_of(board.state)
+    return not objects_of(board.state).records and not values.n_uses and not values.nbytes
 
 
 # --- Locks and semaphores -------------------------------------------------------------------------
@@ -549,9 +551,9 @@ def test_answers_that_the_client_had_are_forgotten_when_it_is_back(board, alice)
     board.close(alice.peer)
     again = Caller(board, "alice")
     board.send(again.peer, m.Operate(request=0, operation=h.RESUME, arguments={"pending": []}))
-    (calls,) = board.state.held.calls.values()
+    (calls,) = objects_of(board.state).calls.values()
     assert calls.answered == {}
-    assert board.state.held.values.nbytes == 0
+    assert values_of(board.state).nbytes == 0
 
 
 def test_a_client_that_acknowledges_nothing_is_refused_in_the_end(board, alice, bob, monkeypatch):
@@ -560,14 +562,14 @@ def test_a_client_that_acknowledges_nothing_is_refused_in_the_end(board, alice, 
         assert alice.put(b"1") == {}
     for _ in range(5):
         assert alice.put(b"1") == h.BAD_CALL
-    calls = board.state.held.calls[board.state.clients["alice"]]
+    calls = objects_of(board.state).calls[board.state.clients["alice"]]
     assert len(calls.answered) == 10
     assert alice.withdraw(1) == {}  # which is not kept either
     assert bob.put(b"1") == {}
     # An honest client acknowledges with its next call.
     assert alice.put(b"1", acknowledged=[*calls.answered]) == {}
     assert len(calls.answered) == 1
-    (record,) = board.state.held.records.values()
+    (record,) = objects_of(board.state).records.values()
     assert len(record.items) == 12
 
 
@@ -668,7 +670,7 @@ def test_calls_that_are_put_off_can_be_withdrawn_and_end_with_their_client():
     bob.withdraw(bob.request)
     board.send(carl.peer, m.Bye(reason=""))
     board.tick(100)
-    assert board.state.held.deferred == {}
+    assert objects_of(board.state).deferred == {}
     assert is_empty(board)
 
 
@@ -786,7 +788,7 @@ def test_any_calls_in_any_order_leave_nothing_behind(seed):
     for caller in callers:
         board.send(caller.peer, m.Bye(reason=""))
     assert is_empty(board)
-    assert board.state.held.calls == {}
+    assert objects_of(board.state).calls == {}
     assert board.state.tasks == {}
 
 
@@ -808,23 +810,23 @@ class BrokenHeld:
         alice.put(b"v", "k")
         bob.call(h.VARIABLE, "get")
         alice.acquire(kind=h.LIMIT, limit=5, per_s=1.0)
-        self.held = self.state.held
+        self.objects = objects_of(self.state)
         self.alice, self.bob = self.state.clients.values()
         self.lock, self.multi, self.event, self.queue, self.variable, self.limit = (
-            self.held.records.values()
+            self.objects.records.values()
         )
-        self.waiting = next(iter(self.held.calls[self.bob].waiting.values()))
+        self.waiting = next(iter(self.objects.calls[self.bob].waiting.values()))
         self.stranger = ClientHandle("stranger", "stranger", 9)
 
     def forget_wait(self) -> None:
-        self.held.calls[self.bob].waiting.pop(self.waiting.request)
+        self.objects.calls[self.bob].waiting.pop(self.waiting.request)
 
     def turn_round(self) -> None:
         Caller(self.board, "carl").acquire(timeout=100)
         self.waiting.place += 10
 
     def put_off(self) -> None:
-        self.held.deferred[Call(self.bob, 77, h.LOCK, "x", "acquire", {})] = None
+        self.objects.deferred[Call(self.bob, 77, h.LOCK, "x", "acquire", {})] = None
 
     def miscount_value(self) -> None:
         self.queue.items[0].n_uses += 1
@@ -832,13 +834,13 @@ class BrokenHeld:
     def miscount_metadata(self) -> None:
         record = MetadataRecord(h.METADATA, "all")
         record.tree["a"] = 1
-        self.held.records[h.METADATA, "all"] = record
+        self.objects.records[h.METADATA, "all"] = record
 
     def miscount_key(self) -> None:
-        self.held.values.n_uses["k"] += 1
+        values_of(self.state).n_uses["k"] += 1
 
     def want_more(self) -> None:
-        self.held.values.n_uses.clear()
+        values_of(self.state).n_uses.clear()
 
 
 BREAKAGES = {
@@ -856,10 +858,10 @@ BREAKAGES = {
         {Holder(b.alice, "2"): "t"}
     ),
     "users of held objects are known clients, and have it among their records": lambda b: (
-        b.held.calls[b.alice].records.pop(b.lock)
+        b.objects.calls[b.alice].records.pop(b.lock)
     ),
-    "clients with calls are known": lambda b: b.held.calls.update(
-        {b.stranger: b.held.calls[b.alice]}
+    "clients with calls are known": lambda b: b.objects.calls.update(
+        {b.stranger: b.objects.calls[b.alice]}
     ),
     "records of a client have it among their users": lambda b: b.event.users.clear(),
     "no lane of a held object is empty": lambda b: b.lock.lanes.update({"other": {}}),
@@ -868,12 +870,12 @@ BREAKAGES = {
     "a call that is given something waits aside while its client is away": lambda b: setattr(
         b.bob, "peer", None
     ),
-    "waits files calls in lanes by the thread or task that waits": lambda b: b.held.waits.update(
+    "waits files calls in lanes by the thread or task that waits": lambda b: b.objects.waits.update(
         {77: b.waiting}
     ),
     "a call that waits is in its lane, or put off": lambda b: b.lock.lanes.clear(),
-    "a call is not both answered and waiting": lambda b: b.held.calls[b.bob].answered.update(
-        {b.waiting.request: next(iter(b.held.calls[b.alice].answered.values()))}
+    "a call is not both answered and waiting": lambda b: b.objects.calls[b.bob].answered.update(
+        {b.waiting.request: next(iter(b.objects.calls[b.alice].answered.values()))}
     ),
     "calls are put off only while recovering": lambda b: b.put_off(),
     "a call put off is one that waits": lambda b: b.put_off(),
@@ -882,22 +884,22 @@ BREAKAGES = {
     ),
     "no call waits whose turn has come": lambda b: b.lock.holders.clear(),
     "n_uses of a value counts its places": lambda b: b.miscount_value(),
-    "held bytes are the sum over the values": lambda b: setattr(b.held.values, "nbytes", 0),
+    "held bytes are the sum over the values": lambda b: setattr(values_of(b.state), "nbytes", 0),
     "the size of the metadata is the sum over its items": lambda b: b.miscount_metadata(),
     "marks are filed by the number of what is set, and by the place of what is deleted": lambda b: (
-        b.held.marks.set.clear()
+        marks_of(b.state).set.clear()
     ),
-    "a mark without a number has marks below it": lambda b: b.held.marks.root.below.update(
+    "a mark without a number has marks below it": lambda b: marks_of(b.state).root.below.update(
         {"?": Mark()}
     ),
     "what has the mark of a setting is there": lambda b: setattr(b.event, "is_set", False),
-    "events of topics are filed in the order in which they came": lambda b: (
-        b.held.topics.order.update({5: b.queue})
-    ),
+    "events of topics are filed in the order in which they came": lambda b: topics_of(
+        b.state
+    ).order.update({5: b.queue}),
     "the size of a topic, and of all, is the sum over the events": lambda b: setattr(
-        b.held.topics, "nbytes", 1
+        topics_of(b.state), "nbytes", 1
     ),
-    "topics with events are filed by name": lambda b: b.held.topics.records.update(t=b.queue),
+    "topics with events are filed by name": lambda b: topics_of(b.state).records.update(t=b.queue),
     "n_uses of a key counts the values with it": lambda b: b.miscount_key(),
     "the keeper wants only tasks of values, and they know it": lambda b: b.want_more(),
 }

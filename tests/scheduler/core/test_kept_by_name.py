@@ -10,6 +10,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import datasets, metadata
+from weft.scheduler.core.coordination.records import objects_of
 
 
 def publish(caller: Caller, dataset: str, *keys: str, **more):
@@ -33,7 +34,7 @@ def test_a_dataset_keeps_its_futures_until_it_is_withdrawn(board, alice, bob):
     assert board.states("a") == ["no_worker"]  # kept for the answer to `get`
     bob.call(h.DATASET, "list", acknowledged=[2])
     assert board.states("a") == ["-"]
-    assert not board.state.held.records
+    assert not objects_of(board.state).records
 
 
 def test_a_dataset_is_replaced_only_on_request(board, alice):
@@ -93,7 +94,7 @@ def test_metadata_is_a_tree(board, alice, bob):
 )
 def test_wrong_metadata_is_refused(board, alice, path, value):
     assert put(alice, path, value) == h.BAD_CALL
-    assert not board.state.held.records
+    assert not objects_of(board.state).records
 
 
 def test_the_size_of_metadata_is_limited(board, alice, monkeypatch):
@@ -118,14 +119,14 @@ def test_deleted_metadata_makes_room(board, alice, monkeypatch):
     assert delete(alice, *["a"] * 40) == h.BAD_CALL
     assert look(alice) == {"d": "x" * 200}
     assert delete(alice) == {"found": True}
-    assert not board.state.held.records
+    assert not objects_of(board.state).records
     assert delete(alice) == {"found": True}
 
 
 def test_answers_that_only_read_are_not_kept(board, alice):
     publish(alice, "d")
     put(alice, ["a"], 1)
-    (calls,) = board.state.held.calls.values()
+    (calls,) = objects_of(board.state).calls.values()
     kept = dict(calls.answered)
     for _ in range(3):
         names(alice)

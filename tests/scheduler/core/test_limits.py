@@ -10,6 +10,7 @@ import pytest
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
+from weft.scheduler.core.coordination.records import objects_of
 from weft.scheduler.core.members.epochs import Members
 
 from .insight.test_explaining import explained
@@ -60,9 +61,9 @@ def test_no_second_has_more_than_the_rate_wherever_it_begins(board, alice, rate)
     begun += [board.state.awake_s] * most
     for _ in range(10_000):
         due = board.state.next_deadline
-        n_held = len(board.state.held.records[h.LIMIT, "api"].holders)
+        n_held = len(objects_of(board.state).records[h.LIMIT, "api"].holders)
         board.tick(max(due - board.now, 0.0))
-        n_new = len(board.state.held.records[h.LIMIT, "api"].holders) - n_held
+        n_new = len(objects_of(board.state).records[h.LIMIT, "api"].holders) - n_held
         begun += [board.state.awake_s] * n_new
         if len(begun) >= 5 * most:
             break
@@ -104,7 +105,7 @@ def test_calls_that_wait_for_the_rate_may_be_withdrawn_and_their_client_may_go(b
     assert bob.answers()[request] == GRANTED
     board.send(bob.peer, m.Bye(reason=""))
     board.tick(5.0)
-    assert not board.state.held.records
+    assert not objects_of(board.state).records
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -123,7 +124,7 @@ def test_no_window_has_more_than_the_rate_permits(seed):
             if answer == GRANTED and request in leases:
                 held.append(leases.pop(request))
         if len(held) > n_before:
-            record: Any = board.state.held.records[h.LIMIT, "api"]
+            record: Any = objects_of(board.state).records[h.LIMIT, "api"]
             times.extend(list(record.grants)[n_before - len(held) :])
 
     for i in range(60):

@@ -12,6 +12,8 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import marks
+from weft.scheduler.core.coordination.marks import marks_of
+from weft.scheduler.core.coordination.values import values_of
 from weft.scheduler.core.members.epochs import Members
 
 KINDS = [h.VARIABLE, h.EVENT, h.DATASET, h.METADATA]
@@ -102,7 +104,7 @@ def test_a_client_is_sent_that_another_one_has_set_or_deleted_what_it_had_set(
     assert bob.superseded() == []
     delete(alice, kind)
     assert bob.superseded() == [second]
-    assert board.state.held.marks.set == {}
+    assert marks_of(board.state).set == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -151,7 +153,7 @@ def test_of_two_that_are_stated_again_the_later_one_counts(board, alice, bob, ki
     for number in order:
         state_again(callers[number], kind, number, f"{number}")
     assert content(alice, kind) == "6"
-    assert list(board.state.held.marks.set) == [6]
+    assert list(marks_of(board.state).set) == [6]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -187,11 +189,11 @@ def test_deleted_places_are_remembered_up_to_a_limit(board, alice, monkeypatch):
         alice.call(h.EVENT, "clear", f"{i}")
         alice.call(h.METADATA, "set", path=["a", f"{i}", "b"], value=1)
         alice.call(h.METADATA, "delete", path=["a", f"{i}"])
-    assert len(board.state.held.marks.deleted) == 3
+    assert len(marks_of(board.state).deleted) == 3
     alice.call(h.METADATA, "set", path=["a", "9", "c"], value=1)
     for i in range(10):
         alice.call(h.EVENT, "clear", f"{i}")
-    assert [*board.state.held.marks.set.values()] == [(h.METADATA, "a", "9", "c")]
+    assert [*marks_of(board.state).set.values()] == [(h.METADATA, "a", "9", "c")]
 
 
 @pytest.mark.parametrize("number", [None, 0, -1, "5", True, 5.0, 1 << 62])
@@ -224,7 +226,7 @@ def test_paths_of_metadata_are_as_they_were_in_whatever_order_they_are_stated(
         path, value = settings[number]
         caller.call(h.METADATA, "restate", number=number, path=path, value=value)
     assert metadata(alice) == {"a": {"x": 1, "y": {"z": 2, "w": 3}}}
-    assert sorted(board.state.held.marks.set) == [5, 6, 7]
+    assert sorted(marks_of(board.state).set) == [5, 6, 7]
 
 
 def test_a_setting_of_metadata_replaces_what_was_set_below_it_before(board, alice, bob):
@@ -313,7 +315,7 @@ def test_a_dataset_is_there_again_with_the_result_that_only_a_worker_has_kept():
     board.tick(10)
     assert board.state.recovery is None
     assert alice.answers() == {1: {}}
-    assert [task.key for task in board.state.held.values.keeper.wants] == ["a"]
+    assert [task.key for task in values_of(board.state).keeper.wants] == ["a"]
     assert board.states("a") == ["memory"]
 
 

@@ -13,7 +13,8 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import held as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import topics
-from weft.scheduler.core.coordination.records import TopicRecord
+from weft.scheduler.core.coordination.records import TopicRecord, objects_of
+from weft.scheduler.core.coordination.topics import topics_of
 from weft.scheduler.core.invariants.validate import validate
 
 
@@ -107,14 +108,14 @@ def test_wrong_events_are_refused(board, alice):
     assert log(alice, "t", b"a", time=float("nan")) == h.BAD_CALL
     assert following(alice, "t", -1) == h.BAD_CALL
     assert following(alice, "t", "a") == h.BAD_CALL  # type: ignore[arg-type]
-    assert not board.state.held.records
+    assert not objects_of(board.state).records
 
 
 def test_an_end_of_subscribers_leaves_nothing(board, alice, bob):
     following(bob, "t", last(bob, "t"))
     board.send(bob.peer, m.Bye(reason=""))
     board.close(bob.peer)
-    assert not board.state.held.records
+    assert not objects_of(board.state).records
 
 
 BREAKAGES = {
@@ -127,9 +128,9 @@ BREAKAGES = {
 @pytest.mark.parametrize("name", BREAKAGES)
 def test_each_broken_invariant_of_topics_is_named(board, alice, name):
     log(alice, "t", b"a")
-    record = board.state.held.records[h.TOPIC, "t"]
+    record = objects_of(board.state).records[h.TOPIC, "t"]
     assert isinstance(record, TopicRecord)
-    BREAKAGES[name](record, board.state.held.topics)
+    BREAKAGES[name](record, topics_of(board.state))
     with pytest.raises(InvalidState) as error:
         validate(board.state)
     assert name in str(error.value)
@@ -159,7 +160,7 @@ def test_the_scheduler_s_own_events_are_a_topic(board, alice, bob):
     assert answer.info["times"] == sorted(answer.info["times"])
     assert bob.call(h.TOPIC, "names", "all") == {"names": ["scheduler"]}
     assert log(bob, "scheduler", b"a") == h.BAD_CALL
-    assert not board.state.held.records
+    assert not objects_of(board.state).records
 
 
 def test_those_that_wait_get_the_scheduler_s_events_of_one_moment_together(board, bob):
@@ -170,4 +171,4 @@ def test_those_that_wait_get_the_scheduler_s_events_of_one_moment_together(board
     (answer,) = new(bob)
     assert plain(answer) == ["worker-joined", "client-connected"]
     board.tick()
-    assert not board.state.held.records
+    assert not objects_of(board.state).records

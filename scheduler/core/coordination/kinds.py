@@ -1,0 +1,53 @@
+"""The kinds of objects, by their names in messages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....protocol.wire.messages.held import (
+    BACKGROUND,
+    DATASET,
+    EVENT,
+    LIMIT,
+    LOCK,
+    METADATA,
+    MULTILOCK,
+    QUEUE,
+    SEMAPHORE,
+    TOPIC,
+    VARIABLE,
+)
+from .background import BACKGROUNDS
+from .datasets import DATASETS
+from .events import EVENTS
+from .fifo import QUEUES
+from .limits import LIMITS
+from .metadata import METADATA_KIND
+from .multilocks import MULTILOCKS
+from .records import Blockers, Call, HeldKind
+from .semaphores import LOCKS, SEMAPHORES
+from .topics import TOPICS
+from .variables import VARIABLES
+
+KINDS: Final[dict[str, HeldKind]] = {
+    LOCK: LOCKS,
+    SEMAPHORE: SEMAPHORES,
+    MULTILOCK: MULTILOCKS,
+    LIMIT: LIMITS,
+    EVENT: EVENTS,
+    QUEUE: QUEUES,
+    VARIABLE: VARIABLES,
+    BACKGROUND: BACKGROUNDS,
+    DATASET: DATASETS,
+    METADATA: METADATA_KIND,
+    TOPIC: TOPICS,
+}
+
+
+def blockers_of(call: Call) -> Blockers | None:
+    """Return the owners that must let go before the turn of a call that waits comes.
+
+    With it, whether all of them must, or one. None = it is not known which those are.
+    """
+    find = KINDS[call.kind].blockers
+    return None if find is None or call.record is None else find(call.record, call)
