@@ -16,9 +16,7 @@ class ClusterApi(Page):
 
     async def answer(self) -> None:
         self.demand_token()
-        info = await self.ask(self.site.watch.overview())
-        if info is not None:
-            self.json(info)
+        await self.json_of(self.site.watch.overview())
 
 
 class WorkersApi(Page):
@@ -26,9 +24,7 @@ class WorkersApi(Page):
 
     async def answer(self) -> None:
         self.demand_token()
-        workers = await self.ask(self.site.watch.workers())
-        if workers is not None:
-            self.json(workers)
+        await self.json_of(self.site.watch.workers())
 
 
 class ScaleApi(Page):
@@ -45,11 +41,9 @@ class ScaleApi(Page):
                 reason = "target is a number of seconds, for example 5"
                 raise tornado.web.HTTPError(400, reason=reason) from None
         try:
-            info = await self.ask(self.site.viewer.ask_one("desired", arguments))
+            await self.json_of(self.site.viewer.ask_one("desired", arguments))
         except QuestionFailed as error:
             raise tornado.web.HTTPError(400, reason=str(error).splitlines()[0]) from None
-        if info is not None:
-            self.json(info)
 
 
 class Discovery(Page):
@@ -57,12 +51,12 @@ class Discovery(Page):
 
     async def answer(self) -> None:
         self.demand_token()
-        found = await self.ask(self._urls())
-        if found is not None:
-            self.json([group for url in found if (group := target_group(url))])
+        await self.json_of(self._groups())
 
-    async def _urls(self) -> list[str]:
-        return [url async for page in self.site.viewer.ask("metrics_pages") for url in page["urls"]]
+    async def _groups(self) -> list[dict[str, Any]]:
+        pages = self.site.viewer.ask("metrics_pages")
+        urls = [url async for page in pages for url in page["urls"]]
+        return [group for url in urls if (group := target_group(url))]
 
 
 def target_group(url: str) -> dict[str, Any] | None:

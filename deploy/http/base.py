@@ -135,6 +135,12 @@ class Page(tornado.web.RequestHandler):
         self.set_header("Content-Type", "application/json")
         self.finish(json.dumps(content, indent=2) + "\n")
 
+    async def json_of(self, question: Awaitable[Any]) -> None:
+        """Answer with the scheduler's answer, as JSON."""
+        info = await self.ask(question)
+        if info is not None:
+            self.json(info)
+
     def write_error(self, status_code: int, **options: Any) -> None:
         error = options.get("exc_info", (None, None, None))[1]
         reason = self._reason

@@ -112,9 +112,7 @@ class StatusPage(BrowserPage):
     async def answer_json(self) -> None:
         """Describe the cluster for a program."""
         self.demand_token()
-        info = await self.ask(self.site.describe())
-        if info is not None:
-            self.json(info)
+        await self.json_of(self.site.describe())
 
     async def answer_html(self) -> None:
         """Show the page, or why it cannot be shown."""

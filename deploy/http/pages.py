@@ -13,6 +13,7 @@ import logging
 import os
 import platform
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 import tornado.web
@@ -33,7 +34,7 @@ from .browser_pages import (
 )
 from .gate import Gate
 from .prometheus import render
-from .viewer import AcceptanceCheck, Viewer, describe_cluster
+from .viewer import Viewer, check_acceptance, describe_cluster
 from .watching import ClusterWatch, SharedAnswer
 
 _log = logging.getLogger("weft.http")
@@ -48,7 +49,7 @@ class _Healthz(Page):
 class _Readyz(Page):
     async def answer(self) -> None:
         try:
-            await self.site.acceptance.run()
+            await self.site.acceptance.get()
         except (ConnectTimeout, TimeoutError):
             self.text("scheduler-silent", 503)
         except WeftError:
@@ -93,27 +94,32 @@ class Site:
     def __init__(
         self,
         viewer: Viewer,
-        acceptance: AcceptanceCheck,
         gate: Gate,
         security: Security,
+        scheduler_address: str,
         host: str,
         given_names: Iterable[str],
     ) -> None:
         self.viewer = viewer
         #: It has started this process.
         self.scheduler_pid = os.getppid()
-        self.acceptance = acceptance
         self.token = security.token
         self.names = ServerNames(host, given_names)
         self.gate = gate
         self.watch = ClusterWatch(viewer)
-        #: Probes need no token, so they may not make the scheduler count at any rate.
+        #: Probes need no token: they may not make the scheduler count or authenticate at any rate.
         self.probed = SharedAnswer(viewer.metrics)
+        self.acceptance = SharedAnswer(partial(check_acceptance, scheduler_address, security))
         self.facts = {"version": weft_version("unknown"), "python": platform.python_version()}
 
     async def describe(self) -> dict[str, Any]:
         """Describe the cluster and name the pages, for programs."""
         return {"pages": [*_PAGES], "cluster": await describe_cluster(self.viewer)}
+
+    async def close(self) -> None:
+        """End questions that are under way."""
+        for answer in (self.probed, self.acceptance, self.watch):
+            await answer.close()
 
     def application(self) -> tornado.web.Application:
         """Return the pages by path."""

@@ -16,7 +16,7 @@ from ...protocol.trust.security import Security, needs_tls, server_ssl_context
 from . import listening
 from .gate import Gate, UsedLinks
 from .pages import Site
-from .viewer import AcceptanceCheck, Viewer
+from .viewer import Viewer
 
 
 @dataclass
@@ -77,7 +77,6 @@ async def serve(
         "choose another --dashboard-address, or use --no-dashboard",
     )
     viewer = Viewer()
-    acceptance = AcceptanceCheck(config.scheduler_address, config.security)
     try:
         await viewer.open(config.scheduler_address, config.security)
         gate = Gate(
@@ -86,7 +85,9 @@ async def serve(
             used=config.used_links,
             on_used=config.on_link_used,
         )
-        site = Site(viewer, acceptance, gate, config.security, config.host, config.host_names)
+        site = Site(
+            viewer, gate, config.security, config.scheduler_address, config.host, config.host_names
+        )
         server = listening.start(site.application(), sockets, context, config.idle_timeout_s)
     except BaseException:
         for sock in sockets:
@@ -101,9 +102,7 @@ async def serve(
     left.cancel()
     await listening.stop(server)
     gate.failed.close()
-    await acceptance.close()
-    await site.watch.close()
-    await site.probed.close()
+    await site.close()
     viewer.close()
 
 

@@ -35,8 +35,6 @@ from ...protocol.wire.messages import (
 
 #: A scheduler that has not answered after this is not healthy.
 ANSWER_TIMEOUT_S: Final = 2.0
-#: A probe needs no token, so that it may not make the scheduler authenticate at any rate.
-_CHECK_INTERVAL_S: Final = 1.0
 
 
 class Viewer:
@@ -110,22 +108,7 @@ class Viewer:
         pages = Pages(process)
         is_left = True
         while is_left:
-            question = Ask(
-                request=self._next_request(),
-                name=name,
-                arguments=arguments or {},
-                page=pages.page,
-                to=to,
-            )
-            try:
-                message = await self._wait(self._send(question), timeout_s)
-            except TimeoutError:
-                self._answers.pop(question.request, None)
-                if not to:
-                    raise
-                raise NoAnswer(f"it did not answer within {timeout_s:g} s", process) from None
-            answer = answer_in(message, name, process)
-            assert answer is not None, message
+            answer = await self._ask(name, arguments, pages.page, timeout_s, to, process)
             yield answer.info
             is_left = pages.turn(answer)
 
@@ -137,15 +120,30 @@ class Viewer:
         Raises:
             TimeoutError, WeftError: see `ask`.
         """
-        question = Ask(request=self._next_request(), name=name, page=page)
+        answer = await self._ask(name, None, page, timeout_s)
+        return answer.info, answer.next_page
+
+    async def _ask(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None,
+        page: str,
+        timeout_s: float,
+        to: str = "",
+        process: str = "",
+    ) -> Answer:
+        request = self._next_request()
+        question = Ask(request=request, name=name, arguments=arguments or {}, page=page, to=to)
         try:
             message = await self._wait(self._send(question), timeout_s)
         except TimeoutError:
-            self._answers.pop(question.request, None)
-            raise
-        answer = answer_in(message, name)
+            self._answers.pop(request, None)
+            if not to:
+                raise
+            raise NoAnswer(f"it did not answer within {timeout_s:g} s", process) from None
+        answer = answer_in(message, name, process)
         assert answer is not None, message
-        return answer.info, answer.next_page
+        return answer
 
     async def ask_one(
         self,
@@ -245,42 +243,16 @@ async def describe_cluster(viewer: Viewer, timeout_s: float = ANSWER_TIMEOUT_S) 
     return {**info, "workers": workers, "clients": clients}
 
 
-class AcceptanceCheck:
-    """Checks whether a scheduler accepts connections: it connects, asks, and leaves.
+async def check_acceptance(address: str, security: Security) -> None:
+    """Return if a scheduler accepts a connection and answers on it: connect, ask, and leave.
 
-    A check that was begun less than a second ago holds for the next one as well.
+    Raises:
+        ConnectTimeout, TimeoutError: it did not in time.
+        WeftError: the scheduler cannot be reached, or does not accept this process.
     """
-
-    def __init__(self, address: str, security: Security) -> None:
-        self._address = address
-        self._security = security
-        self._check: asyncio.Task[None] | None = None
-        self._begun = 0.0
-
-    async def run(self) -> None:
-        """Return if the scheduler accepts a connection and answers on it.
-
-        Raises:
-            ConnectTimeout, TimeoutError: it did not in time.
-            WeftError: the scheduler cannot be reached, or does not accept this process.
-        """
-        now = asyncio.get_running_loop().time()
-        is_old = now - self._begun >= _CHECK_INTERVAL_S
-        if self._check is None or (is_old and self._check.done()):
-            self._begun = now
-            self._check = asyncio.create_task(self._connect())
-        await asyncio.shield(self._check)
-
-    async def _connect(self) -> None:
-        viewer = Viewer()
-        try:
-            await viewer.open(self._address, self._security, ANSWER_TIMEOUT_S)
-            await viewer.metrics()
-        finally:
-            viewer.close()
-
-    async def close(self) -> None:
-        """End a check that is under way."""
-        if self._check is not None:
-            self._check.cancel()
-            await asyncio.wait([self._check])
+    viewer = Viewer()
+    try:
+        await viewer.open(address, security, ANSWER_TIMEOUT_S)
+        await viewer.metrics()
+    finally:
+        viewer.close()

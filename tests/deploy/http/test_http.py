@@ -259,7 +259,7 @@ def test_the_pages_end_with_the_scheduler_and_come_back_without_it(tmp_path, wai
 
 
 async def test_a_scheduler_that_accepts_no_connection_is_healthy_and_not_ready(monkeypatch):
-    monkeypatch.setattr(viewer, "_CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(watching, "HOLDS_S", 0.0)
     async with pages_in_this_loop() as (started, port, token):
         pages = Pages(f"http://127.0.0.1:{port}/", token)
         assert (await asyncio.to_thread(pages.ask, "/readyz"))[1] == "ready\n"
@@ -292,7 +292,7 @@ async def test_probes_of_health_share_an_answer_of_the_scheduler(monkeypatch):
 
 
 async def test_probes_of_readiness_connect_at_most_once_per_interval(monkeypatch):
-    monkeypatch.setattr(viewer, "_CHECK_INTERVAL_S", 1000.0)
+    monkeypatch.setattr(watching, "HOLDS_S", 1000.0)
     async with pages_in_this_loop() as (started, port, token):
         pages = Pages(f"http://127.0.0.1:{port}/", token)
         connections = []
