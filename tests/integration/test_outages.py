@@ -23,7 +23,7 @@ LARGE = 300_000
 #: A scheduler with a bug: it fails whenever it reads of a function of this name.
 BUGGY = """
 import sys
-from weft.scheduler.core import submission
+from weft.scheduler.core.requests import submission
 from weft.deploy.cli.command import main
 
 functions = submission._functions

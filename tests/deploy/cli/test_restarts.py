@@ -372,7 +372,7 @@ ENDING = """
 import sys, os
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from weft.deploy import starting
+from weft.deploy.scheduler import starting
 from weft.deploy.cli.command import main
 real = starting.SchedulerStart._on_ready
 def on_ready(self, server, url):

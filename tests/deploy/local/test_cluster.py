@@ -180,7 +180,7 @@ with weft.Client(n_workers=1) as client:
 #: A thread holds weft's locks of the module level, as it does for moments while it opens a client.
 FORKING_WHILE_HELD = """
 import faulthandler, os, threading, weft
-from weft.client import dask_default
+from weft.client.dask import default as dask_default
 from weft.deploy.local import quiet
 from weft.graphs.drivers import thread_pools
 
@@ -483,7 +483,8 @@ def test_a_child_sees_the_end_of_its_parent_at_once():
 
 BEREAVED = """
 import logging, socket, os, sys
-from weft.deploy import child, daemon
+from weft.deploy.processes import child
+from weft.deploy.scheduler import daemon
 
 ours, theirs = socket.socketpair()
 security = {"token": "x" * 32, "cluster_id": "0" * 32, "certificate_pem": None}
