@@ -55,7 +55,6 @@ from .config import SupervisorConfig
 from .death_lines import DeathLines
 from .ended import exit_of, remove_files
 from .held_up import HeldUpWatch
-from .large_workers import end_too_large
 from .lifetimes import Lifetimes
 from .measuring import FamilyMeter
 from .places import CannotScale, Growth, Place
@@ -69,6 +68,7 @@ from .restarts import (
     give_up,
     judge,
     kind_of,
+    memory_verdict,
 )
 from .silent_workers import held_up, look_at_silence
 from .spawn import send_with_channel
@@ -513,7 +513,12 @@ class Supervisor:
             return
         while True:
             await asyncio.sleep(_CHECK_S)
-            end_too_large(self._running, self._meter.rss(self._processes()), self._ask)
+            for worker_id, rss in self._meter.rss(self._processes()).items():
+                slot = self._running[worker_id]
+                verdict = memory_verdict(rss, slot.spec.memory_limit)
+                if verdict and not slot.verdict:
+                    slot.verdict = verdict
+                    self._ask("kill", slot.pid, int(signal.SIGKILL))
 
     async def _watch_silence(self) -> None:
         pause_s = min(self.config.silent_after_s / 20, _MAX_LOOK_S)
