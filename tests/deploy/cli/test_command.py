@@ -281,7 +281,7 @@ def test_a_worker_host_that_is_no_address_of_this_machine_is_one_line(host, tmp_
 WORKERS_WITH_A_BAD_PORT = f"""
 import logging, os, sys
 from weft.deploy.workers.workers import run_daemon
-from weft.protocol.trust import connection_file
+from weft.protocol.trust import finding
 from weft.worker.family.config import SupervisorConfig, WorkerSpec
 
 def find():
