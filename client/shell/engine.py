@@ -419,7 +419,7 @@ class Engine(EngineWaiting):
 
     def _on_woken(self) -> None:
         if self._past_loop.is_lent:
-            self._past_loop.end()
+            self._past_loop.take_back()
         self._read_queue()
 
     def _read_queue(self) -> None:
@@ -465,7 +465,7 @@ class Engine(EngineWaiting):
         else:
             self._is_sweeping = False
             if self._past_loop.is_lent:
-                self._past_loop.end()
+                self._past_loop.take_back()
         if not (self.is_alone() or self._is_confirming or self.is_confirmed) and (
             self._has_company()
         ):
@@ -565,7 +565,7 @@ class Engine(EngineWaiting):
         while self._flush():
             pass
         self.is_closed = True
-        self._past_loop.end()
+        self._past_loop.take_back()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._is_sweeping = False

@@ -142,7 +142,7 @@ class SchedulerLink:
         #: Set when the link is closed and its tasks have ended.
         self.closed = asyncio.Event()
         #: The connection of the open session; None between sessions, and when the link is closed.
-        self._connection: Connection | None = None
+        self.connection: Connection | None = None
 
     @property
     def security(self) -> Security:
@@ -155,7 +155,7 @@ class SchedulerLink:
     @property
     def writable(self) -> bool:
         """True if a message would be sent at once."""
-        connection = self._connection
+        connection = self.connection
         return connection is not None and connection.writable
 
     async def open(self, timeout_s: float) -> None:
@@ -240,7 +240,7 @@ class SchedulerLink:
             self._opened.set_result(None)
         connection.allow_bypass()
         with self._lock:
-            self._connection = connection
+            self.connection = connection
             if first := self.first_messages():
                 connection.send(first)
             # The core reports the return, with what it finds.
@@ -249,7 +249,7 @@ class SchedulerLink:
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `SessionOwner`."""
         with self._lock:
-            if connection is self._connection:
+            if connection is self.connection:
                 self._on_event(AnswersReceived(messages))
 
     def on_writable(self, connection: Connection) -> None:
@@ -259,7 +259,7 @@ class SchedulerLink:
     def on_lost(self, reason: WeftError) -> None:
         """See `SessionOwner`."""
         with self._lock:
-            self._connection = None
+            self.connection = None
             self._on_event(Disconnected())
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
@@ -287,7 +287,7 @@ class SchedulerLink:
 
     def on_over(self, end: GiveUp) -> None:
         """See `SessionOwner`."""
-        self._connection = None
+        self.connection = None
         outage = end.outage
         if outage.error is None:
             return  # there was no session: `open` raises
@@ -332,27 +332,17 @@ class SchedulerLink:
 
     def send_past_loop(self, messages: list[Message]) -> bool:
         """Send messages on this thread; return False if the loop has to do it."""
-        connection = self._connection
+        connection = self.connection
         try:
             return connection is not None and connection.send_past_loop(messages)
         except LocalProtocolError:
             return False
 
-    def lend_reading(self) -> Connection | None:
-        """Return the connection if it lends its reading: see `Connection.lend_reading`."""
-        connection = self._connection
-        return connection if connection is not None and connection.lend_reading() else None
-
-    def take_reading_back(self) -> None:
-        """See `Connection.take_reading_back`."""
-        if self._connection is not None:
-            self._connection.take_reading_back()
-
     # --- Sending ----------------------------------------------------------------------------------
 
     def send(self, messages: list[Message]) -> None:
         """Send messages, and report to the core which of them the protocol forbids."""
-        connection = self._connection
+        connection = self.connection
         if connection is None:
             return
         try:
@@ -367,13 +357,13 @@ class SchedulerLink:
 
     def abort(self) -> None:
         """Close at once, without a goodbye."""
-        self._connection = None
+        self.connection = None
         if self._runner is not None:
             self._runner.abort()
 
     async def close(self, reason: str, timeout_s: float) -> None:
         """Send a goodbye and close."""
-        self._connection = None
+        self.connection = None
         if self._runner is not None:
             await self._runner.leave(reason, timeout_s)
         self.closed.set()

@@ -1,12 +1,11 @@
 """Lets a caller that is alone send and receive by itself, without the thread of the event loop.
 
-`submit(...).result()` in a loop is a question and an answer at a time. If the loop's thread sends
-the one and receives the other, two changes of threads come with each. So when some waits one after
-the other were such (`may_begin`), the loop *lends* the reading of the connection: it stops reading,
-and a caller hands its call to the core on its own thread, writes the message, and reads until the
-state is done. What only has to be done some time, as a release, waits for the next call.
+`submit(...).result()` in a loop is a question and an answer at a time. When some waits one after
+the other were such (`may_begin`), the loop lends the reading (`protocol/net/lent_reading.py`), and
+a caller hands its call to the core on its own thread, writes the message, and reads until the state
+is done. What only has to be done some time, as a release, waits for the next call.
 
-The loop takes the reading back (`end`) when anything else happens: another thread waits, a second
+The loop takes the reading back when anything else happens: another thread waits, a second
 call is submitted before the first is waited for, something is posted that has to be noticed, the
 answer does not come soon, or no caller has waited for a while. A thread that receives delivers all
 that comes, and is never disturbed: it gives the reading back when it has done.
@@ -21,42 +20,29 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from ...protocol.net.lent_reading import STREAK, LentReading
 from ..core.tasks import PENDING, FutureState
 from .delayed_signals import delay_handlers, has_room_for_calls, run_delayed
 from .watchers import ThreadWaiter
 
 if TYPE_CHECKING:
-    from ...protocol.net.connection import Connection
     from .engine import Engine
 
 #: A caller waits this long by itself; then the loop receives, and the caller sleeps.
 _LONGEST_S: Final = 0.05
-#: Number of waits one after the other that must have been alone.
-_STREAK: Final = 3
 
 
-class PastLoop:
+class PastLoop(LentReading):
     """The lent reading of an engine's connection. Any thread may call what has no other comment."""
 
     def __init__(self, engine: Engine) -> None:
+        super().__init__()
         self._engine = engine
-        #: The loop does not read. Changed by the loop's thread only.
-        self.is_lent = False
-        #: The connection that lent its reading last.
-        self._connection: Connection | None = None
-        #: Held by the thread that receives, and by the loop while it takes the reading back.
-        self._receiving = threading.Lock()
-        #: The loop wants the reading back from the thread that receives.
-        self._is_wanted_back = False
-        #: Number of waits here, and what it was at the last look of the loop.
-        self._n_waits = self._n_waits_seen = 0
         #: {thread: its waiter} of all threads that wait for the loop. An exception of a signal
         #: handler may have left one behind, whose place the next wait of that thread takes.
         self._waiting: dict[int, ThreadWaiter] = {}
         #: Calls that were submitted since the last wait began.
         self._n_submitted = 0
-        #: Number of waits in a row that were alone.
-        self._streak = 0
 
     # --- What callers do --------------------------------------------------------------------------
 
@@ -113,20 +99,19 @@ class PastLoop:
             return
         delayed = delay_handlers()
         try:
-            if not self._receiving.acquire(blocking=False):
+            if not self._reading.acquire(blocking=False):
                 return  # another thread receives
             try:
                 left_s = _LONGEST_S if timeout is None else min(_LONGEST_S, timeout)
                 deadline = time.monotonic() + left_s
                 connection = self._connection
-                assert connection is not None
                 while self.is_lent and state.status == PENDING and left_s > 0:
                     if not connection.receive(left_s):
                         break
                     left_s = deadline - time.monotonic()
-                self._n_waits += 1
+                self._n_readings += 1
             finally:
-                self._receiving.release()
+                self._reading.release()
             if self._is_wanted_back or self._waiting:
                 self._engine.wake()
         finally:
@@ -154,30 +139,11 @@ class PastLoop:
     @property
     def may_begin(self) -> bool:
         """True if the last waits were alone."""
-        return self._streak >= _STREAK and not self.is_lent
+        return self._streak >= STREAK and not self.is_lent
 
     def begin(self) -> None:
         """Lend the reading. Not while the connection delivers."""
         link = self._engine.link
-        if self.may_begin and not self._engine.is_closed and link is not None:
-            self._is_wanted_back = False
-            self._n_waits_seen = self._n_waits
-            self._connection = link.lend_reading()
-            self.is_lent = self._connection is not None
-
-    def end(self) -> None:
-        """Take the reading back: at once, or when the thread that receives calls `wake`."""
-        self._is_wanted_back = True
-        if self._receiving.acquire(blocking=False):
-            try:
-                self.is_lent = False
-                self._streak = 0
-                if self._engine.link is not None:
-                    self._engine.link.take_reading_back()
-            finally:
-                self._receiving.release()
-
-    def is_used(self) -> bool:
-        """Return whether a thread receives, or has received since the last call."""
-        n_seen, self._n_waits_seen = self._n_waits_seen, self._n_waits
-        return self._n_waits != n_seen or self._receiving.locked()
+        connection = None if link is None else link.connection
+        if self.may_begin and not self._engine.is_closed and connection is not None:
+            self.lend(connection)

@@ -82,7 +82,7 @@ def test_a_suspended_scheduler_is_noticed_and_found_again(tmp_path):
         with suspended(psutil.Process(master.process.pid)):
             workers.wait_for("the scheduler is gone: it was silent for 1 s")
             pending = client.submit(abs, -2)
-            wait_until(lambda: client._engine.link._connection is None, 30)
+            wait_until(lambda: client._engine.link.connection is None, 30)
         assert pending.result(timeout=60) == 2
         workers.wait_for("the scheduler is back")
         client.wait_for_workers(2, timeout=30)

@@ -91,7 +91,7 @@ def test_an_argument_of_20_calls_is_sent_about_once(options, how, wait_until):
     with LocalCluster(n_workers=2, **options) as cluster, weft.Client(cluster) as client:
         client.wait_for_workers(2)
         x = number()
-        connection = client._engine.link._connection
+        connection = client._engine.link.connection
         before = connection.bytes_out
         if how == "submit":
             futures = [client.submit(change, x, i) for i in range(20)]
@@ -150,7 +150,7 @@ def test_a_shared_argument_is_made_again_when_its_worker_dies(tmp_path, wait_unt
 
     with LocalCluster(n_workers=1) as cluster, weft.Client(cluster) as client:
         x = number()
-        connection = client._engine.link._connection
+        connection = client._engine.link.connection
         futures = [client.submit(die_once, x, str(tmp_path / str(i))) for i in range(2)]
         assert client.gather(futures, timeout=60) == [NBYTES / 8] * 2
         # The client has put it at the next worker again.
@@ -264,7 +264,7 @@ def test_arguments_go_to_workers_over_tls(tmp_path, caplog):
         weft.Client(connection_file=file_of(started)) as client,
     ):
         client.wait_for_workers(1)
-        connection = client._engine.link._connection
+        connection = client._engine.link.connection
         assert client.submit(change, number(), 3).result(60)[:2] == (1.0, 3.0)
         assert connection.bytes_out < NBYTES / 10
     assert not caplog.records

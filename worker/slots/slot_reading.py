@@ -1,9 +1,9 @@
 """Lets an idle slot read the scheduler's messages on its own thread, without the event loop.
 
 While the scheduler sends one task at a time, the loop's thread would wake the slot's for each. So
-after some such tasks the loop *lends* the reading of the connection (`began_alone`): it stops
-reading, and the thread of an idle slot reads, hands the message to the core, and runs the task. A
-slot that goes on with another chunk looks each millisecond whether something has come.
+after some such tasks the loop lends the reading (`protocol/net/lent_reading.py`), and the thread of
+an idle slot reads, hands the message to the core, and runs the task. A slot that goes on with
+another chunk looks each millisecond whether something has come.
 
 User code must never hold up the messages of the scheduler, so the loop takes the reading back
 (`end`) as soon as tasks wait here, and when no slot has read for 10 to 20 ms, because a task runs
@@ -20,36 +20,27 @@ from collections.abc import Callable
 from typing import Final
 
 from ...protocol.net.connection import Connection
+from ...protocol.net.lent_reading import STREAK, LentReading
 
 __all__ = ["SlotReading"]
 
 #: How often the loop looks whether a slot still reads.
 _LOOK_S: Final = 0.01
-#: Number of tasks that must have come alone, one after the other.
-_STREAK: Final = 3
 #: A thread waits this long at once; nothing depends on it.
 _WAIT_S: Final = 1.0
 
 
-class SlotReading:
+class SlotReading(LentReading):
     """The lent reading of a worker's connection, which ends with that connection."""
 
     def __init__(self, connection: Connection, is_alone: Callable[[], bool]) -> None:
         """Prepare; `is_alone` returns whether no task waits here while others run."""
+        super().__init__()
         self._loop = asyncio.get_running_loop()
         self._connection = connection
         self._is_alone = is_alone
-        #: Changed by the loop's thread only.
-        self.is_lent = False
-        #: Held by the thread that reads, and by the loop while it takes the reading back.
-        self._reading = threading.Lock()
         #: The thread that reads, 0 = none.
         self._reader = 0
-        self._is_wanted_back = False
-        #: Number of readings, and what it was when the loop looked last.
-        self._n_readings = self._n_seen = 0
-        #: Number of tasks in a row that came alone.
-        self._streak = 0
 
     # --- On the threads of slots ------------------------------------------------------------------
 
@@ -94,34 +85,22 @@ class SlotReading:
     def on_messages(self) -> None:
         """Note that the loop has read and handled messages."""
         self._streak = self._streak + 1 if self._is_alone() else 0
-        if self._streak == _STREAK:
+        if self._streak == STREAK:
             self._loop.call_soon(self._begin)  # not while the connection delivers
 
     def _begin(self) -> None:
-        if not self.is_lent and not self._connection.closed:
-            self._is_wanted_back = False
-            self.is_lent = self._connection.lend_reading()
-            if self.is_lent:
-                self._loop.call_later(_LOOK_S, self._look)
+        if not (self.is_lent or self._connection.closed) and self.lend(self._connection):
+            self._loop.call_later(_LOOK_S, self._look)
 
     def _look(self) -> None:
         if not self.is_lent:
             return
-        n_seen, self._n_seen = self._n_seen, self._n_readings
-        if self._n_readings == n_seen and not self._reading.locked():
-            self.end()
-        else:
+        if self.is_used():
             self._loop.call_later(_LOOK_S, self._look)
+        else:
+            self.end()
 
     def end(self) -> None:
         """Take the reading back, now or when the thread that reads has noticed."""
-        self._streak = 0
-        self._is_wanted_back = True
-        if self._reading.acquire(blocking=False):
-            try:
-                self.is_lent = False
-                self._connection.take_reading_back()
-            finally:
-                self._reading.release()
-        else:
+        if not self.take_back():
             self._connection.interrupt()

@@ -148,7 +148,7 @@ async def test_a_close_before_the_welcome_leaves_no_connection(line, bench):
     await bench.link.open(20.0)
     late: list[Connection] = []
     line.on_registered = late.append
-    bench.link._connection.abort()
+    bench.link.connection.abort()
     await line.until(lambda: late)
     closing = asyncio.ensure_future(bench.link.close("enough", 5.0))
     await asyncio.sleep(0)
@@ -173,7 +173,7 @@ async def test_a_silent_scheduler_is_abandoned(line, bench, monkeypatch):
 async def test_a_bug_in_the_search_is_reported_to_pending_futures(line, bench, caplog):
     await bench.link.open(20.0)
     bench.problem = RuntimeError("a bug in the finder")
-    bench.link._connection.abort()
+    bench.link.connection.abort()
     await line.until(lambda: bench.of(GaveUp))
     assert "a bug in the finder" in bench.of(GaveUp)[0].reason
     assert "a bug of weft ends the session" in caplog.text

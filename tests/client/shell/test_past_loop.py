@@ -45,16 +45,16 @@ def check(client):
 
 def test_a_caller_that_waits_alone_receives_on_its_own_thread(client):
     ask_until_lent(client)
-    before = past_loop(client)._n_waits
+    before = past_loop(client)._n_readings
     for n in range(50):
         ask(client, n)
-    assert past_loop(client)._n_waits > before
+    assert past_loop(client)._n_readings > before
     check(client)
 
 
 def test_a_release_leaves_with_the_next_call_whenever_the_future_is_dropped(client):
     ask_until_lent(client)
-    connection = client._engine.link._connection
+    connection = client._engine.link.connection
     n_calls, before = 50, connection.frames_out
     for n in range(n_calls):
         future = client.submit(inc, n, pure=False)  # the future before is dropped after this call
@@ -67,11 +67,11 @@ def test_a_release_leaves_with_the_next_call_whenever_the_future_is_dropped(clie
 
 def test_results_that_become_records_leave_the_reading_to_the_caller(client):
     ask_until_lent(client)
-    before = past_loop(client)._n_waits
+    before = past_loop(client)._n_readings
     for n in range(40):
         assert client.submit(operator.mul, b"x", 2000 + n, pure=False).result(30)[-1:] == b"x"
     # A busy machine may take the reading back now and then, but not after each result.
-    assert past_loop(client)._n_waits - before > 20
+    assert past_loop(client)._n_readings - before > 20
     check(client)
 
 
@@ -95,9 +95,9 @@ def test_no_caller_receives_while_the_loop_wants_the_reading_back(client):
     """Else a loop whose thread is late never gets it, and is woken by each call."""
     ask_until_lent(client)
     past_loop(client)._is_wanted_back = True  # as `end` does while a thread receives
-    before = past_loop(client)._n_waits
+    before = past_loop(client)._n_readings
     ask(client, 1)
-    assert past_loop(client)._n_waits == before
+    assert past_loop(client)._n_readings == before
     assert not past_loop(client).is_lent
     check(client)
 
