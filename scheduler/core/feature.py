@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import Message
-from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .records.peers import BlockedWait, ClientHandle, SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
     from .records.tasks import SchedulerTask
@@ -73,6 +73,9 @@ class Feature:
     #: {what holds: what breaks it}
     invariants: Mapping[str, Invariant] = field(default_factory=dict)
 
+    #: ids of functions whose results are unique: they have no copies, and are not made again
+    unique: frozenset[bytes] = frozenset()
+
     #: with the first event
     started: StateHook | None = None
     #: a peer registers: its id, and the last epoch that it has seen
@@ -111,6 +114,14 @@ class Feature:
     not_fetched: KeysHook | None = None
     #: a worker does not have the data of a task any more
     replica_lost: TaskHook | None = None
+    #: rows with a unique function were submitted
+    unique_submitted: Callable[[SchedulerState, m.SubmitTasks], None] | None = None
+    #: the last copies of tasks are gone: fails those that were unique, and returns the others
+    unique_lost: Callable[[SchedulerState, list[SchedulerTask]], list[SchedulerTask]] | None = None
+    #: whether tasks may be submitted on behalf of an attempt that does not run, by their options
+    may_submit: Callable[[SchedulerState, WorkerHandle, dict[str, Any], int], bool] | None = None
+    #: an attempt waits: for what
+    attempt_blocked: Callable[[SchedulerState, WorkerHandle, int, BlockedWait], None] | None = None
     #: before the rows of a report are handled
     attempts_erred: Callable[[SchedulerState, WorkerHandle, m.AttemptsErred], None] | None = None
     #: a worker or client, by its id, has ended in order or is known to have died: it does not
@@ -131,6 +142,7 @@ class Features:
         self.records: dict[type, Any] = {kind: kind() for f in features for kind in f.records}
         self.handlers: dict[type[Message], Handler] = {}
         self.invariants: dict[str, Invariant] = {}
+        self.unique = frozenset[bytes]().union(*(f.unique for f in features))
         for feature in features:
             assert self.handlers.keys().isdisjoint(feature.handlers), feature.name
             assert self.invariants.keys().isdisjoint(feature.invariants), feature.name
@@ -162,6 +174,10 @@ class Features:
         self.replicas_added = [f.replicas_added for f in features if f.replicas_added]
         self.not_fetched = [f.not_fetched for f in features if f.not_fetched]
         self.replica_lost = [f.replica_lost for f in features if f.replica_lost]
+        self.unique_submitted = [f.unique_submitted for f in features if f.unique_submitted]
+        self.unique_lost = [f.unique_lost for f in features if f.unique_lost]
+        self.may_submit = [f.may_submit for f in features if f.may_submit]
+        self.attempt_blocked = [f.attempt_blocked for f in features if f.attempt_blocked]
         self.attempts_erred = [f.attempts_erred for f in features if f.attempts_erred]
         self.ended = [f.ended for f in features if f.ended]
         self.peer_closed = [f.peer_closed for f in features if f.peer_closed]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .actors import actors
+from .actors import feature as actors
 from .coordination import feature as coordination
 from .data import feature as data
 from .feature import Feature

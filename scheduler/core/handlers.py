@@ -35,8 +35,6 @@ HANDLERS: Final[dict[type[Message], Handler]] = {
     m.AttemptsOverdue: overdue.on_overdue,
     m.AttemptsBlocked: blocked.on_blocked,
     m.AttemptsResumed: blocked.on_resumed,
-    m.ActorsBlocked: blocked.on_actors_blocked,
-    m.ActorsResumed: blocked.on_actors_resumed,
     m.AttemptsReturned: assignment.on_returned,
     m.AttemptsWithdrawn: withdrawing.on_withdrawn,
     m.ReplicasAdded: missing.on_replicas_added,

@@ -230,8 +230,6 @@ class SchedulerState:
         #: {class: None} of all classes with a queued task
         self.ready: dict[TaskClass, None] = {}
         self.scattered: dict[TaskClass, None] = {}  #: {class: None} of all of scattered data
-        #: {task: None}: made an actor under an earlier scheduler; empty but while recovering
-        self.made_actors: dict[SchedulerTask, None] = {}
 
         #: {peer: role} of all open connections
         self.roles: dict[int, Role] = {}

@@ -10,13 +10,12 @@ task like any other: nothing has used the object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import actor_lost
-from ..feature import Feature
-from ..moves.transitions import drop_attempt, err
+from ..moves.transitions import err
+from ..records.asked import Info
 from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
 
 if TYPE_CHECKING:
@@ -31,6 +30,21 @@ def is_actor(task: SchedulerTask) -> bool:
     return task.group.function.function_id == m.ACTOR_FUNCTION
 
 
+class Actors:
+    """What is known of actors beside their tasks."""
+
+    __slots__ = ("made",)
+
+    def __init__(self) -> None:
+        #: {task: None}: made an actor under an earlier scheduler; empty but while recovering
+        self.made: dict[SchedulerTask, None] = {}
+
+
+def actors_of(state: SchedulerState) -> Actors:
+    """Return what is known of actors beside their tasks."""
+    return state.record(Actors)
+
+
 def note_made(state: SchedulerState, message: m.SubmitTasks) -> None:
     """Note the actors that had been made before the scheduler was restarted.
 
@@ -41,14 +55,14 @@ def note_made(state: SchedulerState, message: m.SubmitTasks) -> None:
         if message.options and message.options[place].get("made"):
             task = state.tasks.get(key)
             if task is not None and is_actor(task) and task.state != MEMORY:
-                state.made_actors[task] = None
+                actors_of(state).made[task] = None
     if state.recovery is None:
         fail_made(state)
 
 
 def fail_made(state: SchedulerState) -> None:
     """Fail those of these actors that no worker has."""
-    made, state.made_actors = state.made_actors, {}
+    made, actors_of(state).made = actors_of(state).made, {}
     for task in made:
         if task.state in _NOT_THERE:
             text = (
@@ -66,14 +80,9 @@ def living(state: SchedulerState, ws: WorkerHandle, key: str, attempt: int) -> b
     return task.attempt == attempt and task.replicas[0] is ws
 
 
-def forget_copies(state: SchedulerState, task: SchedulerTask) -> None:
-    """Let the other workers drop copies that count as replicas: the actor's worker is lost."""
-    if is_actor(task):
-        for ws in task.replicas[1:]:
-            drop_attempt(state, ws, task.attempt)
-            del ws.has_what[task]
-            ws.nbytes -= task.nbytes
-        task.replicas = task.replicas[:1]
+def may_submit(state: SchedulerState, ws: WorkerHandle, options: Info, attempt: int) -> bool:
+    """Return whether an attempt has made the actor that these options of a submission name."""
+    return "actor" in options and living(state, ws, options["actor"], attempt)
 
 
 def fail_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[SchedulerTask]:
@@ -89,17 +98,3 @@ def fail_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[Schedule
             err(state, task, actor_lost(task.key, text), reported=True)
     # With a task that has failed, others may have become unneeded.
     return [task for task in lost if task.state == MEMORY]
-
-
-ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
-    "made_actors is empty but while recovering": lambda s: () if s.recovery else s.made_actors,
-    "actor_waits lists attempts that have ended": lambda s: [
-        (ws, attempt)
-        for ws in s.workers.values()
-        for attempt in ws.actor_waits
-        if attempt in ws.processing or attempt in ws.zombies
-    ],
-}
-
-
-FEATURE: Final = Feature(name="actors", invariants=ACTOR_INVARIANTS)

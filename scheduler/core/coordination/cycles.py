@@ -26,7 +26,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from ....protocol.wire import messages as m
 from ....protocol.wire.messages.held import attempt_of, owner_of_attempt
+from ..actors.waits import waits_at
 from ..records.tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
 from .kinds import blockers_of
 from .records import objects_of
@@ -113,6 +115,18 @@ def suspect(
         state.call_after(SETTLE_S, _look)
 
 
+def on_attempt_blocked(
+    state: SchedulerState, ws: WorkerHandle, attempt: int, wait: BlockedWait
+) -> None:
+    """Have the wait of an attempt for tasks or actors looked at."""
+
+    def fail(text: str) -> None:
+        state.send(ws.peer, m.FailWaits(attempts=[attempt], texts=[text]))
+
+    if wait.keys or wait.actors:
+        suspect(state, Attempt(ws, attempt), wait, fail)
+
+
 def _look(state: SchedulerState) -> None:
     """Look at the waits that are due, the last one first, as many as one pass may."""
     suspects = suspects_of(state)
@@ -156,7 +170,9 @@ def _goes_on(state: SchedulerState, one: Suspect) -> bool:
     if isinstance(node, Attempt):
         ws, attempt = node
         is_here = state.workers.get(ws.peer) is ws
-        return is_here and (_wait_of(node) is wait or objects_of(state).waits.get(attempt) is wait)
+        return is_here and (
+            _wait_of(state, node) is wait or objects_of(state).waits.get(attempt) is wait
+        )
     return objects_of(state).waits.get(node) is wait
 
 
@@ -167,16 +183,16 @@ def _now(state: SchedulerState, node: Owner | Attempt) -> Node:
     return node_of(state, *node)  # that it waits has been reported meanwhile
 
 
-def _wait_of(attempt: Attempt) -> BlockedWait | None:
+def _wait_of(state: SchedulerState, attempt: Attempt) -> BlockedWait | None:
     """Return the wait that was reported of an attempt, or of the actor that it has made."""
     ws, number = attempt
-    actor = ws.actor_waits.get(number)
+    actor = waits_at(state, ws).get(number)
     return ws.blocked.get(number) if actor is None else actor.wait
 
 
-def actor_node(task: SchedulerTask) -> Attempt | None:
+def actor_node(state: SchedulerState, task: SchedulerTask) -> Attempt | None:
     """Return the node of the actor that a task has made, if the actor waits."""
-    if task.state != MEMORY or task.attempt not in task.replicas[0].actor_waits:
+    if task.state != MEMORY or task.attempt not in waits_at(state, task.replicas[0]):
         return None
     return Attempt(task.replicas[0], task.attempt)
 
@@ -185,7 +201,7 @@ def waits_of(state: SchedulerState, node: Node) -> Waits | None:
     """Return what a node waits for, without a time limit; None if it is live for all we know."""
     if isinstance(node, Attempt):
         here, number = node
-        is_known = number in here.zombies or number in here.actor_waits
+        is_known = number in here.zombies or number in waits_at(state, here)
         return _waits_of_attempt(state, node) if is_known and not here.is_away else None
     if not isinstance(node, SchedulerTask):
         call = objects_of(state).waits.get(node)
@@ -202,7 +218,7 @@ def waits_of(state: SchedulerState, node: Node) -> Waits | None:
 
 
 def _waits_of_attempt(state: SchedulerState, attempt: Attempt) -> Waits | None:
-    wait = _wait_of(attempt)
+    wait = _wait_of(state, attempt)
     call = call_of(state, attempt)
     if wait is None and (call is None or not call.blocks):
         return None
@@ -221,10 +237,10 @@ def _actors_waited_for(state: SchedulerState, wait: BlockedWait) -> list[Node]:
         task = state.tasks.get(key)
         if task is None:
             continue
-        node = actor_node(task)
+        node = actor_node(state, task)
         if node is None:
             nodes.append(task)  # in memory, and so live
-        elif node.ws.actor_waits[node.number].is_open(call):
+        elif waits_at(state, node.ws)[node.number].is_open(call):
             nodes.append(node)
     return nodes
 
@@ -233,7 +249,7 @@ def call_of(state: SchedulerState, attempt: Attempt) -> Call | None:
     """Return the call on a lock or the like in which an attempt waits, or an actor."""
     waits = objects_of(state).waits
     call = waits.get(attempt.number)
-    if call is not None or attempt.number not in attempt.ws.actor_waits:
+    if call is not None or attempt.number not in waits_at(state, attempt.ws):
         return call
     owner = owner_of_attempt(attempt.number)
     # The workers of a program (`processes=False`) use its client.
@@ -255,7 +271,7 @@ def _is_away(state: SchedulerState, node: Node) -> bool:
         attempt = _running(node)
         if attempt is None:
             return False
-        wait = _wait_of(attempt)
+        wait = _wait_of(state, attempt)
         named = () if wait is None else (*wait.keys, *wait.actors)
         # A client in its tasks may not have submitted again what it waits for.
         if attempt.ws.is_away or any(key not in state.tasks for key in named):
@@ -291,7 +307,7 @@ def node_of(state: SchedulerState, client: ClientHandle, owner: str) -> Node:
         for ws in state.workers.values() if client.worker is None else (client.worker,):
             if attempt in ws.processing:
                 return ws.processing[attempt]
-            if attempt in ws.zombies or attempt in ws.actor_waits:
+            if attempt in ws.zombies or attempt in waits_at(state, ws):
                 return Attempt(ws, attempt)
     return client, owner
 
@@ -309,7 +325,7 @@ def is_young(state: SchedulerState, node: Node, waits: Waits) -> bool:
         since = waits.call.since
     else:
         attempt = _running(node)
-        wait = None if attempt is None else _wait_of(attempt)
+        wait = None if attempt is None else _wait_of(state, attempt)
         if wait is None:
             return False
         since = wait.since
@@ -415,29 +431,30 @@ def describe_cycle(state: SchedulerState, members: list[Node]) -> str:
     for node, following in zip(members, [*members[1:], members[0]], strict=True):
         waits = waits_of(state, node)
         call = None if waits is None else waits.call
-        what = describe_node(following)
+        what = describe_node(state, following)
         if call is not None:
             what = f"{describe_object(call)}, which {what} holds"
-        elif isinstance(following, Attempt) and following.number in following.ws.actor_waits:
+        elif isinstance(following, Attempt) and following.number in waits_at(state, following.ws):
             what = f"a call of {what}"
-        parts.append(f"{describe_node(node)} waits for {what}")
+        parts.append(f"{describe_node(state, node)} waits for {what}")
     if len(parts) > MAX_NAMED:
         n_more = len(parts) - MAX_NAMED + 1
         parts[MAX_NAMED - 1 :] = [f"and so on, by {n_more} more"]
     return (
-        f"{describe_node(members[0])} would wait for ever, because it waits for itself: "
+        f"{describe_node(state, members[0])} would wait for ever, because it waits for itself: "
         f"{'; '.join(parts)}. Let one of them not wait, release what it holds first, or give a "
         "timeout"
     )
 
 
-def describe_node(node: Node) -> str:
+def describe_node(state: SchedulerState, node: Node) -> str:
     """Name a task, or a thread of a client."""
     if isinstance(node, SchedulerTask):
         return f"task {node.key!r}"
     if isinstance(node, Attempt):
-        if node.number in node.ws.actor_waits:
-            return f"actor {node.ws.actor_waits[node.number].key!r}"
+        actor = waits_at(state, node.ws).get(node.number)
+        if actor is not None:
+            return f"actor {actor.key!r}"
         return f"attempt {node.number} on worker {node.ws.name}, which was dropped and still runs"
     client, owner = node
     attempt = attempt_of(owner)

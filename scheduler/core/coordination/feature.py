@@ -33,5 +33,6 @@ FEATURE: Final = Feature(
     client_connected=_on_client_connected,
     client_away=operating.on_client_away,
     client_gone=operating.on_client_expired,
+    attempt_blocked=cycles.on_attempt_blocked,
     reported=happenings.note,
 )

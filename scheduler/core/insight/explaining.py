@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.rotation import level_of
 from ....protocol.wording import counted, sized
+from ..actors.waits import waits_at
 from ..coordination import cycles
 from ..coordination.kinds import blockers_of
 from ..coordination.records import LimitRecord, objects_of
@@ -275,11 +276,11 @@ def _where_it_is(task: SchedulerTask) -> str:
 
 
 def _why_in_memory(state: SchedulerState, task: SchedulerTask) -> TaskReason:
-    node = cycles.actor_node(task)
+    node = cycles.actor_node(state, task)
     if node is None:
         return TaskReason(_where_it_is(task))
     where = f"it has made an actor on worker {node.ws.name}, a method of which waits"
-    wait = node.ws.actor_waits[node.number].wait
+    wait = waits_at(state, node.ws)[node.number].wait
     return _why_blocked(state, wait, cycles.call_of(state, node), where)
 
 
@@ -321,7 +322,7 @@ def _why_in_lane(state: SchedulerState, call: Call, where: str) -> TaskReason:
         text = f"{where} in {call.operation} of {what}{limit}"
         return TaskReason(text, details)
     nodes = [cycles.node_of(state, *owner) for owner in blockers[0]]
-    held = ", ".join(cycles.describe_node(node) for node in nodes[:3]) or "nobody"
+    held = ", ".join(cycles.describe_node(state, node) for node in nodes[:3]) or "nobody"
     if len(nodes) > 3:
         held += f" and {len(nodes) - 3} more"
     following = next((node for node in nodes if isinstance(node, SchedulerTask)), None)

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import not_permitted
 from ....protocol.wire.levels import Level
-from ..actors import actors
 from ..moves.transitions import send_erred
 from ..records.peers import ClientHandle
 from ..records.permissions import deny
@@ -43,7 +42,7 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     runs = [
         attempt in ws.processing
         or attempt in ws.claims
-        or ("actor" in options and actors.living(state, ws, options["actor"], attempt))
+        or any(may_submit(state, ws, options, attempt) for may_submit in state.features.may_submit)
         for attempt, options in zip(attempts, all_options, strict=True)
     ]
     option_of = message.option_of or [0] * len(message.keys)

@@ -14,13 +14,12 @@ from ....protocol.deaths import is_of_memory, summarize
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import worker_died
 from ....protocol.wording import counted, sized
-from ..actors import actors
 from ..moves.attempts import note_death, note_process_over
 from ..moves.reporting import send_states
 from ..moves.transitions import ACTIVE, err, take_back
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
-from ..reports.missing import lose_replica, replace_lost
+from ..reports.missing import forget_copies, lose_replica, replace_lost
 from ..reports.unreached import forget_holders, forget_readers
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     for task in list(ws.has_what):
         is_named = task.replicas[0] is ws
         if is_named:
-            actors.forget_copies(state, task)
+            forget_copies(state, task)
         if lose_replica(state, task, ws):
             lost.append(task)
         elif is_named and not task.delivered:

@@ -483,16 +483,16 @@ def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
 
 
 def _may_be_held(state: SchedulerState, task: SchedulerTask) -> bool:
-    """Return whether a client that is not back yet may have the handle of this actor.
+    """Return whether a client that is not back yet may have a future of this unique result.
 
-    Another result that is dropped can be made again, by whoever submits its task; an actor cannot.
+    Another result that is dropped can be made again, by whoever submits its task.
     """
     recovery = state.recovery
     return (
         recovery is not None
         and recovery.awaits_clients
         and task.attempt < state.first_attempt
-        and task.group.function.function_id == m.ACTOR_FUNCTION
+        and task.group.function.is_unique
     )
 
 

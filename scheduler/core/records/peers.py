@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ....protocol.wire.address import names_of_process
-from ....protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus, call_of
+from ....protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus
 
 if TYPE_CHECKING:
     from ....protocol.wire.message import Message
@@ -63,31 +63,10 @@ class BlockedWait(NamedTuple):
     calls: Sequence[str] = ()
 
 
-class ActorWait(NamedTuple):
-    """The wait of an actor's thread: no call of it goes on meanwhile."""
-
-    wait: BlockedWait
-    #: of the actor
-    key: str
-    #: {holder: the last of its calls that has begun, as [connection, request]}
-    begun: dict[str, list[int]]
-    #: the texts of the calls that have begun and were not answered
-    open: frozenset[str]
-
-    def is_open(self, text: str) -> bool:
-        """Return whether a call was not answered before the wait, so that it waits, too."""
-        call = call_of(text)
-        if call is None:
-            return False
-        last = self.begun.get(call[0])
-        return text in self.open or last is None or [*call[1:]] > last
-
-
 class WorkerHandle:
     """One worker process. It survives its connections until it is lost (see `away.py`)."""
 
     __slots__ = (
-        "actor_waits",
         "address",
         "alone",
         "awaited",
@@ -167,8 +146,6 @@ class WorkerHandle:
         self.zombies: dict[int, tuple[tuple[str, float], ...]] = {}
         #: {attempt: what is known of its wait} of `processing` and `zombies`: they hold no thread
         self.blocked: dict[int, BlockedWait] = {}
-        #: {attempt that made an actor: the wait of its thread}, of those that last
-        self.actor_waits: dict[int, ActorWait] = {}
         #: {client: None}: those in its tasks, which end with it
         self.task_clients: dict[ClientHandle, None] = {}
         #: {number of a client: until when its lines are passed on, even if none of its tasks is

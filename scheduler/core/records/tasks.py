@@ -42,12 +42,14 @@ WITHOUT_RECIPE: Final[tuple[object, ...]] = ("without recipe",)
 class Function:
     """One pickled function, opaque, shipped to a worker at most once."""
 
-    __slots__ = ("blob", "function_id", "n_tasks", "prefix", "workers")
+    __slots__ = ("blob", "function_id", "is_unique", "n_tasks", "prefix", "workers")
 
     def __init__(self, function_id: bytes, blob: Blob, prefix: Prefix) -> None:
         self.function_id = function_id
         self.blob = blob
         self.prefix = prefix
+        #: its results cannot be copied, nor made again
+        self.is_unique = False
         #: tasks that use it; at 0 it is idle, and kept for a while (see `idle_functions`)
         self.n_tasks = 0
         #: workers that have the blob

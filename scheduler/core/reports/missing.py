@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import data_lost
 from ....protocol.wire.session import MISSED_HEARTBEATS
-from ..actors import actors
 from ..assignment.placement import reachable
 from ..moves.attempts import note_copied, note_lost
 from ..moves.locating import located
@@ -50,7 +49,7 @@ MAX_RETRY_PART: Final = 1 / 8
 def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.ReplicasAdded) -> None:
     """Note copies that a worker fetched; let it drop those that do not count.
 
-    Their tasks are not in memory any more, or are actors.
+    Their tasks are not in memory any more, or have unique results.
     """
     if ws.unreachable:
         note_reached(state, ws, message)
@@ -60,7 +59,7 @@ def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.Replic
             drop_attempt(state, ws, attempt)
         elif ws in task.replicas:
             continue
-        elif actors.is_actor(task):
+        elif task.group.function.is_unique:
             drop_attempt(state, ws, attempt)  # when the tasks that read it there have ended
         else:
             task.replicas = (*task.replicas, ws)
@@ -258,10 +257,20 @@ def lose_replica(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -
     return False
 
 
+def forget_copies(state: SchedulerState, task: SchedulerTask) -> None:
+    """Let workers drop what counts as copies of a unique result, whose worker is lost."""
+    if task.group.function.is_unique:
+        for ws in task.replicas[1:]:
+            drop_attempt(state, ws, task.attempt)
+            del ws.has_what[task]
+            ws.nbytes -= task.nbytes
+        task.replicas = task.replicas[:1]
+
+
 def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
     """Release tasks whose last copies are gone.
 
-    Dependents that have not started wait again, needed ones run again. Actors fail.
+    Dependents that have not started wait again, needed ones run again. Unique ones fail.
     """
     unneeded = [task for task in lost if not (task.wanted_by or task.n_waiters)]
     if unneeded:  # they were kept for clients that may come back
@@ -269,7 +278,8 @@ def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
         for task in unneeded:
             move(state, task, RELEASED)
         release_unneeded(state, unneeded)
-    lost = actors.fail_lost(state, lost)
+    for unique_lost in state.features.unique_lost:
+        lost = unique_lost(state, lost)
     note_lost(state, lost)
     pending: dict[ClientHandle, list[str]] = {}
     needed = []

@@ -18,7 +18,6 @@ from ....protocol.wire.failure import data_lost, key_conflict
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions
 from ....protocol.wire.payload import Blob
-from ..actors import actors
 from ..data import puts, scattered
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
@@ -162,9 +161,10 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         claims.take_all(state, message.keys)
     if known:
         _on_known(state, client, message, functions, known)
-    if m.ACTOR_FUNCTION in message.functions:
-        actors.note_made(state, message)
     for function in functions:
+        if function.is_unique:
+            for unique_submitted in state.features.unique_submitted:
+                unique_submitted(state, message)
         function.n_tasks -= 1
         if not function.n_tasks:
             retire_function(state, function)
@@ -301,6 +301,7 @@ def _new_function(
 ) -> Function:
     assert blob is not None
     function = Function(function_id, blob, state.prefixes.take(name))
+    function.is_unique = function_id in state.features.unique
     state.functions[function_id] = function
     if state.unclaimed_functions:
         function.workers = state.unclaimed_functions.pop(function_id, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.actors.actors import actors_of
+from weft.scheduler.core.actors.waits import ActorWaits
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
 from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
@@ -503,12 +506,15 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "key", WITHOUT_RECIPE),
     # Plugins.
-    "made_actors is empty but while recovering": lambda b: b.state.made_actors.update(
-        {b.task("memory"): None}
-    ),
-    "actor_waits lists attempts that have ended": lambda b: b.w.actor_waits.update(
-        dict.fromkeys(b.w.processing)
-    ),
+    "actors were made by an earlier scheduler only while recovering": lambda b: actors_of(
+        b.state
+    ).made.update({b.task("memory"): None}),
+    "actors whose thread waits were made by attempts that have ended": lambda b: b.state.record(
+        ActorWaits
+    ).by_worker.update({b.w: dict.fromkeys(b.w.processing)}),
+    "waits are those of actors of workers that are registered": lambda b: b.state.record(
+        ActorWaits
+    ).by_worker.update({copy(b.w): {}}),
     "plugins are filed by name": lambda b: plugin(b, "other"),
     "a plugin is held or ends": lambda b: setattr(plugin(b), "is_ending", True),
     "each process has a held plugin, or waits for it": lambda b: plugin(b).ready.clear(),

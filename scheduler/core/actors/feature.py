@@ -1,0 +1,51 @@
+"""The feature: actors, tasks whose results live on the worker that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ..feature import Departure, Feature
+from . import actors, waits
+
+if TYPE_CHECKING:
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
+
+
+def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    waits.forget_waits(state, ws)
+
+
+ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    "actors were made by an earlier scheduler only while recovering": lambda s: (
+        () if s.recovery else actors.actors_of(s).made
+    ),
+    "actors whose thread waits were made by attempts that have ended": lambda s: [
+        (ws, attempt)
+        for ws in s.workers.values()
+        for attempt in waits.waits_at(s, ws)
+        if attempt in ws.processing or attempt in ws.zombies
+    ],
+    "waits are those of actors of workers that are registered": lambda s: [
+        ws
+        for ws in s.record(waits.ActorWaits).by_worker
+        if s.workers_by_id.get(ws.worker_id) is not ws
+    ],
+}
+
+
+FEATURE: Final = Feature(
+    name="actors",
+    records=(actors.Actors, waits.ActorWaits),
+    unique=frozenset({m.ACTOR_FUNCTION}),
+    handlers={m.ActorsBlocked: waits.on_actors_blocked, m.ActorsResumed: waits.on_actors_resumed},
+    invariants=ACTOR_INVARIANTS,
+    # It reports anew which of its actors wait.
+    worker_connected=waits.forget_waits,
+    worker_gone=_on_worker_gone,
+    unique_submitted=actors.note_made,
+    unique_lost=actors.fail_lost,
+    may_submit=actors.may_submit,
+)
