@@ -29,6 +29,7 @@ class Event(HeldObject):
     """
 
     _KIND = EVENT
+    _AWAITS = "wait"
 
     def wait(self, timeout: Duration | None = None) -> Any:
         """Wait until it is set; return whether it was in time.

@@ -104,6 +104,8 @@ class HeldObject:
     _IS_MADE: ClassVar[bool] = False
     #: What a restart of the scheduler loses that `get` may wait for.
     _LOST: ClassVar[str] = "what clients that are gone had set"
+    #: The operation that waits for what a client has set; "" = there is none.
+    _AWAITS: ClassVar[str] = ""
     #: No others are started in the place of a task that waits, if many wait already.
     _MAY_PARK: ClassVar[bool] = False
 
@@ -207,6 +209,7 @@ class HeldObject:
         if timeout_s is not None:
             given["timeout"] = timeout_s
         call = HeldCall(None, self._KIND, self.name, operation, given, values or [], keys or [])
+        call.awaits_set = operation == self._AWAITS
         if timeout_s is None:
             return call, None
         call.due = time.monotonic() + timeout_s

@@ -26,6 +26,7 @@ class Variable(HeldObject):
     """
 
     _KIND = VARIABLE
+    _AWAITS = "get"
 
     def _late_text(self, operation: str) -> str:
         return f"variable {self.name!r} was not set"

@@ -201,6 +201,8 @@ class HeldCall:
     n_given: int = 0
     #: when its caller has waited long enough, by the clock of the events; None = never
     due: float | None = None
+    #: it waits for what a client has set, which may be lost with the scheduler
+    awaits_set: bool = False
     #: of the scheduler when it released a lease that the client had; -1 = it does not
     released_epoch: int = -1
 

@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire.messages import Operate, Operated
 from ...protocol.wire.messages.held import (
     DATASET,
-    EVENT,
     METADATA,
     QUEUE,
     RESTATE,
     SUPERSEDED,
-    VARIABLE,
 )
 from ...protocol.wire.payload import Blob, blob_nbytes
 from ...protocol.wording import counted
@@ -42,8 +40,6 @@ MAX_LINES: Final = 5
 #: Arguments that say what is set.
 _STATED: Final[tuple[str, ...]] = ("dataset", "path", "value")
 _SETTING_OVERHEAD: Final = 200
-#: Operations that wait until a client has set something.
-_WAITS: Final = ((VARIABLE, "get"), (EVENT, "wait"))
 
 
 @dataclass(slots=True)
@@ -168,7 +164,7 @@ def note_restart(core: ClientState) -> None:
     waits = {
         (call.kind, call.name): None
         for call in core.held_calls.pending.values()
-        if (call.kind, call.operation) in _WAITS and (call.kind, call.name) not in own
+        if call.awaits_set and (call.kind, call.name) not in own
     }
     for kind, name in waits:
         remembered.lost.append(

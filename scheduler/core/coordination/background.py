@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import Message
-from ....protocol.wire.messages.held import TOO_LARGE
+from ....protocol.wire.messages.held import BACKGROUND, TOO_LARGE
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, release_unneeded
 from ..records.checking import is_due, unless
@@ -118,7 +118,7 @@ def _drop(_record: HeldRecord, _client: ClientHandle) -> None:
 
 
 BACKGROUNDS: Final = HeldKind(
-    _make, {"keep": HeldOperation(_keep, takes_keys=True)}, _drop, lambda _record: True
+    BACKGROUND, _make, {"keep": HeldOperation(_keep, takes_keys=True)}, _drop, lambda _record: True
 )
 
 

@@ -113,6 +113,7 @@ def _drop(_record: DatasetsRecord, _client: ClientHandle) -> None:
 
 
 DATASETS: Final = HeldKind(
+    DATASET,
     _make,
     {
         "publish": HeldOperation(_publish, has_value=True, is_deferred=True),

@@ -51,6 +51,7 @@ def _drop(_record: EventRecord, _client: ClientHandle) -> None:
 
 
 EVENTS: Final = HeldKind(
+    EVENT,
     _make,
     {
         "wait": HeldOperation(_wait, "wait", _CLEAR, is_deferred=True),
@@ -61,4 +62,5 @@ EVENTS: Final = HeldKind(
     },
     _drop,
     lambda record: not record.is_set,
+    lambda record, _call: record.is_set,
 )

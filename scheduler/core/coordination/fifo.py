@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import LATE, MAX_BATCH, OTHER_LIMIT
+from ....protocol.wire.messages.held import LATE, MAX_BATCH, OTHER_LIMIT, QUEUE
 from ....protocol.wire.payload import blob_nbytes
 from .arguments import bad, count_in
 from .records import (
@@ -133,11 +133,18 @@ def _close(state: SchedulerState, record: QueueRecord, _call: Call) -> Reply:
     return Reply()
 
 
+def _is_ready(record: QueueRecord, call: Call) -> bool:
+    if call.operation == "put":
+        return not 0 < record.maxsize <= len(record.items)
+    return bool(len(record.items) >= call.arguments.get("number", 1))
+
+
 def _drop(_record: QueueRecord, _client: ClientHandle) -> None:
     """Values stay when the client that has put them is gone."""
 
 
 QUEUES: Final = HeldKind(
+    QUEUE,
     _make,
     {
         "create": HeldOperation(_create, may_be_closed=True),
@@ -149,4 +156,5 @@ QUEUES: Final = HeldKind(
     },
     _drop,
     lambda record: not record.items and not record.users,
+    _is_ready,
 )

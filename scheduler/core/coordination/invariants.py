@@ -70,39 +70,14 @@ def _idle(record: HeldRecord) -> bool:
 
 def _servable(record: HeldRecord) -> list[Call]:
     """Return the calls that wait although their turn has come."""
-    lanes = {name: next(iter(lane)) for name, lane in record.lanes.items() if lane}
-    if record.is_closed:
-        return list(lanes.values())
-    lanes.pop(AWAY, None)
-    found: list[Call] = []
-    is_paused = isinstance(record, LimitRecord) and record.due is not None
-    if (
-        (
-            isinstance(record, SemaphoreRecord)
-            and len(record.holders) < record.limit
-            and not is_paused
-        )
-        or (isinstance(record, EventRecord) and record.is_set)
-        or (isinstance(record, VariableRecord) and record.value is not None)
-    ):
-        found += lanes.values()
-    elif isinstance(record, QueueRecord):
-        get = lanes.get("get")
-        if get is not None and len(record.items) >= get.arguments.get("number", 1):
-            found.append(get)
-        if "put" in lanes and not 0 < record.maxsize <= len(record.items):
-            found.append(lanes["put"])
-    elif _is_topic(record):  # those that wait for the scheduler's own events get them later
-        waiting = record.lanes.get("next", ())
-        found += [
-            call for call in waiting if record.events and call.arguments["after"] < record.last
-        ]
-    elif isinstance(record, MultiLockRecord) and "acquire" in lanes:
-        names = lanes["acquire"].arguments["names"]
-        n_free = sum(name not in record.holders for name in names)
-        if n_free >= lanes["acquire"].arguments.get("number", 1):
-            found.append(lanes["acquire"])
-    return found
+    lanes = [list(lane) for name, lane in record.lanes.items() if name != AWAY or record.is_closed]
+    kind = KINDS[record.kind]
+    if record.is_closed or kind.serve is None:
+        lanes = [lane[:1] for lane in lanes]
+    waiting = [call for lane in lanes for call in lane]
+    if record.is_closed or kind.is_ready is None:
+        return waiting
+    return [call for call in waiting if kind.is_ready(record, call)]
 
 
 def _uses(state: SchedulerState) -> Counter[HeldValue]:

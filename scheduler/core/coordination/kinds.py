@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....protocol.wire.messages.held import (
-    BACKGROUND,
-    DATASET,
-    EVENT,
-    LIMIT,
-    LOCK,
-    METADATA,
-    MULTILOCK,
-    QUEUE,
-    SEMAPHORE,
-    TOPIC,
-    VARIABLE,
-)
 from .background import BACKGROUNDS
 from .datasets import DATASETS
 from .events import EVENTS
@@ -30,17 +17,20 @@ from .topics import TOPICS
 from .variables import VARIABLES
 
 KINDS: Final[dict[str, HeldKind]] = {
-    LOCK: LOCKS,
-    SEMAPHORE: SEMAPHORES,
-    MULTILOCK: MULTILOCKS,
-    LIMIT: LIMITS,
-    EVENT: EVENTS,
-    QUEUE: QUEUES,
-    VARIABLE: VARIABLES,
-    BACKGROUND: BACKGROUNDS,
-    DATASET: DATASETS,
-    METADATA: METADATA_KIND,
-    TOPIC: TOPICS,
+    kind.name: kind
+    for kind in (
+        LOCKS,
+        SEMAPHORES,
+        MULTILOCKS,
+        LIMITS,
+        EVENTS,
+        QUEUES,
+        VARIABLES,
+        BACKGROUNDS,
+        DATASETS,
+        METADATA_KIND,
+        TOPICS,
+    )
 }
 
 

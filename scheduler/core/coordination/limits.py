@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import MAX_RATE, MIN_RATE, OTHER_LIMIT
+from ....protocol.wire.messages.held import LIMIT, MAX_RATE, MIN_RATE, OTHER_LIMIT
 from .arguments import bad, count_in, text_in
 from .records import Blockers, Call, HeldKind, HeldRecord, HeldRefusal, LimitRecord, Reply
-from .semaphores import LEASES, acquire, blockers, drop_leases
+from .semaphores import LEASES, acquire, blockers, drop_leases, is_ready
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -71,10 +71,12 @@ def _blockers(record: LimitRecord, call: Call) -> Blockers | None:
 
 
 LIMITS: Final = HeldKind(
+    LIMIT,
     _make,
     {**LEASES, "acquire": LEASES["acquire"]._replace(attempt=_acquire, check=_check)},
     drop_leases,
     lambda record: not record.holders and not record.users,
+    lambda record, call: record.due is None and is_ready(record, call),
     blockers=_blockers,
     pause_s=_pause_s,
 )

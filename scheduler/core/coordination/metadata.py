@@ -152,6 +152,7 @@ def _drop(_record: MetadataRecord, _client: ClientHandle) -> None:
 
 
 METADATA_KIND: Final = HeldKind(
+    METADATA,
     _make,
     {
         "set": HeldOperation(_set),

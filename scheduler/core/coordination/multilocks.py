@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import ALREADY_HELD, HOLD_LOST, NOT_HELD
+from ....protocol.wire.messages.held import ALREADY_HELD, HOLD_LOST, MULTILOCK, NOT_HELD
 from .arguments import bad, count_in, names_in, text_in
 from .records import (
     Blockers,
@@ -108,6 +108,13 @@ def _serve(_state: SchedulerState, record: MultiLockRecord) -> list[tuple[Call, 
     return served
 
 
+def _is_ready(record: MultiLockRecord, call: Call) -> bool:
+    if next(iter(record.lanes[call.lane])) is not call:
+        return False  # those before it reserve names
+    n_free = sum(name not in record.holders for name in call.arguments["names"])
+    return bool(n_free >= call.arguments.get("number", 1))
+
+
 def _give_back(record: MultiLockRecord, holder: Holder) -> bool:
     for name in [name for name, other in record.holders.items() if other == holder]:
         del record.holders[name]
@@ -148,6 +155,7 @@ def _drop(record: MultiLockRecord, client: ClientHandle) -> None:
 
 
 MULTILOCKS: Final = HeldKind(
+    MULTILOCK,
     _make,
     {
         "acquire": HeldOperation(
@@ -164,6 +172,7 @@ MULTILOCKS: Final = HeldKind(
     },
     _drop,
     lambda record: not record.holders,
+    _is_ready,
     blockers=_blockers,
     serve=_serve,
 )

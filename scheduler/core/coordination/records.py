@@ -371,12 +371,17 @@ class HeldOperation(NamedTuple):
 class HeldKind(NamedTuple):
     """A kind of held objects."""
 
+    #: in messages
+    name: str
     make: Callable[[Call], HeldRecord]
     operations: dict[str, HeldOperation]
     #: removes what a client holds
     drop: Callable[[Any, ClientHandle], None]
     #: whether nothing would be lost with the record
     is_idle: Callable[[Any], bool]
+    #: whether the turn of a call has come that is the first of its lane, or, with `serve`, in a
+    #: lane; asked by invariants only. None = no call waits
+    is_ready: Callable[[Any, Call], bool] | None = None
     #: the owners that must let go before the turn of a call that waits comes, and whether all of
     #: them must or one; None = it is not known which those are
     blockers: Callable[[Any, Call], Blockers | None] | None = None

@@ -15,6 +15,7 @@ from ....protocol.wire.messages.held import (
     LOCK,
     NOT_HELD,
     OTHER_LIMIT,
+    SEMAPHORE,
 )
 from .arguments import count_in, text_in
 from .records import (
@@ -138,6 +139,11 @@ def closed(record: HeldRecord) -> HeldRefusal:
     )
 
 
+def is_ready(record: SemaphoreRecord, _call: Call) -> bool:
+    """Return whether there is a lease left."""
+    return len(record.holders) < record.limit
+
+
 def drop_leases(record: SemaphoreRecord, client: ClientHandle) -> None:
     """End the leases of a client."""
     for holder in [holder for holder in record.holders if holder.client is client]:
@@ -160,9 +166,16 @@ LEASES: Final = {
     "count": HeldOperation(_count, is_deferred=True, is_read=True),
 }
 LOCKS: Final = HeldKind(
-    _make, LEASES, drop_leases, lambda record: not record.holders, blockers=blockers
+    LOCK,
+    _make,
+    LEASES,
+    drop_leases,
+    lambda record: not record.holders,
+    is_ready,
+    blockers=blockers,
 )
 SEMAPHORES: Final = HeldKind(
+    SEMAPHORE,
     _make,
     {
         **LEASES,
@@ -171,5 +184,6 @@ SEMAPHORES: Final = HeldKind(
     },
     drop_leases,
     lambda record: not record.holders and not record.users,
+    is_ready,
     blockers=blockers,
 )

@@ -59,6 +59,7 @@ def _drop(_record: VariableRecord, _client: ClientHandle) -> None:
 
 
 VARIABLES: Final = HeldKind(
+    VARIABLE,
     _make,
     {
         "set": HeldOperation(_set, has_value=True),
@@ -68,4 +69,5 @@ VARIABLES: Final = HeldKind(
     },
     _drop,
     lambda record: record.value is None,
+    lambda record, _call: record.value is not None,
 )

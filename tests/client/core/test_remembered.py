@@ -217,7 +217,8 @@ def test_a_lost_connection_to_the_same_scheduler_loses_no_queue(bench):
 @pytest.mark.parametrize(("kind", "operation"), [(h.VARIABLE, "get"), (h.EVENT, "wait")])
 def test_waits_for_what_others_set_are_reported_after_a_restart(bench, kind, operation):
     def wait(name):
-        bench.do(HeldCall(Listener(wants_data=False), kind, name, operation, {}))
+        call = HeldCall(Listener(wants_data=False), kind, name, operation, {}, awaits_set=True)
+        bench.do(call)
 
     wait("x")
     wait("x")
