@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .client.background import fire_and_forget
     from .client.calls.retries import Retries
     from .client.calls.spans import span
+    from .client.coordination.count_down import CountDown
     from .client.coordination.event import Event
     from .client.coordination.limits import limit
     from .client.coordination.locks import Lock, MultiLock, Semaphore
@@ -62,6 +63,7 @@ __all__ = [
     "Actor",
     "ActorFuture",
     "Client",
+    "CountDown",
     "Environ",
     "Event",
     "Executor",
@@ -112,6 +114,7 @@ _HOMES = {
     "Actor": "client.actors",
     "ActorFuture": "client.actors",
     "Client": "client",
+    "CountDown": "client.coordination.count_down",
     "Environ": "protocol.plugins.environment",
     "Event": "client.coordination.event",
     "Executor": "client",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import weft
-from weft import Client, Event, Lock, MultiLock, Queue, Semaphore, Variable
+from weft import Client, CountDown, Event, Lock, MultiLock, Queue, Semaphore, Variable
 from weft.protocol.errors import (
     AlreadyHeld,
     ClientClosed,
@@ -197,6 +197,42 @@ def test_an_event_lets_waiting_clients_go_on(client, other):
 # --- Queues and variables -------------------------------------------------------------------------
 
 
+def test_a_latch_opens_when_clients_and_tasks_have_counted_it_down(client, other):
+    latch = CountDown(n=3)
+    waits = in_thread(CountDown(latch.name, 3, client=other).wait, timeout="60 s")
+    assert latch.wait(timeout=0.01) is False
+    client.gather(client.map(lambda latch, _: latch.count_down(), [latch] * 2, range(2)))
+    assert latch.count() == 1
+    assert latch.count_down() == 0
+    assert waits() is True
+    with pytest.raises(OtherLimit, match=r"has n=3, and not 2"):
+        CountDown(latch.name, 2).wait()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"n": 0}, ValueError, "n= is from 1 to"),
+        ({"n": 1.0}, TypeError, "n= is an int, not float"),
+        ({"n": True}, TypeError, "n= is an int, not bool"),
+    ],
+)
+def test_a_latch_counts_down_from_a_whole_number(client, arguments, error, text):
+    with pytest.raises(error, match=text):
+        CountDown("wrong", **arguments)
+    with pytest.raises(error, match=text.replace("n=", "k=")):
+        CountDown("wrong").count_down(arguments["n"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "waits"), [(Event, "wait"), (CountDown, "wait"), (Variable, "get")]
+)
+def test_waits_for_what_others_have_set_are_known_as_such(client, kind, waits):
+    made = kind("p")._made
+    assert made(waits, None, None, None, None)[0].awaits_set
+    assert not made("other", None, None, None, None)[0].awaits_set
+
+
 def test_a_queue_hands_values_on_in_order(client, other):
     queue = Queue("values")
     values = [1, "two", {"three": [3.0]}, None, b"5"]
@@ -303,6 +339,7 @@ def test_wrong_values_are_refused_with_advice(client):
         lambda: Semaphore(3, "p"),
         lambda: MultiLock(["p", "q"]),
         lambda: Event("p"),
+        lambda: CountDown("p", 3),
         lambda: Queue("p", maxsize=4),
         lambda: Variable("p"),
     ],
@@ -377,6 +414,12 @@ async def test_everything_is_awaited_with_an_asynchronous_client(cluster):
         async with MultiLock(["async"], client=client):
             pass
         await event.clear()
+        latch = await CountDown("async", 2, client=client)
+        assert await latch.count_down() == 1
+        assert await latch.wait(0.01) is False
+        assert await latch.count_down() == 0
+        assert await latch.wait() is True
+        assert await latch.count() == 0
 
 
 async def _acquired(lock):
@@ -484,6 +527,7 @@ def add_slowly(n):
     [
         Lock,
         Event,
+        CountDown,
         Queue,
         Variable,
         lambda name: Semaphore(1, name),

@@ -90,12 +90,22 @@ class HeldUsers:
             self.nested[owner] = rng.sample(NESTED, 2)
             self.go_on_taking(client, owner)
             return
-        kinds = [h.LOCK, h.LOCK, h.SEMAPHORE, h.MULTILOCK, h.EVENT, h.QUEUE, h.VARIABLE]
+        kinds = [
+            h.LOCK,
+            h.LOCK,
+            h.SEMAPHORE,
+            h.MULTILOCK,
+            h.EVENT,
+            h.QUEUE,
+            h.VARIABLE,
+            h.COUNT_DOWN,
+        ]
         kind = rng.choice([*kinds, h.LIMIT, h.BACKGROUND, h.DATASET, h.METADATA, h.TOPIC])
         name = "all" if kind == h.MULTILOCK else rng.choice(NAMES)
         operation = rng.choice(
             {
                 h.EVENT: ["set", "clear", "wait"],
+                h.COUNT_DOWN: ["count_down", "wait", "count"],
                 h.QUEUE: ["put", "put", "get", "drain"],
                 h.VARIABLE: ["set", "get", "delete"],
                 h.BACKGROUND: ["keep"],

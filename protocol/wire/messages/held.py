@@ -14,6 +14,7 @@ SEMAPHORE: Final = "semaphore"
 MULTILOCK: Final = "multilock"
 LIMIT: Final = "limit"
 EVENT: Final = "event"
+COUNT_DOWN: Final = "countdown"
 QUEUE: Final = "queue"
 VARIABLE: Final = "variable"
 #: Values that are kept under a name, and a tree of plain data; one object of each kind.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from .background import BACKGROUNDS
+from .count_downs import COUNT_DOWNS
 from .datasets import DATASETS
 from .events import EVENTS
 from .fifo import QUEUES
@@ -24,6 +25,7 @@ KINDS: Final[dict[str, HeldKind]] = {
         MULTILOCKS,
         LIMITS,
         EVENTS,
+        COUNT_DOWNS,
         QUEUES,
         VARIABLES,
         BACKGROUNDS,

@@ -1,0 +1,83 @@
+"""`CountDown`: those that wait go on when enough has been counted down, in a whole cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire.messages import Operated
+from ...protocol.wire.messages.held import COUNT_DOWN
+from .held_object import LATER, HeldObject
+
+if TYPE_CHECKING:
+    from ...protocol.durations import Duration
+    from ..client import Client
+    from ..shell.engine import Engine
+
+_MAX_N: Final = 1 << 40
+
+
+def _checked(value: object, name: str) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{name}= is an int, not {type(value).__name__}")
+    if not 1 <= value <= _MAX_N:
+        raise ValueError(f"{name}= is from 1 to {_MAX_N}, not {value}")
+    return value
+
+
+def _left(_engine: Engine, answer: Operated) -> Any:
+    return answer.info["n"]
+
+
+class CountDown(HeldObject):
+    """A latch that opens when clients and tasks have counted it down to 0, and stays open.
+
+    What was counted down stays so when the client ends that did it. A latch is forgotten with the
+    last client that has used it.
+
+    Args:
+        name: latches of one name are the same latch. None = a new one.
+        n: what it counts down from; the same number wherever it is used.
+        client: see `Client.current` for None.
+    """
+
+    _KIND = COUNT_DOWN
+    _IS_MADE = True
+    _AWAITS = "wait"
+
+    def __init__(self, name: str | None = None, n: int = 1, client: Client | None = None) -> None:
+        self.n = _checked(n, "n")
+        super().__init__(name, client)
+        self._note("create")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.n, LATER)
+
+    def _limits(self) -> dict[str, Any]:
+        return {"n": self.n}
+
+    def count_down(self, k: int = 1) -> Any:
+        """Count down by `k`, to 0 at least; return what is left.
+
+        Raises:
+            OtherLimit: the latch of this name counts down from another number.
+        """
+        return self._call("count_down", _left, {"k": _checked(k, "k")})
+
+    def wait(self, timeout: Duration | None = None) -> Any:
+        """Wait until it is open; return whether it was in time.
+
+        Args:
+            timeout: time to wait; None = no limit.
+
+        Raises:
+            OtherLimit: the latch of this name counts down from another number.
+        """
+
+        def read(_engine: Engine, answer: Operated) -> bool:
+            return answer.info.get("open") is True
+
+        return self._call("wait", read, timeout=timeout)
+
+    def count(self) -> Any:
+        """Return what is left at this moment; 0 = it is open."""
+        return self._call("count", _left)
