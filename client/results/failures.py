@@ -23,6 +23,7 @@ from ...protocol.errors import (
     TaskErred,
     TaskError,
     TaskTimedOut,
+    UnsupportedRequest,
     WorkerDied,
 )
 from ...protocol.wire.failure import MAX_RELAYED_BYTES, MEMORY_EXCEEDED, TIMED_OUT, Failure
@@ -89,6 +90,9 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "key-conflict": lambda f: ValueError(
         f"key {f[1]!r} belongs to a task of another function or of other arguments, which a client "
         "still holds; choose another key"
+    ),
+    "not-understood": lambda f: UnsupportedRequest(
+        f"the option {f[2]} of task {f[1]!r}", "the scheduler"
     ),
     "not-permitted": lambda f: NotPermitted(f[2], f[3], f[4]),
     "connection-lost": lambda f: CommClosed(f[2]),

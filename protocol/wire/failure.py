@@ -15,6 +15,7 @@ carry the same failure. Kinds and their fields:
   process can be ended, how many attempts have failed
 - `cancelled`: key, reason
 - `key-conflict`: key
+- `not-understood`: key, names of options
 - `reschedule`: key, reason; only from workers: the task has asked to be run on another one
 - `not-permitted`: key, what is not permitted, the level of token that permits it, the sender's, and
   the attempt on whose behalf it was, if it was a submission
@@ -104,6 +105,11 @@ def actor_lost(key: str, text: str) -> Failure:
 def key_conflict(key: str) -> Failure:
     """Make the failure of a submission of other content under the name of an existing task."""
     return ["key-conflict", key]
+
+
+def not_understood(key: str, names: list[str]) -> Failure:
+    """Make the failure of a submission with options that the scheduler needs to know."""
+    return ["not-understood", key, ", ".join(f"{name}=" for name in names)]
 
 
 def not_permitted(key: str, attempt: int) -> Failure:

@@ -5,9 +5,10 @@ keyword of `submit` and `map` by which users give it, and the column of `AssignT
 to workers. Every option goes to the scheduler, where the group of a task has them as one value.
 
 On the wire the options of a row are a map, without those that have their default. A scheduler may
-not know an option of a newer client. It ignores it, which is right for a hint. One that *must be
-understood*, as a limit, has `MARK` before its name: rows with such an option are refused where it
-is not known. Options of the first release have no mark, since every scheduler knows them.
+not know an option of a newer client. It leaves it out, which is right for a hint. One that *must be
+understood*, as a limit, comes with a mark: an amount of a resource that no worker has. A scheduler
+that knows the option takes the mark away, one that does not refuses the row, and one of a release
+before the mark has the row wait. Options of the first release have none, since all know them.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _Check = Callable[[Any, list[Any]], Any]
 
 Options = list[dict[str, Any]]  #: the schema of what messages carry; {} = all defaults
 
-#: Before the name of an option on the wire: who does not know it refuses the row.
-MARK: Final = "!"
+#: The mark of an option that must be understood is 1 of a resource: this, and the option's name.
+MARK: Final = "understanding of "
 
 
 class Option(NamedTuple):
@@ -164,7 +165,11 @@ class TaskOptions(_Given):
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TaskOptions:
         """Return the options of a record that came."""
-        return cls(**{name.removeprefix(MARK): value for name, value in record.items()})
+        amounts = record.get("resources", ())
+        if not _MARKS.keys().isdisjoint(amounts):
+            amounts = {name: amount for name, amount in amounts.items() if name not in _MARKS}
+            record = {**record, "resources": amounts}
+        return cls(**record)
 
     def changed(self, **changes: Any) -> TaskOptions:
         """Return the same options, but for these."""
@@ -186,8 +191,10 @@ class TaskOptions(_Given):
 
     def as_record(self) -> dict[str, Any]:
         """Return what is sent."""
-        given = vars(self)
-        return {_SENT_AS[name]: value for name, value in given.items()} if given else {}
+        record = dict(vars(self))
+        if marks := {mark: 1 for mark, name in _MARKS.items() if name in record}:
+            record["resources"] = {**marks, **self.resources}
+        return record
 
     def as_key(self) -> str:
         """Return what is equal for equal options that were given in the same order."""
@@ -200,9 +207,14 @@ NO_OPTIONS: Final = TaskOptions()
 KEYWORDS: Final = tuple(sorted(one.keyword for one in OPTIONS.values() if one.keyword))
 #: {name: the column of `AssignTasks`}
 COLUMNS: Final = {name: one.column for name, one in OPTIONS.items() if one.column}
-#: {name: that on the wire}
-_SENT_AS: Final = {name: MARK * one.must_understand + name for name, one in OPTIONS.items()}
-_CHECKS: Final = {_SENT_AS[name]: one.check for name, one in OPTIONS.items()}
+#: {mark: the option}
+_MARKS: Final = {MARK + name: name for name, one in OPTIONS.items() if one.must_understand}
+
+
+def unknown_options(record: Mapping[str, Any]) -> list[str]:
+    """Return the names of options of a record that must be understood, and are not known here."""
+    amounts = record.get("resources", ())
+    return [n.removeprefix(MARK) for n in amounts if n.startswith(MARK) and n not in _MARKS]
 
 
 def _check_options(value: Any, buffers: list[Any]) -> Options:
@@ -213,13 +225,11 @@ def _check_options(value: Any, buffers: list[Any]) -> Options:
         if not set(map(type, options)) <= {str}:
             raise TypeError("a map of options has text keys")
         for name in list(options):
-            check = _CHECKS.get(name)
-            if check is None:
-                if not name.startswith(MARK):
-                    del options[name]
+            if name not in OPTIONS:
+                del options[name]
                 continue
             try:
-                check(options[name], buffers)
+                OPTIONS[name].check(options[name], buffers)
             except (TypeError, ValueError) as error:
                 raise TypeError(f"option {name}: {error}") from None
     return column

@@ -18,7 +18,7 @@ The client ends with its worker, at once. While only the worker's line is broken
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import not_permitted
@@ -52,20 +52,13 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         for i in refused:
             key, attempt = message.keys[i], attempts[option_of[i]]
             send_erred(state, client, [key], not_permitted(key, attempt))
-        message = _without(message, set(refused))
+        message = submission.without(message, set(refused))
     if not message.ranks:
         parents = [ws.processing.get(attempt) for attempt in attempts]
         if all(parents):  # so no row was refused, and `option_of` is that of the message
             ranks = [0 if parent is None else rank_of(parent.priority) for parent in parents]
             message = replace(message, ranks=[ranks[place] for place in option_of])
     submission.on_submit(state, client, message)
-
-
-def _without(message: m.SubmitTasks, refused: set[int]) -> m.SubmitTasks:
-    rows = [i for i in range(len(message.keys)) if i not in refused]
-    names = ("keys", "function_of", "args", "dependencies", "spec_hashes", "option_of", "ranks")
-    columns: dict[str, Any] = {name: getattr(message, name) for name in names}
-    return replace(message, **{n: [c[i] for i in rows] for n, c in columns.items() if c})
 
 
 def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys) -> None:

@@ -7,16 +7,17 @@ a spec hash) leaves that lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.rotation import level_of
 from ....protocol.wire import messages as m
 from ....protocol.wire.columns import MAX_SPAN_TAGS
 from ....protocol.wire.failure import cancelled as cancelled_failure
-from ....protocol.wire.failure import data_lost, key_conflict
+from ....protocol.wire.failure import data_lost, key_conflict, not_understood
 from ....protocol.wire.keys import names_content
-from ....protocol.wire.options import NO_OPTIONS, TaskOptions
+from ....protocol.wire.options import NO_OPTIONS, TaskOptions, unknown_options
 from ....protocol.wire.payload import Blob
 from ..data import puts, scattered
 from ..moves.eligibility import fill_class
@@ -142,6 +143,8 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     if functions is None:
         state.refuse(_peer(client), "SubmitTasks names a function that the scheduler does not have")
         return
+    if any(message.options):
+        message = _understood(state, client, message, functions)
     _begin_generation(state, len(message.keys))
     known: list[tuple[SchedulerTask, int]] = []
     batches: list[_Batch]
@@ -173,6 +176,30 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         drop_class(state, batch.task_class)
     if state.next_shrink is None:
         keep_small(state)
+
+
+def _understood(
+    state: SchedulerState, client: ClientHandle, message: m.SubmitTasks, functions: list[Function]
+) -> m.SubmitTasks:
+    """Refuse the rows with options that must be understood, and are not known here."""
+    unknown = [unknown_options(record) for record in message.options]
+    if not any(unknown):
+        return message
+    option_of = message.option_of or [0] * len(message.keys)
+    refused = {row: unknown[place] for row, place in enumerate(option_of) if unknown[place]}
+    for row, names in refused.items():
+        key = message.keys[row]
+        send_erred(state, client, [key], not_understood(key, names))
+        keep_function(client, functions[message.function_of[row]])
+    return without(message, refused)
+
+
+def without(message: m.SubmitTasks, refused: Container[int]) -> m.SubmitTasks:
+    """Return a submission without some of its rows."""
+    rows = [i for i in range(len(message.keys)) if i not in refused]
+    names = ("keys", "function_of", "args", "dependencies", "spec_hashes", "option_of", "ranks")
+    columns: dict[str, Any] = {name: getattr(message, name) for name in names}
+    return replace(message, **{n: [c[i] for i in rows] for n, c in columns.items() if c})
 
 
 def _add_stretches(

@@ -1,0 +1,54 @@
+"""The table of the options of tasks: what is sent, and what a receiver does not know."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.protocol.wire import options
+from weft.protocol.wire.options import KEYWORDS, MARK, NO_OPTIONS, OPTIONS, TaskOptions
+
+#: A mark of an option of a later release.
+LATER = MARK + "later"
+
+
+def test_only_what_was_given_is_sent_and_comes_back():
+    given = TaskOptions(priority=0, retries=2, workers=["w"], span=())
+    assert given.as_record() == {"retries": 2, "workers": ["w"]}
+    assert TaskOptions.of(given.as_record()) == given
+    assert (given.priority, given.timeout_us, given.resources) == (0, 0, {})
+    assert NO_OPTIONS.as_record() == {}
+
+
+def test_a_change_leaves_the_other_options():
+    given = TaskOptions(retries=2, priority=3)
+    assert given.changed(priority=0, span=["tag"]) == TaskOptions(retries=2, span=["tag"])
+    assert given == TaskOptions(retries=2, priority=3) != TaskOptions(retries=2)
+    assert given.as_key() != given.for_attempt(7).as_key()
+
+
+def test_each_default_is_false_and_each_keyword_and_column_is_one_option():
+    assert not any(one.default for one in OPTIONS.values())
+    assert tuple(sorted({*KEYWORDS})) == KEYWORDS
+    columns = [one.column for one in OPTIONS.values() if one.column]
+    assert columns
+    assert {*columns} <= {*m.AssignTasks.optional_columns}
+
+
+def test_an_option_that_must_be_understood_has_a_mark_on_its_way(monkeypatch):
+    monkeypatch.setattr(options, "_MARKS", {MARK + "timeout_us": "timeout_us"})
+    given = TaskOptions(timeout_us=5, resources={"GPU": 1.0})
+    record = given.as_record()
+    assert record == {"timeout_us": 5, "resources": {MARK + "timeout_us": 1, "GPU": 1.0}}
+    assert options.unknown_options(record) == []
+    assert TaskOptions.of(record) == given
+    assert TaskOptions(retries=1).as_record() == {"retries": 1}
+
+
+@pytest.mark.parametrize("record", [{}, {"retries": 1}, {"resources": {"GPU": 1}}])
+def test_options_without_a_mark_are_understood(record):
+    assert options.unknown_options(record) == []
+
+
+def test_a_mark_of_another_release_names_its_option():
+    assert options.unknown_options({"resources": {"GPU": 1, LATER: 1}}) == ["later"]
