@@ -22,7 +22,7 @@ from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
 from .actors import check_actor, map_actors, submit_actor
 from .calls.annotations import options_of_call
-from .calls.call_options import NOT_GIVEN, limit_of, unexpected
+from .calls.call_options import NOT_GIVEN, option_of, unexpected
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import check_unsupported, rows_of
 from .calls.scattering import DataMover
@@ -215,7 +215,7 @@ class Client(
             raise TypeError(f"submit needs a function, not {type(func).__name__}")
         if fifo_timeout is not None:
             check_unsupported(fifo_timeout=fifo_timeout)
-        limit = None if timeout is NOT_GIVEN else limit_of(func, timeout, kwargs)
+        limit = None if timeout is NOT_GIVEN else option_of(func, "timeout", timeout, kwargs)
         options = options_of_call(
             priority=priority,
             retries=retries,
@@ -279,7 +279,7 @@ class Client(
         if not iterables:
             raise TypeError("map needs an iterable of arguments beside the function")
         check_unsupported(fifo_timeout=fifo_timeout)
-        limit = None if timeout is NOT_GIVEN else limit_of(func, timeout, kwargs)
+        limit = None if timeout is NOT_GIVEN else option_of(func, "timeout", timeout, kwargs)
         options = options_of_call(
             priority=priority,
             retries=retries,

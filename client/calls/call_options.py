@@ -40,17 +40,17 @@ class _NotGiven:
 NOT_GIVEN: Final = _NotGiven()
 
 
-def limit_of(func: Callable[..., Any], timeout: Any, keywords: dict[str, Any]) -> Any:
-    """Return the time limit of a call that was given `timeout=`, None if there is none.
+def option_of(func: Callable[..., Any], name: str, value: Any, keywords: dict[str, Any]) -> Any:
+    """Return the option of a call that was given by a keyword, None if there is none.
 
     A function that takes such a keyword is given it, as dask does: then it is added to `keywords`.
     """
     names = None if type(func) is functools.partial else _parameters(func)
-    takes = _takes(func, "timeout") if names is None else "timeout" in names
+    takes = _takes(func, name) if names is None else name in names
     if takes:
-        keywords["timeout"] = timeout
+        keywords[name] = value
         return None
-    return timeout
+    return value
 
 
 def _takes(func: Callable[..., Any], name: str) -> bool:

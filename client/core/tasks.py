@@ -78,6 +78,7 @@ class FutureState:
         "n_references",
         "phase",
         "shared",
+        "shown",
         "spec",
         "status",
         "value",
@@ -95,6 +96,8 @@ class FutureState:
     value: Any
     #: Why there is no result; not None iff the status is error, cancelled or lost.
     failure: Failure | None
+    #: Options that the text of the failure shows; only set if there are any.
+    shown: dict[str, Any]
     #: (address, nbytes) of a large result that stays with a worker.
     location: tuple[str, int] | None
     #: Watchers to be notified when the status is final: none, one, or several.
@@ -123,7 +126,7 @@ class FutureState:
 
     def describe(self) -> list[str]:
         """Describe the state, one fact per line, for the text of internal errors."""
-        values = {name: getattr(self, name) for name in self.__slots__}
+        values = {name: getattr(self, name, None) for name in self.__slots__}
         hidden = {"value": self.value is not NO_VALUE, "blob": self.blob is not None}
         return [f"{name}: {value!r}" for name, value in (values | hidden).items()]
 

@@ -140,6 +140,8 @@ def want_data(core: ClientState, state: FutureState) -> None:
 def fail(core: ClientState, state: FutureState, status: Status, failure: Failure) -> None:
     """Give a state its failure, and notify its watchers."""
     state.failure = failure
+    if state.spec is not None and (shown := state.spec.options.shown):
+        state.shown = shown
     state.spec = None
     state.location = None
     set_status(state, status)

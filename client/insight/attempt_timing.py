@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ...protocol.wire.keys import Key
@@ -27,6 +29,7 @@ class AttemptTiming(NamedTuple):
     #: when it came to the worker, and when the last of the inputs that were fetched was there;
     #: None if none was
     transfer: tuple[float, float] | None
+    options: Mapping[str, Any] = MappingProxyType({})  #: those of the task that are shown
 
 
 def record_of(timing: AttemptTiming) -> dict[str, Any]:
@@ -36,6 +39,7 @@ def record_of(timing: AttemptTiming) -> dict[str, Any]:
         start, stop = timing.transfer
         startstops.insert(0, {"action": "transfer", "start": start, "stop": stop})
     return {
+        **timing.options,
         "key": timing.key,
         "function": timing.function,
         "span": timing.span,

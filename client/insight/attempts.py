@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..shell.engine import Engine
 from .asking import ask, ask_blocking
 
 
-class AttemptEnd(NamedTuple):
-    """One attempt to run a task."""
-
+class _End(NamedTuple):
     worker: str  #: its name; "" = not known any more
     #: how it ended: "finished", "raised ValueError: ...", "the worker died: ...", "finished; its
     #: result was lost later"
     end: str
+
+
+class AttemptEnd(_End):
+    """One attempt to run a task.
+
+    Attributes:
+        options: those of the task that are shown, like the tags of its span.
+    """
+
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 def attempts_of(engine: Engine, key: str) -> Any:
@@ -35,4 +45,11 @@ async def _attempts_async(engine: Engine, key: str) -> list[AttemptEnd]:
 
 
 def _read(info: dict[str, Any]) -> list[AttemptEnd]:
-    return [AttemptEnd(*end) for _, ends in info["attempts"] for end in ends]
+    found = []
+    for key, ends in info["attempts"]:
+        made = [AttemptEnd(*end) for end in ends]
+        options = info.get("options", {}).get(key)  # a scheduler may be older
+        for one in made if options else ():
+            one.options = options
+        found += made
+    return found

@@ -84,6 +84,7 @@ def _timings_in(report: dict[str, Any]) -> Iterator[AttemptTiming]:
     to_unix_s = report["to_unix_s"]
     worker, address, kinds = report["worker"], report["address"], report["kinds"]
     none = [0] * len(report["keys"])
+    options = report.get("options") or [{}] * len(kinds)  # a scheduler may be older
     for row in zip(
         report["keys"],
         report["kind_of"],
@@ -119,4 +120,5 @@ def _timings_in(report: dict[str, Any]) -> Iterator[AttemptTiming]:
             stop,
             waited / 1e6,
             (to_unix_s + came / 1e6, to_unix_s + got / 1e6) if got else None,
+            options[kind],
         )

@@ -128,10 +128,18 @@ def exception_of(state: FutureState) -> BaseException:
         # As the user gave it: other processes know only its text.
         made.key = key_of(key)
         made.args = (made.key, *made.args[1:])
+    notes = []
     if key and key != state.key:
+        notes.append(f"weft: task {state.key} depends on {key}, which failed")
+    shown = getattr(state, "shown", {})
+    if shown:
+        given = ", ".join(f"{name} {value!r}" for name, value in shown.items())
+        notes.append(f"weft: task {state.key} was submitted with {given}")
+    if notes:
         from ...protocol.values.exceptions import add_note
 
-        add_note(made, f"weft: task {state.key} depends on {key}, which failed")
+        for note in notes:
+            add_note(made, note)
     return made
 
 

@@ -53,6 +53,7 @@ class Option(NamedTuple):
     keyword: str  #: of `submit` and `map`; "" = users do not give it, or with another one
     column: str  #: of `AssignTasks`; "" = workers need not know it
     must_understand: bool
+    is_shown: bool  #: with the attempts of the task: by the task stream, and by `Future.attempts`
 
 
 def option(
@@ -62,10 +63,11 @@ def option(
     keyword: str = "",
     column: str = "",
     must_understand: bool = False,
+    is_shown: bool = False,
 ) -> _T:
     """Declare an option in the body of `TaskOptions`."""
     assert not default
-    declared: Any = Option(default, check, keyword, column, must_understand)
+    declared: Any = Option(default, check, keyword, column, must_understand, is_shown)
     return declared  # type: ignore[no-any-return]
 
 
@@ -156,7 +158,7 @@ class TaskOptions(_Given):
     #: data that its client puts at a worker, and keeps no longer then
     scattered: bool = option(CHECKS["Flag"], default=False)
     #: tags of the spans in which it was submitted, outermost first
-    span: Sequence[str] = option(_check_span, default=())
+    span: Sequence[str] = option(_check_span, default=(), is_shown=True)
     #: the client has the result: run it only if others need it
     delivered: bool = option(CHECKS["Flag"], default=False)
     #: it has made an actor: it fails if no worker has that, and never runs
@@ -179,6 +181,11 @@ class TaskOptions(_Given):
         """Return the same options of a submission on behalf of an attempt, or of its actor."""
         return self.changed(attempt=attempt, actor=actor)
 
+    def behind(self, outer: TaskOptions) -> TaskOptions:
+        """Return the same options of a submission by a task with these: it is in their spans."""
+        tags = [*outer.span, *self.span][:MAX_SPAN_TAGS]
+        return self.changed(span=tags) if outer.span else self
+
     @property
     def caller(self) -> tuple[int, str]:
         """The attempt and the actor on whose behalf a task submits; (0, "") outside of tasks."""
@@ -189,11 +196,18 @@ class TaskOptions(_Given):
         """The names of those that workers need to know."""
         return [name for name in vars(self) if name in COLUMNS]
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """Those that are shown with attempts."""
+        return {name: value for name, value in vars(self).items() if OPTIONS[name].is_shown}
+
     def as_record(self) -> dict[str, Any]:
         """Return what is sent."""
         record = dict(vars(self))
-        if marks := {mark: 1 for mark, name in _MARKS.items() if name in record}:
-            record["resources"] = {**marks, **self.resources}
+        if _MARKS:
+            marks = {mark: 1 for mark, name in _MARKS.items() if name in record}
+            if marks:
+                record["resources"] = {**marks, **self.resources}
         return record
 
     def as_key(self) -> str:

@@ -9,7 +9,7 @@ import math
 import pytest
 
 import weft
-from weft.client.calls.call_options import NOT_GIVEN, limit_of
+from weft.client.calls.call_options import NOT_GIVEN, option_of
 from weft.client.calls.options import make_options
 from weft.client.results.failures import exception_from
 from weft.protocol.wire.columns import MAX_SIZE
@@ -106,7 +106,7 @@ class Called:
 @pytest.mark.parametrize("timeout", [5, None, (1, 2)])
 def test_a_function_that_takes_such_a_keyword_is_given_it(function, timeout):
     keywords = {}
-    assert limit_of(function, timeout, keywords) is None
+    assert option_of(function, "timeout", timeout, keywords) is None
     assert keywords == {"timeout": timeout}
 
 
@@ -115,7 +115,7 @@ def test_a_function_that_takes_such_a_keyword_is_given_it(function, timeout):
 )
 def test_otherwise_it_is_the_limit_of_the_task(function):
     keywords = {}
-    assert limit_of(function, "5 s", keywords) == "5 s"
+    assert option_of(function, "timeout", "5 s", keywords) == "5 s"
     assert keywords == {}
 
 

@@ -214,6 +214,28 @@ def tagged():
     client.gather([one, two])
 
 
+def broken(_x):
+    raise ValueError("no such thing")
+
+
+def test_attempts_records_and_errors_show_the_options_that_say_what_a_task_is_for(client):
+    with weft.get_task_stream(client) as stream, weft.span("nightly"):
+        failed = client.submit(broken, 1)
+        behind = client.submit(abs, failed)
+        plain = client.submit(abs, -1, pure=False)
+        weft.wait([behind, plain])
+    assert all(record["span"] == ("nightly",) for record in stream.data)
+    (attempt,) = failed.attempts()
+    assert attempt == (attempt.worker, "raised ValueError: no such thing")
+    assert [*attempt.options.items()] == [("span", ["nightly"])]
+    for future in (failed, behind):
+        notes = future.exception().__notes__
+        assert f"weft: task {future.key} was submitted with span ['nightly']" in notes
+    untagged = client.submit(broken, 2)
+    assert not any("submitted with" in note for note in untagged.exception().__notes__)
+    assert not untagged.attempts()[0].options
+
+
 def spans_of_tagged(client):
     with weft.get_task_stream(client) as stream, weft.span("outer"):
         client.submit(tagged, pure=False).result()

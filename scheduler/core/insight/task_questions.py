@@ -109,10 +109,12 @@ def ask_story(state: SchedulerState, arguments: Info, page: str) -> Page:
 
 
 def ask_attempts(state: SchedulerState, arguments: Info, page: str) -> Page:
-    """Return how attempts ended: [[key, [[worker, end], ...]], ...]; see `attempt_ends`."""
+    """Return how attempts ended: [[key, [[worker, end], ...]], ...]; and {key: options}."""
     keys, next_page = _next_keys(arguments, page, N_DESCRIBED)
     ends = [[key, [list(end) for end in attempt_ends(state, key)]] for key in keys]
-    return {"attempts": ends}, next_page
+    found = [state.tasks[key] for key in keys if key in state.tasks]
+    shown = {task.key: options for task in found if (options := task.group.options.shown)}
+    return {"attempts": ends, **({"options": shown} if shown else {})}, next_page
 
 
 def ask_tasks(state: SchedulerState, arguments: Info, page: str) -> Page:

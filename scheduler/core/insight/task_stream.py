@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ....protocol.wire import messages as m
@@ -28,6 +28,7 @@ from ..records.checking import is_due, unless
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
     from ..records.peers import WorkerHandle
+    from ..records.tasks import TaskGroup
     from ..state import SchedulerState
 
 #: Attempts that are kept, and characters of their keys and types. The oldest are forgotten first.
@@ -54,8 +55,9 @@ class StreamReport(NamedTuple):
     times: m.AttemptTimes
     #: "" = the attempt was not current any more
     keys: list[str]
-    #: [name of the function, tags of the span], and the one of each row
+    #: [name of the function, tags of the span], the options that are shown, and those of each row
     kinds: list[list[Any]]
+    options: list[dict[str, Any]]
     kind_of: list[int]
     n_chars: int
 
@@ -179,7 +181,10 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
     offset_s = stream.offset(ws.worker_id, state.now, max(message.ended_us))
     keys: list[str] = []
     kind_of: list[int] = []
-    places: dict[tuple[str, Sequence[str]], int] = {}
+    kinds: list[list[Any]] = []
+    options: list[dict[str, Any]] = []
+    places: dict[tuple[str, str], int] = {}
+    place_of: dict[TaskGroup, int] = {}
     processing = ws.processing
     for attempt in message.attempts:
         task = processing.get(attempt)
@@ -189,7 +194,14 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
             continue
         keys.append(task.key)
         group = task.group
-        kind_of.append(places.setdefault((group.prefix.name, group.options.span), len(places)))
+        place = place_of.get(group)
+        if place is None:
+            name, shown = group.prefix.name, group.options.shown
+            place = place_of[group] = places.setdefault((name, repr(shown)), len(kinds))
+            if place == len(kinds):
+                kinds.append([name, [*group.options.span]])
+                options.append(shown)
+        kind_of.append(place)
     stream.note(
         StreamReport(
             stream.next,
@@ -198,7 +210,8 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
             offset_s,
             message,
             keys,
-            [[name, list(span)] for name, span in places],
+            kinds,
+            options,
             kind_of,
             sum(map(len, keys)) + sum(map(len, message.types)),
         )
@@ -283,6 +296,7 @@ def _described(report: StreamReport, skip: int) -> Info:
         "offset_s": report.offset_s,
         "keys": report.keys[skip:],
         "kinds": report.kinds,
+        "options": report.options,
         "kind_of": report.kind_of[skip:],
         **columns,
     }

@@ -161,7 +161,7 @@ class TaskGroup:
         self.task_class = task_class
         #: submissions that came close together share one, see `submission._groups`
         self.generation = generation
-        #: as they came, but `span` is a tuple, and has the tags of the task that submitted it, too
+        #: as they came, with the tags of the task that submitted it
         self.options = options
         #: how often its task has asked for another worker; above 0 it has one task
         self.n_rescheduled = 0

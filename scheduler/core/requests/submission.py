@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.rotation import level_of
 from ....protocol.wire import messages as m
-from ....protocol.wire.columns import MAX_SPAN_TAGS
 from ....protocol.wire.failure import cancelled as cancelled_failure
 from ....protocol.wire.failure import data_lost, key_conflict, not_understood
 from ....protocol.wire.keys import names_content
@@ -89,19 +88,16 @@ class _Batch:
             options = TaskOptions.of(record)
             task_class, user_priority = _task_class(state, options), options.priority
             self.is_delivered = options.delivered
-            span = tuple(options.span)
             ws = client.worker
             parent = None if ws is None else ws.processing.get(options.attempt)
             if parent is not None:  # see `delegation`
                 self.number, generation = parent.group.client, parent.group.generation
                 user_priority += 511 - level_of(parent.priority)
                 user_priority = max(-512, min(user_priority, 511))
-                span = (*parent.group.options.span, *span)[:MAX_SPAN_TAGS]
+                options = options.behind(parent.group.options)
             elif ws is not None and (maker := state.tasks.get(options.actor)):
                 self.number = maker.group.client
-                span = (*maker.group.options.span, *span)[:MAX_SPAN_TAGS]
-            if span:
-                options = options.changed(span=span)
+                options = options.behind(maker.group.options)
         #: by the place of the function
         self.groups: list[TaskGroup] | _LateGroups
         common = task_class, generation, self.number, state.now, options
