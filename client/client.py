@@ -170,6 +170,7 @@ class Client(
         actors: bool = False,
         pure: bool = True,
         timeout: Any = NOT_GIVEN,
+        meta: Any = NOT_GIVEN,
         **kwargs: Any,
     ) -> Future:
         """Run `func(*args, **kwargs)` on a worker, with futures replaced by their results.
@@ -198,6 +199,8 @@ class Client(
             pure: share the result of an equal call; False = run this one in any case.
             timeout: how long an attempt may run, in seconds or as "30s", ...; None = for ever. If
                 the function takes such a keyword, it is given it instead. See docs/ending.md.
+            meta: plain data of at most 2 kB that says what the task is for, shown by `attempts`,
+                the task stream and its error. If the function takes such a keyword, see `timeout`.
             kwargs: its keyword arguments.
 
         Raises:
@@ -223,6 +226,7 @@ class Client(
             allow_other_workers=allow_other_workers,
             resources=resources,
             timeout=limit,
+            meta=None if meta is NOT_GIVEN else option_of(func, "meta", meta, kwargs),
         )
         if actor or actors:
             check_actor(actor or actors, func)
@@ -246,6 +250,7 @@ class Client(
         pure: bool = True,
         batch_size: int | None = None,
         timeout: Any = NOT_GIVEN,
+        meta: Any = NOT_GIVEN,
         **kwargs: Any,
     ) -> list[Future]:
         """Run `func` once for each row of `zip(*iterables)`; return the futures as a list.
@@ -265,6 +270,7 @@ class Client(
             pure: share results of equal calls; False = run each one. See `submit`.
             batch_size: the largest number of tasks in one message to the scheduler.
             timeout: how long an attempt of each call may run; see `submit`.
+            meta: plain data that says what the calls are for; see `submit`.
             kwargs: keyword arguments, the same for all calls; they are sent once.
 
         Example:
@@ -287,6 +293,7 @@ class Client(
             allow_other_workers=allow_other_workers,
             resources=resources,
             timeout=limit,
+            meta=None if meta is NOT_GIVEN else option_of(func, "meta", meta, kwargs),
         )
         rows = rows_of(iterables)
         if actor or actors:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from .columns import (
     CHECKS,
+    MAX_FACTS_DEPTH,
+    MAX_NUMBER,
     MAX_PAUSE_S,
     MAX_SIZE,
     MAX_SPAN_TAGS,
@@ -41,6 +43,8 @@ _Check = Callable[[Any, list[Any]], Any]
 
 Options = list[dict[str, Any]]  #: the schema of what messages carry; {} = all defaults
 
+#: Size of the data of `meta=`: a text counts its characters, and each item and text 64 more.
+MAX_META_NBYTES: Final = 2048
 #: The mark of an option that must be understood is 1 of a resource: this, and the option's name.
 MARK: Final = "understanding of "
 
@@ -105,6 +109,31 @@ def _check_span(value: Any, buffers: list[Any]) -> list[str]:
     return tags
 
 
+def _check_meta(value: Any, _buffers: list[Any]) -> Any:
+    """Check plain data; return a copy, which does not change on its way."""
+    return _plain(value, 0, [MAX_META_NBYTES])
+
+
+def _plain(value: Any, depth: int, left: list[int]) -> Any:
+    kind = type(value)
+    left[0] -= 64 + (len(value) if kind is str else 0)
+    if left[0] < 0 or depth > MAX_FACTS_DEPTH:
+        raise ValueError(
+            f"at most {MAX_META_NBYTES} characters are expected, where each item counts 64 more, "
+            f"in at most {MAX_FACTS_DEPTH} lists and dicts within each other"
+        )
+    if kind is list:
+        return [_plain(item, depth + 1, left) for item in value]
+    if kind is dict and set(map(type, value)) <= {str}:
+        return {_plain(k, depth, left): _plain(x, depth + 1, left) for k, x in value.items()}
+    if kind in (str, bool, float, type(None)) or (kind is int and abs(value) <= MAX_NUMBER):
+        return value
+    raise TypeError(
+        "texts, numbers, True, False, None, lists and dicts with texts as keys are expected, not "
+        f"{kind.__name__}"
+    )
+
+
 # -- the table -------------------------------------------------------------------------------------
 class _Given:
     """What was given of the options; the others are attributes of the class, their defaults."""
@@ -159,6 +188,8 @@ class TaskOptions(_Given):
     scattered: bool = option(CHECKS["Flag"], default=False)
     #: tags of the spans in which it was submitted, outermost first
     span: Sequence[str] = option(_check_span, default=(), is_shown=True)
+    #: plain data that says what the task is for; nothing depends on it
+    meta: Any = option(_check_meta, default=None, keyword="meta", is_shown=True)
     #: the client has the result: run it only if others need it
     delivered: bool = option(CHECKS["Flag"], default=False)
     #: it has made an actor: it fails if no worker has that, and never runs

@@ -130,6 +130,7 @@ def test_the_current_client_may_be_limited_to_as_current(client):
         ({"workers": 0.5}, TypeError, "workers= is an option of submit and map"),
         ({"workers": b"w"}, TypeError, "workers= are names"),
         ({"workers": ()}, ValueError, "workers= is empty"),
+        ({"meta": {1, 2}}, ValueError, "meta=.1, 2.: texts, numbers, .* not set"),
     ],
 )
 def test_wrong_options_of_a_task_are_refused(options, error, text):

@@ -236,6 +236,26 @@ def test_attempts_records_and_errors_show_the_options_that_say_what_a_task_is_fo
     assert not untagged.attempts()[0].options
 
 
+def with_meta(meta=None):
+    return meta
+
+
+def test_attempts_records_and_errors_show_what_a_user_says_of_a_task(client):
+    meta = {"run": 7, "of": ["a", None, 1.5, True]}
+    with weft.get_task_stream(client) as stream:
+        failed = client.submit(broken, 3, meta=meta)
+        mapped = client.map(inc, [8101, 8102], meta="both")
+        weft.wait([failed, *mapped])
+    shown = {record["key"]: record.get("meta") for record in stream.data}
+    assert shown == {failed.key: meta, mapped[0].key: "both", mapped[1].key: "both"}
+    assert failed.attempts()[0].options == {"meta": meta}
+    note = f"weft: task {failed.key} was submitted with meta {meta!r}"
+    assert note in failed.exception().__notes__
+    with client.get_executor(meta="of an executor", pure=False) as executor:
+        assert executor.submit(inc, 1).result(20) == 2
+    assert client.submit(with_meta, meta=5).result(20) == 5
+
+
 def spans_of_tagged(client):
     with weft.get_task_stream(client) as stream, weft.span("outer"):
         client.submit(tagged, pure=False).result()

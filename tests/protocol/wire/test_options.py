@@ -52,3 +52,39 @@ def test_options_without_a_mark_are_understood(record):
 
 def test_a_mark_of_another_release_names_its_option():
     assert options.unknown_options({"resources": {"GPU": 1, LATER: 1}}) == ["later"]
+
+
+RECURSIVE: list[object] = []
+RECURSIVE += [RECURSIVE] * 10
+DEEP: list[object] = []
+for _ in range(9):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    "meta", ["text", 5, -(2**63) + 1, 0.5, True, None, ["a", {"b": [None]}], "x" * 1984, [1] * 31]
+)
+def test_plain_data_of_a_user_passes_as_a_copy(meta):
+    checked = OPTIONS["meta"].check(meta, [])
+    assert checked == meta
+    assert not isinstance(meta, list) or checked is not meta
+
+
+@pytest.mark.parametrize(
+    ("meta", "error", "text"),
+    [
+        ("x" * 1985, ValueError, "at most 2048 characters"),
+        ([1] * 32, ValueError, "each item counts 64 more"),
+        (DEEP, ValueError, "in at most 8 lists and dicts"),
+        (RECURSIVE, ValueError, "at most"),
+        ({"a" * 2000: 1}, ValueError, "at most"),
+        (b"bytes", TypeError, "not bytes"),
+        ((1, 2), TypeError, "not tuple"),
+        ([object()], TypeError, "not object"),
+        ({1: 2}, TypeError, "texts as keys are expected, not dict"),
+        (2**63, TypeError, "not int"),
+    ],
+)
+def test_other_data_of_a_user_is_refused(meta, error, text):
+    with pytest.raises(error, match=text):
+        OPTIONS["meta"].check(meta, [])
