@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .client import Client
+    from .completing import as_completed
     from .display.progress import progress
     from .executor import Executor
     from .future import Future
     from .in_tasks import get_client, worker_client
     from .results.refusing import futures_of
     from .shell.current import default_client
-    from .waiting import as_completed, wait
+    from .waiting import wait
 
 __all__ = [
     "Client",
@@ -41,7 +42,7 @@ _HOMES = {
     "Client": "client",
     "Executor": "executor",
     "Future": "future",
-    "as_completed": "waiting",
+    "as_completed": "completing",
     "default_client": "shell.current",
     "futures_of": "results.refusing",
     "get_client": "in_tasks",

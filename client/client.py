@@ -8,12 +8,11 @@ only waiting for futures is written for each of the two (see `watchers`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..graphs.cluster_client import ClusterClient
-from ..protocol.durations import seconds_or_none
 from ..protocol.host.stderr_logging import mark_warnings
 from ..protocol.settings import client as defaults
 from ..protocol.settings.sources import read_settings
@@ -22,7 +21,7 @@ from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
 from .actors import check_actor, map_actors, submit_actor
 from .calls.annotations import options_of_call
-from .calls.call_options import NOT_GIVEN, option_of, unexpected
+from .calls.call_options import NOT_GIVEN, option_of
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import check_unsupported, rows_of
 from .calls.scattering import DataMover
@@ -40,18 +39,23 @@ from .executor import ExecutorMaker
 from .future import Future, cancel_reason, checked_running
 from .insight.inspection import ClusterInspection
 from .life import ClientLife
-from .results.gathering import Gathering, states_in
+from .modes import Mode, OfMode, T, as_result, waits
+from .results import gathering
+from .results.gathering import states_in
 from .shell.current import find_current, made_current
 from .shell.engine import Engine
 from .shell.short_tracebacks import short_refusals, short_tracebacks
 
 if TYPE_CHECKING:
     from ..protocol.durations import Duration
+    from ..protocol.values.actors import Actor
     from ..protocol.wire.keys import Key
     from .calls.retries import Retries
+    from .modes import Awaited, Blocking
 
 
 class Client(
+    OfMode[Mode],
     ClientLife,
     DaskCollections,
     ClusterClient,
@@ -100,6 +104,40 @@ class Client(
         6
     """
 
+    @overload
+    def __init__(
+        self: Client[Blocking],
+        address: str | ClusterLike | None = None,
+        *,
+        connection_file: str | os.PathLike[str] | None = None,
+        timeout: Duration | None = None,
+        asynchronous: Literal[False] = False,
+        name: str | None = None,
+        set_as_default: bool = True,
+        security: Security | bool | None = None,
+        reconnect_timeout: Duration | None = None,
+        recovery_memory: int | str | None = None,
+        forward_output: bool | None = None,
+        scheduler_file: str | os.PathLike[str] | None = None,
+        **cluster_options: Any,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Client[Awaited],
+        address: str | ClusterLike | None = None,
+        *,
+        connection_file: str | os.PathLike[str] | None = None,
+        timeout: Duration | None = None,
+        asynchronous: Literal[True],
+        name: str | None = None,
+        set_as_default: bool = True,
+        security: Security | bool | None = None,
+        reconnect_timeout: Duration | None = None,
+        recovery_memory: int | str | None = None,
+        forward_output: bool | None = None,
+        scheduler_file: str | os.PathLike[str] | None = None,
+        **cluster_options: Any,
+    ) -> None: ...
     def __init__(
         self,
         address: str | ClusterLike | None = None,
@@ -140,7 +178,7 @@ class Client(
     # --- Which client -----------------------------------------------------------------------------
 
     @staticmethod
-    def current(allow_global: bool = True) -> Client:
+    def current(allow_global: bool = True) -> Client[Mode]:
         """Return the client of the innermost `as_current`, or else (`allow_global`) the default.
 
         Raises:
@@ -148,12 +186,56 @@ class Client(
         """
         return find_current(allow_global=allow_global)
 
-    def as_current(self) -> AbstractContextManager[Client]:
+    def as_current(self) -> AbstractContextManager[Client[Mode]]:
         """Make this the client that `Client.current` returns, in this thread or task."""
         return made_current(self)
 
     # --- Submitting -------------------------------------------------------------------------------
 
+    @overload
+    def submit(
+        self, func: Callable[..., Any], /, *args: Any, actor: Literal[True], **options: Any
+    ) -> Future[Actor, Mode]: ...
+    @overload
+    def submit(
+        self,
+        func: Callable[..., Coroutine[Any, Any, T]],
+        /,
+        *args: Any,
+        key: Key | None = None,
+        workers: str | Iterable[str] | None = None,
+        resources: Mapping[str, float] | None = None,
+        retries: int | Retries | None = None,
+        priority: int = 0,
+        fifo_timeout: object = None,
+        allow_other_workers: bool = False,
+        actor: Literal[False] = False,
+        actors: Literal[False] = False,
+        pure: bool = True,
+        timeout: Any = NOT_GIVEN,
+        meta: Any = NOT_GIVEN,
+        **kwargs: Any,
+    ) -> Future[T, Mode]: ...
+    @overload
+    def submit(
+        self,
+        func: Callable[..., T],
+        /,
+        *args: Any,
+        key: Key | None = None,
+        workers: str | Iterable[str] | None = None,
+        resources: Mapping[str, float] | None = None,
+        retries: int | Retries | None = None,
+        priority: int = 0,
+        fifo_timeout: object = None,
+        allow_other_workers: bool = False,
+        actor: Literal[False] = False,
+        actors: Literal[False] = False,
+        pure: bool = True,
+        timeout: Any = NOT_GIVEN,
+        meta: Any = NOT_GIVEN,
+        **kwargs: Any,
+    ) -> Future[T, Mode]: ...
     def submit(
         self,
         func: Callable[..., Any],
@@ -172,7 +254,7 @@ class Client(
         timeout: Any = NOT_GIVEN,
         meta: Any = NOT_GIVEN,
         **kwargs: Any,
-    ) -> Future:
+    ) -> Future[Any, Any]:
         """Run `func(*args, **kwargs)` on a worker, with futures replaced by their results.
 
         Futures may be anywhere in the arguments. The function must not change its arguments in
@@ -233,6 +315,57 @@ class Client(
             return submit_actor(engine, self._encoder, func, args, kwargs, key, options)
         return submit_call(engine, self._encoder, func, args, kwargs, key, options, pure)
 
+    @overload
+    def map(
+        self,
+        func: Callable[..., Any],
+        /,
+        *iterables: Iterable[Any],
+        actor: Literal[True],
+        **options: Any,
+    ) -> list[Future[Actor, Mode]]: ...
+    @overload
+    def map(
+        self,
+        func: Callable[..., Coroutine[Any, Any, T]],
+        /,
+        *iterables: Iterable[Any],
+        key: str | Iterable[Key] | None = None,
+        workers: str | Iterable[str] | None = None,
+        retries: int | Retries | None = None,
+        resources: Mapping[str, float] | None = None,
+        priority: int = 0,
+        allow_other_workers: bool = False,
+        fifo_timeout: object = None,
+        actor: Literal[False] = False,
+        actors: Literal[False] = False,
+        pure: bool = True,
+        batch_size: int | None = None,
+        timeout: Any = NOT_GIVEN,
+        meta: Any = NOT_GIVEN,
+        **kwargs: Any,
+    ) -> list[Future[T, Mode]]: ...
+    @overload
+    def map(
+        self,
+        func: Callable[..., T],
+        /,
+        *iterables: Iterable[Any],
+        key: str | Iterable[Key] | None = None,
+        workers: str | Iterable[str] | None = None,
+        retries: int | Retries | None = None,
+        resources: Mapping[str, float] | None = None,
+        priority: int = 0,
+        allow_other_workers: bool = False,
+        fifo_timeout: object = None,
+        actor: Literal[False] = False,
+        actors: Literal[False] = False,
+        pure: bool = True,
+        batch_size: int | None = None,
+        timeout: Any = NOT_GIVEN,
+        meta: Any = NOT_GIVEN,
+        **kwargs: Any,
+    ) -> list[Future[T, Mode]]: ...
     def map(
         self,
         func: Callable[..., Any],
@@ -252,7 +385,7 @@ class Client(
         timeout: Any = NOT_GIVEN,
         meta: Any = NOT_GIVEN,
         **kwargs: Any,
-    ) -> list[Future]:
+    ) -> list[Future[Any, Any]]:
         """Run `func` once for each row of `zip(*iterables)`; return the futures as a list.
 
         Args:
@@ -305,57 +438,13 @@ class Client(
 
     # --- Waiting, cancelling ----------------------------------------------------------------------
 
-    def gather(
-        self,
-        futures: Any,
-        errors: str = "raise",
-        direct: bool | None = None,
-        asynchronous: bool | None = None,
-        *,
-        timeout: Duration | None = None,
-        progress: bool = False,
-        **unknown: Any,
-    ) -> Any:
-        """Return the results of futures in nested lists, tuples, sets and dicts, in their places.
-
-        Args:
-            futures: one, or containers of them, or another iterable, which gives a list. A
-                collection of dask that was persisted gives its value.
-            errors: "raise": raise the first failure; "skip": leave failed ones out.
-            direct: large results always come straight from the workers; False is not supported.
-            asynchronous: return an awaitable; None = if the client is asynchronous.
-            timeout: seconds, "30s", ...; None = for ever.
-            progress: show how many results are here, as `weft.progress` does.
-            unknown: names that are refused.
-
-        Example:
-            >>> one, two = client.map(abs, [-1, -2])
-            >>> client.gather({"first": one, "both": [one, two]})
-            {'first': 1, 'both': [1, 2]}
-        """
-        for name in unknown:
-            raise unexpected("gather", name, ("errors", "direct", "timeout", "progress"))
-        timeout_s = seconds_or_none(timeout, "timeout")
-        check_unsupported(direct=direct)
-        gathering = Gathering(
-            self._usable(), futures, errors, progress=progress, future_of=self._future_of
-        )
-        if self.asynchronous if asynchronous is None else asynchronous:
-            return gathering.run_async(timeout_s)
-        with short_tracebacks:
-            result, error = gathering.run(timeout_s)
-        if error is not None:
-            __tracebackhide__ = True
-            try:
-                raise error
-            finally:
-                del error  # its traceback refers to this frame
-        return result
+    gather = gathering.gather
 
     def _usable(self) -> Engine:
         """Return the engine, even of a closed client: results in this process can be read."""
         return self._engine if self._engine is not None else self._running()
 
+    @waits
     def cancel(
         self,
         futures: Any,
@@ -364,7 +453,7 @@ class Client(
         reason: str | None = None,
         msg: str | None = None,
         running: bool = False,
-    ) -> Any:
+    ) -> None:
         """Give up tasks that are not done, and all that depend on them.
 
         Running functions go on in their threads, and their results are dropped, unless `running`.
@@ -385,7 +474,7 @@ class Client(
         why, running = cancel_reason(reason, msg), checked_running(running)
         engine.post(Cancel(states_in(futures, "cancel", engine), force, why, running))
         if self.asynchronous if asynchronous is None else asynchronous:
-            return engine.settle_async()
+            return as_result(engine.settle_async())
         engine.settle()
         return None
 

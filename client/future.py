@@ -17,13 +17,20 @@ from .core.recipes import SMALL_NBYTES
 from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
 from .dask.absent import ABSENT, answer_by_name
 from .display import describing
+from .modes import Mode, Result, Waited, as_result, waits
 from .results.failures import exception_of, unreadable
 from .shell.short_tracebacks import short_tracebacks
 from .shell.watchers import unready
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from ..protocol.durations import Duration
     from ..protocol.wire.keys import Key
+    from .client import Client
+    from .insight.attempts import AttemptEnd
+    from .insight.explaining import Explanation
+    from .insight.reproducing import Debugger
     from .shell.engine import Engine
 
 # IPython and pytest leave out frames with a local variable `__tracebackhide__`. What raises the
@@ -39,7 +46,7 @@ class _Reference:
     __slots__ = ("key",)
 
 
-class Future(_Reference):
+class Future(_Reference, Waited[Result, Mode]):
     """The result of a task, which may not have finished yet.
 
     Made by `Client.submit` and `Client.map`. In an asynchronous client `result`, `exception`,
@@ -76,9 +83,9 @@ class Future(_Reference):
         return status
 
     @property
-    def client(self) -> Any:
+    def client(self) -> Client[Mode] | None:
         """The client that this future belongs to; None if it was collected."""
-        return self._engine.client()
+        return self._engine.client()  # type: ignore[no-any-return]
 
     #: dask's other name for `client`.
     executor = client
@@ -101,7 +108,8 @@ class Future(_Reference):
 
     # --- Waiting ----------------------------------------------------------------------------------
 
-    def result(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def result(self, timeout: Duration | None = None) -> Result:
         """Return the result, or raise the task's exception.
 
         Args:
@@ -113,7 +121,7 @@ class Future(_Reference):
         timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
         engine = self._engine
         if engine.may_be_asynchronous and engine.is_asynchronous:
-            return self._result_async(timeout_s)
+            return as_result(self._result_async(timeout_s))  # type: ignore[no-any-return]
         state = self._state
         if state.blob is None and state.value is NO_VALUE and state.failure is None:
             self._check_usable()
@@ -124,7 +132,7 @@ class Future(_Reference):
         if state.failure is not None:
             __tracebackhide__ = True
             raise exception_of(state)
-        return load(state, self._engine)
+        return load(state, self._engine)  # type: ignore[no-any-return]
 
     async def _result_async(self, timeout_s: float | None = None) -> Any:
         if timeout_s is None:
@@ -152,7 +160,7 @@ class Future(_Reference):
         assert timeout_s is not None
         return await too_late_async(self._engine, text, [self._state], timeout_s, of_one=_GOES_ON)
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, Result]:
         """Wait for the result, in any event loop."""
         state, engine = self._state, self._engine
         if state.blob is None and state.value is NO_VALUE and state.failure is None:
@@ -164,9 +172,10 @@ class Future(_Reference):
         if state.failure is not None:
             __tracebackhide__ = True
             raise exception_of(state)
-        return load(state, engine)
+        return load(state, engine)  # type: ignore[no-any-return]
 
-    def exception(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def exception(self, timeout: Duration | None = None) -> BaseException | None:
         """Wait until the task is done; return its exception, or None if it finished.
 
         A result that cannot be pickled, or not be unpickled here, is an error too. For a small
@@ -176,7 +185,7 @@ class Future(_Reference):
         """
         timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
         if self._engine.is_asynchronous:
-            return self._exception_async(timeout_s)
+            return as_result(self._exception_async(timeout_s))
         state = self._state
         if state.status == "pending":
             self._check_usable()
@@ -206,18 +215,20 @@ class Future(_Reference):
             raise _released(state)
         return None
 
-    def traceback(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def traceback(self, timeout: Duration | None = None) -> TracebackType | None:
         """Return the traceback of the task's exception, None if it finished."""
         if self._engine.is_asynchronous:
-            return self._traceback_async(seconds_or_none(timeout, "timeout"))
+            return as_result(self._traceback_async(seconds_or_none(timeout, "timeout")))
         error = self.exception(timeout)
         return None if error is None else error.__traceback__
 
-    async def _traceback_async(self, timeout_s: float | None) -> Any:
+    async def _traceback_async(self, timeout_s: float | None) -> TracebackType | None:
         error = await self._exception_async(timeout_s)
         return None if error is None else error.__traceback__
 
-    def attempts(self) -> Any:
+    @waits
+    def attempts(self) -> list[AttemptEnd]:
         """Return how the attempts to run the task ended: `[(worker, end), ...]`, oldest first.
 
         The scheduler remembers attempts that raised, whose worker died, or whose result was lost,
@@ -228,27 +239,29 @@ class Future(_Reference):
         from .insight.attempts import attempts_of
 
         self._check_usable()
-        return attempts_of(self._engine, self._state.key)
+        return attempts_of(self._engine, self._state.key)  # type: ignore[no-any-return]
 
-    def explain(self) -> Any:
+    @waits
+    def explain(self) -> Explanation:
         """Explain why the task does not run or is not done, and where its time went.
 
         Returns:
             An `Explanation`; printed, it is a text. An awaitable in an asynchronous client.
         """
         self._check_usable()
-        return self._engine.client().explain(self)
+        return self._engine.client().explain(self)  # type: ignore[no-any-return]
 
-    def reproduce(self, debugger: Any = False) -> Any:
+    @waits
+    def reproduce(self, debugger: Debugger = False) -> Result:
         """Run the task here, with its inputs, to look at its failure; see `Client.reproduce`.
 
         Args:
             debugger: True = enter pdb where the exception was raised; or a function of a traceback.
         """
         self._check_usable()
-        return self._engine.client().reproduce(self, debugger)
+        return self._engine.client().reproduce(self, debugger)  # type: ignore[no-any-return]
 
-    def add_done_callback(self, fn: Callable[[Future], object]) -> None:
+    def add_done_callback(self, fn: Callable[[Future[Result, Mode]], object]) -> None:
         """Call `fn(self)` when the future is done, in a thread of the client.
 
         The callbacks of a client run one after another, and have one more second when the program
@@ -260,6 +273,7 @@ class Future(_Reference):
 
     # --- Releasing --------------------------------------------------------------------------------
 
+    @waits
     def cancel(
         self,
         reason: str | None = None,
@@ -267,7 +281,7 @@ class Future(_Reference):
         force: bool = False,
         asynchronous: bool | None = None,
         running: bool = False,
-    ) -> Any:
+    ) -> None:
         """Cancel the task if it is not done. One that runs goes on unseen, unless `running`.
 
         Args:
@@ -281,11 +295,12 @@ class Future(_Reference):
         why, runs = cancel_reason(reason, msg), checked_running(running)
         self._engine.post(Cancel([self._state], force, why, runs))
         if self._engine.is_asynchronous if asynchronous is None else asynchronous:
-            return self._engine.settle_async()
+            return as_result(self._engine.settle_async())
         self._engine.settle()
         return None
 
-    def retry(self, asynchronous: bool | None = None) -> Any:
+    @waits
+    def retry(self, asynchronous: bool | None = None) -> None:
         """Run the task again if it has failed, with those of its inputs that failed.
 
         The future is pending again, as all futures of this key in this client.
@@ -367,7 +382,7 @@ def join_dask() -> None:
     reference = getattr(spec, "TaskRef", None)  # None while another thread imports it
     if reference is not None and not issubclass(Future, reference):
         with contextlib.suppress(TypeError):
-            Future.__bases__ = (reference,)
+            Future.__bases__ = (reference, *Future.__bases__[1:])
 
 
 def cancel_reason(reason: str | None, msg: str | None) -> str:
@@ -402,7 +417,7 @@ class _Callback(Watcher):
 
     __slots__ = ("_fn", "_future")
 
-    def __init__(self, future: Future, fn: Callable[[Future], object]) -> None:
+    def __init__(self, future: Future[Any, Any], fn: Callable[[Any], object]) -> None:
         super().__init__(wants_data=False)
         self._future = future
         self._fn = fn

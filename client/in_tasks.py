@@ -34,7 +34,10 @@ from .shell.in_task import context_here
 from .shell.watchers import ThreadWaiter
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from ..protocol.durations import Duration
+    from .modes import Mode
 
 __all__ = ["get_client", "worker_client"]
 
@@ -190,7 +193,7 @@ async def _connect(engine: Engine, find: Finder) -> None:
 
 def get_client(
     address: None = None, timeout: Duration | None = None, resolve_address: bool = True
-) -> Client:
+) -> Client[Mode]:
     """Return the client of the calling task, or outside of tasks that of `Client.current`.
 
     All tasks of a worker's process share one, which is never closed. A task may submit with it
@@ -220,10 +223,9 @@ def get_client(
     return named_current() or task_client(context.host)
 
 
-@contextlib.contextmanager
 def worker_client(
     timeout: Duration | None = None, separate_thread: bool = True
-) -> Iterator[Client]:
+) -> AbstractContextManager[Client[Mode]]:
     """Make the client of `get_client` the current one in a `with` block of a task.
 
     Args:
@@ -231,12 +233,10 @@ def worker_client(
         separate_thread: accepted for compatibility with dask. The thread is given up whenever the
             task waits, and at no other time.
     """
-    client = get_client()
-    with made_current(client):
-        yield client
+    return made_current(get_client())
 
 
-def task_client(host: Any) -> Client:
+def task_client(host: Any) -> Client[Any]:
     """Return the client of the tasks of this process, and open it if there is none."""
     with _lock:
         if _clients and _clients[0].is_over:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .client.dask.names import *  # noqa: F403 - re-exported, as `errors` is
     from .client.insight.performance_report import performance_report
     from .client.insight.task_stream import get_task_stream
+    from .client.modes import Awaited, Blocking
     from .client.printing import print, warn
     from .deploy.local.cluster import LocalCluster
     from .graphs.drivers.executors import SynchronousExecutor
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Actor",
     "ActorFuture",
+    "Awaited",
+    "Blocking",
     "Client",
     "CountDown",
     "Environ",
@@ -113,6 +116,8 @@ __all__ += errors.__all__
 _HOMES = {
     "Actor": "client.actors",
     "ActorFuture": "client.actors",
+    "Awaited": "client.modes",
+    "Blocking": "client.modes",
     "Client": "client",
     "CountDown": "client.coordination.count_down",
     "Environ": "protocol.plugins.environment",

@@ -11,6 +11,7 @@ from ..core.events import RetryFailed
 from ..core.retrying import can_retry
 from ..core.tasks import FAILED, GONE, NEW, FutureState, is_unreadable
 from ..insight.asking import error_of_end
+from ..modes import as_result, waits
 from ..results.gathering import states_in
 from ..shell.engine import Engine
 
@@ -32,7 +33,8 @@ class TaskEnding(abc.ABC):
     @abc.abstractmethod
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
 
-    def retry(self, futures: Any, asynchronous: bool | None = None) -> Any:
+    @waits
+    def retry(self, futures: Any, asynchronous: bool | None = None) -> None:
         """Run the tasks of failed futures again, with those of their inputs that failed.
 
         The futures are pending again. Futures that have not failed are left as they are. Each task
@@ -100,7 +102,7 @@ class TaskEnding(abc.ABC):
         return self._run(restart(self, self._running(), timeout_s, wait_for_workers))
 
 
-def retry(engine: Engine, states: list[FutureState], asynchronous: bool | None = None) -> Any:
+def retry(engine: Engine, states: list[FutureState], asynchronous: bool | None = None) -> None:
     """Run the tasks of failed states again: see `TaskEnding.retry`."""
     if engine.core.end is not None:
         raise error_of_end(engine)
@@ -109,7 +111,7 @@ def retry(engine: Engine, states: list[FutureState], asynchronous: bool | None =
     _check_retry(engine, states)
     engine.post(RetryFailed(states))
     if engine.is_asynchronous if asynchronous is None else asynchronous:
-        return engine.settle_async()
+        return as_result(engine.settle_async())
     engine.settle()
     return None
 

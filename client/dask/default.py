@@ -85,7 +85,7 @@ class _ConfiguredClient:
     has "Client" in its name and which has a `get`; and a false object as none.
     """
 
-    def __init__(self, client: Client | None = None, is_default: bool = False) -> None:
+    def __init__(self, client: Client[Any] | None = None, is_default: bool = False) -> None:
         self.client: Callable[[], Client | None] = _no_client
         if client is not None:
             self.client = weakref.ref(client)
@@ -133,7 +133,7 @@ class _ConfiguredClient:
         return _ConfiguredClient, ()
 
 
-def register(client: Client, *, is_default: bool) -> None:
+def register(client: Client[Any], *, is_default: bool) -> None:
     """Let dask use a client: in all threads, or only where `as_current` names it."""
     module = loaded_module(_CONFIG)
     with _lock:
@@ -160,7 +160,7 @@ def serve_tasks(module: ModuleType) -> None:
     after_import(_REFERENCES, _join)
 
 
-def give_back(client: Client, *, is_default: bool) -> None:
+def give_back(client: Client[Any], *, is_default: bool) -> None:
     """Undo one `register`; does nothing if there was none."""
     module = loaded_module(_CONFIG)
     with _lock:

@@ -108,19 +108,19 @@ def safely(make: Callable[[], str], name: str) -> str:
 # --- Clients and clusters -------------------------------------------------------------------------
 
 
-def client_status(client: Client) -> str:
+def client_status(client: Client[Any]) -> str:
     """Return the status for display: "ended" if the scheduler will not come back."""
     engine = client._engine
     has_ended = client.status == "running" and engine is not None and engine.core.end is not None
     return "ended" if has_ended else client.status
 
 
-def of_client(client: Client) -> str:
+def of_client(client: Client[Any]) -> str:
     """Return the HTML of a client; of one that is closed or has ended, only that."""
     return safely(lambda: _of_client(client), client.name)
 
 
-def _of_client(client: Client) -> str:
+def _of_client(client: Client[Any]) -> str:
     seen: dict[str, Any] = {"type": "Client", "name": client.name, "status": client_status(client)}
     engine = client._engine
     if engine is not None and seen["status"] == "running":
@@ -205,7 +205,7 @@ def function_of(state: FutureState) -> str:
     return head if separator else state.key
 
 
-def of_future(future: Future) -> str:
+def of_future(future: Future[Any, Any]) -> str:
     """Return the HTML of a future."""
     return safely(lambda: _of_future(future._state), "Future")
 

@@ -3,22 +3,172 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, overload
 
+from ...protocol.durations import seconds_or_none
 from ...protocol.errors import ForeignFuture
 from ..actors import ActorFuture, split
+from ..calls.call_options import unexpected
+from ..calls.encoding import check_unsupported
 from ..core.tasks import FutureState
 from ..future import Future, load, try_load
+from ..modes import T
+from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import unready
 from .failures import exception_of
 from .refusing import is_collection, is_of_an_executor, items_of, no_future
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ...protocol.durations import Duration
+    from ..client import Client
+    from ..modes import Awaited, Blocking, Waited
     from ..shell.engine import Engine
 
 #: The place of a result that `errors="skip"` leaves out.
 _SKIPPED = object()
+
+
+K = TypeVar("K")
+Errors: TypeAlias = Literal["raise", "skip"]
+
+
+class GatherOptions(TypedDict, total=False):
+    """The other options of `gather`."""
+
+    direct: bool | None
+    timeout: Duration | None
+    progress: bool
+
+
+@overload
+def gather(
+    client: Client[Blocking],
+    futures: Waited[T, Any],
+    errors: Errors = "raise",
+    **options: Unpack[GatherOptions],
+) -> T: ...
+@overload
+def gather(  # type: ignore[overload-overlap]
+    client: Client[Blocking],
+    futures: Mapping[K, Waited[T, Any]],
+    errors: Errors = "raise",
+    **options: Unpack[GatherOptions],
+) -> dict[K, T]: ...
+@overload
+def gather(  # type: ignore[overload-overlap]
+    client: Client[Blocking],
+    futures: AbstractSet[Waited[T, Any]],
+    errors: Errors = "raise",
+    **options: Unpack[GatherOptions],
+) -> set[T]: ...
+@overload
+def gather(
+    client: Client[Blocking],
+    futures: Iterable[Waited[T, Any]],
+    errors: Errors = "raise",
+    **options: Unpack[GatherOptions],
+) -> list[T]: ...
+@overload
+def gather(
+    client: Client[Blocking],
+    futures: Iterable[Iterable[Any]],
+    errors: Errors = "raise",
+    **options: Unpack[GatherOptions],
+) -> Any: ...
+@overload
+def gather(
+    client: Client[Awaited],
+    futures: Waited[T, Any],
+    errors: Errors = "raise",
+    **options: Unpack[GatherOptions],
+) -> Coroutine[Any, Any, T]: ...
+@overload
+def gather(  # type: ignore[overload-overlap]
+    client: Client[Awaited],
+    futures: Mapping[K, Waited[T, Any]],
+    errors: Errors = "raise",
+    **options: Unpack[GatherOptions],
+) -> Coroutine[Any, Any, dict[K, T]]: ...
+@overload
+def gather(  # type: ignore[overload-overlap]
+    client: Client[Awaited],
+    futures: AbstractSet[Waited[T, Any]],
+    errors: Errors = "raise",
+    **options: Unpack[GatherOptions],
+) -> Coroutine[Any, Any, set[T]]: ...
+@overload
+def gather(
+    client: Client[Awaited],
+    futures: Iterable[Waited[T, Any]],
+    errors: Errors = "raise",
+    **options: Unpack[GatherOptions],
+) -> Coroutine[Any, Any, list[T]]: ...
+@overload
+def gather(
+    client: Client[Awaited],
+    futures: Iterable[Iterable[Any]],
+    errors: Errors = "raise",
+    **options: Unpack[GatherOptions],
+) -> Coroutine[Any, Any, Any]: ...
+@overload
+def gather(
+    client: Client[Any],
+    futures: object,
+    errors: Errors = "raise",
+    *,
+    asynchronous: Literal[True],
+    **options: Unpack[GatherOptions],
+) -> Coroutine[Any, Any, Any]: ...
+def gather(
+    client: Client[Any],
+    futures: Any,
+    errors: str = "raise",
+    direct: bool | None = None,
+    asynchronous: bool | None = None,
+    *,
+    timeout: Duration | None = None,
+    progress: bool = False,
+    **unknown: Any,
+) -> Any:
+    """Return the results of futures in nested lists, tuples, sets and dicts, in their places.
+
+    Args:
+        futures: one, or containers of them, or another iterable, which gives a list. A
+            collection of dask that was persisted gives its value.
+        errors: "raise": raise the first failure; "skip": leave failed ones out.
+        direct: large results always come straight from the workers; False is not supported.
+        asynchronous: return an awaitable; None = if the client is asynchronous.
+        timeout: seconds, "30s", ...; None = for ever.
+        progress: show how many results are here, as `weft.progress` does.
+        unknown: names that are refused.
+
+    Example:
+        >>> one, two = client.map(abs, [-1, -2])
+        >>> client.gather({"first": one, "both": [one, two]})
+        {'first': 1, 'both': [1, 2]}
+    """
+    for name in unknown:
+        raise unexpected("gather", name, ("errors", "direct", "timeout", "progress"))
+    timeout_s = seconds_or_none(timeout, "timeout")
+    check_unsupported(direct=direct)
+    gathering = Gathering(
+        client._usable(), futures, errors, progress=progress, future_of=client._future_of
+    )
+    if client.asynchronous if asynchronous is None else asynchronous:
+        return gathering.run_async(timeout_s)
+    with short_tracebacks:
+        result, error = gathering.run(timeout_s)
+    if error is not None:
+        __tracebackhide__ = True
+        try:
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
+    return result
 
 
 class Gathering:

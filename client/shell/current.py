@@ -34,22 +34,25 @@ from .leaving import Holdings, give_back_dropped, watch
 
 if TYPE_CHECKING:
     from ..client import Client
+    from ..modes import Mode
     from .engine import Engine
 
 #: At the end of the program: for a client to leave its cluster, and for all callbacks, in seconds.
 _EXIT_TIMEOUT_S: Final = 5.0
 _CALLBACKS_TIMEOUT_S: Final = 1.0
 
-_current: ContextVar[Client | None] = ContextVar("weft_client", default=None)
+_current: ContextVar[Client[Any] | None] = ContextVar("weft_client", default=None)
 #: {open client: function that stops it from being closed when it is dropped}.
-_open_clients: weakref.WeakKeyDictionary[Client, Callable[[], object]] = weakref.WeakKeyDictionary()
+_open_clients: weakref.WeakKeyDictionary[Client[Any], Callable[[], object]] = (
+    weakref.WeakKeyDictionary()
+)
 #: The default client, if there is one; a list, so that no global name has to be rebound.
-_default: list[Client] = []
+_default: list[Client[Any]] = []
 #: Clients that were the default before, the latest one last.
-_earlier: list[weakref.ref[Client]] = []
+_earlier: list[weakref.ref[Client[Any]]] = []
 
 
-def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bool) -> None:
+def opened(client: Client[Any], holdings: Holdings, timeout: float, *, as_default: bool) -> None:
     """Register an open client; if it is dropped, give `holdings` back within `timeout`."""
     _open_clients[client] = watch(client, holdings, timeout)
     set_future_binder(bind_future)
@@ -63,7 +66,7 @@ def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bo
             dask_default.register(client, is_default=True)
 
 
-def closed(client: Client) -> None:
+def closed(client: Client[Any]) -> None:
     """Remove a client that is not open any more."""
     stop_watching = _open_clients.pop(client, None)
     if stop_watching is not None:
@@ -75,7 +78,7 @@ def closed(client: Client) -> None:
         set_future_binder(None)
 
 
-def _take_earlier() -> list[Client]:
+def _take_earlier() -> list[Client[Any]]:
     """Return the client that was the default most recently and is still open, if there is one."""
     while _earlier:
         client = _earlier.pop()()
@@ -84,7 +87,7 @@ def _take_earlier() -> list[Client]:
     return []
 
 
-def find_current(*, allow_global: bool = True) -> Client:
+def find_current(*, allow_global: bool = True) -> Client[Any]:
     """Return the current client; by `as_current` alone if not `allow_global`.
 
     Raises:
@@ -111,7 +114,7 @@ def find_current(*, allow_global: bool = True) -> Client:
     return candidates[0]
 
 
-def _of_the_task() -> Client:
+def _of_the_task() -> Client[Any]:
     context = context_here()
     if context is None:
         raise NotInTask(
@@ -124,13 +127,13 @@ def _of_the_task() -> Client:
     return task_client(context.host)
 
 
-def default_client(client: Client | None = None) -> Client:
+def default_client(client: Client[Mode] | None = None) -> Client[Mode]:
     """Return `client`, or if that is None the one that `Client.current` returns."""
     return find_current() if client is None else client
 
 
 @contextlib.contextmanager
-def made_current(client: Client) -> Iterator[Client]:
+def made_current(client: Client[Mode]) -> Iterator[Client[Mode]]:
     """Make a client the current one, in this thread or task."""
     token = _current.set(client)
     try:
@@ -142,7 +145,7 @@ def made_current(client: Client) -> Iterator[Client]:
         dask_default.give_back(client, is_default=False)
 
 
-def named_current() -> Client | None:
+def named_current() -> Client[Any] | None:
     """Return the client of the innermost `as_current` here, if there is one."""
     return _current.get()
 
@@ -167,7 +170,7 @@ def future_of(engine: Engine, key: str) -> Future:
     return future
 
 
-def _all_open() -> list[Client]:
+def _all_open() -> list[Client[Any]]:
     # `keyrefs` copies in one step; iterating over the dictionary fails if entries are added.
     return [client for ref in _open_clients.keyrefs() if (client := ref()) is not None]
 

@@ -104,6 +104,8 @@ AT_ONCE = {
 }
 #: Names of the module `weft` that are no exceptions and no classes of the table above.
 AT_ONCE_OF_MODULE = {
+    "Awaited",  # for type checkers
+    "Blocking",
     "Retries",
     "Executor",  # of the standard library's kind: its futures are awaited by asyncio.wrap_future
     "SynchronousExecutor",
