@@ -30,6 +30,7 @@ from .core.actor_calls import ActorCall
 from .core.tasks import NO_VALUE, FutureState, TaskRecord
 from .dask.absent import ABSENT, missing_attribute
 from .future import Future
+from .modes import Mode, Result, Waited, as_result, waits
 from .results.failures import exception_from, exception_of
 from .shell.current import bind_future, find_current
 from .shell.in_task import check_not_own_calls, is_in_task
@@ -52,7 +53,7 @@ _SOON_S: Final = 0.002
 _NOT_LOADED: Final = object()
 
 
-class ActorFuture(ActorCall):
+class ActorFuture(ActorCall, Waited[Result, Mode]):
     """The result of a call of an actor. It can be awaited in any client."""
 
     __slots__ = ("_value", "engine")
@@ -78,7 +79,8 @@ class ActorFuture(ActorCall):
         """Return whether the call has been answered, or has failed."""
         return self.is_done
 
-    def result(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def result(self, timeout: Duration | None = None) -> Result:
         """Return what the call returned, or raise what it raised.
 
         Args:
@@ -92,27 +94,28 @@ class ActorFuture(ActorCall):
         """
         timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
         if self.engine.is_asynchronous:
-            return self._result_async(timeout_s)
+            return as_result(self._result_async(timeout_s))  # type: ignore[no-any-return]
         if not self.is_done:
             self._wait(timeout_s)
-        return self._load()
+        return self._load()  # type: ignore[no-any-return]
 
-    def exception(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def exception(self, timeout: Duration | None = None) -> BaseException | None:
         """Wait until the call is answered; return what it raised, or None."""
         timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
         if self.engine.is_asynchronous:
-            return self._exception_async(timeout_s)
+            return as_result(self._exception_async(timeout_s))
         if not self.is_done:
             self._wait(timeout_s)
         return self._error()
 
-    def add_done_callback(self, fn: Callable[[ActorFuture], object]) -> None:
+    def add_done_callback(self, fn: Callable[[ActorFuture[Result, Mode]], object]) -> None:
         """Call `fn(self)` when the call is answered, in a thread of the client or in its loop."""
         engine = self.engine
         if not self.notify(lambda: engine.call_back(fn, self)):
             engine.call_back(fn, self)
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, Result]:
         """Wait for the result, in any event loop."""
         return self._result_async(None).__await__()
 
@@ -133,7 +136,7 @@ class ActorFuture(ActorCall):
         return self.engine
 
     @property
-    def _state(self) -> ActorFuture:
+    def _state(self) -> ActorFuture[Result, Mode]:
         return self
 
     def __reduce__(self) -> Any:

@@ -22,6 +22,7 @@ from .display import describing
 from .display.notebook import in_notebook
 from .insight import cluster_info
 from .insight.comparing import Comparison, compare_soon
+from .modes import T, as_result, waits
 from .openable import Openable
 from .shell.current import closed, opened
 from .shell.engine import Engine
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from .cluster.locating import Location
     from .display.output import TaskOutputs
 
-T = TypeVar("T", bound="ClientLife")
+Life = TypeVar("Life", bound="ClientLife")
 
 
 class ClientLife(Openable):
@@ -111,7 +112,7 @@ class ClientLife(Openable):
         self._engine = self._make_engine(self._loop_thread.loop)
         return self._loop_thread, self._engine
 
-    async def _open_async(self: T) -> T:
+    async def _open_async(self: Life) -> Life:
         if self.status != "connecting":
             return self
         try:
@@ -153,7 +154,8 @@ class ClientLife(Openable):
         opened(client, self._holdings, self._timeout_s, as_default=self._set_as_default)
         describing.show_lists_of_futures()
 
-    def close(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def close(self, timeout: Duration | None = None) -> None:
         """Leave the cluster. Pending futures are cancelled; a cluster that the client started ends.
 
         Results that are in this process stay readable. In a task this does nothing, unless a task
@@ -165,7 +167,7 @@ class ClientLife(Openable):
         """
         timeout_s = None if timeout is None else seconds_of(timeout, "timeout")
         if self.asynchronous:
-            return self._close_async()
+            return as_result(self._close_async())
         if not self._is_lent_to_task:
             self._close(timeout_s)
         return None
@@ -197,7 +199,8 @@ class ClientLife(Openable):
         if self._comparison is not None:
             self._comparison.end()
 
-    def shutdown(self) -> Any:
+    @waits
+    def shutdown(self) -> None:
         """Stop scheduler and workers, for all their users, and close.
 
         Raises:
@@ -210,7 +213,7 @@ class ClientLife(Openable):
                 "the task: let it return, and call shutdown() where the client was made"
             )
         if self.asynchronous:
-            return self._shutdown_async()
+            return as_result(self._shutdown_async())
         self._run(cluster_info.shut_down(self._running()))
         self._close(None)
         return None
@@ -219,7 +222,7 @@ class ClientLife(Openable):
         await cluster_info.shut_down(self._running())
         await self._close_async()
 
-    def __enter__(self: T) -> T:
+    def __enter__(self: Life) -> Life:
         super().__enter__()
         self._running()
         return self
@@ -234,9 +237,10 @@ class ClientLife(Openable):
             engine.note_level()  # a new level of the root logger holds for the calls made now
         return engine
 
-    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Do the work of a method, in the mode of this client: see `waits`."""
         if self.asynchronous:
-            return coroutine
+            return as_result(coroutine)
         with short_tracebacks:
             if self._loop_thread is not None:
                 return self._loop_thread.run_coroutine(coroutine)

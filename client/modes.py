@@ -75,6 +75,20 @@ if TYPE_CHECKING:
     def waits(method: Callable[Concatenate[Any, P], T]) -> Method[P, T]:
         """Give a method, which is declared as it blocks, the types of both modes."""
 
+    class Attribute(Generic[T_co]):
+        """A property that blocks, or is awaited."""
+
+        @overload
+        def __get__(self, instance: OfMode[Blocking], owner: Any) -> T_co: ...
+        @overload
+        def __get__(self, instance: OfMode[Awaited], owner: Any) -> Coroutine[Any, Any, T_co]: ...
+        @overload
+        def __get__(self, instance: object, owner: Any) -> Any: ...
+        def __get__(self, instance: object, owner: Any) -> Any: ...
+
+    def waits_to_be_read(method: Callable[[Any], T]) -> Attribute[T]:
+        """Do what `waits` does, for a property."""
+
     def as_result(coroutine: Coroutine[Any, Any, T]) -> T:
         """Return a coroutine in the place of its result, as in the body of such a method."""
 
@@ -85,3 +99,4 @@ else:
         return method
 
     as_result = waits
+    waits_to_be_read = property

@@ -17,7 +17,7 @@ class Openable(abc.ABC):
     asynchronous: bool
 
     @abc.abstractmethod
-    def close(self) -> Any:
+    def close(self) -> object:
         """Close it; a coroutine if it is asynchronous. A second call does nothing."""
 
     @abc.abstractmethod

@@ -36,7 +36,7 @@ class Adaptation:
         log: `[(seconds since 1970, number of workers), ...]` of the latest changes.
     """
 
-    def __init__(self, cluster: Cluster, config: AdaptiveConfig) -> None:
+    def __init__(self, cluster: Cluster[Any], config: AdaptiveConfig) -> None:
         self.config = config
         self.log: list[tuple[float, int]] = []
         self._cluster = cluster

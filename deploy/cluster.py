@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ..client.dask.absent import unknown_option
 from ..client.display import describing
+from ..client.modes import Mode, OfMode, T, as_result, waits, waits_to_be_read
 from ..client.openable import Openable
 from ..client.shell.short_tracebacks import short_refusals, short_tracebacks
 from ..protocol.durations import seconds_of, seconds_or_none
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ..protocol.trust.security import Security
 
 
-class Cluster(Openable):
+class Cluster(OfMode[Mode], Openable):
     """A scheduler and workers, seen from the program that uses them."""
 
     name: str
@@ -95,7 +96,7 @@ class Cluster(Openable):
         """
         return link_into(self._pages_address, self.security)
 
-    def get_client(self, **options: Any) -> Client:
+    def get_client(self, **options: Any) -> Client[Mode]:
         """Return a client of this cluster; it does not close the cluster.
 
         Args:
@@ -105,20 +106,21 @@ class Cluster(Openable):
 
         return Client(self, **{"asynchronous": self.asynchronous, **options})
 
-    def _use(self, work: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
+    def _use(self, work: Callable[[Client[Any]], Coroutine[Any, Any, T]]) -> T:
         """Do something with a client of its own; an asynchronous cluster returns a coroutine."""
         if self.asynchronous:
-            return self._use_async(work)
+            return as_result(self._use_async(work))
         with short_tracebacks, self.get_client(set_as_default=False, name="cluster") as client:
             return client._run(work(client))
 
-    async def _use_async(self, work: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
+    async def _use_async(self, work: Callable[[Client[Any]], Coroutine[Any, Any, T]]) -> T:
         async with self.get_client(set_as_default=False, name="cluster") as client:
             return await work(client)
 
+    @waits
     def wait_for_workers(
         self, n_workers: int | None = None, timeout: Duration | None = None
-    ) -> Any:
+    ) -> None:
         """Wait until `n_workers` (None = all) have joined.
 
         Raises:
@@ -127,7 +129,7 @@ class Cluster(Openable):
         timeout_s = seconds_or_none(timeout, "timeout")
         self._take_n_expected()  # the caller reports what is waited for
         if self.asynchronous:
-            return self._wait_for_workers_async(n_workers, timeout_s)
+            return as_result(self._wait_for_workers_async(n_workers, timeout_s))
         with short_tracebacks, self.get_client(set_as_default=False, name="cluster") as client:
             if n_workers is None:
                 client._run(self._recount(client))
@@ -141,28 +143,33 @@ class Cluster(Openable):
             n = self.n_workers if n_workers is None else n_workers
             await client.wait_for_workers(n, timeout_s)
 
-    @property
-    def scheduler_info(self) -> Any:
+    @waits_to_be_read
+    def scheduler_info(self) -> dict[str, Any]:
         """The scheduler's description of itself, its workers and tasks; asynchronous: awaited."""
         return self._awaited("scheduler_info", lambda info: info)
 
-    @property
-    def workers(self) -> Any:
+    @waits_to_be_read
+    def workers(self) -> dict[str, Any]:
         """The description of each worker, by address; asynchronous: awaited."""
         return self._awaited("workers", lambda info: info["workers"])
 
-    def _awaited(self, name: str, choose: Callable[[dict[str, Any]], Any]) -> Any:
+    def _awaited(
+        self, name: str, choose: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> dict[str, Any]:
         if self.asynchronous:
 
             async def ask() -> Any:
                 async with self.get_client(set_as_default=False, name="cluster") as client:
                     return choose(await client.scheduler_info())
 
-            return _Awaited(name, ask)
+            return _Awaited(name, ask)  # type: ignore[return-value]
         with short_tracebacks, self.get_client(set_as_default=False, name="cluster") as client:
             return choose(client.scheduler_info())
 
-    def get_logs(self, cluster: bool = True, scheduler: bool = True, workers: bool = True) -> Any:
+    @waits
+    def get_logs(
+        self, cluster: bool = True, scheduler: bool = True, workers: bool = True
+    ) -> dict[str, str]:
         """Return the latest log lines: `{"Scheduler": text, address of a worker: text}`.
 
         Args:
@@ -189,13 +196,15 @@ class Cluster(Openable):
 
     # --- The number of workers --------------------------------------------------------------------
 
+    @waits
     def scale(
         self,
+        /,
         n: int | None = None,
         memory: str | int | None = None,
         cores: int | None = None,
         **others: NoReturn,
-    ) -> Any:
+    ) -> None:
         """Have `n` workers soon. `wait_for_workers` waits until they have joined.
 
         Surplus workers finish what they run and leave, as by `Client.retire_workers`:

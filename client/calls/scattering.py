@@ -35,6 +35,7 @@ from ..future import Future
 from ..insight.asking import ask
 from ..insight.cluster_info import describe_workers
 from ..insight.inspecting import choose_workers, find_workers, names_of
+from ..modes import T, as_result, waits
 from ..results.failures import exception_of, last_notice
 from ..results.gathering import states_in
 from ..shell.engine import Engine
@@ -67,7 +68,7 @@ class DataMover(abc.ABC):
     def _running(self) -> Engine: ...
 
     @abc.abstractmethod
-    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
 
     def scatter(
         self,
@@ -142,6 +143,7 @@ class DataMover(abc.ABC):
             self._run(scattering.copy(n_copies))
         return found
 
+    @waits
     def replicate(
         self,
         futures: Any,
@@ -151,7 +153,7 @@ class DataMover(abc.ABC):
         timeout: Duration | None = None,
         asynchronous: bool | None = None,
         branching_factor: int | None = None,
-    ) -> Any:
+    ) -> dict[Key, int]:
         """Have several copies of results, or of scattered data; return when they are there.
 
         The number is kept: when a copy is lost with a worker, or its worker leaves, another one is
@@ -182,10 +184,11 @@ class DataMover(abc.ABC):
         engine = self._running()
         states = usable_states(engine, futures, "replicate")
         if self.asynchronous if asynchronous is None else asynchronous:
-            return _replicate(engine, states, n, names, timeout_s)
+            return as_result(_replicate(engine, states, n, names, timeout_s))
         timeout_s = _wait_here(engine, states, timeout_s)
         return self._run(_replicate(engine, states, n, names, timeout_s))
 
+    @waits
     def rebalance(
         self,
         futures: Any = None,
@@ -193,7 +196,7 @@ class DataMover(abc.ABC):
         *,
         timeout: Duration | None = None,
         asynchronous: bool | None = None,
-    ) -> Any:
+    ) -> None:
         """Move results from workers with many bytes to those with few; return when it is done.
 
         What has several copies, or shall have some, stays where it is, and so do actors.
@@ -220,7 +223,7 @@ class DataMover(abc.ABC):
         else:
             states = usable_states(engine, futures, "rebalance")
         if self.asynchronous if asynchronous is None else asynchronous:
-            return _rebalance(engine, states, names, timeout_s)
+            return as_result(_rebalance(engine, states, names, timeout_s))
         timeout_s = _wait_here(engine, states, timeout_s)
         return self._run(_rebalance(engine, states, names, timeout_s))
 

@@ -11,7 +11,7 @@ from ..core.events import RetryFailed
 from ..core.retrying import can_retry
 from ..core.tasks import FAILED, GONE, NEW, FutureState, is_unreadable
 from ..insight.asking import error_of_end
-from ..modes import as_result, waits
+from ..modes import T, as_result, waits
 from ..results.gathering import states_in
 from ..shell.engine import Engine
 
@@ -31,7 +31,7 @@ class TaskEnding(abc.ABC):
     def _running(self) -> Engine: ...
 
     @abc.abstractmethod
-    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
 
     @waits
     def retry(self, futures: Any, asynchronous: bool | None = None) -> None:
@@ -51,12 +51,13 @@ class TaskEnding(abc.ABC):
         """
         return retry(self._running(), states_in(futures, "retry"), asynchronous)
 
+    @waits
     def restart_workers(
         self,
         workers: str | Iterable[str] | None = None,
         timeout: Duration | None = None,
         raise_for_error: bool = True,
-    ) -> Any:
+    ) -> dict[str, str]:
         """End the processes of workers at once and start others; return when these have joined.
 
         What ran there is placed again and costs no retry, nor does it count as a death. Results of

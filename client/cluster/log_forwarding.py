@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import NotSupported
 from ...protocol.wire.messages import MAX_LOGGER_CHARS
+from ..modes import waits
 
 if TYPE_CHECKING:
     from ..display.output import TaskOutputs
@@ -23,9 +24,10 @@ class LogForwarding:
 
         def _running(self) -> Engine: ...
 
+    @waits
     def forward_logging(
         self, logger_name: str | None = None, level: int | str = logging.NOTSET
-    ) -> Any:
+    ) -> None:
         """Hand what a logger logs on any worker to the logger of that name in this program.
 
         So the handlers of this program show it. The loggers below it are forwarded as well, and
@@ -54,9 +56,10 @@ class LogForwarding:
         engine, outputs = self._outputs()
         outputs.following.follow(checked_name(logger_name), _checked_level(level))
         engine.output = outputs
-        return self._settled(engine)
+        return self._settled(engine)  # type: ignore[no-any-return]
 
-    def unforward_logging(self, logger_name: str | None = None) -> Any:
+    @waits
+    def unforward_logging(self, logger_name: str | None = None) -> None:
         """End what `forward_logging` has begun for this logger.
 
         Raises:
@@ -67,7 +70,7 @@ class LogForwarding:
         settled = self._settled(engine)
         if not (outputs.wants_lines or outputs.following.levels):
             engine.output = None
-        return settled
+        return settled  # type: ignore[no-any-return]
 
     def _outputs(self) -> tuple[Engine, TaskOutputs]:
         engine = self._running()

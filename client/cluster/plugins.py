@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...protocol.durations import seconds_or_none
+from ..modes import T, waits
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ class PluginRegistration(abc.ABC):
     def _running(self) -> Engine: ...
 
     @abc.abstractmethod
-    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
 
+    @waits
     def register_plugin(
         self,
         plugin: object,
@@ -32,7 +34,7 @@ class PluginRegistration(abc.ABC):
         idempotent: bool | None = None,
         *,
         timeout: Duration | None = None,
-    ) -> Any:
+    ) -> dict[str, dict[str, str]]:
         """Set a plugin up on all workers, or once on each machine: now, and where others join.
 
         A worker that joins later gets no task before it has set it up. The workers that are there
@@ -76,9 +78,10 @@ class PluginRegistration(abc.ABC):
         timeout_s = seconds_or_none(timeout, "timeout")
         return self._run(register(self._running(), prepared, timeout_s, self._timeout_s))
 
+    @waits
     def register_worker_plugin(
         self, plugin: object, name: str | None = None, nanny: bool | None = None
-    ) -> Any:
+    ) -> dict[str, dict[str, str]]:
         """Do what `register_plugin` does.
 
         Args:
@@ -86,7 +89,9 @@ class PluginRegistration(abc.ABC):
             name: see `register_plugin`.
             nanny: accepted for compatibility with dask; the class of the plugin says where it runs.
         """
-        return self.register_plugin(plugin, name)
+        return self.register_plugin(  # type: ignore[no-any-return]
+            plugin, name
+        )
 
     def register_scheduler_plugin(self, *_args: Any, **_options: Any) -> NoReturn:
         """Refuse: the scheduler runs no code of users.
@@ -98,7 +103,8 @@ class PluginRegistration(abc.ABC):
 
         raise refuse_scheduler_plugin()
 
-    def unregister_plugin(self, name: str, *, timeout: Duration | None = None) -> Any:
+    @waits
+    def unregister_plugin(self, name: str, *, timeout: Duration | None = None) -> None:
         """Tear a plugin down wherever it was set up, and send it to no other process.
 
         A set-up that goes on has 3 s to return. After that it is interrupted, and not waited for.
@@ -120,7 +126,8 @@ class PluginRegistration(abc.ABC):
         timeout_s = seconds_or_none(timeout, "timeout")
         return self._run(unregister(self._running(), name, timeout_s))
 
-    def unregister_worker_plugin(self, name: str, nanny: bool | None = None) -> Any:
+    @waits
+    def unregister_worker_plugin(self, name: str, nanny: bool | None = None) -> None:
         """Do what `unregister_plugin` does.
 
         Args:
@@ -128,9 +135,10 @@ class PluginRegistration(abc.ABC):
             nanny: accepted for compatibility with dask; a name is that of one plugin, of workers or
                 supervisors.
         """
-        return self.unregister_plugin(name)
+        return self.unregister_plugin(name)  # type: ignore[no-any-return]
 
-    def register_worker_callbacks(self, setup: Callable[..., Any]) -> Any:
+    @waits
+    def register_worker_callbacks(self, setup: Callable[..., Any]) -> dict[str, dict[str, str]]:
         """Call a function once on each worker, present and future ones.
 
         It is registered as a plugin, `callback-` and its name; a function of the same name replaces
@@ -143,15 +151,18 @@ class PluginRegistration(abc.ABC):
 
         if not callable(setup):
             raise TypeError(f"setup= is a function, not {type(setup).__name__}")
-        return self.register_plugin(Callback(setup))
+        return self.register_plugin(  # type: ignore[no-any-return]
+            Callback(setup)
+        )
 
+    @waits
     def upload_file(
         self,
         filename: str | os.PathLike[str],
         load: bool = True,
         *,
         timeout: Duration | None = None,
-    ) -> Any:
+    ) -> dict[str, dict[str, str]]:
         """Bring a file or a directory to all workers, also to later ones and on other machines.
 
         A module (`helpers.py`), a package (its directory, or a .zip, .whl or .egg file), or a
@@ -173,4 +184,6 @@ class PluginRegistration(abc.ABC):
 
         from .registering import upload_of
 
-        return self.register_plugin(upload_of(Path(filename).resolve(), load), timeout=timeout)
+        return self.register_plugin(  # type: ignore[no-any-return]
+            upload_of(Path(filename).resolve(), load), timeout=timeout
+        )

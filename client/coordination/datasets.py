@@ -15,7 +15,8 @@ from ...protocol.errors import DatasetNotFound
 from ...protocol.wire.keys import key_of, text_of
 from ...protocol.wire.messages.held import DATASET
 from ...protocol.wire.plain import unpack
-from .held_object import HeldObject, check_name
+from ..modes import as_result
+from .held_object import HeldObject, check_name, nothing
 from .held_values import packed, unpacked
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-class _AllDatasets(HeldObject):
+class _AllDatasets(HeldObject[Any]):
     _KIND = DATASET
 
 
@@ -105,7 +106,7 @@ def wanted(
     return {name_to_text(each): dataset for each, dataset in found.items()}
 
 
-def publish(client: Any, datasets: dict[str, Any], override: bool) -> Any:
+def publish(client: Any, datasets: dict[str, Any], override: bool) -> None:
     """See `Client.publish_dataset`."""
     if type(override) is not bool:
         raise TypeError(f"override= is True or False, not {type(override).__name__}")
@@ -116,27 +117,27 @@ def publish(client: Any, datasets: dict[str, Any], override: bool) -> Any:
         for name, value in datasets.items()
     ]
     if client.asynchronous:
-        return _publish_async(held, calls)
+        return as_result(_publish_async(held, calls))
     for arguments, blob, keys in calls:
-        held._call("publish", _nothing, arguments, values=[blob], keys=keys)
+        held._call("publish", nothing, arguments, values=[blob], keys=keys)
     return None
 
 
 async def _publish_async(held: _AllDatasets, calls: list[Any]) -> None:
     for arguments, blob, keys in calls:
-        await held._call("publish", _nothing, arguments, values=[blob], keys=keys)
+        await held._call_async("publish", nothing, arguments, values=[blob], keys=keys)
 
 
-def unpublish(client: Any, name: DatasetName | Iterable[DatasetName]) -> Any:
+def unpublish(client: Any, name: DatasetName | Iterable[DatasetName]) -> None:
     """See `Client.unpublish_dataset`."""
     is_one = isinstance(name, (str, bytes, bytearray, tuple)) or not isinstance(name, Iterable)
     names = [*dict.fromkeys(map(name_to_text, [name] if is_one else name))]  # type: ignore[arg-type]
     if not names:
         raise ValueError("unpublish_dataset needs a name")
-    return _all(client)._call("delete", _nothing, {"names": names})
+    return _all(client)._call("delete", nothing, {"names": names})
 
 
-def list_names(client: Any) -> Any:
+def list_names(client: Any) -> tuple[DatasetName, ...]:
     """See `Client.list_datasets`."""
     return _all(client)._call("list", _names)
 
@@ -157,15 +158,11 @@ def get(client: Any, name: DatasetName, default: tuple[Any, ...]) -> Any:
 
 async def _get_async(held: _AllDatasets, text: str, default: tuple[Any, ...]) -> Any:
     try:
-        return await held._call("get", _only, {"dataset": text})
+        return await held._call_async("get", _only, {"dataset": text})
     except DatasetNotFound:
         if not default:
             raise
         return default[0]
-
-
-def _nothing(_engine: Engine, _answer: Operated) -> None:
-    pass
 
 
 def _names(_engine: Engine, answer: Operated) -> tuple[DatasetName, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.held import EVENT
 from ..dask import absent
-from .held_object import HeldObject
+from ..modes import Mode, waits
+from .held_object import HeldObject, nothing
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
@@ -18,7 +19,7 @@ def _is_set(_engine: Engine, answer: Operated) -> bool:
     return answer.info.get("set") is True
 
 
-class Event(HeldObject):
+class Event(HeldObject[Mode]):
     """An event that clients and tasks set, clear and wait for.
 
     It stays set when the client that has set it ends, until it is cleared.
@@ -31,7 +32,8 @@ class Event(HeldObject):
     _KIND = EVENT
     _AWAITS = "wait"
 
-    def wait(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def wait(self, timeout: Duration | None = None) -> bool:
         """Wait until it is set; return whether it was in time.
 
         Args:
@@ -42,14 +44,17 @@ class Event(HeldObject):
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent.answer_for("Event")
 
-    def set(self) -> Any:
+    @waits
+    def set(self) -> None:
         """Set it, so that all that wait go on."""
-        return self._call("set", lambda _engine, _answer: None)
+        return self._call("set", nothing)
 
-    def clear(self) -> Any:
+    @waits
+    def clear(self) -> None:
         """Clear it, so that later calls of `wait` wait."""
-        return self._call("clear", lambda _engine, _answer: None)
+        return self._call("clear", nothing)
 
-    def is_set(self) -> Any:
+    @waits
+    def is_set(self) -> bool:
         """Return whether it is set at this moment."""
         return self._call("is_set", _is_set)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import (
@@ -47,6 +47,7 @@ from ...protocol.wire.messages.held import (
 from ..core.events import HeldAbandoned, HeldCall, HeldTaken
 from ..core.held import NO_ANSWER
 from ..insight.asking import error_of_end
+from ..modes import Mode, OfMode, T, as_result
 from ..shell.current import find_current
 from ..shell.in_task import owner_here
 from ..shell.watchers import AsyncWaiter, ThreadWaiter
@@ -76,8 +77,8 @@ _ERRORS: Final[dict[str, Callable[[str], WeftError]]] = {
 #: Operations that return False when their time is over.
 _ASKING: Final = frozenset({"acquire", "wait"})
 
-Read = Callable[["Engine", Operated], Any]
-_Held = TypeVar("_Held", bound="HeldObject")
+Read: TypeAlias = "Callable[[Engine, Operated], T]"
+_Held = TypeVar("_Held", bound="HeldObject[Any]")
 
 
 class _Later:
@@ -90,7 +91,7 @@ class _Later:
 LATER: Final[Any] = _Later()
 
 
-class HeldObject:
+class HeldObject(OfMode[Mode]):
     """The base class of all held objects.
 
     Args:
@@ -109,7 +110,7 @@ class HeldObject:
     #: No others are started in the place of a task that waits, if many wait already.
     _MAY_PARK: ClassVar[bool] = False
 
-    def __init__(self, name: str | None = None, client: Client | None = None) -> None:
+    def __init__(self, name: str | None = None, client: Client[Mode] | None = None) -> None:
         if name is None:
             name = f"{self._KIND}-{uuid.uuid4().hex}"
         check_name(name, type(self).__name__)
@@ -131,13 +132,13 @@ class HeldObject:
 
         async def made() -> _Held:
             if self._IS_MADE:
-                await self._call_async("create", _nothing, {})
+                await self._call_async("create", nothing)
             return self
 
         return made().__await__()
 
     @property
-    def client(self) -> Client | None:
+    def client(self) -> Client[Mode] | None:
         """The client through which it is used here; None = there is none."""
         if self._is_given or (self._client is not None and self._client.status != "closed"):
             return self._client
@@ -155,18 +156,19 @@ class HeldObject:
     def _call(
         self,
         operation: str,
-        read: Read,
+        read: Read[T],
         arguments: dict[str, Any] | None = None,
         *,
         timeout: Duration | None = None,
         values: list[Blob | None] | None = None,
         keys: list[str] | None = None,
-    ) -> Any:
+    ) -> T:
         """Do an operation: `read` makes the result from its answer. Awaitable if the client is."""
         engine = self._engine()
-        call, limit_s = self._made(operation, arguments, timeout, values, keys)
         if engine.is_asynchronous:
-            return self._wait_async(engine, call, limit_s, read)
+            doing = self._call_async(operation, read, arguments, timeout, values=values, keys=keys)
+            return as_result(doing)
+        call, limit_s = self._made(operation, arguments, timeout, values, keys)
         if self._MAY_PARK:
             call.arguments["blocks"] = True  # the worker does not report each such wait
         waiter = ThreadWaiter(1, wants_data=False)
@@ -185,12 +187,15 @@ class HeldObject:
     def _call_async(
         self,
         operation: str,
-        read: Read,
-        arguments: dict[str, Any],
+        read: Read[T],
+        arguments: dict[str, Any] | None = None,
         timeout: Duration | None = None,
-    ) -> Any:
+        *,
+        values: list[Blob | None] | None = None,
+        keys: list[str] | None = None,
+    ) -> Coroutine[Any, Any, T]:
         """Do an operation in a coroutine, whatever the client."""
-        call, limit_s = self._made(operation, arguments, timeout, None, None)
+        call, limit_s = self._made(operation, arguments, timeout, values, keys)
         return self._wait_async(self._engine(), call, limit_s, read)
 
     def _made(
@@ -216,8 +221,8 @@ class HeldObject:
         return call, timeout_s + _PATIENCE_S
 
     async def _wait_async(
-        self, engine: Engine, call: HeldCall, limit_s: float | None, read: Read
-    ) -> Any:
+        self, engine: Engine, call: HeldCall, limit_s: float | None, read: Read[T]
+    ) -> T:
         waiter = AsyncWaiter(1, wants_data=False)
         call.watcher = waiter
         is_done = False
@@ -248,7 +253,7 @@ class HeldObject:
             return Operated(request=0, problem=NO_ANSWER)
         raise error_of_end(engine)
 
-    def _read(self, engine: Engine, call: HeldCall, answer: Operated, read: Read) -> Any:
+    def _read(self, engine: Engine, call: HeldCall, answer: Operated, read: Read[T]) -> T:
         if answer.problem == NO_ANSWER and call.operation in _ASKING:
             answer = Operated(request=0)  # neither granted nor set
         if answer.problem:
@@ -298,8 +303,8 @@ def shown(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def _nothing(_engine: Engine, _answer: Operated) -> None:
-    return None
+def nothing(_engine: Engine, _answer: Operated) -> None:
+    """Read an answer that says no more than that it was done."""
 
 
 def check_name(name: object, of: str) -> None:
@@ -350,7 +355,7 @@ def names_in(names: object, of: str) -> list[str]:
     return found
 
 
-def _client_here() -> Client | None:
+def _client_here() -> Client[Any] | None:
     try:
         return find_current()
     except ClientClosed:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ..modes import waits
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .datasets import DatasetName, Datasets
+    from .topics import LoggedEvent
 
 #: Stands for a default that was not given.
 _NONE: Final[Any] = object()
@@ -21,9 +24,15 @@ class KeptByName:
 
     # --- Datasets ---------------------------------------------------------------------------------
 
+    @waits
     def publish_dataset(
-        self, *objects: Any, name: DatasetName | None = None, override: bool = False, **named: Any
-    ) -> Any:
+        self,
+        /,
+        *objects: Any,
+        name: DatasetName | None = None,
+        override: bool = False,
+        **named: Any,
+    ) -> None:
         """Keep futures, or values with futures in them, under names that all clients may look up.
 
         The scheduler keeps the futures alive, whoever releases them, until the dataset is
@@ -45,7 +54,8 @@ class KeptByName:
 
         return publish(self, wanted(objects, name, named), override)
 
-    def unpublish_dataset(self, name: DatasetName | Iterable[DatasetName]) -> Any:
+    @waits
+    def unpublish_dataset(self, name: DatasetName | Iterable[DatasetName]) -> None:
         """Withdraw a dataset, or a list of several; their futures are released.
 
         Raises:
@@ -55,7 +65,8 @@ class KeptByName:
 
         return unpublish(self, name)
 
-    def list_datasets(self) -> Any:
+    @waits
+    def list_datasets(self) -> tuple[DatasetName, ...]:
         """Return the names of all datasets, in the order in which they were published."""
         from .datasets import list_names
 
@@ -84,7 +95,8 @@ class KeptByName:
 
     # --- Metadata ---------------------------------------------------------------------------------
 
-    def set_metadata(self, key: str | Iterable[str], value: Any) -> Any:
+    @waits
+    def set_metadata(self, key: str | Iterable[str], value: Any) -> None:
         """Set metadata: small plain data in a tree that all clients read and write.
 
         Args:
@@ -115,7 +127,8 @@ class KeptByName:
 
         return get_metadata(self, keys, () if default is _NONE else (default,))
 
-    def delete_metadata(self, keys: str | Iterable[str]) -> Any:
+    @waits
+    def delete_metadata(self, keys: str | Iterable[str]) -> None:
         """Delete metadata with all that is below it.
 
         Args:
@@ -130,7 +143,8 @@ class KeptByName:
 
     # --- Events -----------------------------------------------------------------------------------
 
-    def log_event(self, topic: str | Iterable[str], msg: Any) -> Any:
+    @waits
+    def log_event(self, topic: str | Iterable[str], msg: Any) -> None:
         """Log an event under a topic, or several, for `get_events` and subscribed handlers.
 
         The scheduler keeps the last 1 000 events of a topic (4 MiB at most).
@@ -147,7 +161,10 @@ class KeptByName:
 
         return log_event(self, topic, msg)
 
-    def get_events(self, topic: str | None = None) -> Any:
+    @waits
+    def get_events(
+        self, topic: str | None = None
+    ) -> tuple[LoggedEvent, ...] | dict[str, tuple[LoggedEvent, ...]]:
         """Return the last events of a topic, oldest first, each as `(time, msg)`.
 
         Args:
@@ -157,7 +174,8 @@ class KeptByName:
 
         return get_events(self, topic)
 
-    def subscribe_topic(self, topic: str, handler: Callable[[tuple[float, Any]], Any]) -> Any:
+    @waits
+    def subscribe_topic(self, topic: str, handler: Callable[[tuple[float, Any]], Any]) -> None:
         """Call `handler((time, msg))` for each event of a topic that is logged from now on.
 
         A blocking client calls it in the thread of its callbacks, an asynchronous one in its loop,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire.messages.held import LIMIT, MAX_COUNT, MAX_RATE, MIN_RATE
-from .held_object import LATER
+from ..modes import Mode, waits
+from .held_object import LATER, nothing
 from .locks import Acquirable
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from ..client import Client
 
 
-class Limit(Acquirable):
+class Limit(Acquirable[Mode]):
     """A limit by name for the whole cluster; made by `weft.limit`."""
 
     _KIND = LIMIT
@@ -24,7 +25,7 @@ class Limit(Acquirable):
         name: str,
         at_once: int | None = None,
         per_s: float | None = None,
-        client: Client | None = None,
+        client: Client[Mode] | None = None,
     ) -> None:
         if name is None:
             raise TypeError("a limit has a name: that of what is limited")
@@ -48,7 +49,8 @@ class Limit(Acquirable):
     def _limits(self) -> dict[str, Any]:
         return {"limit": self.at_once or MAX_COUNT, "per_s": float(self.per_s or 0)}
 
-    def acquire(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def acquire(self, timeout: Duration | None = None) -> bool:
         """Begin to use what is limited; return whether that was possible in time.
 
         Args:
@@ -60,14 +62,15 @@ class Limit(Acquirable):
         """
         return self._acquire(timeout)
 
-    def release(self) -> Any:
+    @waits
+    def release(self) -> None:
         """End the use that the caller began first by this object, or else the first of the object.
 
         Raises:
             NotHeld: this object has begun none.
             HoldLost: another holder has its place already; see docs/coordination.md.
         """
-        return self._release()
+        return self._release(nothing)
 
 
 def limit(
@@ -75,8 +78,8 @@ def limit(
     at_once: int | None = None,
     *,
     per_s: float | None = None,
-    client: Client | None = None,
-) -> Limit:
+    client: Client[Mode] | None = None,
+) -> Limit[Mode]:
     """Return a limit, for a `with` block around the use of something that all share.
 
         with weft.limit("api", 10, per_s=1):

@@ -10,15 +10,16 @@ import threading
 import uuid
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...protocol.errors import ClientClosed, NotHeld
 from ...protocol.wire.messages import WARNED, Operated
 from ...protocol.wire.messages.held import LOCK, MAX_COUNT, MAX_LOCKS, MULTILOCK, SEMAPHORE
 from ..core.events import HeldAbandoned
 from ..dask import absent
+from ..modes import Mode, T, as_result, waits
 from ..shell.in_task import context_here, owner_here
-from .held_object import LATER, HeldObject, names_in, shown
+from .held_object import LATER, HeldObject, names_in, nothing, shown
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger("weft.client")
 
 _numbers: Final = itertools.count(1)
+_Acquired = TypeVar("_Acquired", bound="Acquirable[Any]")
 
 
 class _ThreadOwner(threading.local):
@@ -53,7 +55,7 @@ def _owner(*, is_async: bool) -> str:
 #: {lease that a running task has asked for and not given back: its attempt, the object, the call}.
 #: A lease is here from before its call is sent until its release is answered, so an interrupt
 #: between any two steps loses none.
-_of_tasks: Final[dict[str, tuple[int, Acquirable, HeldCall]]] = {}
+_of_tasks: Final[dict[str, tuple[int, Acquirable[Any], HeldCall]]] = {}
 
 
 def _release_left() -> None:
@@ -74,10 +76,10 @@ def _release_left() -> None:
             logger.warning("%s", text.rstrip())
 
 
-class Acquirable(HeldObject):
+class Acquirable(HeldObject[Mode]):
     """An object that is acquired and released, with `with` and `async with`."""
 
-    def __init__(self, name: str | None = None, client: Client | None = None) -> None:
+    def __init__(self, name: str | None = None, client: Client[Mode] | None = None) -> None:
         super().__init__(name, client)
         #: {lease that this object has: its owner}, oldest first
         self._leases: dict[str, str] = {}
@@ -86,22 +88,22 @@ class Acquirable(HeldObject):
         self,
         timeout: Duration | None,
         arguments: dict[str, Any] | None = None,
-        *,
-        is_async: bool = False,
-    ) -> Any:
-        if is_async or self._engine().is_asynchronous:
-            return self._acquire_async(timeout, arguments)
+    ) -> bool:
+        if self._engine().is_asynchronous:
+            return as_result(self._acquire_async(timeout, arguments))
         given, read = self._lease(_owner(is_async=False), arguments)
         return self._call("acquire", read, given, timeout=timeout)
 
     async def _acquire_async(
         self, timeout: Duration | None, arguments: dict[str, Any] | None
-    ) -> Any:
+    ) -> bool:
         # The task that awaits is the owner, which is known only now.
         given, read = self._lease(_owner(is_async=True), arguments)
         return await self._call_async("acquire", read, given, timeout)
 
-    def _lease(self, owner: str, arguments: dict[str, Any] | None) -> tuple[dict[str, Any], Any]:
+    def _lease(
+        self, owner: str, arguments: dict[str, Any] | None
+    ) -> tuple[dict[str, Any], Read[bool]]:
         """Return the arguments of a call for a new lease, and what reads the answer."""
         lease = f"lease-{next(_numbers)}"
 
@@ -137,7 +139,7 @@ class Acquirable(HeldObject):
             seat.when_task_ends(_release_left)
             _of_tasks[call.arguments["lease"]] = int(context.attempt), self, call
 
-    def _read(self, engine: Engine, call: HeldCall, answer: Operated, read: Read) -> Any:
+    def _read(self, engine: Engine, call: HeldCall, answer: Operated, read: Read[T]) -> T:
         is_granted = call.operation == "acquire" and answer.info.get("granted") is True
         if not is_granted and "lease" in call.arguments:
             _of_tasks.pop(call.arguments["lease"], None)  # it is not held, or no longer
@@ -156,17 +158,10 @@ class Acquirable(HeldObject):
         engine.post(release)
         return is_held
 
-    def _release(self, *, is_async: bool = False) -> Any:
-        arguments = {"lease": self._take_lease(is_async)}
-        if is_async:
-            return self._call_async("release", self._released, arguments)
-        return self._call("release", self._released, arguments)
+    def _release(self, read: Read[T]) -> T:
+        return self._call("release", read, {"lease": self._take_lease(is_async=False)})
 
-    def _released(self, _engine: Engine, _answer: Operated) -> Any:
-        """Return what `release` does."""
-        return None
-
-    def _take_lease(self, is_async: bool) -> str:
+    def _take_lease(self, *, is_async: bool) -> str:
         """Return the lease that the caller gives back, which this object has no more then."""
         while True:
             leases = list(self._leases.items())
@@ -181,36 +176,32 @@ class Acquirable(HeldObject):
             if self._leases.pop(lease, None) is not None:  # else another thread was faster
                 return lease
 
-    def __enter__(self) -> Any:
+    def __enter__(self: _Acquired) -> _Acquired:
         if self._engine().is_asynchronous:
             raise TypeError(f"a {type(self).__name__} of an asynchronous client needs `async with`")
         self._acquire(None, self._asked())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._release()
+        self._release(nothing)
 
-    async def __aenter__(self) -> Any:
-        await self._acquire(None, self._asked(), is_async=True)
+    async def __aenter__(self: _Acquired) -> _Acquired:
+        await self._acquire_async(None, self._asked())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._release(is_async=True)
+        await self._call_async("release", nothing, {"lease": self._take_lease(is_async=True)})
 
     def _asked(self) -> dict[str, Any] | None:
         """Return the arguments of `acquire`."""
         return None
 
 
-def _nothing(_engine: Engine, _answer: Operated) -> None:
-    return None
-
-
 def _count(_engine: Engine, answer: Operated) -> int:
     return int(answer.info["n"])
 
 
-class Lock(Acquirable):
+class Lock(Acquirable[Mode]):
     """A lock that one client, task or thread of the cluster holds at a time.
 
     Those that wait get it in the order in which they asked. What a client or task holds is released
@@ -226,7 +217,8 @@ class Lock(Acquirable):
 
     _KIND = LOCK
 
-    def acquire(self, blocking: bool = True, timeout: Duration | None = None) -> Any:
+    @waits
+    def acquire(self, blocking: bool = True, timeout: Duration | None = None) -> bool:
         """Take the lock; return whether that was possible in time.
 
         Args:
@@ -238,14 +230,15 @@ class Lock(Acquirable):
         """
         return self._acquire(_limit_of(blocking, timeout))
 
-    def release(self) -> Any:
+    @waits
+    def release(self) -> None:
         """Give the lock to the next one that waits.
 
         Raises:
             NotHeld: this object does not hold it.
             HoldLost: another holder has it already; see docs/coordination.md.
         """
-        return self._release()
+        return self._release(nothing)
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent.answer_for("Lock")
@@ -255,9 +248,10 @@ class Lock(Acquirable):
         """A text that no other object has, also none of the same name."""
         return uuid.uuid4().hex
 
-    def locked(self) -> Any:
+    @waits
+    def locked(self) -> bool:
         """Return whether any client holds it at this moment."""
-        return self._call("count", lambda _engine, answer: answer.info["n"] > 0)
+        return self._call("count", lambda _engine, answer: bool(answer.info["n"]))
 
 
 def _limit_of(blocking: bool, timeout: Duration | None) -> Duration | None:
@@ -268,7 +262,7 @@ def _limit_of(blocking: bool, timeout: Duration | None) -> Duration | None:
     return 0.0
 
 
-class Semaphore(Acquirable):
+class Semaphore(Acquirable[Mode]):
     """A semaphore: at most `max_leases` holders in the whole cluster.
 
     Args:
@@ -281,7 +275,7 @@ class Semaphore(Acquirable):
     _IS_MADE = True
 
     def __init__(
-        self, max_leases: int = 1, name: str | None = None, client: Client | None = None
+        self, max_leases: int = 1, name: str | None = None, client: Client[Mode] | None = None
     ) -> None:
         if type(max_leases) is not int:
             raise TypeError(f"max_leases= is an int, not {type(max_leases).__name__}")
@@ -297,15 +291,17 @@ class Semaphore(Acquirable):
     def _limits(self) -> dict[str, Any]:
         return {"limit": self.max_leases}
 
-    def register(self) -> Any:
+    @waits
+    def register(self) -> None:
         """Make the semaphore known to the scheduler, which the first use does as well.
 
         Raises:
             OtherLimit: it exists with another `max_leases`.
         """
-        return self._call("create", _nothing)
+        return self._call("create", nothing)
 
-    def acquire(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def acquire(self, timeout: Duration | None = None) -> bool:
         """Take one lease; return whether that was possible in time.
 
         Args:
@@ -317,7 +313,8 @@ class Semaphore(Acquirable):
         """
         return self._acquire(timeout)
 
-    def release(self) -> Any:
+    @waits
+    def release(self) -> bool:
         """Give back the oldest lease that the caller has by this object, or else of the object.
 
         It returns True, as in dask.
@@ -326,24 +323,23 @@ class Semaphore(Acquirable):
             NotHeld: this object has none.
             HoldLost: another holder has it already; see docs/coordination.md.
         """
-        return self._release()
+        return self._release(lambda _engine, _answer: True)
 
-    def _released(self, _engine: Engine, _answer: Operated) -> Any:
-        return True
-
-    def get_value(self) -> Any:
+    @waits
+    def get_value(self) -> int:
         """Return how many leases are taken."""
         return self._call("count", _count)
 
-    def close(self) -> Any:
+    @waits
+    def close(self) -> None:
         """End the semaphore: all leases, and all waits for one, which raise `HeldClosed`."""
         for lease in list(self._leases):
             self._leases.pop(lease, None)
             _of_tasks.pop(lease, None)
-        return self._call("close", _nothing)
+        return self._call("close", nothing)
 
 
-class MultiLock(Acquirable):
+class MultiLock(Acquirable[Mode]):
     """Several locks that are taken together, all or none, so that none waits for the other.
 
     These are not the locks that `Lock` takes.
@@ -355,7 +351,7 @@ class MultiLock(Acquirable):
 
     _KIND = MULTILOCK
 
-    def __init__(self, names: Iterable[str] = (), client: Client | None = None) -> None:
+    def __init__(self, names: Iterable[str] = (), client: Client[Mode] | None = None) -> None:
         if isinstance(names, str):
             raise TypeError("names= is a list of names, not str")
         self.names = list(dict.fromkeys(names_in(names, "MultiLock's lock")))
@@ -381,12 +377,13 @@ class MultiLock(Acquirable):
             raise ValueError(f"num_locks= is from 1 to {len(self.names)}, not {number}")
         return {"names": self.names, "number": number}
 
+    @waits
     def acquire(
         self,
         blocking: bool = True,
         timeout: Duration | None = None,
         num_locks: int | None = None,
-    ) -> Any:
+    ) -> bool:
         """Take the locks together; return whether that was possible in time.
 
         Args:
@@ -399,14 +396,15 @@ class MultiLock(Acquirable):
         """
         return self._acquire(_limit_of(blocking, timeout), self._asked(num_locks))
 
-    def release(self) -> Any:
+    @waits
+    def release(self) -> None:
         """Give back all locks that were taken together.
 
         Raises:
             NotHeld: this object holds none.
             HoldLost: another holder has one already; see docs/coordination.md.
         """
-        return self._release()
+        return self._release(nothing)
 
     def locked(self) -> bool:
         """Return whether this object holds locks."""

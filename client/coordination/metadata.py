@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.errors import TooLarge
 from ...protocol.wire.messages.held import METADATA
 from ...protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, size_of, unpack
-from .held_object import HeldObject, check_name, check_text, names_in
+from .held_object import HeldObject, check_name, check_text, names_in, nothing
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
@@ -19,11 +19,11 @@ _LEAST_INT: Final = -(1 << 63)
 _LARGEST_INT: Final = (1 << 64) - 1
 
 
-class _AllMetadata(HeldObject):
+class _AllMetadata(HeldObject[Any]):
     _KIND = METADATA
 
 
-def set_metadata(client: Any, key: str | Iterable[str], value: Any) -> Any:
+def set_metadata(client: Any, key: str | Iterable[str], value: Any) -> None:
     """See `Client.set_metadata`."""
     path = _path(key)
     if not path:
@@ -36,7 +36,7 @@ def set_metadata(client: Any, key: str | Iterable[str], value: Any) -> Any:
             "data belongs in a dataset or in the result of a task"
         )
     arguments = {"path": path, "value": plain}
-    return _AllMetadata("metadata", client)._call("set", _nothing, arguments)
+    return _AllMetadata("metadata", client)._call("set", nothing, arguments)
 
 
 def get_metadata(client: Any, keys: str | Iterable[str], default: tuple[Any, ...]) -> Any:
@@ -57,7 +57,7 @@ def get_metadata(client: Any, keys: str | Iterable[str], default: tuple[Any, ...
     return _AllMetadata("metadata", client)._call("get", found, {"path": path})
 
 
-def delete_metadata(client: Any, keys: str | Iterable[str]) -> Any:
+def delete_metadata(client: Any, keys: str | Iterable[str]) -> None:
     """See `Client.delete_metadata`."""
     path = _path(keys)
 
@@ -73,10 +73,6 @@ def _path(key: str | Iterable[str]) -> list[str]:
     if len(path) >= MAX_DEPTH:
         raise ValueError(f"a path of metadata has less than {MAX_DEPTH} names, not {len(path)}")
     return path
-
-
-def _nothing(_engine: Engine, _answer: Operated) -> None:
-    pass
 
 
 def _plain(value: Any, depth: int) -> Any:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ...protocol.wire.messages.held import MAX_BATCH, MAX_COUNT, QUEUE
 from ..dask import absent
-from .held_object import LATER, HeldObject
+from ..modes import Item, Mode, waits
+from .held_object import LATER, HeldObject, nothing
 from .held_values import packed, unpacked
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from ...protocol.durations import Duration
     from ...protocol.wire.messages import Operated
     from ..client import Client
+    from ..modes import Awaited, Blocking
     from ..shell.engine import Engine
 
 
-class Queue(HeldObject):
+class Queue(HeldObject[Mode], Generic[Item, Mode]):
     """A queue of values and futures, which are kept alive while they are in it.
 
     The scheduler keeps the values in its memory, so they are small (4 MiB at most). A value that
@@ -34,7 +38,7 @@ class Queue(HeldObject):
     _LOST = "what the queue held"
 
     def __init__(
-        self, name: str | None = None, client: Client | None = None, maxsize: int = 0
+        self, name: str | None = None, client: Client[Mode] | None = None, maxsize: int = 0
     ) -> None:
         if type(maxsize) is not int:
             raise TypeError(f"maxsize= is an int, not {type(maxsize).__name__}")
@@ -55,7 +59,8 @@ class Queue(HeldObject):
             return f"there was no room in queue {self.name!r}"
         return f"there were not enough values in queue {self.name!r}"
 
-    def put(self, value: Any, timeout: Duration | None = None) -> Any:
+    @waits
+    def put(self, value: Item, timeout: Duration | None = None) -> None:
         """Append a value: anything that can be pickled, with futures anywhere in it.
 
         Args:
@@ -69,10 +74,28 @@ class Queue(HeldObject):
             HeldClosed: the queue was closed.
         """
         blob, keys = packed(self._engine(), value)
-        return self._call(
-            "put", lambda _engine, _answer: None, timeout=timeout, values=[blob], keys=keys
-        )
+        return self._call("put", nothing, timeout=timeout, values=[blob], keys=keys)
 
+    @overload
+    def get(  # type: ignore[overload-overlap]
+        self: Queue[Item, Blocking],
+        timeout: Duration | None = None,
+        batch: Literal[False] = False,
+    ) -> Item: ...
+    @overload
+    def get(
+        self: Queue[Item, Blocking], timeout: Duration | None = None, *, batch: int
+    ) -> list[Item]: ...
+    @overload
+    def get(  # type: ignore[overload-overlap]
+        self: Queue[Item, Awaited],
+        timeout: Duration | None = None,
+        batch: Literal[False] = False,
+    ) -> Coroutine[Any, Any, Item]: ...
+    @overload
+    def get(
+        self: Queue[Item, Awaited], timeout: Duration | None = None, *, batch: int
+    ) -> Coroutine[Any, Any, list[Item]]: ...
     def get(self, timeout: Duration | None = None, batch: bool | int = False) -> Any:
         """Take the first value out.
 
@@ -99,13 +122,15 @@ class Queue(HeldObject):
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent.answer_for("Queue")
 
-    def qsize(self) -> Any:
+    @waits
+    def qsize(self) -> int:
         """Return how many values are in the queue at this moment."""
         return self._call("count", lambda _engine, answer: int(answer.info["n"]))
 
-    def close(self) -> Any:
+    @waits
+    def close(self) -> None:
         """End the queue: its values are dropped, and calls that wait raise `HeldClosed`."""
-        return self._call("close", lambda _engine, _answer: None)
+        return self._call("close", nothing)
 
 
 def _first(engine: Engine, answer: Operated) -> Any:

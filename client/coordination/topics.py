@@ -7,7 +7,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.values.serialize import loads
 from ...protocol.wire.messages import Operated
@@ -15,7 +15,8 @@ from ...protocol.wire.messages.held import TOPIC
 from ...protocol.wire.plain import unpack
 from ..core.events import HeldAbandoned, HeldCall
 from ..core.tasks import Watcher
-from .held_object import HeldObject, check_name, names_in
+from ..modes import as_result
+from .held_object import HeldObject, check_name, names_in, nothing
 from .held_values import packed
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger("weft.client")
 
-Handler = Callable[[tuple[float, Any]], Any]
+#: The time at which it was logged, and what.
+LoggedEvent: TypeAlias = "tuple[float, Any]"
+Handler = Callable[[LoggedEvent], Any]
 
 
-class _Topic(HeldObject):
+class _Topic(HeldObject[Any]):
     _KIND = TOPIC
 
 
@@ -35,7 +38,7 @@ def _topic(client: Any, name: str) -> _Topic:
     return _Topic(name, client)
 
 
-def log_event(client: Any, topic: str | Iterable[str], msg: Any) -> Any:
+def log_event(client: Any, topic: str | Iterable[str], msg: Any) -> None:
     """See `Client.log_event`."""
     topics = [_topic(client, name) for name in dict.fromkeys(names_in(topic, "topic"))]
     if not topics:
@@ -48,33 +51,35 @@ def log_event(client: Any, topic: str | Iterable[str], msg: Any) -> Any:
         )
     arguments = {"time": time.time()}
     if client.asynchronous:
-        return _log_async(topics, arguments, blob)
+        return as_result(_log_async(topics, arguments, blob))
     for each in topics:
-        each._call("log", _nothing, arguments, values=[blob])
+        each._call("log", nothing, arguments, values=[blob])
     return None
 
 
 async def _log_async(topics: list[_Topic], arguments: dict[str, Any], blob: Any) -> None:
     for each in topics:
-        await each._call("log", _nothing, arguments, values=[blob])
+        await each._call_async("log", nothing, arguments, values=[blob])
 
 
-def get_events(client: Any, topic: str | None) -> Any:
+def get_events(
+    client: Any, topic: str | None
+) -> tuple[LoggedEvent, ...] | dict[str, tuple[LoggedEvent, ...]]:
     """See `Client.get_events`."""
     if topic is not None:
         return _topic(client, topic)._call("all", _events)
     if client.asynchronous:
-        return _get_all_async(client)
+        return as_result(_get_all_async(client))
     names = _topic(client, "all")._call("names", _names)
     return {name: _topic(client, name)._call("all", _events) for name in names}
 
 
 async def _get_all_async(client: Any) -> dict[str, Any]:
-    names = await _topic(client, "all")._call("names", _names)
-    return {name: await _topic(client, name)._call("all", _events) for name in names}
+    names = await _topic(client, "all")._call_async("names", _names)
+    return {name: await _topic(client, name)._call_async("all", _events) for name in names}
 
 
-def subscribe(client: Any, topic: str, handler: Handler) -> Any:
+def subscribe(client: Any, topic: str, handler: Handler) -> None:
     """See `Client.subscribe_topic`."""
     held = _topic(client, topic)
     if not callable(handler):
@@ -218,7 +223,3 @@ def _events(_engine: Engine, answer: Operated) -> tuple[tuple[float, Any], ...]:
 def _names(_engine: Engine, answer: Operated) -> list[str]:
     names: list[str] = answer.info["names"]
     return names
-
-
-def _nothing(_engine: Engine, _answer: Operated) -> None:
-    pass

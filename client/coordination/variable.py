@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.wire.messages.held import VARIABLE
 from ..dask import absent
-from .held_object import HeldObject
+from ..modes import Item, Mode, waits
+from .held_object import HeldObject, nothing
 from .held_values import packed, unpacked
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ..shell.engine import Engine
 
 
-class Variable(HeldObject):
+class Variable(HeldObject[Mode], Generic[Item, Mode]):
     """A value or future that is kept until another one is set.
 
     The scheduler keeps the value in its memory, so it is small (4 MiB at most).
@@ -31,7 +32,8 @@ class Variable(HeldObject):
     def _late_text(self, operation: str) -> str:
         return f"variable {self.name!r} was not set"
 
-    def set(self, value: Any, timeout: Duration | None = "30 s") -> Any:
+    @waits
+    def set(self, value: Item, timeout: Duration | None = "30 s") -> None:
         """Set the value: anything that can be pickled, with futures anywhere in it.
 
         Args:
@@ -44,11 +46,10 @@ class Variable(HeldObject):
             ForeignFuture: a future in it belongs to another cluster.
         """
         blob, keys = packed(self._engine(), value)
-        return self._call(
-            "set", lambda _engine, _answer: None, timeout=timeout, values=[blob], keys=keys
-        )
+        return self._call("set", nothing, timeout=timeout, values=[blob], keys=keys)
 
-    def get(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def get(self, timeout: Duration | None = None) -> Item:
         """Return the value; wait until there is one.
 
         Args:
@@ -57,14 +58,15 @@ class Variable(HeldObject):
         Raises:
             TimeoutError: none was set in time.
         """
-        return self._call("get", _only, timeout=timeout)
+        return self._call("get", _only, timeout=timeout)  # type: ignore[no-any-return]
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent.answer_for("Variable")
 
-    def delete(self) -> Any:
+    @waits
+    def delete(self) -> None:
         """Delete the value, so that `get` waits for another one."""
-        return self._call("delete", lambda _engine, _answer: None)
+        return self._call("delete", nothing)
 
 
 def _only(engine: Engine, answer: Operated) -> Any:

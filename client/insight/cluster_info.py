@@ -10,6 +10,7 @@ from ...protocol.errors import NotPermitted, WorkerStartTimeout
 from ...protocol.wire.messages import Denied
 from ..core.events import ShutDown, WatchCluster
 from ..display.describing import DescribedWorkers
+from ..modes import as_result
 from ..shell.engine import Engine
 from ..shell.watchers import AsyncWaiter, ThreadWaiter
 from .asking import ask, error_of_end
@@ -18,12 +19,12 @@ from .asking import ask, error_of_end
 _MAX_START_S: Final = 5.0
 
 
-def wait_for_workers(engine: Engine, n_workers: int, timeout: float | None) -> Any:
+def wait_for_workers(engine: Engine, n_workers: int, timeout: float | None) -> None:
     """See `Client.wait_for_workers`; a coroutine if the client is asynchronous."""
     if type(n_workers) is not int or n_workers < 0:
         raise ValueError(f"n_workers= is a whole number >= 0, not {n_workers!r}")
     if engine.is_asynchronous:
-        return _wait_for_workers_async(engine, n_workers, timeout)
+        return as_result(_wait_for_workers_async(engine, n_workers, timeout))
     waiter = ThreadWaiter(1, wants_data=False)
     if not engine.wait(waiter, WatchCluster(waiter, n_workers), timeout):
         raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)

@@ -23,6 +23,7 @@ import msgpack
 from ...protocol.errors import NotSupported, WeftError
 from ...protocol.host.versions import process_versions
 from ...protocol.wire.keys import text_of
+from ..modes import as_result
 from ..shell.engine import Engine
 from .asking import N_KEYS, ask, ask_about
 from .cluster_info import describe_workers
@@ -44,7 +45,7 @@ def dump_cluster_state(
     exclude: Collection[str],
     format: str,
     storage_options: dict[str, Any],
-) -> Any:
+) -> str:
     """See `Client.dump_cluster_state`."""
     if write_from_scheduler or storage_options or "://" in os.fspath(filename):
         raise NotSupported(
@@ -61,8 +62,8 @@ def dump_cluster_state(
         path += _SUFFIXES[format]
     dump = _Dump(path, format, frozenset(exclude))
     if client.asynchronous:
-        return _dump_async(client, engine, dump)
-    return client._run(dump.run(engine, client.get_events("scheduler")))
+        return as_result(_dump_async(client, engine, dump))
+    return client._run(dump.run(engine, client.get_events("scheduler")))  # type: ignore[no-any-return]
 
 
 async def _dump_async(client: Any, engine: Engine, dump: _Dump) -> str:

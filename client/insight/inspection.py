@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import NotSupported
 from ..cluster.plugins import PluginRegistration
+from ..modes import waits
 from ..shell.engine import Engine
 from ..shell.short_tracebacks import short_tracebacks
 from . import cluster_info
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
+    from ...protocol.wire.keys import Key
+    from .explaining import Explanation
 
 
 class ClusterInspection(PluginRegistration):
@@ -31,7 +34,8 @@ class ClusterInspection(PluginRegistration):
 
     # --- The cluster ------------------------------------------------------------------------------
 
-    def wait_for_workers(self, n_workers: int = 1, timeout: Duration | None = None) -> Any:
+    @waits
+    def wait_for_workers(self, n_workers: int = 1, timeout: Duration | None = None) -> None:
         """Wait until the cluster has at least `n_workers`.
 
         Raises:
@@ -41,11 +45,13 @@ class ClusterInspection(PluginRegistration):
         with short_tracebacks:
             return cluster_info.wait_for_workers(self._running(), n_workers, timeout_s)
 
-    def scheduler_info(self, n_workers: int = -1) -> Any:
+    @waits
+    def scheduler_info(self, n_workers: int = -1) -> dict[str, Any]:
         """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all)."""
         return self._run(cluster_info.scheduler_info(self._running(), n_workers))
 
-    def nthreads(self, workers: str | Iterable[str] | None = None) -> Any:
+    @waits
+    def nthreads(self, workers: str | Iterable[str] | None = None) -> dict[str, int]:
         """Return `{address: number of threads}` of workers.
 
         Args:
@@ -62,11 +68,15 @@ class ClusterInspection(PluginRegistration):
 
         return self._run(nthreads(self._running()))
 
-    def ncores(self, workers: str | Iterable[str] | None = None) -> Any:
+    @waits
+    def ncores(self, workers: str | Iterable[str] | None = None) -> dict[str, int]:
         """Return what `nthreads` returns."""
-        return self.nthreads(workers)
+        return self.nthreads(workers)  # type: ignore[no-any-return]
 
-    def get_versions(self, check: bool = False, packages: Iterable[str] | None = None) -> Any:
+    @waits
+    def get_versions(
+        self, check: bool = False, packages: Iterable[str] | None = None
+    ) -> dict[str, Any]:
         """Return the versions of Python and packages: of the scheduler, each worker, the client.
 
         Args:
@@ -79,7 +89,8 @@ class ClusterInspection(PluginRegistration):
 
     # --- Tasks and results ------------------------------------------------------------------------
 
-    def who_has(self, futures: Any = None) -> Any:
+    @waits
+    def who_has(self, futures: Any = None) -> dict[Key, tuple[str, ...]]:
         """Return `{key: addresses of the workers that hold its result}`.
 
         Args:
@@ -93,7 +104,8 @@ class ClusterInspection(PluginRegistration):
 
         return self._run(who_has(self._running(), futures))
 
-    def has_what(self, workers: str | Iterable[str] | None = None) -> Any:
+    @waits
+    def has_what(self, workers: str | Iterable[str] | None = None) -> dict[str, Any]:
         """Return `{address: keys of the results that this worker holds}`.
 
         Args:
@@ -103,7 +115,8 @@ class ClusterInspection(PluginRegistration):
 
         return self._run(has_what(self._running(), workers))
 
-    def processing(self, workers: str | Iterable[str] | None = None) -> Any:
+    @waits
+    def processing(self, workers: str | Iterable[str] | None = None) -> dict[str, Any]:
         """Return `{address: keys of the tasks that this worker was given and has not finished}`.
 
         Args:
@@ -113,7 +126,8 @@ class ClusterInspection(PluginRegistration):
 
         return self._run(processing(self._running(), workers))
 
-    def nbytes(self, keys: Any = None, summary: bool = True) -> Any:
+    @waits
+    def nbytes(self, keys: Any = None, summary: bool = True) -> dict[Any, int]:
         """Return the sizes of results on the cluster, in bytes, each result counted once.
 
         Args:
@@ -127,7 +141,8 @@ class ClusterInspection(PluginRegistration):
 
         return self._run(nbytes(self._running(), keys, summary))
 
-    def story(self, *keys: Any) -> Any:
+    @waits
+    def story(self, *keys: Any) -> list[tuple[Key, str, float]]:
         """Return what happened to tasks lately: `[(key, what, seconds since 1970), ...]`.
 
         The scheduler remembers the latest 100 000 events of all tasks.
@@ -139,7 +154,8 @@ class ClusterInspection(PluginRegistration):
 
         return self._run(story(self._running(), keys))
 
-    def call_stack(self, futures: Any = None, keys: Any = None) -> Any:
+    @waits
+    def call_stack(self, futures: Any = None, keys: Any = None) -> dict[str, Any]:
         """Return `{address: {key: frames}}` of tasks that run now, outermost frame first.
 
         Args:
@@ -150,7 +166,8 @@ class ClusterInspection(PluginRegistration):
 
         return self._run(call_stack(self._running(), futures, keys))
 
-    def explain(self, task: Any) -> Any:
+    @waits
+    def explain(self, task: Any) -> Explanation:
         """Explain why a task does not run or is not done, and where its time went.
 
         Args:
@@ -241,14 +258,16 @@ class ClusterInspection(PluginRegistration):
             raise NotSupported("bokeh_resources=: leave it out, the page needs no other file")
         return read_task_stream(self, start, stop, count, plot, filename)
 
+    @waits
     def dump_cluster_state(
         self,
+        /,
         filename: str | os.PathLike[str] = "weft-cluster-dump",
         write_from_scheduler: bool | None = None,
         exclude: Collection[str] = (),
         format: str = "msgpack",
         **storage_options: Any,
-    ) -> Any:
+    ) -> str:
         """Write what the cluster tells about itself to a file of this machine, for later.
 
         It has the scheduler, its workers and clients, the versions of packages, the scheduler's
@@ -279,7 +298,8 @@ class ClusterInspection(PluginRegistration):
 
     # --- Logs -------------------------------------------------------------------------------------
 
-    def get_scheduler_logs(self, n: int | None = None) -> Any:
+    @waits
+    def get_scheduler_logs(self, n: int | None = None) -> list[tuple[str, str]]:
         """Return the latest log lines of the scheduler, oldest first: `[(level, line), ...]`.
 
         Args:
@@ -289,12 +309,13 @@ class ClusterInspection(PluginRegistration):
 
         return self._run(scheduler_logs(self._running(), n))
 
+    @waits
     def get_worker_logs(
         self,
         n: int | None = None,
         workers: str | Iterable[str] | None = None,
         nanny: bool = False,
-    ) -> Any:
+    ) -> dict[str, Any]:
         """Return `{address: [(level, line), ...]}`: the latest log lines of workers.
 
         They have what weft and the tasks log with `logging`, from the level on at which the worker
@@ -311,8 +332,10 @@ class ClusterInspection(PluginRegistration):
 
     # --- Workers that leave ---------------------------------------------------------------------
 
+    @waits
     def retire_workers(
         self,
+        /,
         workers: str | Iterable[str] | None = None,
         close_workers: bool = True,
         *,
@@ -321,7 +344,7 @@ class ClusterInspection(PluginRegistration):
         keep: int | None = None,
         timeout: Duration | None = None,
         **others: NoReturn,
-    ) -> Any:
+    ) -> dict[str, dict[str, Any]]:
         """Let workers finish what they run and leave; return when they are gone.
 
         Their unstarted tasks run elsewhere. A result of which a worker has the only copy, and that
@@ -354,14 +377,16 @@ class ClusterInspection(PluginRegistration):
         self._running()
         return self._run(retire_of_client(self, wanted, n, keep, timeout_s))
 
+    @waits
     def scale(
         self,
+        /,
         n: int,
         *,
         wait: bool = False,
         timeout: Duration | None = None,
         **others: NoReturn,
-    ) -> Any:
+    ) -> dict[str, Any]:
         """Have `n` workers in the whole cluster, as `weft scale n` does.
 
         The connected `weft worker` processes start more, each on its machine, those with the fewest
@@ -393,8 +418,10 @@ class ClusterInspection(PluginRegistration):
 
     # --- Calls outside of scheduling --------------------------------------------------------------
 
+    @waits
     def run(
         self,
+        /,
         function: Callable[..., Any],
         *args: Any,
         workers: str | Iterable[str] | None = None,
@@ -402,7 +429,7 @@ class ClusterInspection(PluginRegistration):
         nanny: bool = False,
         on_error: str = "raise",
         **kwargs: Any,
-    ) -> Any:
+    ) -> dict[str, Any]:
         """Call a function on workers, at once, in a thread beside their tasks.
 
         It is for looking and for setting up, not for work: it is not placed, not counted and not

@@ -58,7 +58,7 @@ def owner_here() -> str:
     return owner_of_attempt(context.attempt) if context is not None and context.attempt else ""
 
 
-def check_not_own_calls(calls: Iterable[ActorFuture]) -> None:
+def check_not_own_calls(calls: Iterable[ActorFuture[Any, Any]]) -> None:
     """Raise WaitingCycle if the calling thread is that of an actor, and a call is of that actor."""
     actor = getattr(getattr(context_here(), "seat", None), "actor", "")
     for call in calls if actor else ():

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client.dask.absent import unknown_option
 from ...client.insight.asking import ask
+from ...client.modes import Mode, T, as_result, waits
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import ConfigError, WeftError, WorkerStartTimeout
 from ..cluster import Cluster
@@ -57,7 +58,7 @@ _SCHEDULER, _PAGES = 0, 1
 _GONE: Final = 404
 
 
-class KubeCluster(Cluster):
+class KubeCluster(Cluster[Mode]):
     """A weft cluster on Kubernetes, installed by Helm.
 
     Args:
@@ -131,7 +132,7 @@ class KubeCluster(Cluster):
             raise
         self.status = "running"
 
-    async def _open_async(self) -> KubeCluster:
+    async def _open_async(self) -> KubeCluster[Mode]:
         if self.status == "created":
             await in_thread(self._open)
         return self
@@ -214,9 +215,10 @@ class KubeCluster(Cluster):
         ]
         return problems_of(pods, events)
 
+    @waits
     def wait_for_workers(
         self, n_workers: int | None = None, timeout: Duration | None = None
-    ) -> Any:
+    ) -> None:
         """Wait until `n_workers` (None = all) have joined.
 
         Raises:
@@ -224,7 +226,7 @@ class KubeCluster(Cluster):
         """
         timeout_s = seconds_or_none(timeout, "timeout")
         if self.asynchronous:
-            return self._wait_async(n_workers, timeout_s)
+            return as_result(self._wait_async(n_workers, timeout_s))
         try:
             super().wait_for_workers(n_workers, timeout_s)
         except WorkerStartTimeout as error:
@@ -249,7 +251,10 @@ class KubeCluster(Cluster):
             problems = [str(refusal)]
         return PodsNotReady(error.wanted, error.arrived, error.timeout_s, problems)
 
-    def get_logs(self, cluster: bool = True, scheduler: bool = True, workers: bool = True) -> Any:
+    @waits
+    def get_logs(
+        self, cluster: bool = True, scheduler: bool = True, workers: bool = True
+    ) -> dict[str, str]:
         """Return the latest log lines of the pods: `{name of the pod: text}`.
 
         Args:
@@ -272,29 +277,31 @@ class KubeCluster(Cluster):
 
         return self._do(get)
 
-    def _do(self, work: Callable[[], Any]) -> Any:
+    def _do(self, work: Callable[[], T]) -> T:
         """Do what blocks; an asynchronous cluster returns a coroutine."""
         if not self.asynchronous:
             return work()
 
-        async def do() -> Any:
-            found: list[Any] = []
+        async def do() -> T:
+            found: list[T] = []
             await in_thread(lambda: found.append(work()))
             return found[0]
 
-        return do()
+        return as_result(do())
 
     # --- The number of workers --------------------------------------------------------------------
 
+    @waits
     def scale(
         self,
+        /,
         n: int | None = None,
         memory: str | int | None = None,
         cores: int | None = None,
         *,
         pool: str | None = None,
         **others: NoReturn,
-    ) -> Any:
+    ) -> None:
         """Have `n` workers in a pool soon. `wait_for_workers` waits until they have joined.
 
         Pods that are too many get SIGTERM, and their workers finish what they run, within the
@@ -402,10 +409,11 @@ class KubeCluster(Cluster):
 
     # --- The end ----------------------------------------------------------------------------------
 
-    def close(self) -> Any:
+    @waits
+    def close(self) -> None:
         """Let go of it: the release goes on. A second call does nothing."""
         if self.asynchronous:
-            return self._close_async()
+            return as_result(self._close_async())
         self._close()
         return None
 

@@ -23,11 +23,12 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from ...client.cluster import scaling
 from ...client.dask import absent
 from ...client.display import describing
+from ...client.modes import Mode, as_result, waits
 from ...client.shell.current import close_all as close_all_clients
 from ...client.shell.short_tracebacks import short_refusals, short_tracebacks
 from ...protocol.durations import seconds_of
@@ -46,6 +47,7 @@ from .quiet import QuietLogs
 
 if TYPE_CHECKING:
     from ...client.client import Client
+    from ...client.modes import Awaited, Blocking
     from ...client.shell.loop import LoopThread
     from ...protocol.durations import Duration
     from .watching import ProcessWatch
@@ -60,10 +62,10 @@ _SUPERVISOR_TIMEOUT_S: Final = 10.0
 _MAX_DIRECTORY_CHARS: Final = 60
 
 #: {id: cluster}
-_open_clusters: weakref.WeakValueDictionary[int, LocalCluster] = weakref.WeakValueDictionary()
+_open_clusters: weakref.WeakValueDictionary[int, LocalCluster[Any]] = weakref.WeakValueDictionary()
 
 
-class LocalCluster(Cluster):
+class LocalCluster(Cluster[Mode]):
     """A scheduler and workers on this machine.
 
     Args:
@@ -99,6 +101,37 @@ class LocalCluster(Cluster):
 
     shares_installation = True
 
+    @overload
+    def __init__(
+        self: LocalCluster[Blocking],
+        n_workers: int | None = None,
+        threads_per_worker: int | None = None,
+        processes: bool = True,
+        memory_limit: str | float | None = "auto",
+        name: str | None = None,
+        protocol: str | None = None,
+        host: str | None = None,
+        asynchronous: Literal[False] = False,
+        dashboard_address: str | int | None = None,
+        resources: str | Mapping[str, float] | None = None,
+        local_directory: str | os.PathLike[str] | None = None,
+        silence_logs: int | bool = logging.WARNING,
+        preload: str | os.PathLike[str] | Sequence[str] | None = None,
+        env: Mapping[str, str | float] | None = None,
+        security: Security | bool | None = None,
+        **others: Any,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LocalCluster[Awaited],
+        n_workers: int | None = None,
+        threads_per_worker: int | None = None,
+        processes: bool = True,
+        memory_limit: str | float | None = "auto",
+        *,
+        asynchronous: Literal[True],
+        **options: Any,
+    ) -> None: ...
     def __init__(
         self,
         n_workers: int | None = None,
@@ -371,7 +404,8 @@ class LocalCluster(Cluster):
 
     # --- The end --------------------------------------------------------------------------------
 
-    def close(self, timeout: Duration = _CLOSE_TIMEOUT_S) -> Any:
+    @waits
+    def close(self, timeout: Duration = _CLOSE_TIMEOUT_S) -> None:
         """End workers and scheduler. A second call does nothing.
 
         Args:
@@ -379,7 +413,7 @@ class LocalCluster(Cluster):
         """
         timeout_s = min(seconds_of(timeout, "timeout"), threading.TIMEOUT_MAX)
         if self.asynchronous:
-            return self._close_async(timeout_s)
+            return as_result(self._close_async(timeout_s))
         self._close(timeout_s)
         return None
 
@@ -427,7 +461,7 @@ class LocalCluster(Cluster):
             shutil.rmtree(self._files, ignore_errors=True)
             self._files = ""
 
-    async def _open_async(self) -> LocalCluster:
+    async def _open_async(self) -> LocalCluster[Mode]:
         if self.status == "created":
             try:
                 if self.processes:
