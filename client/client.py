@@ -28,7 +28,8 @@ from .calls.scattering import DataMover
 from .cluster.ending import TaskEnding
 from .cluster.locating import ClusterLike, Location, check_options, check_own_options
 from .cluster.log_forwarding import LogForwarding
-from .coordination.kept_by_name import KeptByName
+from .coordination import datasets, metadata, topics
+from .coordination.datasets import Datasets
 from .core.events import Cancel
 from .core.tasks import FutureState
 from .dask import absent
@@ -62,7 +63,6 @@ class Client(
     ClusterInspection,
     DataMover,
     ExecutorMaker,
-    KeptByName,
     LogForwarding,
     TaskEnding,
 ):
@@ -513,6 +513,25 @@ class Client(
     def loop(self) -> Any:
         """The event loop that the connections live in."""
         return self._usable().loop
+
+    # --- What the scheduler keeps by name ---------------------------------------------------------
+
+    publish_dataset = datasets.publish_dataset
+    unpublish_dataset = datasets.unpublish_dataset
+    list_datasets = datasets.list_datasets
+    get_dataset = datasets.get_dataset
+    set_metadata = metadata.set_metadata
+    get_metadata = metadata.get_metadata
+    delete_metadata = metadata.delete_metadata
+    log_event = topics.log_event
+    get_events = topics.get_events
+    subscribe_topic = topics.subscribe_topic
+    unsubscribe_topic = topics.unsubscribe_topic
+
+    @property
+    def datasets(self) -> Datasets:
+        """The datasets as a mapping, which can be changed; for blocking clients."""
+        return Datasets(self)
 
     # --- Display, without a request to the scheduler ----------------------------------------------
 

@@ -15,8 +15,8 @@ from ...protocol.errors import DatasetNotFound
 from ...protocol.wire.keys import key_of, text_of
 from ...protocol.wire.messages.held import DATASET
 from ...protocol.wire.plain import unpack
-from ..modes import as_result
-from .held_object import HeldObject, check_name, nothing
+from ..modes import as_result, waits
+from .held_object import NO_DEFAULT, HeldObject, check_name, nothing
 from .held_values import packed, unpacked
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _all(client: Any) -> _AllDatasets:
     return _AllDatasets("datasets", client)
 
 
-def wanted(
+def _wanted(
     objects: tuple[Any, ...], name: DatasetName | None, named: dict[str, Any]
 ) -> dict[str, Any]:
     """Return {text of a name: dataset} of the arguments of `publish_dataset`."""
@@ -106,8 +106,33 @@ def wanted(
     return {name_to_text(each): dataset for each, dataset in found.items()}
 
 
-def publish(client: Any, datasets: dict[str, Any], override: bool) -> None:
-    """See `Client.publish_dataset`."""
+@waits
+def publish_dataset(
+    client: Any,
+    /,
+    *objects: Any,
+    name: DatasetName | None = None,
+    override: bool = False,
+    **named: Any,
+) -> None:
+    """Keep futures, or values with futures in them, under names that all clients may look up.
+
+    The scheduler keeps the futures alive, whoever releases them, until the dataset is
+    unpublished, or the scheduler and this client have ended. Values themselves are small (4 MiB
+    at most): large data belongs in the results of tasks.
+
+    Args:
+        objects: the dataset `name`; several make a tuple. Without a name, {name: dataset}.
+        name: of the dataset: a text, a number, or a tuple of plain data.
+        override: replace a dataset of the same name.
+        named: further datasets.
+
+    Raises:
+        DatasetExists: there is one of this name, and `override` is False.
+        TooLarge: the value is too large.
+        SerializationError: it cannot be pickled, or a future in it was released.
+    """
+    datasets = _wanted(objects, name, named)
     if type(override) is not bool:
         raise TypeError(f"override= is True or False, not {type(override).__name__}")
     held = _all(client)
@@ -128,8 +153,13 @@ async def _publish_async(held: _AllDatasets, calls: list[Any]) -> None:
         await held._call_async("publish", nothing, arguments, values=[blob], keys=keys)
 
 
-def unpublish(client: Any, name: DatasetName | Iterable[DatasetName]) -> None:
-    """See `Client.unpublish_dataset`."""
+@waits
+def unpublish_dataset(client: Any, name: DatasetName | Iterable[DatasetName]) -> None:
+    """Withdraw a dataset, or a list of several; their futures are released.
+
+    Raises:
+        DatasetNotFound: there is none of such a name; nothing is withdrawn.
+    """
     is_one = isinstance(name, (str, bytes, bytearray, tuple)) or not isinstance(name, Iterable)
     names = [*dict.fromkeys(map(name_to_text, [name] if is_one else name))]  # type: ignore[arg-type]
     if not names:
@@ -137,13 +167,22 @@ def unpublish(client: Any, name: DatasetName | Iterable[DatasetName]) -> None:
     return _all(client)._call("delete", nothing, {"names": names})
 
 
-def list_names(client: Any) -> tuple[DatasetName, ...]:
-    """See `Client.list_datasets`."""
+@waits
+def list_datasets(client: Any) -> tuple[DatasetName, ...]:
+    """Return the names of all datasets, in the order in which they were published."""
     return _all(client)._call("list", _names)
 
 
-def get(client: Any, name: DatasetName, default: tuple[Any, ...]) -> Any:
-    """See `Client.get_dataset`; `default` has one item, or none."""
+def get_dataset(client: Any, name: DatasetName, default: Any = NO_DEFAULT) -> Any:
+    """Return a dataset; the futures in it belong to this client.
+
+    Args:
+        name: of the dataset.
+        default: what is returned if there is none.
+
+    Raises:
+        DatasetNotFound: there is none of this name, and no default.
+    """
     text = name_to_text(name)
     held = _all(client)
     if client.asynchronous:
@@ -151,18 +190,18 @@ def get(client: Any, name: DatasetName, default: tuple[Any, ...]) -> Any:
     try:
         return held._call("get", _only, {"dataset": text})
     except DatasetNotFound:
-        if not default:
+        if default is NO_DEFAULT:
             raise
-        return default[0]
+        return default
 
 
-async def _get_async(held: _AllDatasets, text: str, default: tuple[Any, ...]) -> Any:
+async def _get_async(held: _AllDatasets, text: str, default: Any) -> Any:
     try:
         return await held._call_async("get", _only, {"dataset": text})
     except DatasetNotFound:
-        if not default:
+        if default is NO_DEFAULT:
             raise
-        return default[0]
+        return default
 
 
 def _names(_engine: Engine, answer: Operated) -> tuple[DatasetName, ...]:
@@ -190,19 +229,19 @@ class Datasets(MutableMapping[Any, Any]):
         return f"<{type(self).__name__} of {self._client!r}>"
 
     def __getitem__(self, name: DatasetName) -> Any:
-        return get(self._client, name, ())
+        return self._client.get_dataset(name)
 
     def __setitem__(self, name: DatasetName, value: Any) -> None:
-        publish(self._client, wanted((value,), name, {}), override=False)
+        self._client.publish_dataset(value, name=name)
 
     def __delitem__(self, name: DatasetName) -> None:
-        unpublish(self._client, [name])
+        self._client.unpublish_dataset([name])
 
     def __iter__(self) -> Iterator[DatasetName]:
-        return iter(list_names(self._client))
+        return iter(self._client.list_datasets())
 
     def __len__(self) -> int:
-        return len(list_names(self._client))
+        return len(self._client.list_datasets())
 
     def __contains__(self, name: object) -> bool:
-        return name in list_names(self._client)
+        return name in self._client.list_datasets()

@@ -89,6 +89,8 @@ class _Later:
 
 
 LATER: Final[Any] = _Later()
+#: Stands for a default that was not given.
+NO_DEFAULT: Final[Any] = object()
 
 
 class HeldObject(OfMode[Mode]):

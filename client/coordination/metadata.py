@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.errors import TooLarge
 from ...protocol.wire.messages.held import METADATA
 from ...protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, size_of, unpack
-from .held_object import HeldObject, check_name, check_text, names_in, nothing
+from ..modes import waits
+from .held_object import NO_DEFAULT, HeldObject, check_name, check_text, names_in, nothing
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
@@ -23,8 +24,20 @@ class _AllMetadata(HeldObject[Any]):
     _KIND = METADATA
 
 
+@waits
 def set_metadata(client: Any, key: str | Iterable[str], value: Any) -> None:
-    """See `Client.set_metadata`."""
+    """Set metadata: small plain data in a tree that all clients read and write.
+
+    Args:
+        key: a name, or a path of names in the tree. What is missing of it is made, and a value
+            that is no dict and stands in its way is replaced.
+        value: None, a bool, number, text, bytes, or lists and dicts of these with texts as
+            keys. A tuple becomes a list.
+
+    Raises:
+        TypeError: it is something else.
+        TooLarge: it takes more than 64 KiB, or all metadata more than 2 MiB.
+    """
     path = _path(key)
     if not path:
         raise ValueError("set_metadata needs a key; an empty path has no place for a value")
@@ -39,8 +52,16 @@ def set_metadata(client: Any, key: str | Iterable[str], value: Any) -> None:
     return _AllMetadata("metadata", client)._call("set", nothing, arguments)
 
 
-def get_metadata(client: Any, keys: str | Iterable[str], default: tuple[Any, ...]) -> Any:
-    """See `Client.get_metadata`; `default` has one item, or none."""
+def get_metadata(client: Any, keys: str | Iterable[str], default: Any = NO_DEFAULT) -> Any:
+    """Return metadata.
+
+    Args:
+        keys: a name, or a path of names; an empty path stands for the whole tree.
+        default: what is returned if there is none.
+
+    Raises:
+        KeyError: there is none, and no default.
+    """
     path = _path(keys)
 
     def found(_engine: Engine, answer: Operated) -> Any:
@@ -50,15 +71,23 @@ def get_metadata(client: Any, keys: str | Iterable[str], default: tuple[Any, ...
             return unpack(blob)
         if not path:
             return {}
-        if not default:
+        if default is NO_DEFAULT:
             raise KeyError(keys)
-        return default[0]
+        return default
 
     return _AllMetadata("metadata", client)._call("get", found, {"path": path})
 
 
+@waits
 def delete_metadata(client: Any, keys: str | Iterable[str]) -> None:
-    """See `Client.delete_metadata`."""
+    """Delete metadata with all that is below it.
+
+    Args:
+        keys: a name, or a path of names; an empty path stands for the whole tree.
+
+    Raises:
+        KeyError: there is none.
+    """
     path = _path(keys)
 
     def deleted(_engine: Engine, answer: Operated) -> None:

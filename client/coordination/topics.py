@@ -15,7 +15,7 @@ from ...protocol.wire.messages.held import TOPIC
 from ...protocol.wire.plain import unpack
 from ..core.events import HeldAbandoned, HeldCall
 from ..core.tasks import Watcher
-from ..modes import as_result
+from ..modes import as_result, waits
 from .held_object import HeldObject, check_name, names_in, nothing
 from .held_values import packed
 
@@ -38,8 +38,20 @@ def _topic(client: Any, name: str) -> _Topic:
     return _Topic(name, client)
 
 
+@waits
 def log_event(client: Any, topic: str | Iterable[str], msg: Any) -> None:
-    """See `Client.log_event`."""
+    """Log an event under a topic, or several, for `get_events` and subscribed handlers.
+
+    The scheduler keeps the last 1 000 events of a topic (4 MiB at most).
+
+    Args:
+        topic: a name, or several.
+        msg: anything that can be pickled, without futures, of 64 KiB at most.
+
+    Raises:
+        TypeError: there is a future in it.
+        TooLarge: it is too large.
+    """
     topics = [_topic(client, name) for name in dict.fromkeys(names_in(topic, "topic"))]
     if not topics:
         raise ValueError("log_event needs the name of a topic")
@@ -62,10 +74,15 @@ async def _log_async(topics: list[_Topic], arguments: dict[str, Any], blob: Any)
         await each._call_async("log", nothing, arguments, values=[blob])
 
 
+@waits
 def get_events(
-    client: Any, topic: str | None
+    client: Any, topic: str | None = None
 ) -> tuple[LoggedEvent, ...] | dict[str, tuple[LoggedEvent, ...]]:
-    """See `Client.get_events`."""
+    """Return the last events of a topic, oldest first, each as `(time, msg)`.
+
+    Args:
+        topic: a name; None = all topics, as {topic: events}.
+    """
     if topic is not None:
         return _topic(client, topic)._call("all", _events)
     if client.asynchronous:
@@ -79,8 +96,18 @@ async def _get_all_async(client: Any) -> dict[str, Any]:
     return {name: await _topic(client, name)._call_async("all", _events) for name in names}
 
 
-def subscribe(client: Any, topic: str, handler: Handler) -> None:
-    """See `Client.subscribe_topic`."""
+@waits
+def subscribe_topic(client: Any, topic: str, handler: Handler) -> None:
+    """Call `handler((time, msg))` for each event of a topic that is logged from now on.
+
+    A blocking client calls it in the thread of its callbacks, an asynchronous one in its loop,
+    where it may be a coroutine function. Events that come while it runs are kept, and if they
+    are too many, the last ones; a warning is logged with the number of the others. A second
+    handler of a topic replaces the first.
+
+    Raises:
+        TypeError: `handler` is no function, or a coroutine function in a blocking client.
+    """
     held = _topic(client, topic)
     if not callable(handler):
         raise TypeError(f"a handler of events is a function, not {type(handler).__name__}")
@@ -102,8 +129,12 @@ def subscribe(client: Any, topic: str, handler: Handler) -> None:
     return held._call("last", begin)
 
 
-def unsubscribe(client: Any, topic: str) -> None:
-    """See `Client.unsubscribe_topic`."""
+def unsubscribe_topic(client: Any, topic: str) -> None:
+    """End the subscription to a topic.
+
+    Raises:
+        ValueError: there is none.
+    """
     check_name(topic, "topic")
     if not _end(client._running(), topic):
         raise ValueError(f"this client is not subscribed to topic {topic!r}")
