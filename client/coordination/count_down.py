@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.held import COUNT_DOWN
+from ..modes import Mode, waits
 from .held_object import LATER, HeldObject
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ def _checked(value: object, name: str) -> int:
     return value
 
 
-def _left(_engine: Engine, answer: Operated) -> Any:
-    return answer.info["n"]
+def _left(_engine: Engine, answer: Operated) -> int:
+    return int(answer.info["n"])
 
 
-class CountDown(HeldObject):
+class CountDown(HeldObject[Mode]):
     """A latch that opens when clients and tasks have counted it down to 0, and stays open.
 
     What was counted down stays so when the client ends that did it. A latch is forgotten with the
@@ -44,7 +45,9 @@ class CountDown(HeldObject):
     _IS_MADE = True
     _AWAITS = "wait"
 
-    def __init__(self, name: str | None = None, n: int = 1, client: Client | None = None) -> None:
+    def __init__(
+        self, name: str | None = None, n: int = 1, client: Client[Mode] | None = None
+    ) -> None:
         self.n = _checked(n, "n")
         super().__init__(name, client)
         self._note("create")
@@ -55,7 +58,8 @@ class CountDown(HeldObject):
     def _limits(self) -> dict[str, Any]:
         return {"n": self.n}
 
-    def count_down(self, k: int = 1) -> Any:
+    @waits
+    def count_down(self, k: int = 1) -> int:
         """Count down by `k`, to 0 at least; return what is left.
 
         Raises:
@@ -63,7 +67,8 @@ class CountDown(HeldObject):
         """
         return self._call("count_down", _left, {"k": _checked(k, "k")})
 
-    def wait(self, timeout: Duration | None = None) -> Any:
+    @waits
+    def wait(self, timeout: Duration | None = None) -> bool:
         """Wait until it is open; return whether it was in time.
 
         Args:
@@ -78,6 +83,7 @@ class CountDown(HeldObject):
 
         return self._call("wait", read, timeout=timeout)
 
-    def count(self) -> Any:
+    @waits
+    def count(self) -> int:
         """Return what is left at this moment; 0 = it is open."""
         return self._call("count", _left)

@@ -139,7 +139,7 @@ def stream_report(first: int) -> StreamReport:
     times = m.AttemptTimes(
         attempts=[1], ended_us=[1], durations_us=[1], threads=[0], nbytes=[1], types=["int"]
     )
-    return StreamReport(first, "w", "tcp://w", 0.0, times, ["k"], [["inc", []]], [0], 1)
+    return StreamReport(first, "w", "tcp://w", 0.0, times, ["k"], [["inc", []]], [{}], [0], 1)
 
 
 def wish(b: Broken) -> None:
