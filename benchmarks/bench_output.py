@@ -19,6 +19,7 @@ from weft.protocol.wire.codec import decode_frame, encode_frames
 from weft.protocol.wire.framing import Frame, frame_header
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.state import PeerConnected, PeerSent, SchedulerState, SchedulerTick
 
 from .bench_scheduler import worker_hello
@@ -33,7 +34,7 @@ _N_LINES = 20
 
 def cluster(n_workers: int) -> SchedulerState:
     """Return a scheduler with workers, and a client that wants the output of its tasks."""
-    state = SchedulerState(epoch=1)
+    state = SchedulerState(epoch=1, features=FEATURES)
     state.handle(PeerConnected(_CLIENT, Role.CLIENT, Level.CLIENT), 0.0)
     hello = m.RegisterClient(client_id="c", name="bench", session=1, last_epoch=0, facts={})
     state.handle(PeerSent(_CLIENT, [hello, m.WantOutput(clients=[], level=10)]), 0.0)

@@ -24,6 +24,7 @@ from weft.protocol.wire.framing import Frame, frame_header
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.insight.questions import QUESTIONS
 from weft.scheduler.core.records.asked import MAX_KEYS
 from weft.scheduler.core.state import Event, PeerConnected, PeerSent, SchedulerState
@@ -41,7 +42,7 @@ class Cluster:
     """A scheduler with `n_tasks` finished tasks, and a backlog of tasks on each worker."""
 
     def __init__(self, n_tasks: int, n_workers: int) -> None:
-        self.state = SchedulerState(epoch=1)
+        self.state = SchedulerState(epoch=1, features=FEATURES)
         self.n_tasks = n_tasks
         self.play(PeerConnected(_CLIENT, Role.CLIENT, Level.CLIENT))
         hello = m.RegisterClient(client_id="c", name="bench", session=1, last_epoch=0, facts={})

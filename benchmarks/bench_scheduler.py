@@ -24,6 +24,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.state import (
     CloseConnection,
     Event,
@@ -56,7 +57,7 @@ class Bench:
     """The other end of every connection."""
 
     def __init__(self, n_workers: int, n_clients: int = 1, *, keeps_keys: bool = True) -> None:
-        self.state = SchedulerState(epoch=1)
+        self.state = SchedulerState(epoch=1, features=FEATURES)
         self.seconds = 0.0
         self.n_events = 0
         #: Keys whose result came to the client.

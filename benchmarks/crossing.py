@@ -20,6 +20,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.state import (
     Event,
     PeerConnected,
@@ -114,7 +115,7 @@ class Crossing:
 
     def __init__(self, graph: Graph, n_workers: int, task_s: float) -> None:
         self.graph, self.task_s = graph, task_s
-        self.state = SchedulerState(epoch=1)
+        self.state = SchedulerState(epoch=1, features=FEATURES)
         self.now = 0.0
         self.n_fetched = 0
         self.n_done = 0

@@ -19,6 +19,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.records.tasks import MEMORY
 from weft.scheduler.core.state import Event, PeerConnected, PeerSent, SchedulerState
 
@@ -68,7 +69,7 @@ class Run:
     """One run of the rows on workers of one thread each."""
 
     def __init__(self, rows: Rows, ranks: list[int], n_workers: int) -> None:
-        self._state = SchedulerState(epoch=1)
+        self._state = SchedulerState(epoch=1, features=FEATURES)
         self._now = 0.0
         self._assigned: dict[int, deque[int]] = {}
         self._answers: deque[PeerSent] = deque()

@@ -47,11 +47,12 @@ from ..protocol.wire.messages.held import TOO_LARGE
 from ..protocol.wire.messages.questions import NO_ANSWER
 from .answering import answer_of_process
 from .config import SchedulerConfig
-from .core.insight.questions import AskShell
+from .core.features import FEATURES
 from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from .core.shrinking import ReturnMemory
 from .core.state import (
     Action,
+    AskShell,
     CloseConnection,
     CutOff,
     Event,
@@ -113,6 +114,7 @@ class SchedulerServer:
         config = self._config
         state = SchedulerState(
             epoch,
+            features=FEATURES,
             expected=config.expected,
             # From the token of an admin: peers with another one cannot make proofs.
             epoch_key=hkdf_sha256(config.security.token, salt=b"weft epoch", info=b""),

@@ -42,9 +42,7 @@ from ...protocol.wire.message import Message, Unknown
 from .assignment import assignment
 from .assignment.desired import TARGET_S, Aim
 from .feature import Feature, Features
-from .features import FEATURES
 from .handlers import handlers_by_role
-from .insight.questions import AskShell
 from .members import liveness, membership
 from .members.census import Census
 from .members.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
@@ -150,6 +148,14 @@ class LogLine:
     text: str
 
 
+@dataclass(slots=True)
+class AskShell:
+    """Answer a question about the process of the scheduler to this peer."""
+
+    peer: int
+    question: m.Ask
+
+
 Action = (
     CloseConnection
     | CutOff
@@ -192,7 +198,7 @@ class SchedulerState:
         away_s: float = 5.0,
         target_s: float = TARGET_S,
         idle_timeout_s: float = 0.0,
-        features: Sequence[Feature] = FEATURES,
+        features: Sequence[Feature],
     ) -> None:
         self.epoch = epoch
         #: of the proofs of epochs, see `epochs.proof_of`; b"" = each claim is believed

@@ -14,6 +14,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.state import (
@@ -76,7 +77,9 @@ class Board:
     def __init__(self, *, epoch: int = 7, **options: Any) -> None:
         # Functions are dropped with their last task, so that tests see it; and a worker whose
         # connection ends is lost at once.
-        self.state = SchedulerState(epoch, **{"max_idle_functions": 0, "away_s": 0.0, **options})
+        self.state = SchedulerState(
+            epoch, features=FEATURES, **{"max_idle_functions": 0, "away_s": 0.0, **options}
+        )
         self.now = 100.0
         self.actions: list[Action] = []
         #: The messages that went out after the last event.

@@ -23,6 +23,7 @@ from weft.protocol.wire.messages import (
     KeysMissing,
     Welcome,
 )
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from weft.scheduler.core.moves.transitions import ACTIVE
@@ -108,6 +109,7 @@ class SchedulerNode:
         record.epoch = epoch
         core = SchedulerState(
             epoch,
+            features=FEATURES,
             client_lease_s=plan.lease,
             heartbeat_s=plan.heartbeat,
             allowed_deaths=plan.allowed_deaths,

@@ -10,7 +10,6 @@ takes 15 ms for a million entries. What workers hold is asked of the workers (`p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ....protocol.reported import METRICS_URL
@@ -27,6 +26,7 @@ from ..records.asked import BadArgument, Info, Page, position_of
 from ..records.peers import ClientHandle
 from ..records.permissions import deny
 from ..reports.ending import on_restart
+from ..state import AskShell
 from .calls import on_ask_call
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
@@ -68,14 +68,6 @@ class Orderly(NamedTuple):
 
     follow: Callable[[SchedulerState, int, m.Ask], None]
     least_level: Level
-
-
-@dataclass(slots=True)
-class AskShell:
-    """Answer a question about the process of the scheduler to this peer."""
-
-    peer: int
-    question: m.Ask
 
 
 def on_ask(state: SchedulerState, who: Any, message: m.Ask) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire import messages as m
 from ..insight.info import task_counts
+from ..members.membership import stop_cluster
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 
 if TYPE_CHECKING:
@@ -19,17 +19,6 @@ def start(state: SchedulerState) -> None:
     """Begin to look, if the cluster is to end."""
     if state.idle_timeout_s:
         _look_later(state, 0)
-
-
-def stop_cluster(state: SchedulerState, reason: str) -> None:
-    """Stop the workers and the scheduler. Clients are sent the reason, and end too."""
-    for supervisor in state.supervisors.values():
-        state.send(supervisor.peer, m.Stop(reason=reason))
-    for ws in state.workers.values():
-        state.send(ws.peer, m.Stop(reason=reason))
-    for client in list(state.clients.values()):
-        state.send_client(client, m.ClusterStopped(reason=reason))
-    state.stop(reason)
 
 
 def _look_later(state: SchedulerState, n_idle: int) -> None:

@@ -16,7 +16,6 @@ from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
 from ..feature import Departure
-from ..leaving.idling import stop_cluster
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
@@ -501,6 +500,17 @@ def _expire(state: SchedulerState, client: ClientHandle) -> None:
     drop_functions(state, client)
     for client_gone in state.features.client_gone:
         client_gone(state, client)
+
+
+def stop_cluster(state: SchedulerState, reason: str) -> None:
+    """Stop the workers and the scheduler. Clients are sent the reason, and end too."""
+    for supervisor in state.supervisors.values():
+        state.send(supervisor.peer, m.Stop(reason=reason))
+    for ws in state.workers.values():
+        state.send(ws.peer, m.Stop(reason=reason))
+    for client in list(state.clients.values()):
+        state.send_client(client, m.ClusterStopped(reason=reason))
+    state.stop(reason)
 
 
 def on_shutdown(state: SchedulerState, client: ClientHandle, message: m.ShutdownCluster) -> None:

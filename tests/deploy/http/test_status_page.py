@@ -17,6 +17,7 @@ from weft.deploy.http.status_page import (
     status_page,
     workers_page,
 )
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.insight.overview import overview
 from weft.scheduler.core.state import SchedulerState
 
@@ -27,7 +28,7 @@ VOID = {"meta", "link", "input", "br"}
 
 def info(**changes):
     """Return the overview of an empty cluster, with changes."""
-    found = overview(SchedulerState(1))
+    found = overview(SchedulerState(1, features=FEATURES))
     health = [{"level": "ok", "code": "ok", "text": "no problem is known"}]
     return found | {"health": health, "host": "here", "python": "3.11"} | changes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.deploy.http.watching import ClusterWatch
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.insight.overview import overview
 from weft.scheduler.core.state import SchedulerState
 
@@ -14,7 +15,7 @@ class Watched:
 
     def __init__(self):
         self.watch = ClusterWatch(None)
-        self.empty = overview(SchedulerState(1))
+        self.empty = overview(SchedulerState(1, features=FEATURES))
 
     def see(self, now, n_finished):
         row = {"name": "load", "n_finished": n_finished, "n_failed": 0, "n_unfinished": 10}

@@ -6,6 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.assignment.assignment import SILENCE_S
+from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.state import SchedulerState
 
 from ...builders import Board, assigned, assignment, dropped, graph
@@ -306,8 +307,8 @@ def test_a_scheduler_numbers_its_attempts_above_those_of_the_one_before_it():
     """A worker that comes back may still be executing tasks of the last scheduler."""
     start_ns, seconds = 1_700_000_000_000_000_000, 60
     first, second = Board(), Board()
-    first.state = SchedulerState(start_ns)
-    second.state = SchedulerState(start_ns + seconds * 10**9)
+    first.state = SchedulerState(start_ns, features=FEATURES)
+    second.state = SchedulerState(start_ns + seconds * 10**9, features=FEATURES)
     attempts = []
     for board in (first, second):
         client = board.client()
