@@ -30,8 +30,8 @@ def is_actor(task: SchedulerTask) -> bool:
     return task.group.function.function_id == m.ACTOR_FUNCTION
 
 
-class Actors:
-    """What is known of actors beside their tasks."""
+class MadeActors:
+    """Actors that an earlier scheduler had made."""
 
     __slots__ = ("made",)
 
@@ -40,9 +40,9 @@ class Actors:
         self.made: dict[SchedulerTask, None] = {}
 
 
-def actors_of(state: SchedulerState) -> Actors:
-    """Return what is known of actors beside their tasks."""
-    return state.record(Actors)
+def made_actors_of(state: SchedulerState) -> MadeActors:
+    """Return the actors that an earlier scheduler had made."""
+    return state.record(MadeActors)
 
 
 def note_made(state: SchedulerState, message: m.SubmitTasks) -> None:
@@ -55,14 +55,14 @@ def note_made(state: SchedulerState, message: m.SubmitTasks) -> None:
         if message.options and message.options[place].get("made"):
             task = state.tasks.get(key)
             if task is not None and is_actor(task) and task.state != MEMORY:
-                actors_of(state).made[task] = None
+                made_actors_of(state).made[task] = None
     if state.recovery is None:
         fail_made(state)
 
 
 def fail_made(state: SchedulerState) -> None:
     """Fail those of these actors that no worker has."""
-    made, actors_of(state).made = actors_of(state).made, {}
+    made, made_actors_of(state).made = made_actors_of(state).made, {}
     for task in made:
         if task.state in _NOT_THERE:
             text = (

@@ -20,7 +20,7 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 
 ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "actors were made by an earlier scheduler only while recovering": lambda s: (
-        () if s.recovery else actors.actors_of(s).made
+        () if s.recovery else actors.made_actors_of(s).made
     ),
     "actors whose thread waits were made by attempts that have ended": lambda s: [
         (ws, attempt)
@@ -30,7 +30,7 @@ ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
     ],
     "waits are those of actors of workers that are registered": lambda s: [
         ws
-        for ws in s.record(waits.ActorWaits).by_worker
+        for ws in s.record(waits.WaitingActors).by_worker
         if s.workers_by_id.get(ws.worker_id) is not ws
     ],
 }
@@ -38,7 +38,7 @@ ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
 
 FEATURE: Final = Feature(
     name="actors",
-    records=(actors.Actors, waits.ActorWaits),
+    records=(actors.MadeActors, waits.WaitingActors),
     unique=frozenset({m.ACTOR_FUNCTION}),
     handlers={m.ActorsBlocked: waits.on_actors_blocked, m.ActorsResumed: waits.on_actors_resumed},
     invariants=ACTOR_INVARIANTS,

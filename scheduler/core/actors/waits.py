@@ -38,7 +38,7 @@ class ActorWait(NamedTuple):
         return text in self.open or last is None or [*call[1:]] > last
 
 
-class ActorWaits:
+class WaitingActors:
     """The waits of all actors."""
 
     __slots__ = ("by_worker",)
@@ -53,17 +53,17 @@ _NONE: Final[Mapping[int, ActorWait]] = MappingProxyType({})
 
 def waits_at(state: SchedulerState, ws: WorkerHandle) -> Mapping[int, ActorWait]:
     """Return the waits of the actors of a worker, by the attempts that have made them."""
-    return state.record(ActorWaits).by_worker.get(ws, _NONE)
+    return state.record(WaitingActors).by_worker.get(ws, _NONE)
 
 
 def forget_waits(state: SchedulerState, ws: WorkerHandle) -> None:
     """Forget the waits of a worker's actors, which it reports anew if it is there."""
-    state.record(ActorWaits).by_worker.pop(ws, None)
+    state.record(WaitingActors).by_worker.pop(ws, None)
 
 
 def on_actors_blocked(state: SchedulerState, ws: WorkerHandle, message: m.ActorsBlocked) -> None:
     """Note what actors wait for; those of an earlier scheduler may have no task yet."""
-    waits = state.record(ActorWaits).by_worker.setdefault(ws, {})
+    waits = state.record(WaitingActors).by_worker.setdefault(ws, {})
     for i, (key, attempt) in enumerate(zip(message.names, message.attempts, strict=True)):
         is_claimed = attempt in ws.claims and attempt not in ws.zombies
         if not (is_claimed or living(state, ws, key, attempt)):
@@ -79,7 +79,7 @@ def on_actors_blocked(state: SchedulerState, ws: WorkerHandle, message: m.Actors
 
 def on_actors_resumed(state: SchedulerState, ws: WorkerHandle, message: m.ActorsResumed) -> None:
     """Forget the waits of these actors."""
-    waits = state.record(ActorWaits).by_worker.get(ws, {})
+    waits = state.record(WaitingActors).by_worker.get(ws, {})
     for attempt in message.attempts:
         if waits.pop(attempt, None) is None:
             state.counters.reports_stale += 1

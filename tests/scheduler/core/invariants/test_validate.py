@@ -12,8 +12,8 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core.actors.actors import actors_of
-from weft.scheduler.core.actors.waits import ActorWaits
+from weft.scheduler.core.actors.actors import made_actors_of
+from weft.scheduler.core.actors.waits import WaitingActors
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
 from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
@@ -506,14 +506,14 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "key", WITHOUT_RECIPE),
     # Plugins.
-    "actors were made by an earlier scheduler only while recovering": lambda b: actors_of(
+    "actors were made by an earlier scheduler only while recovering": lambda b: made_actors_of(
         b.state
     ).made.update({b.task("memory"): None}),
     "actors whose thread waits were made by attempts that have ended": lambda b: b.state.record(
-        ActorWaits
+        WaitingActors
     ).by_worker.update({b.w: dict.fromkeys(b.w.processing)}),
     "waits are those of actors of workers that are registered": lambda b: b.state.record(
-        ActorWaits
+        WaitingActors
     ).by_worker.update({copy(b.w): {}}),
     "plugins are filed by name": lambda b: plugin(b, "other"),
     "a plugin is held or ends": lambda b: setattr(plugin(b), "is_ending", True),
