@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire.messages import Operated
-from ...protocol.wire.messages.held import COUNT_DOWN
+from ...protocol.wire.messages.held import COUNT_DOWN, MAX_COUNT
 from ..modes import Mode, waits
 from .held_object import LATER, HeldObject
 
@@ -14,19 +14,22 @@ if TYPE_CHECKING:
     from ..client import Client
     from ..shell.engine import Engine
 
-_MAX_N: Final = 1 << 40
-
 
 def _checked(value: object, name: str) -> int:
     if type(value) is not int:
         raise TypeError(f"{name}= is an int, not {type(value).__name__}")
-    if not 1 <= value <= _MAX_N:
-        raise ValueError(f"{name}= is from 1 to {_MAX_N}, not {value}")
+    if not 1 <= value <= MAX_COUNT:
+        raise ValueError(f"{name}= is from 1 to {MAX_COUNT}, not {value}")
     return value
 
 
 def _left(_engine: Engine, answer: Operated) -> int:
-    return int(answer.info["n"])
+    n: int = answer.info["n"]
+    return n
+
+
+def _is_open(_engine: Engine, answer: Operated) -> bool:
+    return answer.info.get("open") is True
 
 
 class CountDown(HeldObject[Mode]):
@@ -77,11 +80,7 @@ class CountDown(HeldObject[Mode]):
         Raises:
             OtherLimit: the latch of this name counts down from another number.
         """
-
-        def read(_engine: Engine, answer: Operated) -> bool:
-            return answer.info.get("open") is True
-
-        return self._call("wait", read, timeout=timeout)
+        return self._call("wait", _is_open, timeout=timeout)
 
     @waits
     def count(self) -> int:

@@ -28,6 +28,7 @@ def main(client: weft.Client) -> None:
         assert_type(lock.acquire(timeout=2), bool)
     assert_type(weft.Semaphore(2, "two").get_value(), int)
     assert_type(weft.Event("set").wait(3), bool)
+    assert_type(weft.CountDown("all", 3).count_down(2), int)
     with weft.MultiLock(["a", "b"]), weft.limit("api", 10):
         pass
     client.publish_dataset(weft.futures_of([]), name="all")
@@ -55,6 +56,7 @@ async def awaited(client: weft.Client[weft.Awaited]) -> None:
     assert_type(await queue.get(), int)
     assert_type(await queue.get(batch=3), list[int])
     assert_type(await weft.Lock("one", client).locked(), bool)
+    assert_type(await weft.CountDown("all", 3, client).wait(), bool)
     lock: weft.Lock[weft.Awaited] = weft.Lock("one")
     async with lock:
         assert_type(await lock.acquire(), bool)

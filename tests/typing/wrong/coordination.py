@@ -16,6 +16,7 @@ def main(client: weft.Client) -> None:
     variable = weft.Variable[str]("text")
     variable.set(3)  # error: incompatible type "int"; expected "str"
     bad_variable: int = variable.get()  # error: expression has type "str"
+    bad_count: str = weft.CountDown("all", 3).count()  # error: expression has type "int"
     bad_locked: str = weft.Lock("one").locked()  # error: expression has type "bool"
     weft.Lock("one").acquire(timeout=[])  # error: incompatible type "list
     bad_threads: dict[str, str] = client.nthreads()  # error: "dict[str, int]"
