@@ -18,12 +18,11 @@ from weft.client.core.events import HeldAbandoned, HeldCall, HeldTaken
 from weft.client.core.tasks import SENT, Watcher
 from weft.protocol.wire.messages import Operated
 from weft.protocol.wire.messages import held as h
+from weft.scheduler.core.coordination.leases import LeaseRecord
 from weft.scheduler.core.coordination.marks import marks_of
 from weft.scheduler.core.coordination.records import (
     Holder,
-    MultiLockRecord,
     QueueRecord,
-    SemaphoreRecord,
     objects_of,
 )
 
@@ -253,10 +252,8 @@ class HeldUsers:
             ):
                 record = objects_of(self.sim.scheduler.core).records.get((kind, name))
                 holders: Any = ()
-                if isinstance(record, SemaphoreRecord):
+                if isinstance(record, LeaseRecord):
                     holders = record.holders
-                elif isinstance(record, MultiLockRecord):
-                    holders = record.owners
                 assert Holder(handle, lease) in holders, f"{client!r} does not hold {kind} {name}"
 
     def _has_forgotten(self) -> bool:
@@ -319,7 +316,7 @@ class HeldUsers:
         holders = [
             record
             for record in objects_of(self.sim.scheduler.core).records.values()
-            if isinstance(record, (SemaphoreRecord, MultiLockRecord)) and record.holders
+            if isinstance(record, LeaseRecord) and record.holders
         ]
         assert not holders, f"locks are still held: {holders}"
 

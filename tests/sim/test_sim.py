@@ -17,7 +17,7 @@ import pytest
 
 from weft.client.core.actor_calls import Callbacks, LineCalls
 from weft.scheduler.core.coordination import cycles
-from weft.scheduler.core.coordination.semaphores import LOCKS
+from weft.scheduler.core.coordination.leases import LOCKS
 from weft.scheduler.core.members import lost_workers
 from weft.scheduler.core.memory import aside, relief
 from weft.scheduler.core.records.tasks import SchedulerTask

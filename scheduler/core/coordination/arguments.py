@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.wire.columns import MAX_KEY_CHARS
-from ....protocol.wire.messages.held import BAD_CALL, MAX_COUNT, MAX_LOCKS
-from .records import Call, HeldRefusal
+from ....protocol.wire.messages.held import BAD_CALL, CLOSED, MAX_COUNT, MAX_LOCKS
+from .records import Call, HeldRecord, HeldRefusal
 
 #: The longest time limit, seconds; a longer one is none.
 MAX_TIMEOUT_S: Final = 1e9
@@ -15,6 +15,14 @@ MAX_TIMEOUT_S: Final = 1e9
 def bad(text: str) -> HeldRefusal:
     """Return the refusal of a call that is not valid."""
     return HeldRefusal(BAD_CALL, text)
+
+
+def closed(record: HeldRecord) -> HeldRefusal:
+    """Return the refusal of an operation on an object that was closed."""
+    return HeldRefusal(
+        CLOSED,
+        f"{record.kind} {record.name!r} was closed; make an object of this name again to use it",
+    )
 
 
 def text_in(call: Call, name: str) -> str:

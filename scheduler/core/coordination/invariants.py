@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeGuard
 
-from ....protocol.wire.messages.held import DATASET, METADATA, OWN_TOPIC
+from ....protocol.wire.messages.held import DATASET, METADATA, MULTILOCK, OWN_TOPIC
 from ....protocol.wire.plain import size_of
 from ..records.checking import unless
 from .kinds import KINDS
+from .leases import LeaseRecord
 from .marks import Mark, Place, marks_of
 from .records import (
     AWAY,
@@ -19,11 +20,8 @@ from .records import (
     HeldRecord,
     HeldValue,
     Holder,
-    LimitRecord,
     MetadataRecord,
-    MultiLockRecord,
     QueueRecord,
-    SemaphoreRecord,
     TopicEvent,
     TopicRecord,
     VariableRecord,
@@ -54,11 +52,8 @@ def _waiting(state: SchedulerState) -> Iterator[Call]:
 
 def _holders(state: SchedulerState) -> Iterator[tuple[HeldRecord, Holder]]:
     for record in _records(state):
-        if isinstance(record, SemaphoreRecord):
+        if isinstance(record, LeaseRecord):
             for holder in record.holders:
-                yield record, holder
-        elif isinstance(record, MultiLockRecord):
-            for holder in record.owners:
                 yield record, holder
 
 
@@ -169,12 +164,10 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
     "a semaphore has at most as many leases as its limit": lambda s: [
         (r, len(r.holders))
         for r in _records(s)
-        if isinstance(r, SemaphoreRecord) and not len(r.holders) <= r.limit
+        if isinstance(r, LeaseRecord) and r.kind != MULTILOCK and not len(r.holders) <= r.limit
     ],
     "the due turn of a limit is a deadline": lambda s: [
-        r
-        for r in _records(s)
-        if isinstance(r, LimitRecord) and r.due is not None and not r.due.is_pending
+        r for r in _records(s) if r.due is not None and not r.due.is_pending
     ],
     "holders are leases of clients that use the object": lambda s: [
         (r, h) for r, h in _holders(s) if h.client not in r.users
@@ -182,16 +175,16 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
     "each lock of a MultiLock is held by a holder with an owner": lambda s: [
         (r, name)
         for r in _records(s)
-        if isinstance(r, MultiLockRecord)
-        for name, holder in r.holders.items()
-        if holder not in r.owners
+        if isinstance(r, LeaseRecord)
+        for name, holder in r.taken.items()
+        if holder not in r.holders
     ],
     "each owner of a MultiLock holds one of its locks": lambda s: [
         (r, holder)
         for r in _records(s)
-        if isinstance(r, MultiLockRecord)
-        for holder in r.owners
-        if holder not in r.holders.values()
+        if isinstance(r, LeaseRecord) and r.kind == MULTILOCK
+        for holder in r.holders
+        if holder not in r.taken.values()
     ],
     "users of held objects are known clients, and have it among their records": lambda s: [
         (r, c)

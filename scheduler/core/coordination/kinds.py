@@ -9,11 +9,9 @@ from .count_downs import COUNT_DOWNS
 from .datasets import DATASETS
 from .events import EVENTS
 from .fifo import QUEUES
-from .limits import LIMITS
+from .leases import LIMITS, LOCKS, MULTILOCKS, SEMAPHORES
 from .metadata import METADATA_KIND
-from .multilocks import MULTILOCKS
 from .records import Blockers, Call, HeldKind
-from .semaphores import LOCKS, SEMAPHORES
 from .topics import TOPICS
 from .variables import VARIABLES
 

@@ -40,7 +40,7 @@ from ....protocol.wire.messages.held import (
     WITHDRAW,
 )
 from . import cycles
-from .arguments import bad, check_timeout
+from .arguments import bad, check_timeout, closed
 from .kinds import KINDS
 from .marks import send_superseded, without_superseded
 from .records import (
@@ -55,7 +55,6 @@ from .records import (
     forget,
     objects_of,
 )
-from .semaphores import closed
 from .topics import topics_of
 from .values import drop, take
 

@@ -160,51 +160,6 @@ class HeldRecord:
         return f"<{type(self).__name__} {self.kind} {self.name!r}>"
 
 
-class SemaphoreRecord(HeldRecord):
-    """A semaphore; a lock is one whose limit is 1."""
-
-    __slots__ = ("holders", "limit")
-
-    def __init__(self, kind: str, name: str, limit: int) -> None:
-        super().__init__(kind, name)
-        self.limit = limit  #: > 0
-        #: {holder: its owner}, the thread or task that must not wait for itself; at most `limit`
-        self.holders: dict[Holder, str] = {}
-
-
-class LimitRecord(SemaphoreRecord):
-    """A limit: a semaphore with a rate."""
-
-    __slots__ = ("grants", "per_s")
-
-    def __init__(self, kind: str, name: str, limit: int, per_s: float) -> None:
-        super().__init__(kind, name, limit)
-        self.per_s = per_s  #: 0 = any rate
-        #: when the latest leases were granted, in waking time; at most as many as the rate permits
-        self.grants: deque[float] = deque(maxlen=max(1, int(per_s)))
-
-    def pause_s(self, now: float) -> float:
-        """Return for how long the rate permits no further lease, seconds."""
-        n = self.grants.maxlen
-        assert n is not None, "it is bounded"
-        if not self.per_s or len(self.grants) < n:
-            return 0.0
-        # A rate below 1 has a longer window. A shorter one would let two of them into one second.
-        return max(self.grants[0] + max(1.0, 1.0 / self.per_s) - now, 0.0)
-
-
-class MultiLockRecord(HeldRecord):
-    """All locks that are taken several at a time; there is one record of them."""
-
-    __slots__ = ("holders", "owners")
-
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(kind, name)
-        self.holders: dict[str, Holder] = {}  #: {name of a lock: its holder}
-        #: {holder: its owner}, all and only those of `holders`
-        self.owners: dict[Holder, str] = {}
-
-
 class EventRecord(HeldRecord):
     """An event."""
 

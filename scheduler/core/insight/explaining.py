@@ -16,7 +16,8 @@ from ....protocol.wording import counted, sized
 from ..actors.waits import waits_at
 from ..coordination import cycles
 from ..coordination.kinds import blockers_of
-from ..coordination.records import LimitRecord, objects_of
+from ..coordination.leases import LeaseRecord
+from ..coordination.records import objects_of
 from ..members.refusals import explain_unrunnable
 from ..memory.full import FULL_SHARE, usage_text
 from ..memory.records import memory_of
@@ -314,7 +315,7 @@ def _why_in_lane(state: SchedulerState, call: Call, where: str) -> TaskReason:
     n_before = next((i for i, other in enumerate(lane) if other is call), 0)
     details = [f"the wait has lasted {age_s:.3g} s, and {n_before} calls are before it"]
     record = call.record
-    if isinstance(record, LimitRecord):
+    if isinstance(record, LeaseRecord) and record.per_s is not None:
         rate = f", {record.per_s:g} per second" if record.per_s else ""
         details.append(f"{len(record.holders)} use it; the limit is {record.limit} at once{rate}")
     blockers = blockers_of(call)

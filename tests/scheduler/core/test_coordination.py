@@ -853,8 +853,8 @@ BREAKAGES = {
     "holders are leases of clients that use the object": lambda b: b.lock.holders.update(
         {Holder(b.stranger, "1"): "t"}
     ),
-    "each lock of a MultiLock is held by a holder with an owner": lambda b: b.multi.owners.clear(),
-    "each owner of a MultiLock holds one of its locks": lambda b: b.multi.owners.update(
+    "each lock of a MultiLock is held by a holder with an owner": lambda b: b.multi.holders.clear(),
+    "each owner of a MultiLock holds one of its locks": lambda b: b.multi.holders.update(
         {Holder(b.alice, "2"): "t"}
     ),
     "users of held objects are known clients, and have it among their records": lambda b: (

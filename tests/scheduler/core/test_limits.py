@@ -1,4 +1,4 @@
-"""limits.py: so many at a time, and so many per second, whatever happens."""
+"""Limits: so many at a time, and so many per second, whatever happens."""
 
 from __future__ import annotations
 
