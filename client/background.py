@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.wire.messages import Operated
-from ..protocol.wire.messages.held import BACKGROUND
-from .core.events import Confirm, HeldCall
+from ..protocol.wire.messages.coordination import BACKGROUND
+from .core.events import Confirm, ObjectCall
 from .core.tasks import Watcher
 from .future import Future
 from .results.refusing import items_of
@@ -87,7 +87,7 @@ class _Handover(Watcher):
 
     def begin(self) -> None:
         """Send the keys."""
-        call = HeldCall(self, BACKGROUND, "all", "keep", {}, [], self._keys)
+        call = ObjectCall(self, BACKGROUND, "all", "keep", {}, [], self._keys)
         self._engine.post(call)
         if self._engine.is_closed:  # perhaps that came too late to be handled
             self._end()

@@ -43,7 +43,7 @@ from ..protocol.wire.handshake import Role
 from ..protocol.wire.levels import hkdf_sha256
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Answer, AskFailed, Bye, GetMetrics, Operated, Welcome
-from ..protocol.wire.messages.held import TOO_LARGE
+from ..protocol.wire.messages.coordination import TOO_LARGE
 from ..protocol.wire.messages.questions import NO_ANSWER
 from .answering import answer_of_process
 from .config import SchedulerConfig

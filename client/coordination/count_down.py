@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire.messages import Operated
-from ...protocol.wire.messages.held import COUNT_DOWN, MAX_COUNT
+from ...protocol.wire.messages.coordination import COUNT_DOWN, MAX_COUNT
 from ..modes import Mode, waits
-from .held_object import LATER, HeldObject
+from .coordination_object import LATER, CoordinationObject
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
@@ -32,7 +32,7 @@ def _is_open(_engine: Engine, answer: Operated) -> bool:
     return answer.info.get("open") is True
 
 
-class CountDown(HeldObject[Mode]):
+class CountDown(CoordinationObject[Mode]):
     """A latch that opens when clients and tasks have counted it down to 0, and stays open.
 
     What was counted down stays so when the client ends that did it. A latch is forgotten with the

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.errors import DatasetNotFound
 from ...protocol.wire.keys import key_of, text_of
-from ...protocol.wire.messages.held import DATASET
+from ...protocol.wire.messages.coordination import DATASET
 from ...protocol.wire.plain import unpack
 from ..modes import as_result, waits
-from .held_object import NO_DEFAULT, HeldObject, check_name, nothing
-from .held_values import packed, unpacked
+from .coordination_object import NO_DEFAULT, CoordinationObject, check_name, nothing
+from .object_values import packed, unpacked
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
@@ -76,7 +76,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-class _AllDatasets(HeldObject[Any]):
+class _AllDatasets(CoordinationObject[Any]):
     _KIND = DATASET
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.wire.messages import Operated
-from ...protocol.wire.messages.held import EVENT
+from ...protocol.wire.messages.coordination import EVENT
 from ..dask import absent
 from ..modes import Mode, waits
-from .held_object import HeldObject, nothing
+from .coordination_object import CoordinationObject, nothing
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
@@ -19,7 +19,7 @@ def _is_set(_engine: Engine, answer: Operated) -> bool:
     return answer.info.get("set") is True
 
 
-class Event(HeldObject[Mode]):
+class Event(CoordinationObject[Mode]):
     """An event that clients and tasks set, clear and wait for.
 
     It stays set when the client that has set it ends, until it is cleared.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.wire.messages.held import LIMIT, MAX_COUNT, MAX_RATE, MIN_RATE
+from ...protocol.wire.messages.coordination import LIMIT, MAX_COUNT, MAX_RATE, MIN_RATE
 from ..modes import Mode, waits
-from .held_object import LATER, nothing
+from .coordination_object import LATER, nothing
 from .locks import Acquirable
 
 if TYPE_CHECKING:

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...protocol.errors import ClientClosed, NotHeld
 from ...protocol.wire.messages import WARNED, Operated
-from ...protocol.wire.messages.held import LOCK, MAX_COUNT, MAX_LOCKS, MULTILOCK, SEMAPHORE
-from ..core.events import HeldAbandoned
+from ...protocol.wire.messages.coordination import LOCK, MAX_COUNT, MAX_LOCKS, MULTILOCK, SEMAPHORE
+from ..core.events import CallAbandoned
 from ..dask import absent
 from ..modes import Mode, T, as_result, waits
 from ..shell.in_task import context_here, owner_here
-from .held_object import LATER, HeldObject, names_in, nothing, shown
+from .coordination_object import LATER, CoordinationObject, names_in, nothing, shown
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
     from ...protocol.wire.payload import Blob
     from ..client import Client
-    from ..core.events import HeldCall
+    from ..core.events import ObjectCall
     from ..shell.engine import Engine
-    from .held_object import Read
+    from .coordination_object import Read
 
 logger: Final = logging.getLogger("weft.client")
 
@@ -55,7 +55,7 @@ def _owner(*, is_async: bool) -> str:
 #: {lease that a running task has asked for and not given back: its attempt, the object, the call}.
 #: A lease is here from before its call is sent until its release is answered, so an interrupt
 #: between any two steps loses none.
-_of_tasks: Final[dict[str, tuple[int, Acquirable[Any], HeldCall]]] = {}
+_of_tasks: Final[dict[str, tuple[int, Acquirable[Any], ObjectCall]]] = {}
 
 
 def _release_left() -> None:
@@ -76,7 +76,7 @@ def _release_left() -> None:
             logger.warning("%s", text.rstrip())
 
 
-class Acquirable(HeldObject[Mode]):
+class Acquirable(CoordinationObject[Mode]):
     """An object that is acquired and released, with `with` and `async with`."""
 
     def __init__(self, name: str | None = None, client: Client[Mode] | None = None) -> None:
@@ -122,13 +122,13 @@ class Acquirable(HeldObject[Mode]):
         timeout: Duration | None,
         values: list[Blob | None] | None,
         keys: list[str] | None,
-    ) -> tuple[HeldCall, float | None]:
+    ) -> tuple[ObjectCall, float | None]:
         call, limit_s = super()._made(operation, arguments, timeout, values, keys)
         if operation == "acquire":
             self._note_task(call)
         return call, limit_s
 
-    def _note_task(self, call: HeldCall) -> None:
+    def _note_task(self, call: ObjectCall) -> None:
         """Have released at the end of the task that runs here what it is about to acquire.
 
         Not for actors, which may release in a later call.
@@ -139,13 +139,13 @@ class Acquirable(HeldObject[Mode]):
             seat.when_task_ends(_release_left)
             _of_tasks[call.arguments["lease"]] = int(context.attempt), self, call
 
-    def _read(self, engine: Engine, call: HeldCall, answer: Operated, read: Read[T]) -> T:
+    def _read(self, engine: Engine, call: ObjectCall, answer: Operated, read: Read[T]) -> T:
         is_granted = call.operation == "acquire" and answer.info.get("granted") is True
         if not is_granted and "lease" in call.arguments:
             _of_tasks.pop(call.arguments["lease"], None)  # it is not held, or no longer
         return super()._read(engine, call, answer, read)
 
-    def _give_back(self, lease: str, call: HeldCall) -> bool:
+    def _give_back(self, lease: str, call: ObjectCall) -> bool:
         """Release what a task has left; return whether it held it, by what it knew."""
         is_held = self._leases.pop(lease, None) is not None
         try:
@@ -153,7 +153,7 @@ class Acquirable(HeldObject[Mode]):
         except ClientClosed:
             return False  # its end has released all
         # The task may have been interrupted before it took the answer: then that is given back.
-        engine.post(HeldAbandoned(call))
+        engine.post(CallAbandoned(call))
         release = super()._made("release", {"lease": lease}, None, None, None)[0]
         engine.post(release)
         return is_held

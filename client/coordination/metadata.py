@@ -6,10 +6,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import TooLarge
-from ...protocol.wire.messages.held import METADATA
+from ...protocol.wire.messages.coordination import METADATA
 from ...protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, size_of, unpack
 from ..modes import waits
-from .held_object import NO_DEFAULT, HeldObject, check_name, check_text, names_in, nothing
+from .coordination_object import (
+    NO_DEFAULT,
+    CoordinationObject,
+    check_name,
+    check_text,
+    names_in,
+    nothing,
+)
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
@@ -20,7 +27,7 @@ _LEAST_INT: Final = -(1 << 63)
 _LARGEST_INT: Final = (1 << 64) - 1
 
 
-class _AllMetadata(HeldObject[Any]):
+class _AllMetadata(CoordinationObject[Any]):
     _KIND = METADATA
 
 

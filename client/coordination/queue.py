@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from ...protocol.wire.messages.held import MAX_BATCH, MAX_COUNT, QUEUE
+from ...protocol.wire.messages.coordination import MAX_BATCH, MAX_COUNT, QUEUE
 from ..dask import absent
 from ..modes import Item, Mode, waits
-from .held_object import LATER, HeldObject, nothing
-from .held_values import packed, unpacked
+from .coordination_object import LATER, CoordinationObject, nothing
+from .object_values import packed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..shell.engine import Engine
 
 
-class Queue(HeldObject[Mode], Generic[Item, Mode]):
+class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
     """A queue of values and futures, which are kept alive while they are in it.
 
     The scheduler keeps the values in its memory, so they are small (4 MiB at most). A value that

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.values.serialize import loads
 from ...protocol.wire.messages import Operated
-from ...protocol.wire.messages.held import TOPIC
+from ...protocol.wire.messages.coordination import TOPIC
 from ...protocol.wire.plain import unpack
-from ..core.events import HeldAbandoned, HeldCall
+from ..core.events import CallAbandoned, ObjectCall
 from ..core.tasks import Watcher
 from ..modes import as_result, waits
-from .held_object import HeldObject, check_name, names_in, nothing
-from .held_values import packed
+from .coordination_object import CoordinationObject, check_name, names_in, nothing
+from .object_values import packed
 
 if TYPE_CHECKING:
     from ..shell.engine import Engine
@@ -29,7 +29,7 @@ LoggedEvent: TypeAlias = "tuple[float, Any]"
 Handler = Callable[[LoggedEvent], Any]
 
 
-class _Topic(HeldObject[Any]):
+class _Topic(CoordinationObject[Any]):
     _KIND = TOPIC
 
 
@@ -165,18 +165,18 @@ class _Subscription(Watcher):
         #: Number of the last event that came.
         self._last = last
         self._is_over = False
-        self._call: HeldCall | None = None
+        self._call: ObjectCall | None = None
         #: Of an asynchronous handler; the loop holds weak references only.
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self) -> None:
         """Wait for events."""
-        call = self._call = HeldCall(self, TOPIC, self._topic, "next", {"after": self._last})
+        call = self._call = ObjectCall(self, TOPIC, self._topic, "next", {"after": self._last})
         if self._has_ended():
             return
         self._engine.post(call)
         if self._has_ended():  # by another thread, between the look and the post
-            self._engine.post(HeldAbandoned(call))
+            self._engine.post(CallAbandoned(call))
 
     def _has_ended(self) -> bool:
         return self._is_over or self._engine.is_gone
@@ -185,7 +185,7 @@ class _Subscription(Watcher):
         """Wait no more."""
         self._is_over = True
         if self._call is not None and not self._engine.is_gone:
-            self._engine.post(HeldAbandoned(self._call))
+            self._engine.post(CallAbandoned(self._call))
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
-from ...protocol.wire.messages.held import VARIABLE
+from ...protocol.wire.messages.coordination import VARIABLE
 from ..dask import absent
 from ..modes import Item, Mode, waits
-from .held_object import HeldObject, nothing
-from .held_values import packed, unpacked
+from .coordination_object import CoordinationObject, nothing
+from .object_values import packed, unpacked
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..shell.engine import Engine
 
 
-class Variable(HeldObject[Mode], Generic[Item, Mode]):
+class Variable(CoordinationObject[Mode], Generic[Item, Mode]):
     """A value or future that is kept until another one is set.
 
     The scheduler keeps the value in its memory, so it is small (4 MiB at most).

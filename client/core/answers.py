@@ -39,7 +39,7 @@ from ...protocol.wire.messages import (
 from .callers import submit_for_another
 from .events import AnswersReceived, EndSession, Warn
 from .fetching import take, turn_from
-from .held import on_held_refused, on_operated
+from .object_calls import on_call_refused, on_operated
 from .plugins import on_plugin_gone, on_plugins_held, on_stated
 from .puts import drop_value, on_put_wanted
 from .recipes import has_recipe
@@ -284,7 +284,7 @@ def on_denied(core: ClientState, message: Denied) -> None:
 
 def on_refused(core: ClientState, message: Denied | Unsupported) -> None:
     """Notify the caller of a question, or of another call, that has no answer."""
-    if not on_held_refused(core, message) and not on_retry_refused(core, message):
+    if not on_call_refused(core, message) and not on_retry_refused(core, message):
         on_answered(core, message)
 
 

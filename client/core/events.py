@@ -181,7 +181,7 @@ class SendInOrder:
 
 
 @dataclass(slots=True, eq=False)
-class HeldCall:
+class ObjectCall:
     """Notify `watcher` of the answer: `Operated`, `Denied`, `Unsupported`; None at the end."""
 
     watcher: Watcher | None
@@ -208,19 +208,19 @@ class HeldCall:
 
 
 @dataclass(slots=True)
-class HeldTaken:
+class AnswerTaken:
     """The caller has what the answer gave."""
 
-    call: HeldCall
+    call: ObjectCall
     #: the scheduler keeps futures until it reads of this
     has_futures: bool = False
 
 
 @dataclass(slots=True)
-class HeldAbandoned:
+class CallAbandoned:
     """The caller waits no more: withdraw the call, or give back what its answer gave."""
 
-    call: HeldCall
+    call: ObjectCall
 
 
 @dataclass(slots=True)
@@ -234,8 +234,8 @@ class ShutDown:
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Withdraw | RetryFailed | Watch"
     " | Unwatch | WatchCluster | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm"
-    " | Borrow | Lent | SendInOrder | ShutDown | WaitFailed | CallEnded | HeldCall | HeldTaken"
-    " | HeldAbandoned"
+    " | Borrow | Lent | SendInOrder | ShutDown | WaitFailed | CallEnded | ObjectCall | AnswerTaken"
+    " | CallAbandoned"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

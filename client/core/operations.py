@@ -15,17 +15,17 @@ from ...protocol.wire.messages import CancelKeys, WantKeys, WithdrawKeys
 from .borrowing import keep_waiting, must_wait, take_ready
 from .callers import note_caller
 from .events import (
+    AnswerTaken,
     AskScheduler,
     Borrow,
+    CallAbandoned,
     CallEnded,
     Cancel,
     Confirm,
     ForgetWatcher,
-    HeldAbandoned,
-    HeldCall,
-    HeldTaken,
     Lent,
     Loaded,
+    ObjectCall,
     Operations,
     RetryFailed,
     SendInOrder,
@@ -39,8 +39,8 @@ from .events import (
     Withdraw,
 )
 from .fetching import turn_from
-from .held import call_held, on_abandoned, on_taken
 from .lineage import release_temporary, supply
+from .object_calls import call_object, on_abandoned, on_taken
 from .puts import inherit_values, keep_value
 from .recipes import SMALL_NBYTES, keep_result
 from .releasing import guard, note_let_go, release, set_barrier
@@ -115,12 +115,12 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
         elif cls is AskScheduler:
             close_submissions(core)  # which the question may be about
             ask_scheduler(core, operation)
-        elif cls is HeldCall:
+        elif cls is ObjectCall:
             close_submissions(core)  # whose futures may be in its value
-            call_held(core, operation)
-        elif cls is HeldTaken:
+            call_object(core, operation)
+        elif cls is AnswerTaken:
             on_taken(core, operation)
-        elif cls is HeldAbandoned:
+        elif cls is CallAbandoned:
             on_abandoned(core, operation)
         elif cls is SendInOrder:
             close_submissions(core)

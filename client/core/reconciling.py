@@ -28,8 +28,8 @@ from ...protocol.wire.messages import (
     ShutdownCluster,
     WantKeys,
 )
-from .held import resume_held
 from .lineage import is_held, release_temporary, submit_with_inputs
+from .object_calls import resume_calls
 from .recipes import has_recipe
 from .releasing import release, set_barrier
 from .retrying import retry_again
@@ -181,7 +181,7 @@ def go_on(core: ClientState, *, is_restarted: bool = False) -> None:
     later = [key for key in later if not is_held(core.table, key)]
     if later:
         core.to_scheduler.append(ReleaseKeys(keys=later))
-    resume_held(core, is_restarted=is_restarted)
+    resume_calls(core, is_restarted=is_restarted)
     for request, question in core.questions.items():
         send_question(core, request, question)
     for request, (_, reason) in core.shutdowns.items():

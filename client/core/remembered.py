@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.messages import Operate, Operated
-from ...protocol.wire.messages.held import (
+from ...protocol.wire.messages.coordination import (
     DATASET,
     METADATA,
     QUEUE,
@@ -24,7 +24,7 @@ from ...protocol.wire.messages.held import (
 )
 from ...protocol.wire.payload import Blob, blob_nbytes
 from ...protocol.wording import counted
-from .events import HeldCall, Warn
+from .events import ObjectCall, Warn
 
 if TYPE_CHECKING:
     from .state import ClientState
@@ -43,7 +43,7 @@ _SETTING_OVERHEAD: Final = 200
 
 
 @dataclass(slots=True)
-class HeldSetting:
+class ObjectSetting:
     """A setting that a call has made, as it is stated again."""
 
     kind: str
@@ -78,7 +78,7 @@ class Remembered:
     """The settings of this client, and the queues that it has used."""
 
     #: {number: setting} that hold
-    settings: dict[int, HeldSetting] = field(default_factory=dict)
+    settings: dict[int, ObjectSetting] = field(default_factory=dict)
     nbytes: int = 0  #: sum over the settings
     #: {number: what it was} of those whose values are forgotten
     forgotten: dict[int, str] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Remembered:
     lost: list[str] = field(default_factory=list)
 
 
-def note_answer(core: ClientState, call: HeldCall, answer: Operated) -> None:
+def note_answer(core: ClientState, call: ObjectCall, answer: Operated) -> None:
     """Remember what a call has set or put; forget what does not hold any more."""
     remembered = core.remembered
     if call.kind == QUEUE:
@@ -106,7 +106,7 @@ def note_answer(core: ClientState, call: HeldCall, answer: Operated) -> None:
         return
     arguments = {name: call.arguments[name] for name in _STATED if name in call.arguments}
     nbytes = _SETTING_OVERHEAD + sum(blob_nbytes(blob) for blob in call.values if blob is not None)
-    remembered.settings[number] = HeldSetting(
+    remembered.settings[number] = ObjectSetting(
         call.kind, call.name, arguments, call.values, call.keys, nbytes
     )
     remembered.nbytes += nbytes
@@ -118,7 +118,7 @@ def note_answer(core: ClientState, call: HeldCall, answer: Operated) -> None:
             remembered.forgotten[oldest] = what
 
 
-def note_taken(core: ClientState, call: HeldCall) -> None:
+def note_taken(core: ClientState, call: ObjectCall) -> None:
     """Note that a caller has values of a queue: it gives them back no more."""
     use = core.remembered.queues.get(call.name)
     if use is not None:
@@ -152,7 +152,7 @@ def note_restart(core: ClientState) -> None:
     for setting in remembered.settings.values():
         setting.is_there = False
     queues = dict(remembered.queues)
-    for call in core.held_calls.pending.values():
+    for call in core.object_calls.pending.values():
         if call.kind == QUEUE and call.operation in ("put", "get"):
             queues.setdefault(call.name, QueueUse())
     for name, use in queues.items():
@@ -163,7 +163,7 @@ def note_restart(core: ClientState) -> None:
     own = {(setting.kind, setting.name) for setting in remembered.settings.values()}
     waits = {
         (call.kind, call.name): None
-        for call in core.held_calls.pending.values()
+        for call in core.object_calls.pending.values()
         if call.awaits_set and (call.kind, call.name) not in own
     }
     for kind, name in waits:
@@ -177,7 +177,7 @@ def note_restart(core: ClientState) -> None:
             f"most {MAX_NBYTES >> 20} MiB and {MAX_SETTINGS} objects to state again; set it again"
         )
     remembered.queues = {}
-    for call in core.held_calls.untaken.values():
+    for call in core.object_calls.untaken.values():
         call.n_given = 0  # not of what will be put at the new scheduler
     remembered.forgotten = {}
 

@@ -20,7 +20,7 @@ from .borrowing import settle_all_loans, settle_late_loans
 from .callers import forget_callers
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
 from .fetching import ask_later_ones, requeue_relayed
-from .held import end_held, end_late_calls, on_held_unsendable
+from .object_calls import end_late_calls, end_object_calls, on_call_unsendable
 from .operations import go_on_after_loans
 from .plugins import state_plugins
 from .puts import forget_session, on_put_unsendable, send_failed
@@ -149,7 +149,7 @@ def on_unsendable(core: ClientState, event: Unsendable, _now: float) -> None:
     elif isinstance(event.message, Put):
         on_put_unsendable(core, event.message, event.reason)
     elif isinstance(event.message, Operate):
-        on_held_unsendable(core, event.message, event.reason)
+        on_call_unsendable(core, event.message, event.reason)
     elif isinstance(event.message, Ask):
         text = f"it could not be sent: {event.reason}"
         failed = AskFailed(request=event.message.request, kind=BAD_ARGUMENT, text=text)
@@ -186,7 +186,7 @@ def _end(core: ClientState, status: Status, failure: Failure) -> None:
     core.cluster_watchers.clear()
     core.questions.clear()
     core.confirmations.clear()
-    end_held(core)
+    end_object_calls(core)
     settle_all_loans(core)
     go_on_after_loans(core)
 

@@ -46,7 +46,7 @@ from .events import (
     Unsendable,
 )
 from .fetching import FetchUnderWay, give_up_holder, issue, take
-from .held import HeldCalls
+from .object_calls import ObjectCalls
 from .operations import on_operations
 from .plugins import KeptPlugins
 from .puts import ClientPuts, on_put_ended
@@ -168,7 +168,7 @@ class ClientState:
         self.retries: dict[int, list[FutureState]] = {}
         #: {request: question} to the scheduler that was not answered; sent while linked.
         self.questions: dict[int, AskScheduler] = {}
-        self.held_calls: HeldCalls = HeldCalls()  #: calls of locks, queues and others
+        self.object_calls: ObjectCalls = ObjectCalls()  #: calls of locks, queues and others
         self.remembered: Remembered = Remembered()  #: what this client has set
         self.plugins: KeptPlugins = KeptPlugins()  #: those that this client has registered
         #: {request: (watcher, reason)} of ShutdownCluster; sent only while linked.

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import WaitingCycle
-from ...protocol.wire.messages.held import owner_of_attempt
+from ...protocol.wire.messages.coordination import owner_of_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -267,7 +267,7 @@ def test_a_closed_queue_fails_those_that_wait(client, other, wait_until):
     queue.put("first")
     assert waits() == "first"
     waits = in_thread(Queue("closing", client=other).get)
-    wait_until(lambda: other._engine.core.held_calls.pending)
+    wait_until(lambda: other._engine.core.object_calls.pending)
     Queue("another", client=other).qsize()  # the call before it has been read: names begin anew
     queue.close()
     assert isinstance(waits(), HeldClosed)

@@ -1,4 +1,4 @@
-"""Clients of a scheduler's core that call held objects."""
+"""Clients of a scheduler's core that call coordination objects."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.scheduler.builders import Board
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 
 
 class Caller:
-    """A client that calls held objects; each call is one more request."""
+    """A client that calls coordination objects; each call is one more request."""
 
     def __init__(self, board: Board, name: str, **options: Any) -> None:
         self.board = board

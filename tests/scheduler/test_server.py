@@ -34,7 +34,7 @@ from weft.protocol.wire.messages import (
     WantKeys,
     Welcome,
 )
-from weft.protocol.wire.messages.held import TOO_LARGE
+from weft.protocol.wire.messages.coordination import TOO_LARGE
 from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
 from weft.scheduler.config import SchedulerConfig

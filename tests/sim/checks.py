@@ -147,4 +147,4 @@ def check_empty(sim: Simulation) -> None:
         inside = worker.task_client
         if inside is not None:
             assert not inside.table.states, f"{inside!r} has futures left"
-            assert not inside.core.held_calls.leases, f"{inside!r} holds locks"
+            assert not inside.core.object_calls.leases, f"{inside!r} holds locks"

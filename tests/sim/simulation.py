@@ -31,8 +31,8 @@ from weft.worker.core.tasks import WorkerTask
 from . import checks, copies, following, memory, plugins, reading, retiring
 from .actor_calls import ActorUsers
 from .client_node import FAILED, ClientNode
+from .coordination import ObjectUsers
 from .graphs import Graph, Spec
-from .held import HeldUsers
 from .links import End, Link, copied
 from .plan import Plan
 from .scheduler_node import Record, SchedulerNode
@@ -98,7 +98,7 @@ class Simulation:
         #: What users asked for, and the answers.
         self.orders: list[retiring.OrderWatcher] = []
         self.copy_orders: list[copies.CopyWatcher] = []
-        self.held = HeldUsers(self)
+        self.held = ObjectUsers(self)
         self.actor_users = ActorUsers(self)
         self.readers: dict[ClientNode, reading.Reader] = {}
         self.followers: dict[ClientNode, following.Follower] = {}

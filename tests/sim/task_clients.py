@@ -27,14 +27,14 @@ from weft.protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT, Failure, inte
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import RegisterClient
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.worker.core.events import ChunkDone
 from weft.worker.core.tasks import WorkerTask
 
 from . import memory
 from .client_process import ClientProcess
+from .coordination import ObjectWatcher
 from .graphs import Spec, unpacked
-from .held import HeldWatcher
 from .scheduler_node import SchedulerNode
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class TaskWatcher(Watcher):
             self.parent.wake(self)
 
 
-class TaskHeldWatcher(HeldWatcher):
+class TaskHeldWatcher(ObjectWatcher):
     """Wakes the thread of a task when its call is answered."""
 
     __slots__ = ("parent",)

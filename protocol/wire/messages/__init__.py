@@ -15,10 +15,10 @@ Type checkers see through the imports below: a message is named once, where it i
 from __future__ import annotations
 
 from .actors import *
+from .coordination import *
 from .from_clients import *
 from .from_supervisors import *
 from .from_workers import *
-from .held import *
 from .inventories import *
 from .output import *
 from .plugins import *

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.wire.columns import MAX_KEY_CHARS
-from ....protocol.wire.messages.held import BAD_CALL, CLOSED, MAX_COUNT, MAX_LOCKS
-from .records import Call, HeldRecord, HeldRefusal
+from ....protocol.wire.messages.coordination import BAD_CALL, CLOSED, MAX_COUNT, MAX_LOCKS
+from .records import Call, ObjectRecord, OperationRefused
 
 #: The longest time limit, seconds; a longer one is none.
 MAX_TIMEOUT_S: Final = 1e9
 
 
-def bad(text: str) -> HeldRefusal:
+def bad(text: str) -> OperationRefused:
     """Return the refusal of a call that is not valid."""
-    return HeldRefusal(BAD_CALL, text)
+    return OperationRefused(BAD_CALL, text)
 
 
-def closed(record: HeldRecord) -> HeldRefusal:
+def closed(record: ObjectRecord) -> OperationRefused:
     """Return the refusal of an operation on an object that was closed."""
-    return HeldRefusal(
+    return OperationRefused(
         CLOSED,
         f"{record.kind} {record.name!r} was closed; make an object of this name again to use it",
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import Message
-from ....protocol.wire.messages.held import BACKGROUND, TOO_LARGE
+from ....protocol.wire.messages.coordination import BACKGROUND, TOO_LARGE
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, release_unneeded
 from ..records.checking import is_due, unless
@@ -23,7 +23,7 @@ from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, RELEASED
 from ..recovery import recipes
 from ..requests import wants
-from .records import Call, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
+from .records import Call, ObjectKind, ObjectOperation, ObjectRecord, OperationRefused, Reply
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
@@ -80,16 +80,16 @@ def _let_go(state: SchedulerState) -> None:
     wants.drop_functions(state, keeper)
 
 
-def _make(call: Call) -> HeldRecord:
-    return HeldRecord(call.kind, call.name)
+def _make(call: Call) -> ObjectRecord:
+    return ObjectRecord(call.kind, call.name)
 
 
-def _keep(state: SchedulerState, _record: HeldRecord, call: Call) -> Reply:
+def _keep(state: SchedulerState, _record: ObjectRecord, call: Call) -> Reply:
     """Keep tasks until they have ended."""
     background = background_of(state)
     keeper = background.keeper
     if len(keeper.wants) + len(call.keys) > MAX_TASKS:
-        raise HeldRefusal(
+        raise OperationRefused(
             TOO_LARGE,
             f"{len(keeper.wants)} tasks of the cluster are in the background, and "
             f"{len(call.keys)} more would exceed the limit of {MAX_TASKS}; keep the futures of the "
@@ -113,12 +113,16 @@ def _keep(state: SchedulerState, _record: HeldRecord, call: Call) -> Reply:
     return Reply({"unknown": unknown[:MAX_UNKNOWN_NAMED], "n_unknown": len(unknown)})
 
 
-def _drop(_record: HeldRecord, _client: ClientHandle) -> None:
+def _drop(_record: ObjectRecord, _client: ClientHandle) -> None:
     """The tasks go on when the client that has submitted them is gone."""
 
 
-BACKGROUNDS: Final = HeldKind(
-    BACKGROUND, _make, {"keep": HeldOperation(_keep, takes_keys=True)}, _drop, lambda _record: True
+BACKGROUNDS: Final = ObjectKind(
+    BACKGROUND,
+    _make,
+    {"keep": ObjectOperation(_keep, takes_keys=True)},
+    _drop,
+    lambda _record: True,
 )
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import COUNT_DOWN, OTHER_LIMIT
+from ....protocol.wire.messages.coordination import COUNT_DOWN, OTHER_LIMIT
 from .arguments import count_in
-from .records import Call, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
+from .records import Call, ObjectKind, ObjectOperation, ObjectRecord, OperationRefused, Reply
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle
@@ -20,7 +20,7 @@ _OPEN: Final = Reply({"open": True})
 _LATE: Final = Reply({"open": False})
 
 
-class CountDownRecord(HeldRecord):
+class CountDownRecord(ObjectRecord):
     """A latch."""
 
     __slots__ = ("left", "n")
@@ -31,14 +31,14 @@ class CountDownRecord(HeldRecord):
         self.left = n  #: from 0, when it is open, to `n`
 
 
-def _make(call: Call) -> HeldRecord:
+def _make(call: Call) -> ObjectRecord:
     return CountDownRecord(call.kind, call.name, count_in(call, "n", 1, 1))
 
 
 def _check(record: CountDownRecord, call: Call) -> None:
     n = count_in(call, "n", 1, record.n)
     if n != record.n:
-        raise HeldRefusal(
+        raise OperationRefused(
             OTHER_LIMIT,
             f"countdown {record.name!r} has n={record.n}, and not {n}: use the same number "
             "wherever it is used, or another name",
@@ -66,14 +66,14 @@ def _drop(_record: CountDownRecord, _client: ClientHandle) -> None:
     """What a client has counted down stays so when it is gone."""
 
 
-COUNT_DOWNS: Final = HeldKind(
+COUNT_DOWNS: Final = ObjectKind(
     COUNT_DOWN,
     _make,
     {
-        "create": HeldOperation(_create, check=_check),
-        "count_down": HeldOperation(_count_down, check=_check),
-        "wait": HeldOperation(_wait, "wait", _LATE, check=_check),
-        "count": HeldOperation(_count, check=_check, is_read=True),
+        "create": ObjectOperation(_create, check=_check),
+        "count_down": ObjectOperation(_count_down, check=_check),
+        "wait": ObjectOperation(_wait, "wait", _LATE, check=_check),
+        "count": ObjectOperation(_count, check=_check, is_read=True),
     },
     _drop,
     lambda record: not record.users,

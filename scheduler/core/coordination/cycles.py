@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.messages.held import attempt_of, owner_of_attempt
+from ....protocol.wire.messages.coordination import attempt_of, owner_of_attempt
 from ..actors.waits import waits_at
 from ..records.tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
 from .kinds import blockers_of

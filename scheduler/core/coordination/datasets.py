@@ -7,18 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import DATASET, EXISTS, SUPERSEDED, TOO_LARGE, UNKNOWN_NAME
+from ....protocol.wire.messages.coordination import (
+    DATASET,
+    EXISTS,
+    SUPERSEDED,
+    TOO_LARGE,
+    UNKNOWN_NAME,
+)
 from ....protocol.wire.plain import pack
 from .arguments import bad, names_in, text_in
 from .marks import is_overtaken, note_deleted, note_set, note_stated, overtaken
 from .records import (
     Call,
     DatasetsRecord,
-    HeldKind,
-    HeldOperation,
-    HeldRecord,
-    HeldRefusal,
-    HeldValue,
+    ObjectKind,
+    ObjectOperation,
+    ObjectRecord,
+    ObjectValue,
+    OperationRefused,
     Reply,
 )
 from .values import check_keys, drop, use
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 MAX_DATASETS: Final = 10_000
 
 
-def _make(call: Call) -> HeldRecord:
+def _make(call: Call) -> ObjectRecord:
     return DatasetsRecord(call.kind, call.name)
 
 
@@ -41,7 +47,7 @@ def _publish(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply
     if type(overrides) is not bool:
         raise bad("override= is True or False")
     if name in record.values and not overrides:
-        raise HeldRefusal(
+        raise OperationRefused(
             EXISTS,
             f"there is a dataset {name!r} already; publish it with override=True, or unpublish "
             "that one first",
@@ -53,7 +59,7 @@ def _publish(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply
 def _put(state: SchedulerState, record: DatasetsRecord, call: Call, name: str) -> None:
     old = record.values.get(name)
     if old is None and len(record.values) >= MAX_DATASETS:
-        raise HeldRefusal(
+        raise OperationRefused(
             TOO_LARGE,
             f"the cluster has {MAX_DATASETS} datasets, which is the limit; unpublish some first",
         )
@@ -74,8 +80,8 @@ def _restate(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply
     return note_stated(state, call, place)
 
 
-def _unknown(name: str) -> HeldRefusal:
-    return HeldRefusal(
+def _unknown(name: str) -> OperationRefused:
+    return OperationRefused(
         UNKNOWN_NAME,
         f"there is no dataset {name!r}; client.list_datasets() returns the names. A scheduler that "
         "was started again has those whose publishers are still there",
@@ -105,22 +111,22 @@ def _withdraw(state: SchedulerState, record: DatasetsRecord, call: Call) -> Repl
 
 def _list(_state: SchedulerState, record: DatasetsRecord, _call: Call) -> Reply:
     # As a blob: so many names may be longer than a message.
-    return Reply(values=(HeldValue(pack([*record.values]), []),))
+    return Reply(values=(ObjectValue(pack([*record.values]), []),))
 
 
 def _drop(_record: DatasetsRecord, _client: ClientHandle) -> None:
     """Datasets stay when the client that has published them is gone."""
 
 
-DATASETS: Final = HeldKind(
+DATASETS: Final = ObjectKind(
     DATASET,
     _make,
     {
-        "publish": HeldOperation(_publish, has_value=True, is_deferred=True),
-        "restate": HeldOperation(_restate, has_value=True, is_deferred=True),
-        "get": HeldOperation(_get, is_deferred=True),
-        "delete": HeldOperation(_withdraw, is_deferred=True),
-        "list": HeldOperation(_list, is_read=True, is_deferred=True),
+        "publish": ObjectOperation(_publish, has_value=True, is_deferred=True),
+        "restate": ObjectOperation(_restate, has_value=True, is_deferred=True),
+        "get": ObjectOperation(_get, is_deferred=True),
+        "delete": ObjectOperation(_withdraw, is_deferred=True),
+        "list": ObjectOperation(_list, is_read=True, is_deferred=True),
     },
     _drop,
     lambda record: not record.values,

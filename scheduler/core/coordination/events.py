@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import EVENT
+from ....protocol.wire.messages.coordination import EVENT
 from .marks import is_overtaken, note_deleted, note_set, note_stated, overtaken
-from .records import Call, EventRecord, HeldKind, HeldOperation, HeldRecord, Reply
+from .records import Call, EventRecord, ObjectKind, ObjectOperation, ObjectRecord, Reply
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle
@@ -16,7 +16,7 @@ _SET: Final = Reply({"set": True})
 _CLEAR: Final = Reply({"set": False})
 
 
-def _make(call: Call) -> HeldRecord:
+def _make(call: Call) -> ObjectRecord:
     return EventRecord(call.kind, call.name)
 
 
@@ -50,15 +50,15 @@ def _drop(_record: EventRecord, _client: ClientHandle) -> None:
     """An event stays set when the client that has set it is gone."""
 
 
-EVENTS: Final = HeldKind(
+EVENTS: Final = ObjectKind(
     EVENT,
     _make,
     {
-        "wait": HeldOperation(_wait, "wait", _CLEAR, is_deferred=True),
-        "set": HeldOperation(_set),
-        "restate": HeldOperation(_restate, is_deferred=True),
-        "clear": HeldOperation(_clear),
-        "is_set": HeldOperation(_is_set, is_read=True, is_deferred=True),
+        "wait": ObjectOperation(_wait, "wait", _CLEAR, is_deferred=True),
+        "set": ObjectOperation(_set),
+        "restate": ObjectOperation(_restate, is_deferred=True),
+        "clear": ObjectOperation(_clear),
+        "is_set": ObjectOperation(_is_set, is_read=True, is_deferred=True),
     },
     _drop,
     lambda record: not record.is_set,

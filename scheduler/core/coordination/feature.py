@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ..feature import Feature
 from . import background, cycles, happenings, marks, operating, records, topics, values
-from .invariants import HELD_INVARIANTS
+from .invariants import OBJECT_INVARIANTS
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle
@@ -22,14 +22,14 @@ FEATURE: Final = Feature(
     name="coordination",
     records=(
         records.Objects,
-        values.HeldValues,
+        values.ObjectValues,
         marks.Marks,
         topics.Topics,
         background.BackgroundTasks,
         cycles.Suspects,
     ),
     handlers={m.Operate: operating.on_operate},
-    invariants={**HELD_INVARIANTS, **background.BACKGROUND_INVARIANTS},
+    invariants={**OBJECT_INVARIANTS, **background.BACKGROUND_INVARIANTS},
     client_connected=_on_client_connected,
     client_away=operating.on_client_away,
     client_gone=operating.on_client_expired,

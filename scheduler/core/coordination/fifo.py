@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import LATE, MAX_BATCH, OTHER_LIMIT, QUEUE
+from ....protocol.wire.messages.coordination import LATE, MAX_BATCH, OTHER_LIMIT, QUEUE
 from ....protocol.wire.payload import blob_nbytes
 from .arguments import bad, count_in
 from .records import (
     Call,
-    HeldKind,
-    HeldOperation,
-    HeldRecord,
-    HeldRefusal,
-    HeldValue,
+    ObjectKind,
+    ObjectOperation,
+    ObjectRecord,
+    ObjectValue,
+    OperationRefused,
     QueueRecord,
     Reply,
 )
@@ -36,7 +36,7 @@ MAX_ANSWER_KEYS: Final = 100_000
 MAX_ANSWER_KEYS_NBYTES: Final = 8 << 20
 
 
-def _make(call: Call) -> HeldRecord:
+def _make(call: Call) -> ObjectRecord:
     return QueueRecord(call.kind, call.name, count_in(call, "maxsize", 0, 0))
 
 
@@ -53,7 +53,7 @@ def _check_size(record: QueueRecord, call: Call) -> None:
     maxsize = count_in(call, "maxsize", 0, 0)
     record.maxsize = record.maxsize or maxsize
     if maxsize and maxsize != record.maxsize:
-        raise HeldRefusal(
+        raise OperationRefused(
             OTHER_LIMIT,
             f"queue {record.name!r} has maxsize={record.maxsize}, and not {maxsize}: use the same "
             "number wherever it is made, or another name",
@@ -94,9 +94,9 @@ def _take_all(_state: SchedulerState, record: QueueRecord, _call: Call) -> Reply
     return Reply(values=tuple(_taken(record, min(len(record.items), MAX_BATCH))))
 
 
-def _taken(record: QueueRecord, number: int) -> list[HeldValue]:
+def _taken(record: QueueRecord, number: int) -> list[ObjectValue]:
     """Take values out; their uses go over to the answer."""
-    values: list[HeldValue] = []
+    values: list[ObjectValue] = []
     nbytes = n_keys = keys_nbytes = 0
     for _ in range(number):
         value = record.items[0]
@@ -143,16 +143,16 @@ def _drop(_record: QueueRecord, _client: ClientHandle) -> None:
     """Values stay when the client that has put them is gone."""
 
 
-QUEUES: Final = HeldKind(
+QUEUES: Final = ObjectKind(
     QUEUE,
     _make,
     {
-        "create": HeldOperation(_create, may_be_closed=True),
-        "put": HeldOperation(_put, "put", _LATE, check=_check_size, has_value=True),
-        "get": HeldOperation(_get, "get", _LATE, undo=_undo_get, check=_check_get),
-        "drain": HeldOperation(_take_all, undo=_undo_get, check=_check_size),
-        "count": HeldOperation(_count, is_read=True),
-        "close": HeldOperation(_close),
+        "create": ObjectOperation(_create, may_be_closed=True),
+        "put": ObjectOperation(_put, "put", _LATE, check=_check_size, has_value=True),
+        "get": ObjectOperation(_get, "get", _LATE, undo=_undo_get, check=_check_get),
+        "drain": ObjectOperation(_take_all, undo=_undo_get, check=_check_size),
+        "count": ObjectOperation(_count, is_read=True),
+        "close": ObjectOperation(_close),
     },
     _drop,
     lambda record: not record.items and not record.users,

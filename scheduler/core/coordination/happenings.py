@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.plain import pack
 from . import operating
-from .records import HeldValue, TopicEvent
+from .records import ObjectValue, TopicEvent
 from .topics import topics_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def note(state: SchedulerState, event: str, facts: dict[str, Any]) -> None:
     time = state.epoch / 1e9 + (state.now - (state.now if state.started is None else state.started))
     # Names and texts come from peers, and may be long.
     short = {k: v[:MAX_TEXT_CHARS] if type(v) is str else v for k, v in facts.items()}
-    value = HeldValue(pack({"event": event, **short}), [])
+    value = ObjectValue(pack({"event": event, **short}), [])
     record.events.append(TopicEvent(record.last, 0, time, value))
     if record.lanes and not topics.is_own_due:
         topics.is_own_due = True

@@ -1,4 +1,4 @@
-"""The invariants of held objects, by name; `validate.py` checks them."""
+"""The invariants of coordination objects, by name; `validate.py` checks them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeGuard
 
-from ....protocol.wire.messages.held import DATASET, METADATA, MULTILOCK, OWN_TOPIC
+from ....protocol.wire.messages.coordination import DATASET, METADATA, MULTILOCK, OWN_TOPIC
 from ....protocol.wire.plain import size_of
 from ..records.checking import unless
 from .kinds import KINDS
@@ -17,10 +17,10 @@ from .records import (
     Call,
     DatasetsRecord,
     EventRecord,
-    HeldRecord,
-    HeldValue,
     Holder,
     MetadataRecord,
+    ObjectRecord,
+    ObjectValue,
     QueueRecord,
     TopicEvent,
     TopicRecord,
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from ..state import SchedulerState
 
 
-def _records(state: SchedulerState) -> Iterable[HeldRecord]:
+def _records(state: SchedulerState) -> Iterable[ObjectRecord]:
     return objects_of(state).records.values()
 
 
-def _in_lanes(state: SchedulerState) -> Iterator[tuple[HeldRecord, str, Call]]:
+def _in_lanes(state: SchedulerState) -> Iterator[tuple[ObjectRecord, str, Call]]:
     for record in _records(state):
         for name, lane in record.lanes.items():
             for call in lane:
@@ -50,20 +50,20 @@ def _waiting(state: SchedulerState) -> Iterator[Call]:
         yield from calls.waiting.values()
 
 
-def _holders(state: SchedulerState) -> Iterator[tuple[HeldRecord, Holder]]:
+def _holders(state: SchedulerState) -> Iterator[tuple[ObjectRecord, Holder]]:
     for record in _records(state):
         if isinstance(record, LeaseRecord):
             for holder in record.holders:
                 yield record, holder
 
 
-def _idle(record: HeldRecord) -> bool:
+def _idle(record: ObjectRecord) -> bool:
     if record.lanes:
         return False
     return not record.users if record.is_closed else KINDS[record.kind].is_idle(record)
 
 
-def _servable(record: HeldRecord) -> list[Call]:
+def _servable(record: ObjectRecord) -> list[Call]:
     """Return the calls that wait although their turn has come."""
     lanes = [list(lane) for name, lane in record.lanes.items() if name != AWAY or record.is_closed]
     kind = KINDS[record.kind]
@@ -75,9 +75,9 @@ def _servable(record: HeldRecord) -> list[Call]:
     return [call for call in waiting if kind.is_ready(record, call)]
 
 
-def _uses(state: SchedulerState) -> Counter[HeldValue]:
+def _uses(state: SchedulerState) -> Counter[ObjectValue]:
     """Count the places of each value."""
-    n: Counter[HeldValue] = Counter()
+    n: Counter[ObjectValue] = Counter()
     for record in _records(state):
         if isinstance(record, QueueRecord):
             n.update(record.items)
@@ -94,7 +94,7 @@ def _uses(state: SchedulerState) -> Counter[HeldValue]:
     return n
 
 
-def _is_topic(record: HeldRecord) -> TypeGuard[TopicRecord]:
+def _is_topic(record: ObjectRecord) -> TypeGuard[TopicRecord]:
     return isinstance(record, TopicRecord) and record.name != OWN_TOPIC
 
 
@@ -156,11 +156,11 @@ def _strange_wants(state: SchedulerState) -> list[object]:
 
 
 #: {what holds: what breaks it}
-HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
-    "held objects are filed by kind and name": lambda s: [
+OBJECT_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    "coordination objects are filed by kind and name": lambda s: [
         r for key, r in objects_of(s).records.items() if key != (r.kind, r.name)
     ],
-    "no held object is idle": lambda s: [r for r in _records(s) if _idle(r)],
+    "no coordination object is idle": lambda s: [r for r in _records(s) if _idle(r)],
     "a semaphore has at most as many leases as its limit": lambda s: [
         (r, len(r.holders))
         for r in _records(s)
@@ -186,7 +186,7 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
         for holder in r.holders
         if holder not in r.taken.values()
     ],
-    "users of held objects are known clients, and have it among their records": lambda s: [
+    "users of coordination objects are known clients, and have it among their records": lambda s: [
         (r, c)
         for r in _records(s)
         for c in r.users
@@ -201,7 +201,7 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
         for r in calls.records
         if c not in r.users or objects_of(s).records.get((r.kind, r.name)) is not r
     ],
-    "no lane of a held object is empty": lambda s: [
+    "no lane of a coordination object is empty": lambda s: [
         r for r in _records(s) if not all(r.lanes.values())
     ],
     "a call in a lane waits there, and its client has it": lambda s: [

@@ -11,11 +11,11 @@ from .events import EVENTS
 from .fifo import QUEUES
 from .leases import LIMITS, LOCKS, MULTILOCKS, SEMAPHORES
 from .metadata import METADATA_KIND
-from .records import Blockers, Call, HeldKind
+from .records import Blockers, Call, ObjectKind
 from .topics import TOPICS
 from .variables import VARIABLES
 
-KINDS: Final[dict[str, HeldKind]] = {
+KINDS: Final[dict[str, ObjectKind]] = {
     kind.name: kind
     for kind in (
         LOCKS,

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import (
+from ....protocol.wire.messages.coordination import (
     ALREADY_HELD,
     HOLD_LOST,
     LIMIT,
@@ -36,11 +36,11 @@ from .arguments import bad, count_in, names_in, text_in
 from .records import (
     Blockers,
     Call,
-    HeldKind,
-    HeldOperation,
-    HeldRecord,
-    HeldRefusal,
     Holder,
+    ObjectKind,
+    ObjectOperation,
+    ObjectRecord,
+    OperationRefused,
     Reply,
 )
 
@@ -54,7 +54,7 @@ _LATE: Final = Reply({"granted": False})
 _MARGIN_S: Final = 2e-6
 
 
-class LeaseRecord(HeldRecord):
+class LeaseRecord(ObjectRecord):
     """A lock, semaphore or limit; or all locks that are taken several at a time, which are one."""
 
     __slots__ = ("grants", "holders", "limit", "per_s", "taken")
@@ -87,7 +87,7 @@ class LeaseRecord(HeldRecord):
 
 
 # -- arguments -------------------------------------------------------------------------------------
-def _make(call: Call) -> HeldRecord:
+def _make(call: Call) -> ObjectRecord:
     limit = 1 if call.kind in (LOCK, MULTILOCK) else count_in(call, "limit", 1, 1)
     rate = _rate_in(call) if call.kind == LIMIT else None
     return LeaseRecord(call.kind, call.name, limit, rate)
@@ -132,7 +132,7 @@ def _check_limit(record: LeaseRecord, call: Call) -> None:
             "same number"
         )
     if text:
-        raise HeldRefusal(OTHER_LIMIT, f"{text} wherever it is used, or another name")
+        raise OperationRefused(OTHER_LIMIT, f"{text} wherever it is used, or another name")
 
 
 def _check_acquire(record: LeaseRecord, call: Call) -> None:
@@ -211,7 +211,7 @@ def _check_wait(record: LeaseRecord, call: Call) -> None:
         is_endless, whole = len(own) >= record.limit, f"{record.kind} {record.name!r}"
         what = "it" if record.limit == 1 else f"all {record.limit} of its leases"
     if is_endless:
-        raise HeldRefusal(
+        raise OperationRefused(
             ALREADY_HELD,
             f"{whole} would never be acquired: the thread or task that asks for it holds {what} "
             "already; release it first, or give a timeout",
@@ -231,7 +231,7 @@ def _undo_acquire(_state: SchedulerState, record: LeaseRecord, call: Call, reply
 
 def _release(_state: SchedulerState, record: LeaseRecord, call: Call) -> Reply:
     if not _give_back(record, _holder_in(call)):
-        raise HeldRefusal(
+        raise OperationRefused(
             NOT_HELD,
             "this MultiLock is not held, so it cannot be released"
             if record.kind == MULTILOCK
@@ -248,7 +248,7 @@ def _restate(_state: SchedulerState, record: LeaseRecord, call: Call) -> Reply:
     is_full = record.kind != MULTILOCK and not record.has_room
     if lost or (holder not in record.holders and (record.is_closed or is_full)):
         what = f"lock {lost[0]!r} of a MultiLock" if lost else f"{record.kind} {record.name!r}"
-        raise HeldRefusal(
+        raise OperationRefused(
             HOLD_LOST,
             f"{what} was given to another holder, because this client was away from the scheduler "
             "for longer than its lease",
@@ -309,7 +309,7 @@ def _is_ready(record: LeaseRecord, call: Call) -> bool:
 
 
 _SEVERAL: Final = {
-    "acquire": HeldOperation(
+    "acquire": ObjectOperation(
         _acquire,
         _LANE,
         _LATE,
@@ -318,11 +318,11 @@ _SEVERAL: Final = {
         check_wait=_check_wait,
         is_deferred=True,
     ),
-    "release": HeldOperation(_release),
-    "restate": HeldOperation(_restate),
+    "release": ObjectOperation(_release),
+    "restate": ObjectOperation(_restate),
 }
-_COUNTED: Final = {**_SEVERAL, "count": HeldOperation(_count, is_deferred=True, is_read=True)}
-LOCKS: Final = HeldKind(
+_COUNTED: Final = {**_SEVERAL, "count": ObjectOperation(_count, is_deferred=True, is_read=True)}
+LOCKS: Final = ObjectKind(
     LOCK, _make, _COUNTED, _drop, lambda record: not record.holders, _is_ready, _blockers
 )
 MULTILOCKS: Final = LOCKS._replace(name=MULTILOCK, operations=_SEVERAL, serve=_serve)
@@ -336,8 +336,8 @@ SEMAPHORES: Final = LIMITS._replace(
     name=SEMAPHORE,
     operations={
         **_COUNTED,
-        "create": HeldOperation(_create, may_be_closed=True),
-        "close": HeldOperation(_close, is_deferred=True),
+        "create": ObjectOperation(_create, may_be_closed=True),
+        "close": ObjectOperation(_close, is_deferred=True),
     },
     pause_s=None,
 )

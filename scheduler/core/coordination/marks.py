@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.messages.held import SUPERSEDED
+from ....protocol.wire.messages.coordination import SUPERSEDED
 from .arguments import bad
 from .records import Call, Reply
 
@@ -88,7 +88,7 @@ def is_overtaken(state: SchedulerState, call: Call, place: Place) -> bool:
     """Return whether a place has a later setting or deletion than the one that a call states.
 
     Raises:
-        HeldRefusal: no scheduler has given such a number.
+        OperationRefused: no scheduler has given such a number.
     """
     number = call.arguments.get("number")
     if type(number) is not int or not 0 < number < state.first_attempt:

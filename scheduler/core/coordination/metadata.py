@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.columns import MAX_KEY_CHARS
-from ....protocol.wire.messages.held import METADATA, TOO_LARGE
+from ....protocol.wire.messages.coordination import METADATA, TOO_LARGE
 from ....protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, pack, size_of
 from .arguments import bad
 from .marks import is_overtaken, later_below, note_deleted, note_set, note_stated, overtaken
 from .records import (
     Call,
-    HeldKind,
-    HeldOperation,
-    HeldRecord,
-    HeldRefusal,
-    HeldValue,
     MetadataRecord,
+    ObjectKind,
+    ObjectOperation,
+    ObjectRecord,
+    ObjectValue,
+    OperationRefused,
     Reply,
 )
 
@@ -41,7 +41,7 @@ def _path_in(call: Call) -> list[str]:
     return path
 
 
-def _make(call: Call) -> HeldRecord:
+def _make(call: Call) -> ObjectRecord:
     return MetadataRecord(call.kind, call.name)
 
 
@@ -69,7 +69,7 @@ def _put(record: MetadataRecord, call: Call) -> list[str]:
     """Set what a call carries; return its path.
 
     Raises:
-        HeldRefusal: it is not plain, or too large.
+        OperationRefused: it is not plain, or too large.
     """
     path, value = _path_in(call), call.arguments.get("value")
     if not path:
@@ -79,7 +79,7 @@ def _put(record: MetadataRecord, call: Call) -> list[str]:
     except ValueError as error:
         raise bad(str(error)) from None
     if nbytes > MAX_PLAIN_NBYTES:
-        raise HeldRefusal(
+        raise OperationRefused(
             TOO_LARGE,
             f"the metadata takes about {nbytes} bytes, and the limit is {MAX_PLAIN_NBYTES}; large "
             "data belongs in a dataset or in the result of a task",
@@ -101,7 +101,7 @@ def _place(
     if key in parent:
         added -= size_of(parent[key]) + len(key)
     if limit_nbytes is not None and record.nbytes + added > limit_nbytes:
-        raise HeldRefusal(
+        raise OperationRefused(
             TOO_LARGE,
             f"the metadata of the cluster would take {record.nbytes + added} bytes, and the limit "
             f"is {limit_nbytes}; delete what is not needed with client.delete_metadata",
@@ -125,7 +125,7 @@ def _get(_state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
     if found is None:
         return Reply({"found": False})
     # As a blob: a map of the tree may have more entries than one of a message.
-    return Reply({"found": True}, (HeldValue(pack(found[0]), []),))
+    return Reply({"found": True}, (ObjectValue(pack(found[0]), []),))
 
 
 def _delete(state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
@@ -151,14 +151,14 @@ def _drop(_record: MetadataRecord, _client: ClientHandle) -> None:
     """Metadata stays when the client that has set it is gone."""
 
 
-METADATA_KIND: Final = HeldKind(
+METADATA_KIND: Final = ObjectKind(
     METADATA,
     _make,
     {
-        "set": HeldOperation(_set),
-        "restate": HeldOperation(_restate, is_deferred=True),
-        "get": HeldOperation(_get, is_read=True, is_deferred=True),
-        "delete": HeldOperation(_delete, is_deferred=True),
+        "set": ObjectOperation(_set),
+        "restate": ObjectOperation(_restate, is_deferred=True),
+        "get": ObjectOperation(_get, is_read=True, is_deferred=True),
+        "delete": ObjectOperation(_delete, is_deferred=True),
     },
     _drop,
     lambda record: not record.tree,

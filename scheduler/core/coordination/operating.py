@@ -1,4 +1,4 @@
-"""Operations of clients on held objects: done at once, or when their turn has come.
+"""Operations of clients on coordination objects: done at once, or when their turn has come.
 
     Operate(request, operation, kind, name, ...) -> Operated(request, ...)
 
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.columns import MAX_KEY_CHARS
-from ....protocol.wire.messages.held import (
+from ....protocol.wire.messages.coordination import (
     CYCLE,
     NOTE,
     OWN_TOPIC,
@@ -47,10 +47,10 @@ from .records import (
     AWAY,
     Call,
     ClientCalls,
-    HeldKind,
-    HeldOperation,
-    HeldRecord,
-    HeldRefusal,
+    ObjectKind,
+    ObjectOperation,
+    ObjectRecord,
+    OperationRefused,
     Reply,
     forget,
     objects_of,
@@ -120,15 +120,15 @@ def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) 
                 call.deadline = state.call_after(call.timeout, _on_late, call)
             return
         _begin(state, call, operation)
-    except HeldRefusal as refusal:
+    except OperationRefused as refusal:
         _answer(state, call, _refused(refusal))
 
 
-def _refused(refusal: HeldRefusal) -> Reply:
+def _refused(refusal: OperationRefused) -> Reply:
     return Reply(problem=refusal.problem, text=refusal.text)
 
 
-def _operation_of(call: Call) -> HeldOperation:
+def _operation_of(call: Call) -> ObjectOperation:
     kind = KINDS.get(call.kind)
     if kind is None:
         raise bad(f"this scheduler has no objects of kind {call.kind[:40]!r}")
@@ -140,11 +140,11 @@ def _operation_of(call: Call) -> HeldOperation:
     return operation
 
 
-def _begin(state: SchedulerState, call: Call, operation: HeldOperation) -> None:
+def _begin(state: SchedulerState, call: Call, operation: ObjectOperation) -> None:
     """Attempt a call; let it wait if its turn has not come.
 
     Raises:
-        HeldRefusal: it is refused.
+        OperationRefused: it is refused.
     """
     objects = objects_of(state)
     kind = KINDS[call.kind]
@@ -152,7 +152,7 @@ def _begin(state: SchedulerState, call: Call, operation: HeldOperation) -> None:
     if record is None:
         if len(objects.records) >= MAX_OBJECTS:
             text = f"there are {MAX_OBJECTS} locks, queues and others, which is the limit"
-            raise HeldRefusal(TOO_LARGE, text)
+            raise OperationRefused(TOO_LARGE, text)
         is_own = call.kind == TOPIC and call.name == OWN_TOPIC
         record = topics_of(state).own if is_own else kind.make(call)
         objects.records[call.kind, call.name] = record
@@ -176,7 +176,7 @@ def _begin(state: SchedulerState, call: Call, operation: HeldOperation) -> None:
 
 
 def _wait(
-    state: SchedulerState, record: HeldRecord, call: Call, operation: HeldOperation
+    state: SchedulerState, record: ObjectRecord, call: Call, operation: ObjectOperation
 ) -> Reply | None:
     """Let a call wait; return the reply if it must not."""
     timeout = call.timeout
@@ -217,7 +217,7 @@ def _fail_wait(state: SchedulerState, call: Call, text: str) -> None:
     serve(state, record)
 
 
-def serve(state: SchedulerState, record: HeldRecord) -> None:
+def serve(state: SchedulerState, record: ObjectRecord) -> None:
     """Answer the calls whose turn has come; forget the object if it is idle then."""
     kind = KINDS[record.kind]
     if record.is_closed:
@@ -243,14 +243,14 @@ def serve(state: SchedulerState, record: HeldRecord) -> None:
             record.due = state.call_after(pause_s, _on_turn, record)
 
 
-def _serve_lane(state: SchedulerState, record: HeldRecord, lane: str, kind: HeldKind) -> bool:
+def _serve_lane(state: SchedulerState, record: ObjectRecord, lane: str, kind: ObjectKind) -> bool:
     """Answer the first calls of a lane as far as their turn has come; return whether it had."""
     was_served = False
     while lane in record.lanes:
         call = next(iter(record.lanes[lane]))
         try:
             reply = kind.operations[call.operation].attempt(state, record, call)
-        except HeldRefusal as refusal:
+        except OperationRefused as refusal:
             reply = _refused(refusal)
         if reply is None:
             break
@@ -260,13 +260,13 @@ def _serve_lane(state: SchedulerState, record: HeldRecord, lane: str, kind: Held
     return was_served
 
 
-def _on_turn(state: SchedulerState, record: HeldRecord) -> None:
+def _on_turn(state: SchedulerState, record: ObjectRecord) -> None:
     record.due = None
     if objects_of(state).records.get((record.kind, record.name)) is record:
         serve(state, record)
 
 
-def _take_out(call: Call) -> HeldRecord:
+def _take_out(call: Call) -> ObjectRecord:
     """Take a call out of its lane; return the object."""
     record = call.record
     assert record is not None
@@ -372,7 +372,7 @@ def _withdraw(state: SchedulerState, calls: ClientCalls, request: int) -> None:
     _forget_answer(state, calls, request)
 
 
-def _undo(state: SchedulerState, call: Call, reply: Reply) -> HeldRecord | None:
+def _undo(state: SchedulerState, call: Call, reply: Reply) -> ObjectRecord | None:
     """Give back what an answer has given; return the object that has it again."""
     record = objects_of(state).records.get((call.kind, call.name))
     if record is None or record.is_closed or reply.problem:
@@ -384,7 +384,7 @@ def _undo(state: SchedulerState, call: Call, reply: Reply) -> HeldRecord | None:
     return record
 
 
-def _end_wait(state: SchedulerState, call: Call) -> HeldRecord | None:
+def _end_wait(state: SchedulerState, call: Call) -> ObjectRecord | None:
     """End a call that waits, without an answer; return the object whose lane it was in."""
     record = call.record
     del objects_of(state).calls[call.client].waiting[call.request]
@@ -403,7 +403,7 @@ def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
     calls = objects_of(state).calls.get(client)
     if calls is None:
         return
-    left: dict[HeldRecord, None] = {}
+    left: dict[ObjectRecord, None] = {}
     for call in calls.waiting.values():
         if call.record is not None and KINDS[call.kind].operations[call.operation].gives:
             left[_take_out(call)] = None
@@ -418,7 +418,7 @@ def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
     calls = objects_of(state).calls.get(client)
     if calls is None:
         return
-    grown: dict[tuple[HeldRecord, str], list[Call]] = {}
+    grown: dict[tuple[ObjectRecord, str], list[Call]] = {}
     for call in calls.waiting.values():
         if call.record is not None and call.lane == AWAY:
             record = _take_out(call)
@@ -462,5 +462,5 @@ def on_recovery_ended(state: SchedulerState) -> None:
         del calls.waiting[call.request]
         try:
             _begin(state, call, _operation_of(call))
-        except HeldRefusal as refusal:
+        except OperationRefused as refusal:
             _answer(state, call, _refused(refusal))

@@ -1,4 +1,4 @@
-"""The records of held objects, of the calls that wait for them, and of the values in them.
+"""The records of coordination objects, of the calls that wait for them, and of the values in them.
 
 An object is named by its kind and its name, and exists while it has content, holders, waiting calls
 or, where its limit has to be remembered, users.
@@ -25,8 +25,8 @@ VALUE_OVERHEAD = 200
 AWAY: Final = "away"
 
 
-class HeldRefusal(Exception):
-    """An operation is refused: `problem` is one of `messages.held`, `text` is for the user."""
+class OperationRefused(Exception):
+    """An operation is refused: `problem` as in the messages, `text` for the user."""
 
     def __init__(self, problem: str, text: str) -> None:
         super().__init__(problem, text)
@@ -34,7 +34,7 @@ class HeldRefusal(Exception):
         self.text = text
 
 
-class HeldValue:
+class ObjectValue:
     """A value of a queue or variable, or on its way to or from one."""
 
     __slots__ = ("blob", "keys", "keys_nbytes", "n_uses", "nbytes")
@@ -53,7 +53,7 @@ class Reply(NamedTuple):
     """The outcome of an operation."""
 
     info: Mapping[str, Any] = MappingProxyType({})
-    values: tuple[HeldValue, ...] = ()
+    values: tuple[ObjectValue, ...] = ()
     problem: str = ""
     text: str = ""
 
@@ -96,9 +96,9 @@ class Call:
         #: of the message, for operations with `takes_keys`
         self.keys: list[str] = []
         #: that it carries; used by the call until it has one more use, or none
-        self.value: HeldValue | None = None
+        self.value: ObjectValue | None = None
         #: where it waits; None while it does not, and before the end of a recovery
-        self.record: HeldRecord | None = None
+        self.record: ObjectRecord | None = None
         self.lane = ""
         #: among all calls that have waited in lanes; those of a lane are in this order
         self.place = 0
@@ -138,7 +138,7 @@ class Holder(NamedTuple):
     lease: str
 
 
-class HeldRecord:
+class ObjectRecord:
     """The part of a record that all kinds share."""
 
     __slots__ = ("due", "is_closed", "kind", "lanes", "name", "users")
@@ -153,14 +153,14 @@ class HeldRecord:
         self.users: dict[ClientHandle, None] = {}
         #: operations are refused until an object of that name is made anew
         self.is_closed = False
-        #: when calls that wait are served next though nothing has changed (`HeldKind.pause_s`)
+        #: when calls that wait are served next though nothing has changed (`ObjectKind.pause_s`)
         self.due: Deadline | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.kind} {self.name!r}>"
 
 
-class EventRecord(HeldRecord):
+class EventRecord(ObjectRecord):
     """An event."""
 
     __slots__ = ("is_set",)
@@ -170,7 +170,7 @@ class EventRecord(HeldRecord):
         self.is_set = False
 
 
-class QueueRecord(HeldRecord):
+class QueueRecord(ObjectRecord):
     """A queue."""
 
     __slots__ = ("items", "maxsize")
@@ -178,30 +178,30 @@ class QueueRecord(HeldRecord):
     def __init__(self, kind: str, name: str, maxsize: int) -> None:
         super().__init__(kind, name)
         self.maxsize = maxsize  #: 0 = no limit
-        self.items: deque[HeldValue] = deque()
+        self.items: deque[ObjectValue] = deque()
 
 
-class VariableRecord(HeldRecord):
+class VariableRecord(ObjectRecord):
     """A variable."""
 
     __slots__ = ("value",)
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(kind, name)
-        self.value: HeldValue | None = None  #: None = it is not set
+        self.value: ObjectValue | None = None  #: None = it is not set
 
 
-class DatasetsRecord(HeldRecord):
+class DatasetsRecord(ObjectRecord):
     """All datasets."""
 
     __slots__ = ("values",)
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(kind, name)
-        self.values: dict[str, HeldValue] = {}  #: {name of a dataset: its value}
+        self.values: dict[str, ObjectValue] = {}  #: {name of a dataset: its value}
 
 
-class MetadataRecord(HeldRecord):
+class MetadataRecord(ObjectRecord):
     """The tree of metadata."""
 
     __slots__ = ("nbytes", "tree")
@@ -223,10 +223,10 @@ class TopicEvent(NamedTuple):
     #: seconds since 1970, by the clock of the machine that has logged it
     time: float
     #: a pickle; packed plain data for the scheduler's own
-    value: HeldValue
+    value: ObjectValue
 
 
-class TopicRecord(HeldRecord):
+class TopicRecord(ObjectRecord):
     """The last events of a topic."""
 
     __slots__ = ("before_first", "events", "last", "nbytes")
@@ -252,7 +252,7 @@ class ClientCalls:
         #: {request: (call, its answer)} that are not acknowledged, of operations that are no reads
         self.answered: dict[int, tuple[Call, Reply]] = {}
         #: {record: None} that it has called
-        self.records: dict[HeldRecord, None] = {}
+        self.records: dict[ObjectRecord, None] = {}
 
 
 class Objects:
@@ -262,7 +262,7 @@ class Objects:
 
     def __init__(self) -> None:
         #: {(kind, name): record}; none is idle
-        self.records: dict[tuple[str, str], HeldRecord] = {}
+        self.records: dict[tuple[str, str], ObjectRecord] = {}
         #: {client: its calls}
         self.calls: dict[ClientHandle, ClientCalls] = {}
         #: {call: None}, in order, that wait for the end of the recovery
@@ -277,7 +277,7 @@ def objects_of(state: SchedulerState) -> Objects:
     return state.record(Objects)
 
 
-def forget(state: SchedulerState, record: HeldRecord) -> None:
+def forget(state: SchedulerState, record: ObjectRecord) -> None:
     """Forget an object that is idle, and for which no call waits."""
     objects = objects_of(state)
     del objects.records[record.kind, record.name]
@@ -290,7 +290,7 @@ def forget(state: SchedulerState, record: HeldRecord) -> None:
 Blockers: TypeAlias = "tuple[list[tuple[ClientHandle, str]], bool]"
 
 
-class HeldOperation(NamedTuple):
+class ObjectOperation(NamedTuple):
     """An operation of a kind."""
 
     #: (state, record, call) -> the reply; None = its turn has not come
@@ -301,9 +301,9 @@ class HeldOperation(NamedTuple):
     late: Reply = Reply()
     #: gives back what the answer has given to a client that has not taken it
     undo: Callable[[SchedulerState, Any, Call, Reply], None] | None = None
-    #: raises `HeldRefusal` if the arguments are not valid for the object
+    #: raises `OperationRefused` if the arguments are not valid for the object
     check: Callable[[Any, Call], None] | None = None
-    #: raises `HeldRefusal` if the call would wait for itself
+    #: raises `OperationRefused` if the call would wait for itself
     check_wait: Callable[[Any, Call], None] | None = None
     #: it carries a value
     has_value: bool = False
@@ -323,13 +323,13 @@ class HeldOperation(NamedTuple):
         return self.undo is not None
 
 
-class HeldKind(NamedTuple):
-    """A kind of held objects."""
+class ObjectKind(NamedTuple):
+    """A kind of coordination objects."""
 
     #: in messages
     name: str
-    make: Callable[[Call], HeldRecord]
-    operations: dict[str, HeldOperation]
+    make: Callable[[Call], ObjectRecord]
+    operations: dict[str, ObjectOperation]
     #: removes what a client holds
     drop: Callable[[Any, ClientHandle], None]
     #: whether nothing would be lost with the record

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.wire.messages.held import OWN_TOPIC, TOO_LARGE, TOPIC
+from ....protocol.wire.messages.coordination import OWN_TOPIC, TOO_LARGE, TOPIC
 from .arguments import bad
 from .records import (
     Call,
-    HeldKind,
-    HeldOperation,
-    HeldRecord,
-    HeldRefusal,
+    ObjectKind,
+    ObjectOperation,
+    ObjectRecord,
+    OperationRefused,
     Reply,
     TopicEvent,
     TopicRecord,
@@ -108,7 +108,7 @@ def _drop_first(state: SchedulerState, record: TopicRecord) -> None:
         forget(state, record)
 
 
-def _make(call: Call) -> HeldRecord:
+def _make(call: Call) -> ObjectRecord:
     return TopicRecord(call.kind, call.name)
 
 
@@ -120,7 +120,7 @@ def _check_event(_record: TopicRecord, call: Call) -> None:
     if value.keys:
         raise bad("an event has no futures in it; put them into a queue, a variable or a dataset")
     if value.nbytes > MAX_EVENT_NBYTES:
-        raise HeldRefusal(
+        raise OperationRefused(
             TOO_LARGE,
             f"the event takes {value.nbytes} bytes, and the limit is {MAX_EVENT_NBYTES}; large "
             "data belongs in the result of a task",
@@ -197,15 +197,15 @@ def _drop(_record: TopicRecord, _client: ClientHandle) -> None:
     """Events stay when the client that has logged them is gone."""
 
 
-TOPICS: Final = HeldKind(
+TOPICS: Final = ObjectKind(
     TOPIC,
     _make,
     {
-        "log": HeldOperation(_log, check=_check_event, has_value=True),
-        "all": HeldOperation(_all, is_read=True),
-        "last": HeldOperation(_last, is_read=True),
-        "names": HeldOperation(_names, is_read=True),
-        "next": HeldOperation(_next, "next", check=_check_next, is_read=True),
+        "log": ObjectOperation(_log, check=_check_event, has_value=True),
+        "all": ObjectOperation(_all, is_read=True),
+        "last": ObjectOperation(_last, is_read=True),
+        "names": ObjectOperation(_names, is_read=True),
+        "next": ObjectOperation(_next, "next", check=_check_next, is_read=True),
     },
     _drop,
     lambda record: not record.events or record.name == OWN_TOPIC,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import Message
-from ....protocol.wire.messages.held import KEY_LOST, TOO_LARGE
+from ....protocol.wire.messages.coordination import KEY_LOST, TOO_LARGE
 from ....protocol.wire.payload import Blob, blob_nbytes
 from ..moves.transitions import activate, release_unneeded
 from ..records.peers import ClientHandle
 from ..records.tasks import RELEASED
 from ..recovery import recipes
 from ..requests import wants
-from .records import Call, HeldRefusal, HeldValue
+from .records import Call, ObjectValue, OperationRefused
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -35,7 +35,7 @@ def _ignore(_state: SchedulerState, _message: Message) -> None:
     """The values do not change with what becomes of their futures."""
 
 
-class HeldValues:
+class ObjectValues:
     """All values that are used."""
 
     __slots__ = ("keeper", "n_uses", "nbytes")
@@ -49,29 +49,29 @@ class HeldValues:
         self.nbytes = 0  #: sum over the values
 
 
-def values_of(state: SchedulerState) -> HeldValues:
+def values_of(state: SchedulerState) -> ObjectValues:
     """Return the values that are used."""
-    return state.record(HeldValues)
+    return state.record(ObjectValues)
 
 
-def take(state: SchedulerState, blob: Blob | None, keys: list[str]) -> HeldValue:
+def take(state: SchedulerState, blob: Blob | None, keys: list[str]) -> ObjectValue:
     """Return a new value with one use.
 
     Raises:
-        HeldRefusal: it is too large, or the task of a future is unknown.
+        OperationRefused: it is too large, or the task of a future is unknown.
     """
     values = values_of(state)
     size = 0 if blob is None else blob_nbytes(blob)
     if size > MAX_VALUE_NBYTES or len(keys) > MAX_KEYS:
-        raise HeldRefusal(
+        raise OperationRefused(
             TOO_LARGE,
             f"the value takes {size} bytes and has {len(keys)} futures in it; the limits are "
             f"{MAX_VALUE_NBYTES} bytes and {MAX_KEYS} futures. Large data belongs in the result of "
             "a task: put its future",
         )
-    value = HeldValue(blob, [*dict.fromkeys(keys)])
+    value = ObjectValue(blob, [*dict.fromkeys(keys)])
     if values.nbytes + value.nbytes > MAX_NBYTES:
-        raise HeldRefusal(
+        raise OperationRefused(
             TOO_LARGE,
             f"the queues and variables of the cluster hold {values.nbytes} bytes, and the limit "
             f"for all of them is {MAX_NBYTES}; take values out of queues, or put futures",
@@ -87,7 +87,7 @@ def check_keys(state: SchedulerState, call: Call) -> None:
     """Check the futures in a value that a client states again, when all others could be back.
 
     Raises:
-        HeldRefusal: neither a client nor a worker has come back with the task of one.
+        OperationRefused: neither a client nor a worker has come back with the task of one.
     """
     assert call.value is not None
     for key in call.value.keys:
@@ -95,15 +95,15 @@ def check_keys(state: SchedulerState, call: Call) -> None:
             raise _unknown(key)
 
 
-def _unknown(key: str) -> HeldRefusal:
-    return HeldRefusal(
+def _unknown(key: str) -> OperationRefused:
+    return OperationRefused(
         KEY_LOST,
         f"the scheduler does not know the task {key!r} of a future in the value (any more): it was "
         "cancelled or released; submit its call again",
     )
 
 
-def use(state: SchedulerState, value: HeldValue) -> None:
+def use(state: SchedulerState, value: ObjectValue) -> None:
     """Note one more use of a value."""
     value.n_uses += 1
     if value.n_uses > 1:
@@ -121,7 +121,7 @@ def use(state: SchedulerState, value: HeldValue) -> None:
             activate(state, task)
 
 
-def drop(state: SchedulerState, value: HeldValue) -> None:
+def drop(state: SchedulerState, value: ObjectValue) -> None:
     """Note that a value has one use less."""
     value.n_uses -= 1
     if value.n_uses:

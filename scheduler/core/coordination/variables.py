@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.held import LATE, VARIABLE
+from ....protocol.wire.messages.coordination import LATE, VARIABLE
 from .marks import is_overtaken, note_deleted, note_set, note_stated, overtaken
-from .records import Call, HeldKind, HeldOperation, HeldRecord, Reply, VariableRecord
+from .records import Call, ObjectKind, ObjectOperation, ObjectRecord, Reply, VariableRecord
 from .values import check_keys, drop, use
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..state import SchedulerState
 
 
-def _make(call: Call) -> HeldRecord:
+def _make(call: Call) -> ObjectRecord:
     return VariableRecord(call.kind, call.name)
 
 
@@ -58,14 +58,14 @@ def _drop(_record: VariableRecord, _client: ClientHandle) -> None:
     """The value stays when the client that has set it is gone."""
 
 
-VARIABLES: Final = HeldKind(
+VARIABLES: Final = ObjectKind(
     VARIABLE,
     _make,
     {
-        "set": HeldOperation(_set, has_value=True),
-        "restate": HeldOperation(_restate, has_value=True, is_deferred=True),
-        "get": HeldOperation(_get, "get", Reply(problem=LATE), is_deferred=True),
-        "delete": HeldOperation(_delete),
+        "set": ObjectOperation(_set, has_value=True),
+        "restate": ObjectOperation(_restate, has_value=True, is_deferred=True),
+        "get": ObjectOperation(_get, "get", Reply(problem=LATE), is_deferred=True),
+        "delete": ObjectOperation(_delete),
     },
     _drop,
     lambda record: record.value is None,

@@ -6,15 +6,15 @@ import pytest
 
 from weft.client.core import remembered
 from weft.client.core.events import (
+    AnswerTaken,
+    CallAbandoned,
     ClientClosing,
     Disconnected,
-    HeldAbandoned,
-    HeldCall,
-    HeldTaken,
+    ObjectCall,
     Warn,
 )
 from weft.protocol.wire.messages import Denied, Operate, Operated, Resubmitted
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 
 from .test_state import Bench, Listener
 
@@ -43,7 +43,7 @@ SETTINGS = {
 def do(bench, kind, name, operation, arguments=(), values=(), **info):
     """Let a call be done."""
     watcher = Listener(wants_data=False)
-    call = HeldCall(
+    call = ObjectCall(
         watcher, kind, name, operation, dict(arguments), [*values], ["k"] if values else []
     )
     bench.do(call)
@@ -156,9 +156,9 @@ def test_a_setting_that_another_client_has_made_later_is_forgotten_without_a_wor
 # --- What cannot be stated ------------------------------------------------------------------------
 
 
-def take(bench, name, operation, n, end=HeldTaken):
+def take(bench, name, operation, n, end=AnswerTaken):
     """Let values of a queue be taken by a caller, or given back."""
-    call = HeldCall(Listener(wants_data=False), h.QUEUE, name, operation, {"number": n})
+    call = ObjectCall(Listener(wants_data=False), h.QUEUE, name, operation, {"number": n})
     bench.do(call)
     bench.hear(Operated(request=call.request, values=[b"1"] * n, keys=[[]] * n))
     bench.do(end(call))
@@ -179,7 +179,7 @@ def test_lost_queues_are_reported_once_to_those_that_have_put_or_wait(bench):
     do(bench, h.QUEUE, "closed", "close")
     do(bench, h.QUEUE, "refused", "put", {}, [b"1"], problem=h.LATE)
     do(bench, h.QUEUE, "read", "get")
-    bench.do(HeldCall(Listener(wants_data=False), h.QUEUE, "w", "get", {"number": 1}))
+    bench.do(ObjectCall(Listener(wants_data=False), h.QUEUE, "w", "get", {"number": 1}))
     stated, actions = restarted(bench)
     assert stated == []
     assert [x.text for x in actions] == queue_lines(
@@ -201,7 +201,7 @@ def test_queues_that_are_empty_for_all_that_this_client_knows_are_not_reported(b
     do(bench, h.QUEUE, "counted", "count", n=0)
     do(bench, h.QUEUE, "left", "count", n=1)
     take(bench, "left", "get", 1)
-    take(bench, "given back", "get", 2, end=HeldAbandoned)
+    take(bench, "given back", "get", 2, end=CallAbandoned)
     do(bench, h.QUEUE, "left", "count", problem=h.CLOSED)
     had_put = "; this client had put 2 values there"
     assert [x.text for x in restarted(bench)[1]] == queue_lines(
@@ -217,7 +217,7 @@ def test_a_lost_connection_to_the_same_scheduler_loses_no_queue(bench):
 @pytest.mark.parametrize(("kind", "operation"), [(h.VARIABLE, "get"), (h.EVENT, "wait")])
 def test_waits_for_what_others_set_are_reported_after_a_restart(bench, kind, operation):
     def wait(name):
-        call = HeldCall(Listener(wants_data=False), kind, name, operation, {}, awaits_set=True)
+        call = ObjectCall(Listener(wants_data=False), kind, name, operation, {}, awaits_set=True)
         bench.do(call)
 
     wait("x")
@@ -237,7 +237,7 @@ def test_waits_for_what_others_set_are_reported_after_a_restart(bench, kind, ope
 
 def test_late_answers_are_known_to_come_after_a_restart(bench):
     def late():
-        call = HeldCall(Listener(wants_data=False), h.VARIABLE, "x", "get", {"timeout": 1.0})
+        call = ObjectCall(Listener(wants_data=False), h.VARIABLE, "x", "get", {"timeout": 1.0})
         bench.do(call)
         bench.hear(Operated(request=call.request, problem=h.LATE))
         return call.is_after_restart

@@ -1,4 +1,4 @@
-"""A scheduler and two clients that call held objects. A module may have a `board` of its own."""
+"""A scheduler and two clients that call its objects. A module may have a `board` of its own."""
 
 from __future__ import annotations
 

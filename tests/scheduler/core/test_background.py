@@ -10,7 +10,7 @@ from tests.scheduler.builders import Board, dropped, graph
 from tests.scheduler.callers import Caller
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination import background
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS, background_of
 from weft.scheduler.core.coordination.records import objects_of

@@ -1,4 +1,4 @@
-"""Held objects: locks, semaphores, events, queues, variables, by events of the scheduler's core."""
+"""Locks, semaphores, events, queues and variables, by events of the scheduler's core."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination import fifo, operating, values
-from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
+from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
 from weft.scheduler.core.coordination.marks import Mark, marks_of
 from weft.scheduler.core.coordination.records import Call, Holder, MetadataRecord, objects_of
 from weft.scheduler.core.coordination.topics import topics_of
@@ -795,7 +795,7 @@ def test_any_calls_in_any_order_leave_nothing_behind(seed):
 # --- The invariants -------------------------------------------------------------------------------
 
 
-class BrokenHeld:
+class BrokenObjects:
     """A board with objects of each kind, whose state is to be broken by hand."""
 
     def __init__(self) -> None:
@@ -844,8 +844,8 @@ class BrokenHeld:
 
 
 BREAKAGES = {
-    "held objects are filed by kind and name": lambda b: setattr(b.lock, "name", "y"),
-    "no held object is idle": lambda b: setattr(b.event, "is_set", False),
+    "coordination objects are filed by kind and name": lambda b: setattr(b.lock, "name", "y"),
+    "no coordination object is idle": lambda b: setattr(b.event, "is_set", False),
     "a semaphore has at most as many leases as its limit": lambda b: setattr(b.lock, "limit", 0),
     "the due turn of a limit is a deadline": lambda b: setattr(
         b.limit, "due", Deadline(0.0, None, ())
@@ -857,14 +857,14 @@ BREAKAGES = {
     "each owner of a MultiLock holds one of its locks": lambda b: b.multi.holders.update(
         {Holder(b.alice, "2"): "t"}
     ),
-    "users of held objects are known clients, and have it among their records": lambda b: (
+    "users of coordination objects are known clients, and have it among their records": lambda b: (
         b.objects.calls[b.alice].records.pop(b.lock)
     ),
     "clients with calls are known": lambda b: b.objects.calls.update(
         {b.stranger: b.objects.calls[b.alice]}
     ),
     "records of a client have it among their users": lambda b: b.event.users.clear(),
-    "no lane of a held object is empty": lambda b: b.lock.lanes.update({"other": {}}),
+    "no lane of a coordination object is empty": lambda b: b.lock.lanes.update({"other": {}}),
     "a call in a lane waits there, and its client has it": lambda b: b.forget_wait(),
     "the calls of a lane are in the order in which they came": lambda b: b.turn_round(),
     "a call that is given something waits aside while its client is away": lambda b: setattr(
@@ -905,9 +905,9 @@ BREAKAGES = {
 }
 
 
-@pytest.mark.parametrize("name", HELD_INVARIANTS)
+@pytest.mark.parametrize("name", OBJECT_INVARIANTS)
 def test_each_broken_invariant_is_named(name):
-    broken = BrokenHeld()
+    broken = BrokenObjects()
     validate(broken.state)
     BREAKAGES[name](broken)
     with pytest.raises(InvalidState) as error:

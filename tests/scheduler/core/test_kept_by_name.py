@@ -7,7 +7,7 @@ import pytest
 from tests.scheduler.builders import graph
 from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import datasets, metadata
 from weft.scheduler.core.coordination.records import objects_of

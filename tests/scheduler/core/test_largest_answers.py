@@ -1,4 +1,4 @@
-"""The largest answers about held objects arrive: each is encoded, cut into a frame, and read."""
+"""The largest answers about objects arrive: each is encoded, cut into a frame, and read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.protocol.wire.test_codec import exchange
 from weft.protocol.errors import LocalProtocolError
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import MAX_FACTS, MAX_KEY_CHARS
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import datasets, metadata, topics
 from weft.scheduler.core.coordination.happenings import MAX_TEXT_CHARS
@@ -19,9 +19,9 @@ from weft.scheduler.core.coordination.operating import KINDS
 from weft.scheduler.core.coordination.records import (
     Call,
     DatasetsRecord,
-    HeldRecord,
-    HeldValue,
     MetadataRecord,
+    ObjectRecord,
+    ObjectValue,
     QueueRecord,
     Reply,
     TopicEvent,
@@ -32,7 +32,7 @@ from weft.scheduler.core.coordination.records import (
 WIDE = "\N{GRINNING FACE}"
 
 
-def asked(record: HeldRecord, operation: str, **arguments: Any) -> m.Operated:
+def asked(record: ObjectRecord, operation: str, **arguments: Any) -> m.Operated:
     """Return the answer to a call, as the client reads it."""
     call: Any = Call(None, 1, record.kind, record.name, operation, arguments)  # type: ignore[arg-type]
     state: Any = None
@@ -56,8 +56,8 @@ def long_name(i: int) -> str:
     return f"{i:05}{WIDE * (MAX_KEY_CHARS - 5)}"
 
 
-def value_of(nbytes: int, *keys: str) -> HeldValue:
-    return HeldValue(bytes(nbytes), [*keys])
+def value_of(nbytes: int, *keys: str) -> ObjectValue:
+    return ObjectValue(bytes(nbytes), [*keys])
 
 
 def test_all_datasets_are_listed():

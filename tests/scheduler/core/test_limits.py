@@ -9,7 +9,7 @@ import pytest
 
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination.records import objects_of
 from weft.scheduler.core.members.epochs import Members
 

@@ -10,7 +10,7 @@ from tests.scheduler.builders import Board, graph
 from tests.scheduler.callers import Caller
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import topics
 from weft.scheduler.core.coordination.records import TopicRecord, objects_of

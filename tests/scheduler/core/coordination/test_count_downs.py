@@ -6,7 +6,7 @@ import pytest
 
 from tests.scheduler.builders import Board
 from tests.scheduler.callers import Caller
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination.records import objects_of
 
 LEASE_S = 60.0

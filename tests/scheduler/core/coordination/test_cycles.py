@@ -10,7 +10,7 @@ import pytest
 from tests.scheduler.builders import Board, graph
 from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination import cycles
 from weft.scheduler.core.coordination.cycles import SETTLE_S, Waits, find_cycle, suspects_of
 from weft.scheduler.core.members.epochs import Members

@@ -10,7 +10,7 @@ import pytest
 from tests.scheduler.builders import Board, finished, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.insight import explaining
 from weft.scheduler.core.records import timings
 from weft.scheduler.core.records.timings import Timings

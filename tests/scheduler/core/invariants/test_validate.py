@@ -15,7 +15,7 @@ from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.actors.actors import made_actors_of
 from weft.scheduler.core.actors.waits import WaitingActors
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
-from weft.scheduler.core.coordination.invariants import HELD_INVARIANTS
+from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
 from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
 from weft.scheduler.core.data.relays import relays_of
 from weft.scheduler.core.feature import Features
@@ -559,10 +559,10 @@ def test_the_board_has_a_task_in_each_state():
 
 
 def test_each_invariant_is_broken_once():
-    # Those of held objects are broken in test_held.py and test_background.py; those of wishes in
-    # test_output_wishes.py; those of memory in test_memory.py.
+    # Those of coordination objects are broken in test_coordination.py and test_background.py;
+    # those of wishes in test_wishes.py; those of memory in test_memory.py.
     elsewhere = {
-        **HELD_INVARIANTS,
+        **OBJECT_INVARIANTS,
         **BACKGROUND_INVARIANTS,
         **OUTPUT_WISH_INVARIANTS,
         **MEMORY_INVARIANTS,

@@ -1,4 +1,4 @@
-"""Messages about held objects: locks, events, queues and others that the scheduler keeps."""
+"""Messages about coordination objects: locks, events, queues and others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from ..message import Blobs, Info, Ints, KeyLists, Keys, Message, Number, Text, message
 from ..roles import CLIENTS
 
-#: Kinds of held objects.
+#: Kinds of coordination objects.
 LOCK: Final = "lock"
 SEMAPHORE: Final = "semaphore"
 MULTILOCK: Final = "multilock"
@@ -86,7 +86,7 @@ def attempt_of(owner: str) -> int:
 
 @message(115, by=CLIENTS)
 class Operate(Message):
-    """Ask for an operation on a held object; `Operated` answers, when its turn has come.
+    """Ask for an operation on a coordination object; `Operated` answers, when its turn has come.
 
     A client repeats it in each session with the same `request`, until it has the answer; the
     scheduler keeps the answer until it is acknowledged, so the operation is done once. What has

@@ -1,4 +1,4 @@
-"""Calls of locks, queues and other held objects, and the leases that this client has.
+"""Calls of locks, queues and other coordination objects, and the leases that this client has.
 
 A part of the core. A call is sent in each session, with the same number, until it is answered, and
 the scheduler does it once (`scheduler/core/coordination/operating.py`). A session begins with the
@@ -6,8 +6,8 @@ calls that are not answered, then the leases, which the scheduler may have given
 know.
 
 An answer that gives something (a lease, a value of a queue) is acknowledged when its caller has
-taken it (`HeldTaken`); if the caller was interrupted, it is given back (`HeldAbandoned`). Values of
-a queue are acknowledged soon, because the scheduler puts back what a client that died has not
+taken it (`AnswerTaken`); if the caller was interrupted, it is given back (`CallAbandoned`). Values
+of a queue are acknowledged soon, because the scheduler puts back what a client that died has not
 acknowledged.
 
 Time limits are counted by the scheduler. Here they are looked at while it is away, and after it,
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.messages import Denied, Operate, Operated, Unsupported
-from ...protocol.wire.messages.held import (
+from ...protocol.wire.messages.coordination import (
     HOLD_LOST,
     LATE,
     NOT_HELD,
@@ -32,7 +32,7 @@ from ...protocol.wire.messages.held import (
     TOO_LARGE,
     WITHDRAW,
 )
-from .events import HeldAbandoned, HeldCall, HeldTaken, Warn
+from .events import AnswerTaken, CallAbandoned, ObjectCall, Warn
 from .remembered import (
     Remembered,
     note_answer,
@@ -67,7 +67,7 @@ class Lease:
     arguments: dict[str, Any]
 
 
-class HeldCalls:
+class ObjectCalls:
     """The calls and leases of a client."""
 
     __slots__ = (
@@ -87,15 +87,15 @@ class HeldCalls:
         #: the scheduler is not the first one of this client
         self.is_after_restart = False
         #: {request: call} that are not answered, in order
-        self.pending: dict[int, HeldCall] = {}
+        self.pending: dict[int, ObjectCall] = {}
         #: {request: call} whose answer gave something that the caller has not taken yet
-        self.untaken: dict[int, HeldCall] = {}
+        self.untaken: dict[int, ObjectCall] = {}
         #: {text of the lease: lease} that were granted and not released
         self.leases: dict[str, Lease] = {}
         #: {request: text of the lease} that were stated in this session and are not confirmed
         self.restating: dict[int, str] = {}
         #: {request: call} with a time limit that were sent again in this session
-        self.resent: dict[int, HeldCall] = {}
+        self.resent: dict[int, ObjectCall] = {}
         #: {text of the lease: why it was lost}, until it is released
         self.lost: dict[str, str] = {}
         #: requests of this session whose answers the scheduler may forget
@@ -105,12 +105,12 @@ class HeldCalls:
 # --- Functions ------------------------------------------------------------------------------------
 
 
-def call_held(core: ClientState, call: HeldCall) -> None:
+def call_object(core: ClientState, call: ObjectCall) -> None:
     """Send a call, now or when there is a connection."""
     if core.end is not None:
         _notify(core, call, None)
         return
-    calls = core.held_calls
+    calls = core.object_calls
     calls.is_used = True
     call.request = core.next_request()
     if call.operation == "release":
@@ -126,12 +126,12 @@ def call_held(core: ClientState, call: HeldCall) -> None:
         _send(core, call)
 
 
-def _notify(core: ClientState, call: HeldCall, answer: object) -> None:
+def _notify(core: ClientState, call: ObjectCall, answer: object) -> None:
     if call.watcher is not None:
         touch(core, call.watcher, answer)
 
 
-def _send(core: ClientState, call: HeldCall) -> None:
+def _send(core: ClientState, call: ObjectCall) -> None:
     call.n_sent += 1
     core.to_scheduler.append(
         Operate(
@@ -148,14 +148,14 @@ def _send(core: ClientState, call: HeldCall) -> None:
 
 
 def _take_acknowledged(core: ClientState) -> list[int]:
-    calls = core.held_calls
+    calls = core.object_calls
     numbers, calls.to_acknowledge = calls.to_acknowledge, []
     return numbers
 
 
 def on_operated(core: ClientState, message: Operated) -> None:
     """Notify the caller of its answer; note what it has got."""
-    calls = core.held_calls
+    calls = core.object_calls
     request = message.request
     if SUPERSEDED in message.info:
         note_superseded(core, message)
@@ -192,7 +192,7 @@ def on_operated(core: ClientState, message: Operated) -> None:
     _notify(core, call, message)
 
 
-def _answer_of_release(core: ClientState, call: HeldCall) -> Operated:
+def _answer_of_release(core: ClientState, call: ObjectCall) -> Operated:
     """Return the answer to a release of a lease that the scheduler does not have any more."""
     if call.n_sent > 1 or call.released_epoch != core.epoch:
         # It was done before its answer was lost, or the scheduler is another one.
@@ -204,9 +204,9 @@ def _answer_of_release(core: ClientState, call: HeldCall) -> Operated:
     return Operated(request=call.request, problem=HOLD_LOST, text=text)
 
 
-def on_held_refused(core: ClientState, message: Denied | Unsupported) -> bool:
+def on_call_refused(core: ClientState, message: Denied | Unsupported) -> bool:
     """Notify the caller of a call that the scheduler does not take; False if it is none."""
-    calls = core.held_calls
+    calls = core.object_calls
     call = calls.pending.pop(message.request, None)
     if call is not None:
         _notify(core, call, message)
@@ -217,9 +217,9 @@ def on_held_refused(core: ClientState, message: Denied | Unsupported) -> bool:
     return calls.restating.pop(message.request, None) is not None
 
 
-def on_held_unsendable(core: ClientState, message: Operate, reason: str) -> None:
+def on_call_unsendable(core: ClientState, message: Operate, reason: str) -> None:
     """Fail a call that the protocol forbids."""
-    call = core.held_calls.pending.pop(message.request, None)
+    call = core.object_calls.pending.pop(message.request, None)
     text = f"it could not be sent: {reason}"
     if call is None:
         note_stated(core, message.request, text)
@@ -227,9 +227,9 @@ def on_held_unsendable(core: ClientState, message: Operate, reason: str) -> None
         _notify(core, call, Operated(request=message.request, problem=TOO_LARGE, text=text))
 
 
-def on_taken(core: ClientState, operation: HeldTaken) -> None:
+def on_taken(core: ClientState, operation: AnswerTaken) -> None:
     """Acknowledge an answer with the next call, or soon if the scheduler keeps values for it."""
-    calls = core.held_calls
+    calls = core.object_calls
     request = operation.call.request
     if calls.untaken.pop(request, None) is None:
         return
@@ -242,9 +242,9 @@ def on_taken(core: ClientState, operation: HeldTaken) -> None:
         )
 
 
-def on_abandoned(core: ClientState, operation: HeldAbandoned) -> None:
+def on_abandoned(core: ClientState, operation: CallAbandoned) -> None:
     """Withdraw a call, or give back what its answer gave."""
-    calls, call = core.held_calls, operation.call
+    calls, call = core.object_calls, operation.call
     if call.operation == "release":
         call.watcher = None  # it is done all the same: the caller does not have the lease any more
         return
@@ -255,14 +255,14 @@ def on_abandoned(core: ClientState, operation: HeldAbandoned) -> None:
     _withdraw(core, call)
 
 
-def _withdraw(core: ClientState, call: HeldCall) -> None:
+def _withdraw(core: ClientState, call: ObjectCall) -> None:
     if core.end is None:
-        call_held(core, HeldCall(None, "", "", WITHDRAW, {"request": call.request}))
+        call_object(core, ObjectCall(None, "", "", WITHDRAW, {"request": call.request}))
 
 
 def end_late_calls(core: ClientState, now: float) -> None:
     """End the calls that have waited long enough for a scheduler that was, or is, away."""
-    calls = core.held_calls
+    calls = core.object_calls
     late = [
         call
         for call in (calls.resent if core.is_linked else calls.pending).values()
@@ -275,12 +275,12 @@ def end_late_calls(core: ClientState, now: float) -> None:
             _notify(core, call, Operated(request=call.request, problem=NO_ANSWER))
 
 
-def resume_held(core: ClientState, *, is_restarted: bool) -> None:
+def resume_calls(core: ClientState, *, is_restarted: bool) -> None:
     """Begin a session: send the leases that this client has, and the calls without answer.
 
     To a scheduler that was started again, also what it has set.
     """
-    calls = core.held_calls
+    calls = core.object_calls
     calls.restating = {}
     calls.to_acknowledge = []
     calls.is_after_restart = calls.is_after_restart or is_restarted
@@ -314,9 +314,9 @@ def resume_held(core: ClientState, *, is_restarted: bool) -> None:
         _send(core, call)
 
 
-def end_held(core: ClientState) -> None:
+def end_object_calls(core: ClientState) -> None:
     """End all calls: there will be no connection any more."""
-    calls = core.held_calls
+    calls = core.object_calls
     for call in calls.pending.values():
         _notify(core, call, None)
     calls.pending.clear()

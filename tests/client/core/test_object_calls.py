@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core.events import (
+    AnswerTaken,
+    CallAbandoned,
     ClientClosing,
     ClientTick,
     Disconnected,
-    HeldAbandoned,
-    HeldCall,
-    HeldTaken,
+    ObjectCall,
     Operations,
     Unsendable,
     Warn,
 )
-from weft.client.core.held import NO_ANSWER
+from weft.client.core.object_calls import NO_ANSWER
 from weft.protocol.wire.messages import (
     Denied,
     Operate,
@@ -24,7 +24,7 @@ from weft.protocol.wire.messages import (
     SubmitTasks,
     Unsupported,
 )
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 
 from .test_state import Bench, Listener
 
@@ -45,22 +45,22 @@ def watcher() -> Listener:
 
 def acquire(watcher, lease="1", **more):
     arguments = {"lease": lease, "owner": "t", "timeout": 5.0, **more}
-    return HeldCall(watcher, h.LOCK, "x", "acquire", arguments)
+    return ObjectCall(watcher, h.LOCK, "x", "acquire", arguments)
 
 
 def release(watcher, lease="1"):
-    return HeldCall(watcher, h.LOCK, "x", "release", {"lease": lease})
+    return ObjectCall(watcher, h.LOCK, "x", "release", {"lease": lease})
 
 
 def get(watcher):
-    return HeldCall(watcher, h.QUEUE, "q", "get", {"number": 1})
+    return ObjectCall(watcher, h.QUEUE, "q", "get", {"number": 1})
 
 
 def answered(bench, call, *, take=True, **answer):
     """Let a call be answered; return what its watcher was notified of."""
     _, (notify,) = bench.hear(Operated(request=call.request, **answer))
     if take:
-        assert bench.do(HeldTaken(call)) == []
+        assert bench.do(AnswerTaken(call)) == []
     (item,) = notify.items
     return item
 
@@ -87,7 +87,7 @@ def test_the_value_of_a_queue_is_acknowledged_at_once_for_a_dead_client_gives_it
     call = get(watcher)
     bench.do(call)
     answered(bench, call, take=False, values=[b"1"])
-    (note,) = bench.do(HeldTaken(call))
+    (note,) = bench.do(AnswerTaken(call))
     assert note == Operate(request=0, operation=h.NOTE, acknowledged=[call.request])
 
 
@@ -96,7 +96,7 @@ def test_a_session_begins_by_saying_that_no_call_is_left_without_an_answer(bench
     bench.do(call)
     answered(bench, call, values=[b"1"], take=False)
     bench.handle(Disconnected())
-    assert bench.do(HeldTaken(call)) == []
+    assert bench.do(AnswerTaken(call)) == []
     (resume,) = bench.connect(1)
     assert resume == Operate(request=0, operation=h.RESUME, arguments={"pending": []})
 
@@ -105,7 +105,7 @@ def test_an_answer_with_futures_is_acknowledged_as_soon_as_these_are_wanted(benc
     call = get(watcher)
     bench.do(call)
     answered(bench, call, take=False, values=[b"1"], keys=[["a"]])
-    (note,) = bench.do(HeldTaken(call, has_futures=True))
+    (note,) = bench.do(AnswerTaken(call, has_futures=True))
     assert note == Operate(request=0, operation=h.NOTE, acknowledged=[call.request])
 
 
@@ -175,7 +175,7 @@ def test_a_release_of_a_lease_that_ended_meanwhile_fails(bench, watcher):
 
 def test_a_lease_of_some_of_several_locks_states_those_that_it_has(bench, watcher):
     arguments = {"lease": "1", "owner": "t", "names": ["a", "b", "c"], "number": 2}
-    call = HeldCall(watcher, h.MULTILOCK, "all", "acquire", arguments)
+    call = ObjectCall(watcher, h.MULTILOCK, "all", "acquire", arguments)
     bench.do(call)
     answered(bench, call, info={"granted": True, "names": ["b", "c"]})
     bench.handle(Disconnected())
@@ -187,14 +187,14 @@ def test_an_abandoned_call_is_withdrawn_and_so_is_what_it_has_got(bench, watcher
     waiting, got = acquire(watcher), acquire(watcher, "2")
     bench.do(waiting, got)
     answered(bench, got, take=False, info=GRANTED)
-    sent = bench.do(HeldAbandoned(waiting), HeldAbandoned(got))
+    sent = bench.do(CallAbandoned(waiting), CallAbandoned(got))
     assert [(x.operation, x.arguments) for x in sent] == [
         (h.WITHDRAW, {"request": waiting.request}),
         (h.WITHDRAW, {"request": got.request}),
     ]
     # The answer that crossed it is not for a caller any more.
     assert bench.hear(Operated(request=waiting.request, info=GRANTED)) == ([], [])
-    assert bench.core.held_calls.leases == {}
+    assert bench.core.object_calls.leases == {}
     bench.handle(Disconnected())
     resume, *again = bench.connect(1)
     pending = [*[x.request for x in sent], waiting.request, got.request]
@@ -206,8 +206,8 @@ def test_an_abandoned_call_that_was_answered_and_taken_changes_nothing(bench, wa
     call = acquire(watcher)
     bench.do(call)
     answered(bench, call, info=GRANTED)
-    assert bench.do(HeldAbandoned(call)) == []
-    assert [*bench.core.held_calls.leases] == ["1"]
+    assert bench.do(CallAbandoned(call)) == []
+    assert [*bench.core.object_calls.leases] == ["1"]
 
 
 def test_an_abandoned_release_is_done_all_the_same(bench, watcher):
@@ -215,7 +215,7 @@ def test_an_abandoned_release_is_done_all_the_same(bench, watcher):
     bench.do(held)
     answered(bench, held, info=GRANTED)
     bench.handle(Disconnected())
-    assert bench.do(over, HeldAbandoned(over)) == []
+    assert bench.do(over, CallAbandoned(over)) == []
     _, sent = bench.connect(1)
     assert (sent.operation, sent.request) == ("release", over.request)
     assert bench.hear(Operated(request=over.request)) == ([], [])

@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.client.core.events import HeldAbandoned, HeldCall, HeldTaken
+from weft.client.core.events import AnswerTaken, CallAbandoned, ObjectCall
 from weft.client.core.tasks import SENT, Watcher
 from weft.protocol.wire.messages import Operated
-from weft.protocol.wire.messages import held as h
+from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination.leases import LeaseRecord
 from weft.scheduler.core.coordination.marks import marks_of
 from weft.scheduler.core.coordination.records import (
@@ -39,17 +39,17 @@ _COUNTED = (h.SEMAPHORE, h.LIMIT)
 NESTED = ("n1", "n2")
 
 
-class HeldWatcher(Watcher):
+class ObjectWatcher(Watcher):
     """Waits for the answer to one call."""
 
     __slots__ = ("answers", "call", "client", "users")
 
-    def __init__(self, users: HeldUsers, client: ClientProcess) -> None:
+    def __init__(self, users: ObjectUsers, client: ClientProcess) -> None:
         super().__init__(wants_data=False)
         self.users = users
         self.client = client
         self.answers: list[Any] = []
-        self.call: HeldCall
+        self.call: ObjectCall
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""
@@ -60,13 +60,13 @@ class HeldWatcher(Watcher):
             self.users.on_answer(self, answer)
 
 
-class HeldUsers:
+class ObjectUsers:
     """What the users of all clients know of their locks and values."""
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
         #: {watcher: None} of calls that were not answered or given up
-        self.waiting: dict[HeldWatcher, None] = {}
+        self.waiting: dict[ObjectWatcher, None] = {}
         #: {lease: (client, kind, name)} that users believe to have
         self.believed: dict[str, tuple[ClientProcess, str, str]] = {}
         #: values whose `put` was answered, and those that were taken
@@ -155,7 +155,7 @@ class HeldUsers:
 
     def call(
         self, client: ClientNode, kind: str, name: str, operation: str, arguments: dict[str, Any]
-    ) -> HeldWatcher:
+    ) -> ObjectWatcher:
         """Let a user call."""
         values, keys = [], []
         if operation in ("put", "set", "publish", "log") and kind not in (h.EVENT, h.METADATA):
@@ -164,32 +164,34 @@ class HeldUsers:
             keys = sent[:1] if kind != h.TOPIC and self.sim.world.chance(0.5) else []
         if kind == h.BACKGROUND:
             keys = [future.state.key for future in client.futures[-5:]]
-        watcher = HeldWatcher(self, client)
+        watcher = ObjectWatcher(self, client)
         client.post(self.made(watcher, kind, name, operation, arguments, values, keys))
         return watcher
 
     def made(
         self,
-        watcher: HeldWatcher,
+        watcher: ObjectWatcher,
         kind: str,
         name: str,
         operation: str,
         arguments: dict[str, Any],
         values: Sequence[bytes] = (),
         keys: Sequence[str] = (),
-    ) -> HeldCall:
+    ) -> ObjectCall:
         """Make a call that its client is to post."""
-        watcher.call = HeldCall(watcher, kind, name, operation, arguments, list(values), list(keys))
+        watcher.call = ObjectCall(
+            watcher, kind, name, operation, arguments, list(values), list(keys)
+        )
         self.waiting[watcher] = None
         return watcher.call
 
-    def give_up(self, watcher: HeldWatcher) -> None:
+    def give_up(self, watcher: ObjectWatcher) -> None:
         """Interrupt a call that was not answered."""
         if watcher.client.is_alive and self.waiting.pop(watcher, self) is None:
             self.sim.world.probes["held: given up"] += 1
-            watcher.client.post(HeldAbandoned(watcher.call))
+            watcher.client.post(CallAbandoned(watcher.call))
 
-    def on_answer(self, watcher: HeldWatcher, answer: Operated) -> None:
+    def on_answer(self, watcher: ObjectWatcher, answer: Operated) -> None:
         """Take what a call has got; an answer to one that was given up is not taken."""
         if self.waiting.pop(watcher, self) is self:
             return
@@ -198,7 +200,7 @@ class HeldUsers:
         problems = ("", h.LATE, h.KEY_LOST, h.HOLD_LOST, h.EXISTS, h.UNKNOWN_NAME)
         may_cycle = call.name in NESTED or call.name in TASK_LOCKS
         assert answer.problem in problems or (may_cycle and answer.problem == h.CYCLE), answer
-        client.post(HeldTaken(call, has_futures=bool(answer.keys)))
+        client.post(AnswerTaken(call, has_futures=bool(answer.keys)))
         if answer.info.get("granted") is True:
             lease = call.arguments["lease"]
             self.believed[lease] = (client, call.kind, call.name)
@@ -227,7 +229,7 @@ class HeldUsers:
                 arguments |= {"limit": 1}
             elif kind == h.LIMIT:
                 arguments["per_s"] = 2.0
-            watcher = HeldWatcher(self, client)
+            watcher = ObjectWatcher(self, client)
             client.post(self.made(watcher, kind, name, "release", arguments))
 
     # -- checks -----------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ class HeldUsers:
         for lease, (holder, kind, name) in list(self.believed.items()):
             if holder is not client:
                 continue
-            if lease in core.held_calls.lost or not client.is_alive:
+            if lease in core.object_calls.lost or not client.is_alive:
                 self.sim.world.probes["held: lost"] += client.is_alive
                 # Where only lines and schedulers fail, all holders are back in time.
                 assert not (client.is_alive and self.sim.plan.executes_once), f"{lease} was lost"
@@ -247,7 +249,7 @@ class HeldUsers:
                 core.is_linked
                 and handle is not None
                 and handle.peer is not None
-                and not core.held_calls.restating
+                and not core.object_calls.restating
                 and self.sim.scheduler.core.epoch == core.epoch
             ):
                 record = objects_of(self.sim.scheduler.core).records.get((kind, name))

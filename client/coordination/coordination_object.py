@@ -32,7 +32,7 @@ from ...protocol.errors import (
 from ...protocol.host.blocking import blocked
 from ...protocol.wire.columns import MAX_KEY_CHARS
 from ...protocol.wire.messages import Denied, Operated, Unsupported
-from ...protocol.wire.messages.held import (
+from ...protocol.wire.messages.coordination import (
     ALREADY_HELD,
     CLOSED,
     CYCLE,
@@ -44,8 +44,8 @@ from ...protocol.wire.messages.held import (
     TOO_LARGE,
     UNKNOWN_NAME,
 )
-from ..core.events import HeldAbandoned, HeldCall, HeldTaken
-from ..core.held import NO_ANSWER
+from ..core.events import AnswerTaken, CallAbandoned, ObjectCall
+from ..core.object_calls import NO_ANSWER
 from ..insight.asking import error_of_end
 from ..modes import Mode, OfMode, T, as_result
 from ..shell.current import find_current
@@ -78,7 +78,7 @@ _ERRORS: Final[dict[str, Callable[[str], WeftError]]] = {
 _ASKING: Final = frozenset({"acquire", "wait"})
 
 Read: TypeAlias = "Callable[[Engine, Operated], T]"
-_Held = TypeVar("_Held", bound="HeldObject[Any]")
+_Held = TypeVar("_Held", bound="CoordinationObject[Any]")
 
 
 class _Later:
@@ -93,8 +93,8 @@ LATER: Final[Any] = _Later()
 NO_DEFAULT: Final[Any] = object()
 
 
-class HeldObject(OfMode[Mode]):
-    """The base class of all held objects.
+class CoordinationObject(OfMode[Mode]):
+    """The base class of all coordination objects.
 
     Args:
         name: of the object; objects of one class and name are the same, wherever they are made.
@@ -207,7 +207,7 @@ class HeldObject(OfMode[Mode]):
         timeout: Duration | None,
         values: list[Blob | None] | None,
         keys: list[str] | None,
-    ) -> tuple[HeldCall, float | None]:
+    ) -> tuple[ObjectCall, float | None]:
         timeout_s = seconds_or_none(timeout, "timeout")
         given = {**(arguments or {}), **self._limits()}
         owner = owner_here()
@@ -215,7 +215,7 @@ class HeldObject(OfMode[Mode]):
             given.setdefault("owner", owner)  # who waits, for explanations
         if timeout_s is not None:
             given["timeout"] = timeout_s
-        call = HeldCall(None, self._KIND, self.name, operation, given, values or [], keys or [])
+        call = ObjectCall(None, self._KIND, self.name, operation, given, values or [], keys or [])
         call.awaits_set = operation == self._AWAITS
         if timeout_s is None:
             return call, None
@@ -223,7 +223,7 @@ class HeldObject(OfMode[Mode]):
         return call, timeout_s + _PATIENCE_S
 
     async def _wait_async(
-        self, engine: Engine, call: HeldCall, limit_s: float | None, read: Read[T]
+        self, engine: Engine, call: ObjectCall, limit_s: float | None, read: Read[T]
     ) -> T:
         waiter = AsyncWaiter(1, wants_data=False)
         call.watcher = waiter
@@ -255,7 +255,7 @@ class HeldObject(OfMode[Mode]):
             return Operated(request=0, problem=NO_ANSWER)
         raise error_of_end(engine)
 
-    def _read(self, engine: Engine, call: HeldCall, answer: Operated, read: Read[T]) -> T:
+    def _read(self, engine: Engine, call: ObjectCall, answer: Operated, read: Read[T]) -> T:
         if answer.problem == NO_ANSWER and call.operation in _ASKING:
             answer = Operated(request=0)  # neither granted nor set
         if answer.problem:
@@ -279,9 +279,9 @@ class HeldObject(OfMode[Mode]):
             return read(engine, answer)
         finally:
             if answer.keys:
-                engine.post(HeldTaken(call, has_futures=True))
+                engine.post(AnswerTaken(call, has_futures=True))
             elif call.request:
-                engine.post_later(HeldTaken(call))
+                engine.post_later(AnswerTaken(call))
 
     def _note(self, operation: str) -> None:
         """Do an operation, if there is a client, without waiting: a later one shows what failed."""
@@ -364,6 +364,6 @@ def _client_here() -> Client[Any] | None:
         return None
 
 
-def _abandon(engine: Engine, call: HeldCall) -> None:
+def _abandon(engine: Engine, call: ObjectCall) -> None:
     if not engine.is_gone:
-        engine.post(HeldAbandoned(call))
+        engine.post(CallAbandoned(call))
