@@ -66,7 +66,7 @@ def test_wrong_numbers_are_refused(board, alice, arguments):
     assert board.state.counters.protocol_errors == 0
 
 
-def test_what_was_counted_stays_until_the_last_user_is_gone(board, alice, bob):
+def test_a_count_stays_until_the_last_user_of_the_latch_is_gone(board, alice, bob):
     alice.call(h.COUNT_DOWN, "count_down", n=2)
     assert bob.call(h.COUNT_DOWN, "count", n=2) == {"n": 1}
     board.close(alice.peer)
