@@ -43,7 +43,7 @@ _Check = Callable[[Any, list[Any]], Any]
 
 Options = list[dict[str, Any]]  #: the schema of what messages carry; {} = all defaults
 
-#: Size of the data of `meta=`: a text counts its characters, and each item and text 64 more.
+#: Size of the data of `meta=`: texts count in UTF-8, and each item 64 more.
 MAX_META_NBYTES: Final = 2048
 #: The mark of an option that must be understood is 1 of a resource: this, and the option's name.
 MARK: Final = "understanding of "
@@ -116,10 +116,10 @@ def _check_meta(value: Any, _buffers: list[Any]) -> Any:
 
 def _plain(value: Any, depth: int, left: list[int]) -> Any:
     kind = type(value)
-    left[0] -= 64 + (len(value) if kind is str else 0)
+    left[0] -= 64 + (len(value.encode()) if kind is str else 0)
     if left[0] < 0 or depth > MAX_FACTS_DEPTH:
         raise ValueError(
-            f"at most {MAX_META_NBYTES} characters are expected, where each item counts 64 more, "
+            f"at most {MAX_META_NBYTES} bytes are expected, where each item counts 64 more, "
             f"in at most {MAX_FACTS_DEPTH} lists and dicts within each other"
         )
     if kind is list:

@@ -73,11 +73,13 @@ def test_plain_data_of_a_user_passes_as_a_copy(meta):
 @pytest.mark.parametrize(
     ("meta", "error", "text"),
     [
-        ("x" * 1985, ValueError, "at most 2048 characters"),
+        ("x" * 1985, ValueError, "at most 2048 bytes"),
         ([1] * 32, ValueError, "each item counts 64 more"),
         (DEEP, ValueError, "in at most 8 lists and dicts"),
         (RECURSIVE, ValueError, "at most"),
         ({"a" * 2000: 1}, ValueError, "at most"),
+        ("ü" * 1000, ValueError, "at most"),
+        ("\ud800", ValueError, "surrogates not allowed"),
         (b"bytes", TypeError, "not bytes"),
         ((1, 2), TypeError, "not tuple"),
         ([object()], TypeError, "not object"),
