@@ -20,25 +20,23 @@ from ..protocol.trust.page_access import link_into
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
 from .actors import check_actor, map_actors, submit_actor
+from .calls import scattering
 from .calls.annotations import options_of_call
 from .calls.call_options import NOT_GIVEN, option_of
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import check_unsupported, rows_of
-from .calls.scattering import DataMover
-from .cluster.ending import TaskEnding
+from .cluster import ending, log_forwarding, plugins
 from .cluster.locating import ClusterLike, Location, check_options, check_own_options
-from .cluster.log_forwarding import LogForwarding
 from .coordination import datasets, metadata, topics
 from .coordination.datasets import Datasets
 from .core.events import Cancel
 from .core.tasks import FutureState
-from .dask import absent
-from .dask.collections import DaskCollections
+from .dask import absent, collections
 from .display import describing
 from .display.output import TaskOutputs
-from .executor import ExecutorMaker
+from .executor import Executor
 from .future import Future, cancel_reason, checked_running
-from .insight.inspection import ClusterInspection
+from .insight import inspection
 from .life import ClientLife
 from .modes import Mode, OfMode, T, as_result, waits
 from .results import gathering
@@ -55,17 +53,7 @@ if TYPE_CHECKING:
     from .modes import Awaited, Blocking
 
 
-class Client(
-    OfMode[Mode],
-    ClientLife,
-    DaskCollections,
-    ClusterClient,
-    ClusterInspection,
-    DataMover,
-    ExecutorMaker,
-    LogForwarding,
-    TaskEnding,
-):
+class Client(OfMode[Mode], ClientLife, ClusterClient):
     """A connection to a weft cluster, and the way to run functions on it.
 
     Args:
@@ -513,6 +501,64 @@ class Client(
     def loop(self) -> Any:
         """The event loop that the connections live in."""
         return self._usable().loop
+
+    # --- Data, graphs and collections of dask -----------------------------------------------------
+
+    scatter = scattering.scatter
+    replicate = scattering.replicate
+    rebalance = scattering.rebalance
+    compute = collections.compute
+    persist = collections.persist
+    get = collections.get
+    _get_for_dask = collections.get_for_dask
+    _run_graph = collections.run_graph
+    _future_of = collections.future_of
+
+    def get_executor(self: Client[Blocking], **submit_options: Any) -> Executor:
+        """Return an executor of this cluster: a `concurrent.futures.Executor`.
+
+        Args:
+            submit_options: see `weft.Executor`.
+        """
+        return Executor(client=self, **submit_options)
+
+    # --- What the cluster is and does, and code beside the tasks ----------------------------------
+
+    wait_for_workers = inspection.wait_for_workers
+    scheduler_info = inspection.scheduler_info
+    nthreads = inspection.nthreads
+    ncores = inspection.ncores
+    get_versions = inspection.get_versions
+    who_has = inspection.who_has
+    has_what = inspection.has_what
+    processing = inspection.processing
+    nbytes = inspection.nbytes
+    story = inspection.story
+    call_stack = inspection.call_stack
+    explain = inspection.explain
+    reproduce = inspection.reproduce
+    recreate_error_locally = inspection.recreate_error_locally
+    recreate_task_locally = inspection.recreate_task_locally
+    get_task_stream = inspection.get_task_stream
+    dump_cluster_state = inspection.dump_cluster_state
+    get_scheduler_logs = inspection.get_scheduler_logs
+    get_worker_logs = inspection.get_worker_logs
+    retire_workers = inspection.retire_workers
+    scale = inspection.scale
+    run = inspection.run
+    run_on_scheduler = inspection.run_on_scheduler
+    retry = ending.retry
+    restart_workers = ending.restart_workers
+    restart = ending.restart
+    register_plugin = plugins.register_plugin
+    register_worker_plugin = plugins.register_worker_plugin
+    register_scheduler_plugin = plugins.register_scheduler_plugin
+    unregister_plugin = plugins.unregister_plugin
+    unregister_worker_plugin = plugins.unregister_worker_plugin
+    register_worker_callbacks = plugins.register_worker_callbacks
+    upload_file = plugins.upload_file
+    forward_logging = log_forwarding.forward_logging
+    unforward_logging = log_forwarding.unforward_logging
 
     # --- What the scheduler keeps by name ---------------------------------------------------------
 

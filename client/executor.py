@@ -356,18 +356,3 @@ def _chunks(each: Iterator[Any], size: int) -> Iterator[tuple[Any, ...]]:
 
 def _call_rows(fn: Callable[..., T], chunk: tuple[tuple[Any, ...], ...]) -> list[T]:
     return [fn(*row) for row in chunk]
-
-
-class ExecutorMaker:
-    """The method of `Client` that makes executors."""
-
-    def get_executor(self, **submit_options: Any) -> Executor:
-        """Return an executor of this cluster: a `concurrent.futures.Executor`.
-
-        Args:
-            submit_options: see `weft.Executor`.
-        """
-        from .client import Client
-
-        assert isinstance(self, Client)
-        return Executor(client=self, **submit_options)

@@ -311,10 +311,10 @@ class Future(_Reference, Waited[Result, Mode]):
         Raises:
             ValueError: the task was cancelled, or did not fail by itself; submit its call again.
         """
-        from .cluster.ending import retry
+        from .cluster.ending import retry_states
 
         self._check_usable()
-        return retry(self._engine, [self._state], asynchronous)
+        return retry_states(self._engine, [self._state], asynchronous)
 
     def release(self) -> None:
         """Release the result now, without waiting for this object to be collected."""

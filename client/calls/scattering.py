@@ -16,9 +16,8 @@ its own process, which would otherwise share that memory.
 
 from __future__ import annotations
 
-import abc
 import time
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.durations import seconds_or_none
@@ -35,7 +34,7 @@ from ..future import Future
 from ..insight.asking import ask
 from ..insight.cluster_info import describe_workers
 from ..insight.inspecting import choose_workers, find_workers, names_of
-from ..modes import T, as_result, waits
+from ..modes import as_result, waits
 from ..results.failures import exception_of, last_notice
 from ..results.gathering import states_in
 from ..shell.engine import Engine
@@ -45,6 +44,7 @@ from .shared_arguments import MAX_NBYTES, parts_of, unchanging
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
+    from ..client import Client
 
 #: So much is sent before more is pickled: an iterator of large values needs no more memory.
 _BATCH_NBYTES: Final = 128 << 20
@@ -58,174 +58,164 @@ _KEYS_PER_ORDER: Final = 100
 _SEQUENCES: Final = (list, tuple, set, frozenset)
 
 
-class DataMover(abc.ABC):
-    """A base class of `Client`: the methods that move data to workers."""
+def scatter(
+    client: Client[Any],
+    data: Any,
+    workers: str | Iterable[str] | None = None,
+    broadcast: bool | int = False,
+    direct: bool | None = None,
+    hash: bool = True,
+    *,
+    timeout: Duration | None = None,
+    asynchronous: bool | None = None,
+    allow_other_workers: bool = False,
+) -> Any:
+    """Put data at workers, and return when it is there.
 
-    asynchronous: bool
-    _encoder: Encoder
+    Calls take its futures as those of other calls. The data is sent to the workers directly,
+    and this client keeps nothing of it: if its last copy is lost with a worker, the futures
+    fail with `DataLost`, and so do the calls that need them. See docs/data.md.
 
-    @abc.abstractmethod
-    def _running(self) -> Engine: ...
+    Args:
+        data: a list, tuple, named tuple, set or dict gives the same with a future in the place
+            of each value; an iterator or range gives a list; anything else is one value.
+        workers: names, hosts or addresses of the workers that may get it; None = all.
+        broadcast: True: each of these workers gets a copy; a number: so many do. It is restored
+            as by `replicate`.
+        direct: data always goes straight to the workers; False is not supported.
+        hash: name each value by its content, so that equal values are sent once; False gives
+            each a name of its own.
+        timeout: seconds, "30s", ... to wait for workers and until the data is there; None = for
+            ever.
+        asynchronous: return an awaitable; None = if the client is asynchronous.
+        allow_other_workers: the data may go elsewhere while none of `workers` is there.
 
-    @abc.abstractmethod
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+    Raises:
+        TypeError: the data has futures in it, whose results are at workers already.
+        ValueError: a value is too large to be sent at once.
+        SerializationError: a value cannot be pickled.
+        UnknownWorker: no connected worker has this name, and no other one is allowed.
+        TimeoutError: not everything was there in time; what was is released.
 
-    def scatter(
-        self,
-        data: Any,
-        workers: str | Iterable[str] | None = None,
-        broadcast: bool | int = False,
-        direct: bool | None = None,
-        hash: bool = True,
-        *,
-        timeout: Duration | None = None,
-        asynchronous: bool | None = None,
-        allow_other_workers: bool = False,
-    ) -> Any:
-        """Put data at workers, and return when it is there.
+    Example:
+        >>> parts = client.scatter({"a": 1, "b": 2})    # a dict of futures
+        >>> client.submit(max, parts["a"], parts["b"]).result()
+        2
+        >>> (names,) = client.scatter([["b", "a"]])     # a list, item by item
+        >>> client.submit(sorted, names).result()
+        ['a', 'b']
+    """
+    check_unsupported(direct=direct)
+    timeout_s = seconds_or_none(timeout, "timeout")
+    names = names_of(workers)
+    if names is not None and not names:
+        raise ValueError("workers= is empty, so no worker may get the data; None allows all")
+    for name, value in (("hash", hash), ("allow_other_workers", allow_other_workers)):
+        if type(value) is not bool:
+            raise TypeError(f"{name}= is True or False, not {value!r}")
+    n_copies = 1 if broadcast is False else None if broadcast is True else broadcast
+    check_number("broadcast", n_copies)
+    engine = client._running()
+    options = TaskOptions(
+        workers=sorted(names or ()), allow_other_workers=allow_other_workers, scattered=True
+    )
+    is_async = client.asynchronous if asynchronous is None else asynchronous
+    scattering = Scattering(engine, client._encoder, data, options, hash, copies=is_async)
+    if is_async:
+        return scattering.run_async(timeout_s, n_copies)
+    if scattering.names_workers:
+        client._run(find_workers(engine, options.workers))
+    with short_tracebacks:
+        found = scattering.run(timeout_s)
+    if n_copies != 1:
+        client._run(scattering.copy(n_copies))
+    return found
 
-        Calls take its futures as those of other calls. The data is sent to the workers directly,
-        and this client keeps nothing of it: if its last copy is lost with a worker, the futures
-        fail with `DataLost`, and so do the calls that need them. See docs/data.md.
 
-        Args:
-            data: a list, tuple, named tuple, set or dict gives the same with a future in the place
-                of each value; an iterator or range gives a list; anything else is one value.
-            workers: names, hosts or addresses of the workers that may get it; None = all.
-            broadcast: True: each of these workers gets a copy; a number: so many do. It is restored
-                as by `replicate`.
-            direct: data always goes straight to the workers; False is not supported.
-            hash: name each value by its content, so that equal values are sent once; False gives
-                each a name of its own.
-            timeout: seconds, "30s", ... to wait for workers and until the data is there; None = for
-                ever.
-            asynchronous: return an awaitable; None = if the client is asynchronous.
-            allow_other_workers: the data may go elsewhere while none of `workers` is there.
+@waits
+def replicate(
+    client: Client[Any],
+    futures: Any,
+    n: int | None = None,
+    workers: str | Iterable[str] | None = None,
+    *,
+    timeout: Duration | None = None,
+    asynchronous: bool | None = None,
+    branching_factor: int | None = None,
+) -> dict[Key, int]:
+    """Have several copies of results, or of scattered data; return when they are there.
 
-        Raises:
-            TypeError: the data has futures in it, whose results are at workers already.
-            ValueError: a value is too large to be sent at once.
-            SerializationError: a value cannot be pickled.
-            UnknownWorker: no connected worker has this name, and no other one is allowed.
-            TimeoutError: not everything was there in time; what was is released.
+    The number is kept: when a copy is lost with a worker, or its worker leaves, another one is
+    made, as long as one is left and the data is wanted. `n=1` ends that.
 
-        Example:
-            >>> parts = client.scatter({"a": 1, "b": 2})    # a dict of futures
-            >>> client.submit(max, parts["a"], parts["b"]).result()
-            2
-            >>> (names,) = client.scatter([["b", "a"]])     # a list, item by item
-            >>> client.submit(sorted, names).result()
-            ['a', 'b']
-        """
-        check_unsupported(direct=direct)
-        timeout_s = seconds_or_none(timeout, "timeout")
-        names = names_of(workers)
-        if names is not None and not names:
-            raise ValueError("workers= is empty, so no worker may get the data; None allows all")
-        for name, value in (("hash", hash), ("allow_other_workers", allow_other_workers)):
-            if type(value) is not bool:
-                raise TypeError(f"{name}= is True or False, not {value!r}")
-        n_copies = 1 if broadcast is False else None if broadcast is True else broadcast
-        check_number("broadcast", n_copies)
-        engine = self._running()
-        options = TaskOptions(
-            workers=sorted(names or ()), allow_other_workers=allow_other_workers, scattered=True
-        )
-        is_async = self.asynchronous if asynchronous is None else asynchronous
-        scattering = Scattering(engine, self._encoder, data, options, hash, copies=is_async)
-        if is_async:
-            return scattering.run_async(timeout_s, n_copies)
-        if scattering.names_workers:
-            self._run(find_workers(engine, options.workers))
-        with short_tracebacks:
-            found = scattering.run(timeout_s)
-        if n_copies != 1:
-            self._run(scattering.copy(n_copies))
-        return found
+    Args:
+        futures: one, or containers of them, nested or not; they are waited for.
+        n: the number of copies, with the first; None = as many as there are workers.
+        workers: names, hosts or addresses of those that the copies shall be at; None = all.
+        timeout: seconds, "30s", ...; the copies are made all the same, later.
+        asynchronous: return an awaitable; None = if the client is asynchronous.
+        branching_factor: accepted for compatibility with dask; copies always spread as a tree.
 
-    @waits
-    def replicate(
-        self,
-        futures: Any,
-        n: int | None = None,
-        workers: str | Iterable[str] | None = None,
-        *,
-        timeout: Duration | None = None,
-        asynchronous: bool | None = None,
-        branching_factor: int | None = None,
-    ) -> dict[Key, int]:
-        """Have several copies of results, or of scattered data; return when they are there.
+    Returns:
+        `{key: number of copies}`: fewer than `n` where there are fewer workers.
 
-        The number is kept: when a copy is lost with a worker, or its worker leaves, another one is
-        made, as long as one is left and the data is wanted. `n=1` ends that.
+    Raises:
+        UnknownWorker: no connected worker has this name.
+        TimeoutError: not all copies were there in time.
+        ValueError: a future is of another client, or was released.
+    """
+    timeout_s = seconds_or_none(timeout, "timeout")
+    check_number("n", n)
+    check_number("branching_factor", branching_factor)
+    names = names_of(workers)
+    if names is not None and not names:
+        raise ValueError("workers= is empty, so no worker may have copies; None allows all")
+    engine = client._running()
+    states = usable_states(engine, futures, "replicate")
+    if client.asynchronous if asynchronous is None else asynchronous:
+        return as_result(_replicate(engine, states, n, names, timeout_s))
+    timeout_s = _wait_here(engine, states, timeout_s)
+    return client._run(_replicate(engine, states, n, names, timeout_s))
 
-        Args:
-            futures: one, or containers of them, nested or not; they are waited for.
-            n: the number of copies, with the first; None = as many as there are workers.
-            workers: names, hosts or addresses of those that the copies shall be at; None = all.
-            timeout: seconds, "30s", ...; the copies are made all the same, later.
-            asynchronous: return an awaitable; None = if the client is asynchronous.
-            branching_factor: accepted for compatibility with dask; copies always spread as a tree.
 
-        Returns:
-            `{key: number of copies}`: fewer than `n` where there are fewer workers.
+@waits
+def rebalance(
+    client: Client[Any],
+    futures: Any = None,
+    workers: str | Iterable[str] | None = None,
+    *,
+    timeout: Duration | None = None,
+    asynchronous: bool | None = None,
+) -> None:
+    """Move results from workers with many bytes to those with few; return when it is done.
 
-        Raises:
-            UnknownWorker: no connected worker has this name.
-            TimeoutError: not all copies were there in time.
-            ValueError: a future is of another client, or was released.
-        """
-        timeout_s = seconds_or_none(timeout, "timeout")
-        check_number("n", n)
-        check_number("branching_factor", branching_factor)
-        names = names_of(workers)
-        if names is not None and not names:
-            raise ValueError("workers= is empty, so no worker may have copies; None allows all")
-        engine = self._running()
-        states = usable_states(engine, futures, "replicate")
-        if self.asynchronous if asynchronous is None else asynchronous:
-            return as_result(_replicate(engine, states, n, names, timeout_s))
-        timeout_s = _wait_here(engine, states, timeout_s)
-        return self._run(_replicate(engine, states, n, names, timeout_s))
+    What has several copies, or shall have some, stays where it is, and so do actors.
 
-    @waits
-    def rebalance(
-        self,
-        futures: Any = None,
-        workers: str | Iterable[str] | None = None,
-        *,
-        timeout: Duration | None = None,
-        asynchronous: bool | None = None,
-    ) -> None:
-        """Move results from workers with many bytes to those with few; return when it is done.
+    Args:
+        futures: one, or containers of them, nested or not; they are waited for. None = all
+            futures of this client that have finished.
+        workers: names, hosts or addresses of those that take part; None = all.
+        timeout: seconds, "30s", ...; the data moves all the same, later.
+        asynchronous: return an awaitable; None = if the client is asynchronous.
 
-        What has several copies, or shall have some, stays where it is, and so do actors.
-
-        Args:
-            futures: one, or containers of them, nested or not; they are waited for. None = all
-                futures of this client that have finished.
-            workers: names, hosts or addresses of those that take part; None = all.
-            timeout: seconds, "30s", ...; the data moves all the same, later.
-            asynchronous: return an awaitable; None = if the client is asynchronous.
-
-        Raises:
-            UnknownWorker: no connected worker has this name.
-            TimeoutError: not everything had moved in time.
-            ValueError: a future is of another client, or was released.
-        """
-        timeout_s = seconds_or_none(timeout, "timeout")
-        names = names_of(workers)
-        if names is not None and not names:
-            raise ValueError("workers= is empty, so no worker takes part; None lets all take part")
-        engine = self._running()
-        if futures is None:
-            states = [state for state in engine.table.snapshot() if state.status == "finished"]
-        else:
-            states = usable_states(engine, futures, "rebalance")
-        if self.asynchronous if asynchronous is None else asynchronous:
-            return as_result(_rebalance(engine, states, names, timeout_s))
-        timeout_s = _wait_here(engine, states, timeout_s)
-        return self._run(_rebalance(engine, states, names, timeout_s))
+    Raises:
+        UnknownWorker: no connected worker has this name.
+        TimeoutError: not everything had moved in time.
+        ValueError: a future is of another client, or was released.
+    """
+    timeout_s = seconds_or_none(timeout, "timeout")
+    names = names_of(workers)
+    if names is not None and not names:
+        raise ValueError("workers= is empty, so no worker takes part; None lets all take part")
+    engine = client._running()
+    if futures is None:
+        states = [state for state in engine.table.snapshot() if state.status == "finished"]
+    else:
+        states = usable_states(engine, futures, "rebalance")
+    if client.asynchronous if asynchronous is None else asynchronous:
+        return as_result(_rebalance(engine, states, names, timeout_s))
+    timeout_s = _wait_here(engine, states, timeout_s)
+    return client._run(_rebalance(engine, states, names, timeout_s))
 
 
 class _Scattered:

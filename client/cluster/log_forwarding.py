@@ -10,83 +10,79 @@ from ...protocol.wire.messages import MAX_LOGGER_CHARS
 from ..modes import waits
 
 if TYPE_CHECKING:
+    from ..client import Client
     from ..display.output import TaskOutputs
     from ..shell.engine import Engine
 
 _OWN: Final = "weft"
 
 
-class LogForwarding:
-    """A base class of `Client`."""
+@waits
+def forward_logging(
+    client: Client[Any], logger_name: str | None = None, level: int | str = logging.NOTSET
+) -> None:
+    """Hand what a logger logs on any worker to the logger of that name in this program.
 
-    if TYPE_CHECKING:
-        asynchronous: bool
+    So the handlers of this program show it. The loggers below it are forwarded as well, and
+    whatever logs: tasks of any client, their threads, plugins. It holds for all workers, those
+    that come later too, until `unforward_logging` or the end of this client. The handlers
+    that the workers have by then get what they would get without it. The exception is the
+    stdout and stderr of a `LocalCluster`'s workers, which share the terminal of this program:
+    what is forwarded is not written there. A handler that is added on a worker later gets all
+    that is forwarded by its logger, unless it has a level itself.
 
-        def _running(self) -> Engine: ...
+    A record has its name, level, text, time and place in the source; its exception as text; and
+    the attributes of `extra=` that are plain data. Those that it has in addition are
+    `weft_worker` (a name) and `weft_key` (of the task, or "").
 
-    @waits
-    def forward_logging(
-        self, logger_name: str | None = None, level: int | str = logging.NOTSET
-    ) -> None:
-        """Hand what a logger logs on any worker to the logger of that name in this program.
+    Args:
+        logger_name: of the logger; None = the root, which stands for all.
+        level: records of this level and above, a number or a name; NOTSET = those that the
+            logger of this program lets pass, whose changes are noticed within a second. What
+            that logger does not let pass is not shown, whatever is given here.
 
-        So the handlers of this program show it. The loggers below it are forwarded as well, and
-        whatever logs: tasks of any client, their threads, plugins. It holds for all workers, those
-        that come later too, until `unforward_logging` or the end of this client. The handlers
-        that the workers have by then get what they would get without it. The exception is the
-        stdout and stderr of a `LocalCluster`'s workers, which share the terminal of this program:
-        what is forwarded is not written there. A handler that is added on a worker later gets all
-        that is forwarded by its logger, unless it has a level itself.
+    Raises:
+        TypeError, ValueError: the name or level is none, or the name is one of weft's own
+            loggers (`client.get_worker_logs()` returns their records).
+        NotSupported: the caller is a task in a worker's process.
+    """
+    engine, outputs = _outputs(client)
+    outputs.following.follow(checked_name(logger_name), _checked_level(level))
+    engine.output = outputs
+    return _settled(client, engine)  # type: ignore[no-any-return]
 
-        A record has its name, level, text, time and place in the source; its exception as text; and
-        the attributes of `extra=` that are plain data. Those that it has in addition are
-        `weft_worker` (a name) and `weft_key` (of the task, or "").
 
-        Args:
-            logger_name: of the logger; None = the root, which stands for all.
-            level: records of this level and above, a number or a name; NOTSET = those that the
-                logger of this program lets pass, whose changes are noticed within a second. What
-                that logger does not let pass is not shown, whatever is given here.
+@waits
+def unforward_logging(client: Client[Any], logger_name: str | None = None) -> None:
+    """End what `forward_logging` has begun for this logger.
 
-        Raises:
-            TypeError, ValueError: the name or level is none, or the name is one of weft's own
-                loggers (`client.get_worker_logs()` returns their records).
-            NotSupported: the caller is a task in a worker's process.
-        """
-        engine, outputs = self._outputs()
-        outputs.following.follow(checked_name(logger_name), _checked_level(level))
-        engine.output = outputs
-        return self._settled(engine)  # type: ignore[no-any-return]
+    Raises:
+        ValueError: its records are not forwarded.
+    """
+    engine, outputs = _outputs(client)
+    outputs.following.end(checked_name(logger_name))
+    settled = _settled(client, engine)
+    if not (outputs.wants_lines or outputs.following.levels):
+        engine.output = None
+    return settled  # type: ignore[no-any-return]
 
-    @waits
-    def unforward_logging(self, logger_name: str | None = None) -> None:
-        """End what `forward_logging` has begun for this logger.
 
-        Raises:
-            ValueError: its records are not forwarded.
-        """
-        engine, outputs = self._outputs()
-        outputs.following.end(checked_name(logger_name))
-        settled = self._settled(engine)
-        if not (outputs.wants_lines or outputs.following.levels):
-            engine.output = None
-        return settled  # type: ignore[no-any-return]
+def _outputs(client: Client[Any]) -> tuple[Engine, TaskOutputs]:
+    engine = client._running()
+    if engine.shown is None:
+        raise NotSupported(
+            "a task cannot have the records of other workers handled in its own process: call "
+            "forward_logging in the program that submits the tasks"
+        )
+    return engine, engine.shown
 
-    def _outputs(self) -> tuple[Engine, TaskOutputs]:
-        engine = self._running()
-        if engine.shown is None:
-            raise NotSupported(
-                "a task cannot have the records of other workers handled in its own process: call "
-                "forward_logging in the program that submits the tasks"
-            )
-        return engine, engine.shown
 
-    def _settled(self, engine: Engine) -> Any:
-        engine.note_level()
-        if self.asynchronous:
-            return engine.settle_async()
-        engine.settle()
-        return None
+def _settled(client: Client[Any], engine: Engine) -> Any:
+    engine.note_level()
+    if client.asynchronous:
+        return engine.settle_async()
+    engine.settle()
+    return None
 
 
 def checked_name(name: str | None) -> str:

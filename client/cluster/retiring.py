@@ -13,7 +13,7 @@ from ..insight.inspecting import find_workers, names_of
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
-    from ..insight.inspection import ClusterInspection
+    from ..client import Client
 
 #: Options of dask's `retire_workers`, and what to use instead.
 _ABSENT: Final = {
@@ -27,7 +27,7 @@ _ABSENT: Final = {
 
 
 async def retire_of_client(
-    client: ClusterInspection,
+    client: Client[Any],
     workers: str | Iterable[str] | None,
     n: int | None,
     keep: int | None,

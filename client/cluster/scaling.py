@@ -20,7 +20,7 @@ from ..insight.asking import ask
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
-    from ..insight.inspection import ClusterInspection
+    from ..client import Client
 
 #: A supervisor runs no user code, so it answers soon.
 _TIMEOUT_S: Final = 10.0
@@ -62,7 +62,7 @@ def demand_admin(engine: Engine) -> None:
 
 
 async def scale_client(
-    client: ClusterInspection, n: int, wait: bool, timeout_s: float | None
+    client: Client[Any], n: int, wait: bool, timeout_s: float | None
 ) -> dict[str, Any]:
     """See `Client.scale`; a cluster object of the client does it in its own way."""
     scale_whole = getattr(client.cluster, "_scale_whole", None)

@@ -1,4 +1,4 @@
-"""The methods of `Client` that run graphs and collections of dask.
+"""Methods of `Client` that run graphs and collections of dask.
 
 Collections are turned into graphs by dask itself, so this module is the only one here that calls
 dask. It is never imported: without it in `sys.modules` there are no collections.
@@ -24,255 +24,257 @@ if TYPE_CHECKING:
     from ...graphs.core.tasks import GraphTask
     from ...protocol.durations import Duration
     from ..calls.retries import Retries
-    from ..shell.engine import Engine
+    from ..client import Client
 
 _CONTAINERS = (list, tuple, set, frozenset)
 
 
-class DaskCollections:
-    """The methods of `Client` for graphs and collections of dask."""
+# --- Collections ----------------------------------------------------------------------------------
 
-    asynchronous: bool
-    _engine: Engine | None
 
-    if TYPE_CHECKING:
+def compute(
+    client: Client[Any],
+    /,
+    collections: Any,
+    sync: bool = False,
+    optimize_graph: bool = True,
+    workers: str | Iterable[str] | None = None,
+    allow_other_workers: bool = False,
+    resources: Mapping[str, float] | None = None,
+    retries: int | Retries | None = None,
+    priority: int = 0,
+    fifo_timeout: object = None,
+    actors: object = None,
+    traverse: bool = True,
+    timeout: Duration | None = None,
+    **options: Any,
+) -> Any:
+    """Compute collections of dask on the cluster; return futures of their values at once.
 
-        def _running(self) -> Engine: ...
+    Args:
+        collections: one, or a list, tuple or set of them. Other objects among them are returned
+            as they are.
+        sync: return the values in place of futures.
+        optimize_graph: False = leave the graphs as they are.
+        workers: see `submit`; for every task of the collections.
+        allow_other_workers: see `submit`.
+        resources: see `submit`.
+        retries: see `submit`.
+        priority: see `submit`.
+        fifo_timeout: see `submit`.
+        actors: see `submit`.
+        traverse: look for collections in lists, dicts and other containers in `collections`.
+        timeout: how long an attempt of each task may run; see `submit`.
+        options: `order`, see `get`. Others are ignored, unless they look misspelt.
 
-        def _usable(self) -> Engine: ...
+    Returns:
+        A future for one collection, else a list.
 
-    # --- Collections ------------------------------------------------------------------------------
+    Raises:
+        TypeError: `collections` is neither a collection nor a list of some.
+        NotSupported: the version of dask is too old, or an annotation cannot be honoured.
+    """
+    check_unsupported(fifo_timeout=fifo_timeout, actors=actors)
+    is_one = not isinstance(collections, _CONTAINERS)
+    given = [collections] if is_one else list(collections)
+    if traverse and "dask.delayed" in sys.modules:
+        delayed = sys.modules["dask.delayed"].delayed
+        given = [
+            delayed(item) if isinstance(item, (*_CONTAINERS, dict, Iterator)) else item
+            for item in given
+        ]
+    found = [item for item in given if is_collection(item)]
+    if is_one and not found:
+        raise _no_collection(collections, "compute")
+    options.update(
+        workers=workers,
+        allow_other_workers=allow_other_workers,
+        resources=resources,
+        retries=retries,
+        priority=priority,
+        timeout=timeout,
+    )
+    futures = iter(_compute(client, found, optimize_graph, options) if found else ())
+    results = [next(futures) if is_collection(item) else item for item in given]
+    outputs = results[0] if is_one else results
+    return values_of(client, outputs) if sync else outputs
 
-    def compute(
-        self,
-        collections: Any,
-        sync: bool = False,
-        optimize_graph: bool = True,
-        workers: str | Iterable[str] | None = None,
-        allow_other_workers: bool = False,
-        resources: Mapping[str, float] | None = None,
-        retries: int | Retries | None = None,
-        priority: int = 0,
-        fifo_timeout: object = None,
-        actors: object = None,
-        traverse: bool = True,
-        timeout: Duration | None = None,
-        **options: Any,
-    ) -> Any:
-        """Compute collections of dask on the cluster; return futures of their values at once.
 
-        Args:
-            collections: one, or a list, tuple or set of them. Other objects among them are returned
-                as they are.
-            sync: return the values in place of futures.
-            optimize_graph: False = leave the graphs as they are.
-            workers: see `submit`; for every task of the collections.
-            allow_other_workers: see `submit`.
-            resources: see `submit`.
-            retries: see `submit`.
-            priority: see `submit`.
-            fifo_timeout: see `submit`.
-            actors: see `submit`.
-            traverse: look for collections in lists, dicts and other containers in `collections`.
-            timeout: how long an attempt of each task may run; see `submit`.
-            options: `order`, see `get`. Others are ignored, unless they look misspelt.
+def _compute(
+    client: Client[Any], collections: list[Any], optimize_graph: bool, options: dict[str, Any]
+) -> list[Any]:
+    from .submitted_graphs import submit_graph
 
-        Returns:
-            A future for one collection, else a list.
+    expression = _expressions("compute").FinalizeCompute(
+        _expression_of(collections, optimize_graph)
+    )
+    expression = expression.optimize()
+    keys = _flat(expression.__dask_keys__())
+    return submit_graph(client, expression, keys, options, as_futures=True)  # type: ignore[no-any-return]
 
-        Raises:
-            TypeError: `collections` is neither a collection nor a list of some.
-            NotSupported: the version of dask is too old, or an annotation cannot be honoured.
-        """
-        check_unsupported(fifo_timeout=fifo_timeout, actors=actors)
-        is_one = not isinstance(collections, _CONTAINERS)
-        given = [collections] if is_one else list(collections)
-        if traverse and "dask.delayed" in sys.modules:
-            delayed = sys.modules["dask.delayed"].delayed
-            given = [
-                delayed(item) if isinstance(item, (*_CONTAINERS, dict, Iterator)) else item
-                for item in given
-            ]
-        found = [item for item in given if is_collection(item)]
-        if is_one and not found:
-            raise _no_collection(collections, "compute")
-        options.update(
-            workers=workers,
-            allow_other_workers=allow_other_workers,
-            resources=resources,
-            retries=retries,
-            priority=priority,
-            timeout=timeout,
-        )
-        futures = iter(self._compute(found, optimize_graph, options) if found else ())
-        results = [next(futures) if is_collection(item) else item for item in given]
-        outputs = results[0] if is_one else results
-        return self._values_of(outputs) if sync else outputs
 
-    def _compute(
-        self, collections: list[Any], optimize_graph: bool, options: dict[str, Any]
-    ) -> list[Any]:
-        from .submitted_graphs import submit_graph
+def future_of(client: Client[Any], collection: Any) -> Future:
+    """Return a future of the value of a collection that was persisted, for `gather`.
 
-        expression = _expressions("compute").FinalizeCompute(
-            _expression_of(collections, optimize_graph)
-        )
-        expression = expression.optimize()
-        keys = _flat(expression.__dask_keys__())
-        return submit_graph(self, expression, keys, options, as_futures=True)  # type: ignore[no-any-return]
+    Raises:
+        TypeError: it was not persisted.
+    """
+    if not futures_of(collection):
+        raise no_future(collection, "gather")
+    future: Future = client.compute(collection)
+    return future
 
-    def _future_of(self, collection: Any) -> Future:
-        """Return a future of the value of a collection that was persisted, for `gather`.
 
-        Raises:
-            TypeError: it was not persisted.
-        """
-        if not futures_of(collection):
-            raise no_future(collection, "gather")
-        future: Future = self.compute(collection)
-        return future
+def persist(
+    client: Client[Any],
+    /,
+    collections: Any,
+    optimize_graph: bool = True,
+    workers: str | Iterable[str] | None = None,
+    allow_other_workers: bool = False,
+    resources: Mapping[str, float] | None = None,
+    retries: int | Retries | None = None,
+    priority: int = 0,
+    fifo_timeout: object = None,
+    actors: object = None,
+    timeout: Duration | None = None,
+    **options: Any,
+) -> Any:
+    """Compute collections of dask and keep their parts on the workers.
 
-    def persist(
-        self,
-        collections: Any,
-        optimize_graph: bool = True,
-        workers: str | Iterable[str] | None = None,
-        allow_other_workers: bool = False,
-        resources: Mapping[str, float] | None = None,
-        retries: int | Retries | None = None,
-        priority: int = 0,
-        fifo_timeout: object = None,
-        actors: object = None,
-        timeout: Duration | None = None,
-        **options: Any,
-    ) -> Any:
-        """Compute collections of dask and keep their parts on the workers.
+    Returns at once; the parts are computed while the program goes on. They are kept as long as
+    the new collections, or others that were made of them, exist.
 
-        Returns at once; the parts are computed while the program goes on. They are kept as long as
-        the new collections, or others that were made of them, exist.
+    Args:
+        collections: one, or a list, tuple or set of them.
+        optimize_graph: False = leave the graphs as they are.
+        workers: see `submit`; for every task of the collections.
+        allow_other_workers: see `submit`.
+        resources: see `submit`.
+        retries: see `submit`.
+        priority: see `submit`.
+        fifo_timeout: see `submit`.
+        actors: see `submit`.
+        timeout: see `compute`.
+        options: see `compute`.
 
-        Args:
-            collections: one, or a list, tuple or set of them.
-            optimize_graph: False = leave the graphs as they are.
-            workers: see `submit`; for every task of the collections.
-            allow_other_workers: see `submit`.
-            resources: see `submit`.
-            retries: see `submit`.
-            priority: see `submit`.
-            fifo_timeout: see `submit`.
-            actors: see `submit`.
-            timeout: see `compute`.
-            options: see `compute`.
+    Returns:
+        A collection of the same kind and size, with futures in its graph; for several a list.
 
-        Returns:
-            A collection of the same kind and size, with futures in its graph; for several a list.
+    Raises:
+        TypeError: `collections` are not all collections of dask.
+        NotSupported: the version of dask is too old, or an annotation cannot be honoured.
+    """
+    from .submitted_graphs import submit_graph
 
-        Raises:
-            TypeError: `collections` are not all collections of dask.
-            NotSupported: the version of dask is too old, or an annotation cannot be honoured.
-        """
-        from .submitted_graphs import submit_graph
+    check_unsupported(fifo_timeout=fifo_timeout, actors=actors)
+    is_one = not isinstance(collections, _CONTAINERS)
+    found = [collections] if is_one else list(collections)
+    for item in found:
+        if not is_collection(item):
+            raise _no_collection(item, "persist")
+    if not found:
+        return []
+    _expressions("persist")
+    options.update(
+        workers=workers,
+        allow_other_workers=allow_other_workers,
+        resources=resources,
+        retries=retries,
+        priority=priority,
+        timeout=timeout,
+    )
+    expression = _expression_of(found, optimize_graph).optimize()
+    keys = [_flat(each) for each in expression.__dask_keys__()]
+    futures = submit_graph(client, expression, keys, options, as_futures=True)
+    results = []
+    for collection, names, parts in zip(found, keys, futures, strict=True):
+        rebuild, arguments = collection.__dask_postpersist__()
+        results.append(rebuild(dict(zip(names, parts, strict=True)), *arguments))
+    return results[0] if is_one else results
 
-        check_unsupported(fifo_timeout=fifo_timeout, actors=actors)
-        is_one = not isinstance(collections, _CONTAINERS)
-        found = [collections] if is_one else list(collections)
-        for item in found:
-            if not is_collection(item):
-                raise _no_collection(item, "persist")
-        if not found:
-            return []
-        _expressions("persist")
-        options.update(
-            workers=workers,
-            allow_other_workers=allow_other_workers,
-            resources=resources,
-            retries=retries,
-            priority=priority,
-            timeout=timeout,
-        )
-        expression = _expression_of(found, optimize_graph).optimize()
-        keys = [_flat(each) for each in expression.__dask_keys__()]
-        futures = submit_graph(self, expression, keys, options, as_futures=True)
-        results = []
-        for collection, names, parts in zip(found, keys, futures, strict=True):
-            rebuild, arguments = collection.__dask_postpersist__()
-            results.append(rebuild(dict(zip(names, parts, strict=True)), *arguments))
-        return results[0] if is_one else results
 
-    # --- Graphs -----------------------------------------------------------------------------------
+# --- Graphs ---------------------------------------------------------------------------------------
 
-    def get(
-        self,
-        dsk: Any,
-        keys: Any,
-        *,
-        sync: bool = True,
-        asynchronous: bool | None = None,
-        direct: bool | None = None,
-        **options: Any,
-    ) -> Any:
-        """Run a graph on the cluster, as `weft.get` does in this process, and gather some values.
 
-        Args:
-            dsk: {key: task}, or a graph of dask: nodes, expressions, a HighLevelGraph. Futures in
-                it, also in the place of a task, stand for their results.
-            keys: a key, or a list of keys and of such lists. Only tasks that these need are run.
-            sync: if False, return futures in place of the values.
-            asynchronous: see `gather`.
-            direct: see `gather`.
-            options: those of `submit`, for every task: workers, resources, retries, priority,
-                timeout, allow_other_workers. Annotations of `dask.annotate` take precedence. And
-                `order`, {key: number} or a function that makes that of a graph, like
-                `dask.order.order`: the lowest number runs first. Others are ignored, as dask's own
-                schedulers do, unless they look misspelt.
+def get(
+    client: Client[Any],
+    /,
+    dsk: Any,
+    keys: Any,
+    *,
+    sync: bool = True,
+    asynchronous: bool | None = None,
+    direct: bool | None = None,
+    **options: Any,
+) -> Any:
+    """Run a graph on the cluster, as `weft.get` does in this process, and gather some values.
 
-        Returns:
-            The value of the key; for a list a list of values, nested like the list.
+    Args:
+        dsk: {key: task}, or a graph of dask: nodes, expressions, a HighLevelGraph. Futures in
+            it, also in the place of a task, stand for their results.
+        keys: a key, or a list of keys and of such lists. Only tasks that these need are run.
+        sync: if False, return futures in place of the values.
+        asynchronous: see `gather`.
+        direct: see `gather`.
+        options: those of `submit`, for every task: workers, resources, retries, priority,
+            timeout, allow_other_workers. Annotations of `dask.annotate` take precedence. And
+            `order`, {key: number} or a function that makes that of a graph, like
+            `dask.order.order`: the lowest number runs first. Others are ignored, as dask's own
+            schedulers do, unless they look misspelt.
 
-        Raises:
-            GraphError: `dsk` is not a graph, a key is missing, or tasks need each other.
-            SerializationError: a task cannot be pickled; the text names it.
-            NotSupported, UnknownOption: an annotation or an option cannot be honoured.
-        """
-        from .submitted_graphs import submit_graph
+    Returns:
+        The value of the key; for a list a list of values, nested like the list.
 
-        check_unsupported(
-            fifo_timeout=options.pop("fifo_timeout", None), actors=options.pop("actors", None)
-        )
-        # Names that were chosen by hand matter only where futures show them.
-        futures = submit_graph(self, dsk, keys, options, keeps_names=not sync)
-        if not sync:
-            return futures
-        check_unsupported(direct=direct)
-        return self._values_of(futures, asynchronous)
+    Raises:
+        GraphError: `dsk` is not a graph, a key is missing, or tasks need each other.
+        SerializationError: a task cannot be pickled; the text names it.
+        NotSupported, UnknownOption: an annotation or an option cannot be honoured.
+    """
+    from .submitted_graphs import submit_graph
 
-    def _get_for_dask(self, dsk: Any, keys: Any, **options: Any) -> Any:
-        """Do what `get` does, for dask, which wants values at once wherever it computes."""
-        options.setdefault("asynchronous", False)
-        return self.get(dsk, keys, **options)
+    check_unsupported(
+        fifo_timeout=options.pop("fifo_timeout", None), actors=options.pop("actors", None)
+    )
+    # Names that were chosen by hand matter only where futures show them.
+    futures = submit_graph(client, dsk, keys, options, keeps_names=not sync)
+    if not sync:
+        return futures
+    check_unsupported(direct=direct)
+    return values_of(client, futures, asynchronous)
 
-    def _run_graph(
-        self, dsk: Any, read: Callable[[Mapping[Any, Any], type[GraphTask], FindOutside], Graph]
-    ) -> Any:
-        """See `ClusterClient`."""
-        from .submitted_graphs import run_submitted
 
-        return self._values_of(run_submitted(self, dsk, read))
+def get_for_dask(client: Client[Any], /, dsk: Any, keys: Any, **options: Any) -> Any:
+    """Do what `get` does, for dask, which wants values at once wherever it computes."""
+    options.setdefault("asynchronous", False)
+    return client.get(dsk, keys, **options)
 
-    def _values_of(self, outputs: Any, asynchronous: bool | None = None) -> Any:
-        """Gather the outputs of a graph: futures, and literals, which may be any objects."""
-        gathering = Gathering(self._usable(), outputs, "raise", takes_values=True)
-        if self.asynchronous if asynchronous is None else asynchronous:
-            return gathering.run_async()
-        with short_tracebacks:
-            result, error = gathering.run()
-        if error is not None:
-            __tracebackhide__ = True
-            try:
-                raise error
-            finally:
-                del error  # its traceback refers to this frame
-        return result
+
+def run_graph(
+    client: Client[Any],
+    dsk: Any,
+    read: Callable[[Mapping[Any, Any], type[GraphTask], FindOutside], Graph],
+) -> Any:
+    """See `ClusterClient`."""
+    from .submitted_graphs import run_submitted
+
+    return values_of(client, run_submitted(client, dsk, read))
+
+
+def values_of(client: Client[Any], outputs: Any, asynchronous: bool | None = None) -> Any:
+    """Gather the outputs of a graph: futures, and literals, which may be any objects."""
+    gathering = Gathering(client._usable(), outputs, "raise", takes_values=True)
+    if client.asynchronous if asynchronous is None else asynchronous:
+        return gathering.run_async()
+    with short_tracebacks:
+        result, error = gathering.run()
+    if error is not None:
+        __tracebackhide__ = True
+        try:
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
+    return result
 
 
 def _no_collection(item: object, call: str) -> TypeError:

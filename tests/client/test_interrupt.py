@@ -149,7 +149,7 @@ def test_an_interrupted_wait_has_one_frame_of_weft():
         "progress",
         "wait_for_workers",
         "nthreads _run",
-        "get _values_of",
+        "get values_of",
     ]
 
 
