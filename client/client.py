@@ -36,7 +36,7 @@ from .display import describing
 from .display.output import TaskOutputs
 from .executor import Executor
 from .future import Future, cancel_reason, checked_running
-from .insight import inspection
+from .insight import cluster_info, explaining, inspecting, inspection
 from .life import ClientLife
 from .modes import Mode, OfMode, T, as_result, waits
 from .results import gathering
@@ -525,24 +525,24 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     # --- What the cluster is and does, and code beside the tasks ----------------------------------
 
     wait_for_workers = inspection.wait_for_workers
-    scheduler_info = inspection.scheduler_info
-    nthreads = inspection.nthreads
-    ncores = inspection.ncores
-    get_versions = inspection.get_versions
-    who_has = inspection.who_has
-    has_what = inspection.has_what
-    processing = inspection.processing
-    nbytes = inspection.nbytes
-    story = inspection.story
-    call_stack = inspection.call_stack
-    explain = inspection.explain
+    scheduler_info = cluster_info.scheduler_info
+    nthreads = inspecting.nthreads
+    ncores = inspecting.nthreads
+    get_versions = inspecting.get_versions
+    who_has = inspecting.who_has
+    has_what = inspecting.has_what
+    processing = inspecting.processing
+    nbytes = inspecting.nbytes
+    story = inspecting.story
+    call_stack = inspecting.call_stack
+    explain = explaining.explain
     reproduce = inspection.reproduce
     recreate_error_locally = inspection.recreate_error_locally
     recreate_task_locally = inspection.recreate_task_locally
     get_task_stream = inspection.get_task_stream
     dump_cluster_state = inspection.dump_cluster_state
-    get_scheduler_logs = inspection.get_scheduler_logs
-    get_worker_logs = inspection.get_worker_logs
+    get_scheduler_logs = inspecting.get_scheduler_logs
+    get_worker_logs = inspecting.get_worker_logs
     retire_workers = inspection.retire_workers
     scale = inspection.scale
     run = inspection.run

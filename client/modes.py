@@ -9,12 +9,15 @@ with a default: `Client` is `Client[Blocking]`, and `Client(asynchronous=True)` 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Coroutine
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, overload
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from .shell.engine import Engine
 else:
     from typing import TypeVar
 
@@ -72,6 +75,19 @@ if TYPE_CHECKING:
         def __get__(self, instance: object, owner: Any) -> Callable[P, Any]: ...
         def __get__(self, instance: object, owner: Any) -> Any: ...
 
+    class LoopMethod(Method[P, T_co]):
+        """A method that is a coroutine on the loop of the client."""
+
+        def on(
+            self, engine: Engine, *args: P.args, **options: P.kwargs
+        ) -> Coroutine[Any, Any, T_co]:
+            """Return the coroutine, in one of the same loop."""
+
+    def on_loop(
+        method: Callable[Concatenate[Engine, P], Coroutine[Any, Any, T]],
+    ) -> LoopMethod[P, T]:
+        """Make a method of clients of a coroutine function that takes their engine."""
+
     def waits(method: Callable[Concatenate[Any, P], T]) -> Method[P, T]:
         """Give a method, which is declared as it blocks, the types of both modes."""
 
@@ -93,6 +109,16 @@ if TYPE_CHECKING:
         """Return a coroutine in the place of its result, as in the body of such a method."""
 
 else:
+
+    def on_loop(method: Any) -> Any:
+        """Make a method of clients of a coroutine function that takes their engine."""
+
+        @functools.wraps(method)
+        def call(client: Any, /, *args: Any, **options: Any) -> Any:
+            return client._run(method(client._running(), *args, **options))
+
+        call.on = method
+        return call
 
     def waits(method: Any) -> Any:
         """Return the method: it does both already."""

@@ -177,16 +177,16 @@ class Cluster(OfMode[Mode], Openable):
             scheduler: include those of the scheduler.
             workers: include those of the workers.
         """
-        from ..client.insight.inspecting import scheduler_logs, worker_logs
+        from ..client.insight.inspecting import get_scheduler_logs, get_worker_logs
 
         async def get(client: Client) -> dict[str, str]:
             engine = client._running()
             logs: dict[str, str] = {}
             if scheduler:
-                rows = await scheduler_logs(engine, None)
+                rows = await get_scheduler_logs.on(engine)
                 logs["Scheduler"] = "\n".join(line for _, line in rows)
             if workers:
-                for address, found in (await worker_logs(engine, None, None, False)).items():
+                for address, found in (await get_worker_logs.on(engine)).items():
                     is_list = isinstance(found, list)
                     text = "\n".join(line for _, line in found) if is_list else str(found)
                     logs[address] = text

@@ -10,7 +10,7 @@ from ...protocol.errors import NotPermitted, WorkerStartTimeout
 from ...protocol.wire.messages import Denied
 from ..core.events import ShutDown, WatchCluster
 from ..display.describing import DescribedWorkers
-from ..modes import as_result
+from ..modes import as_result, on_loop
 from ..shell.engine import Engine
 from ..shell.watchers import AsyncWaiter, ThreadWaiter
 from .asking import ask, error_of_end
@@ -51,8 +51,9 @@ async def expect_workers(engine: Engine, n_workers: int, timeout_s: float) -> No
         await _wait_for_workers_async(engine, n_workers, timeout_s)
 
 
+@on_loop
 async def scheduler_info(engine: Engine, n_workers: int = -1) -> dict[str, Any]:
-    """See `Client.scheduler_info`."""
+    """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all)."""
     info: dict[str, Any] = {"type": "Scheduler", "id": "", "address": ""}
     async for page in ask(engine, "cluster"):
         info |= page

@@ -27,7 +27,13 @@ from ..modes import as_result
 from ..shell.engine import Engine
 from .asking import N_KEYS, ask, ask_about
 from .cluster_info import describe_workers
-from .inspecting import has_what, processing, scheduler_logs, versions, worker_logs
+from .inspecting import (
+    get_scheduler_logs,
+    get_versions,
+    get_worker_logs,
+    has_what,
+    processing,
+)
 
 #: Tasks that are described: first those at workers, then those of this client, then results.
 MAX_TASKS: Final = 100_000
@@ -140,7 +146,7 @@ async def _sections(engine: Engine, events: Any) -> AsyncIterator[tuple[str, lis
     yield "workers", [{"address": address, **worker} for address, worker in workers.items()]
     async for page in ask(engine, "clients"):
         yield "clients", page["clients"]
-    found = await versions(engine, False, None)
+    found = await get_versions.on(engine)
     yield (
         "versions",
         [
@@ -173,18 +179,18 @@ async def _sections(engine: Engine, events: Any) -> AsyncIterator[tuple[str, lis
 async def _keys(engine: Engine, workers: dict[str, Any]) -> dict[str, None]:
     """Return the keys of tasks at workers, of this client, and of results."""
     keys: dict[str, None] = {}
-    for at_worker in (await processing(engine, None)).values():
+    for at_worker in (await processing.on(engine)).values():
         keys |= dict.fromkeys(map(text_of, at_worker))
     keys |= dict.fromkeys(list(engine.table.states))
-    for held in (await has_what(engine, None)).values():
+    for held in (await has_what.on(engine)).values():
         if not isinstance(held, WeftError):
             keys |= dict.fromkeys(map(text_of, held))
     return keys
 
 
 async def _logs(engine: Engine) -> list[dict[str, Any]]:
-    found: dict[str, Any] = {"scheduler": await scheduler_logs(engine, None)}
-    found |= await worker_logs(engine, None, None, False)
+    found: dict[str, Any] = {"scheduler": await get_scheduler_logs.on(engine)}
+    found |= await get_worker_logs.on(engine)
     rows = []
     for process, lines in found.items():
         if isinstance(lines, WeftError):

@@ -13,6 +13,7 @@ from ...protocol.errors import QuestionFailed, WeftError
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.keys import Key, key_of
 from ..core.tasks import FutureState
+from ..modes import on_loop
 from ..results.failures import exception_of
 from ..shell.engine import Engine
 from .asking import ask
@@ -75,12 +76,19 @@ def _seconds(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3f} s"
 
 
+@on_loop
 async def explain(engine: Engine, task: Any) -> Explanation:
-    """Explain a task, of which the future or the key is given.
+    """Explain why a task does not run or is not done, and where its time went.
+
+    Args:
+        task: a future, or the key of any task of the cluster.
+
+    Returns:
+        An `Explanation`; printed, it is a text.
 
     Raises:
-        TypeError: there is not one future or key.
-        QuestionFailed: the scheduler does not know it, nor does this client.
+        QuestionFailed: no process knows this key.
+        ForeignFuture: the future is of another client.
     """
     keys = keys_of(engine, task, "explain")
     if len(keys) != 1:

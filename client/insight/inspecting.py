@@ -18,6 +18,7 @@ from ...protocol.wire.keys import Key, key_of, text_of
 from ...protocol.wire.message import MAX_NUMBER
 from ..core.tasks import FutureState
 from ..future import Future
+from ..modes import on_loop
 from ..shell.engine import Engine
 from .asking import ask, ask_about, ask_each
 from .cluster_info import describe_workers
@@ -122,14 +123,37 @@ def keys_of(engine: Engine, futures: Any, call: str) -> list[str]:
     return list(keys)
 
 
+@on_loop
+async def nthreads(engine: Engine, workers: str | Iterable[str] | None = None) -> dict[str, int]:
+    """Return `{address: number of threads}` of workers.
+
+    Args:
+        workers: their names, hosts or addresses; None = all.
+
+    Raises:
+        UnknownWorker: no connected worker has this name.
+    """
+    found = await find_workers(engine, workers)
+    return {address: worker["nthreads"] for address, worker in found.items()}
+
+
 # --- Where results are ----------------------------------------------------------------------------
 
 
-async def who_has(engine: Engine, futures: Any) -> dict[Key, tuple[str, ...]]:
-    """See `Client.who_has`."""
+@on_loop
+async def who_has(engine: Engine, futures: Any = None) -> dict[Key, tuple[str, ...]]:
+    """Return `{key: addresses of the workers that hold its result}`.
+
+    Args:
+        futures: futures or keys; None = all results, as the workers list them.
+
+    Raises:
+        ForeignFuture: a future is of another client.
+        NoAnswer: without futures, a worker did not answer.
+    """
     found: dict[Key, tuple[str, ...]] = {}
     if futures is None:
-        for address, keys in _complete(await has_what(engine, None), "who_has").items():
+        for address, keys in _complete(await has_what.on(engine), "who_has").items():
             for key in keys:
                 found[key] = (*found.get(key, ()), address)
         return found
@@ -140,8 +164,13 @@ async def who_has(engine: Engine, futures: Any) -> dict[Key, tuple[str, ...]]:
     return found
 
 
-async def has_what(engine: Engine, workers: str | Iterable[str] | None) -> dict[str, Any]:
-    """See `Client.has_what`."""
+@on_loop
+async def has_what(engine: Engine, workers: str | Iterable[str] | None = None) -> dict[str, Any]:
+    """Return `{address: keys of the results that this worker holds}`.
+
+    Args:
+        workers: their names, hosts or addresses; None = all.
+    """
 
     async def ask_one(address: str) -> tuple[Key, ...]:
         keys: list[Key] = []
@@ -171,8 +200,17 @@ def _complete(answers: dict[str, Any], call: str) -> dict[str, Any]:
     return answers
 
 
-async def nbytes(engine: Engine, keys: Any, summary: bool) -> dict[Any, int]:
-    """See `Client.nbytes`."""
+@on_loop
+async def nbytes(engine: Engine, keys: Any = None, summary: bool = True) -> dict[Any, int]:
+    """Return the sizes of results on the cluster, in bytes, each result counted once.
+
+    Args:
+        keys: keys or futures; None = all.
+        summary: `{name of the function: bytes}`; False = `{key: bytes}`.
+
+    Raises:
+        NoAnswer: without keys, a worker did not answer.
+    """
     sizes: dict[str, int] = {}
     if keys is None:
 
@@ -206,8 +244,13 @@ def name_in(key: Key) -> str:
     return name if is_made and name else str(key)
 
 
-async def processing(engine: Engine, workers: str | Iterable[str] | None) -> dict[str, Any]:
-    """See `Client.processing`."""
+@on_loop
+async def processing(engine: Engine, workers: str | Iterable[str] | None = None) -> dict[str, Any]:
+    """Return `{address: keys of the tasks that this worker was given and has not finished}`.
+
+    Args:
+        workers: their names, hosts or addresses; None = all.
+    """
     found = await find_workers(engine, workers)
     keys: dict[str, list[Key]] = {address: [] for address in found}
     arguments = {} if workers is None else {"workers": [w["id"] for w in found.values()]}
@@ -220,8 +263,15 @@ async def processing(engine: Engine, workers: str | Iterable[str] | None) -> dic
 # --- What happens ---------------------------------------------------------------------------------
 
 
-async def story(engine: Engine, keys: tuple[Any, ...]) -> list[tuple[Key, str, float]]:
-    """See `Client.story`."""
+@on_loop
+async def story(engine: Engine, *keys: Any) -> list[tuple[Key, str, float]]:
+    """Return what happened to tasks lately: `[(key, what, seconds since 1970), ...]`.
+
+    The scheduler remembers the latest 100 000 events of all tasks.
+
+    Args:
+        keys: keys or futures.
+    """
     now = time.time()
     wanted = keys_of(engine, list(keys), "story")
     lines: list[tuple[float, Key, str]] = []
@@ -231,8 +281,14 @@ async def story(engine: Engine, keys: tuple[Any, ...]) -> list[tuple[Key, str, f
     return [(key, what, when) for when, key, what in lines]
 
 
-async def call_stack(engine: Engine, futures: Any, keys: Any) -> dict[str, Any]:
-    """See `Client.call_stack`."""
+@on_loop
+async def call_stack(engine: Engine, futures: Any = None, keys: Any = None) -> dict[str, Any]:
+    """Return `{address: {key: frames}}` of tasks that run now, outermost frame first.
+
+    Args:
+        futures: futures or keys of tasks; None = all that run.
+        keys: the same.
+    """
     wanted: list[str] | None = None
     if futures is not None or keys is not None:
         given = [keys_of(engine, one, "call_stack") for one in (futures, keys) if one is not None]
@@ -257,16 +313,34 @@ async def call_stack(engine: Engine, futures: Any, keys: Any) -> dict[str, Any]:
     return {address: answer for address, answer in answers.items() if answer}
 
 
-async def scheduler_logs(engine: Engine, n: int | None) -> list[tuple[str, str]]:
-    """See `Client.get_scheduler_logs`."""
+@on_loop
+async def get_scheduler_logs(engine: Engine, n: int | None = None) -> list[tuple[str, str]]:
+    """Return the latest log lines of the scheduler, oldest first: `[(level, line), ...]`.
+
+    Args:
+        n: how many; None = all that are kept, about 1 MiB.
+    """
     rows = [row async for page in ask(engine, "logs", _last(n)) for row in page["records"]]
     return [line_of(row) for row in rows]
 
 
-async def worker_logs(
-    engine: Engine, n: int | None, workers: str | Iterable[str] | None, nanny: bool
+@on_loop
+async def get_worker_logs(
+    engine: Engine,
+    n: int | None = None,
+    workers: str | Iterable[str] | None = None,
+    nanny: bool = False,
 ) -> dict[str, Any]:
-    """See `Client.get_worker_logs`."""
+    """Return `{address: [(level, line), ...]}`: the latest log lines of workers.
+
+    They have what weft and the tasks log with `logging`, from the level on at which the worker
+    logs. With `Client(processes=False)` there are none: it is the program's own logging.
+
+    Args:
+        n: how many of each; None = all that are kept, about 1 MiB.
+        workers: their names, hosts or addresses; None = all.
+        nanny: the log of each worker's supervisor instead.
+    """
     arguments = _last(n)
     found = await find_workers(engine, workers)
 
@@ -293,8 +367,16 @@ def line_of(row: list[Any]) -> tuple[str, str]:
     return level, f"{clock},{int(when % 1 * 1000):03d} - {logger} - {level} - {text}"
 
 
-async def versions(engine: Engine, check: bool, packages: Iterable[str] | None) -> dict[str, Any]:
-    """See `Client.get_versions`."""
+@on_loop
+async def get_versions(
+    engine: Engine, check: bool = False, packages: Iterable[str] | None = None
+) -> dict[str, Any]:
+    """Return the versions of Python and packages: of the scheduler, each worker, the client.
+
+    Args:
+        check: raise ValueError if a package has not the same version everywhere.
+        packages: names of packages beside those that weft always looks at.
+    """
     from ...protocol.host.versions import process_versions
 
     is_list = packages is None or (isinstance(packages, Iterable) and not isinstance(packages, str))

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import NotSupported
 from ..modes import waits
-from ..shell.engine import Engine
 from ..shell.short_tracebacks import short_tracebacks
 from . import cluster_info
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
-    from ...protocol.wire.keys import Key
     from ..client import Client
-    from .explaining import Explanation
 
 
 # --- The cluster ----------------------------------------------------------------------------------
@@ -37,155 +34,7 @@ def wait_for_workers(
         return cluster_info.wait_for_workers(client._running(), n_workers, timeout_s)
 
 
-@waits
-def scheduler_info(client: Client[Any], n_workers: int = -1) -> dict[str, Any]:
-    """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all)."""
-    return client._run(cluster_info.scheduler_info(client._running(), n_workers))
-
-
-@waits
-def nthreads(client: Client[Any], workers: str | Iterable[str] | None = None) -> dict[str, int]:
-    """Return `{address: number of threads}` of workers.
-
-    Args:
-        workers: their names, hosts or addresses; None = all.
-
-    Raises:
-        UnknownWorker: no connected worker has this name.
-    """
-    from .inspecting import find_workers
-
-    async def nthreads(engine: Engine) -> dict[str, int]:
-        found = await find_workers(engine, workers)
-        return {address: worker["nthreads"] for address, worker in found.items()}
-
-    return client._run(nthreads(client._running()))
-
-
-@waits
-def ncores(client: Client[Any], workers: str | Iterable[str] | None = None) -> dict[str, int]:
-    """Return what `nthreads` returns."""
-    return client.nthreads(workers)  # type: ignore[no-any-return]
-
-
-@waits
-def get_versions(
-    client: Client[Any], check: bool = False, packages: Iterable[str] | None = None
-) -> dict[str, Any]:
-    """Return the versions of Python and packages: of the scheduler, each worker, the client.
-
-    Args:
-        check: raise ValueError if a package has not the same version everywhere.
-        packages: names of packages beside those that weft always looks at.
-    """
-    from .inspecting import versions
-
-    return client._run(versions(client._running(), check, packages))
-
-
 # --- Tasks and results ----------------------------------------------------------------------------
-
-
-@waits
-def who_has(client: Client[Any], futures: Any = None) -> dict[Key, tuple[str, ...]]:
-    """Return `{key: addresses of the workers that hold its result}`.
-
-    Args:
-        futures: futures or keys; None = all results, as the workers list them.
-
-    Raises:
-        ForeignFuture: a future is of another client.
-        NoAnswer: without futures, a worker did not answer.
-    """
-    from .inspecting import who_has
-
-    return client._run(who_has(client._running(), futures))
-
-
-@waits
-def has_what(client: Client[Any], workers: str | Iterable[str] | None = None) -> dict[str, Any]:
-    """Return `{address: keys of the results that this worker holds}`.
-
-    Args:
-        workers: their names, hosts or addresses; None = all.
-    """
-    from .inspecting import has_what
-
-    return client._run(has_what(client._running(), workers))
-
-
-@waits
-def processing(client: Client[Any], workers: str | Iterable[str] | None = None) -> dict[str, Any]:
-    """Return `{address: keys of the tasks that this worker was given and has not finished}`.
-
-    Args:
-        workers: their names, hosts or addresses; None = all.
-    """
-    from .inspecting import processing
-
-    return client._run(processing(client._running(), workers))
-
-
-@waits
-def nbytes(client: Client[Any], keys: Any = None, summary: bool = True) -> dict[Any, int]:
-    """Return the sizes of results on the cluster, in bytes, each result counted once.
-
-    Args:
-        keys: keys or futures; None = all.
-        summary: `{name of the function: bytes}`; False = `{key: bytes}`.
-
-    Raises:
-        NoAnswer: without keys, a worker did not answer.
-    """
-    from .inspecting import nbytes
-
-    return client._run(nbytes(client._running(), keys, summary))
-
-
-@waits
-def story(client: Client[Any], *keys: Any) -> list[tuple[Key, str, float]]:
-    """Return what happened to tasks lately: `[(key, what, seconds since 1970), ...]`.
-
-    The scheduler remembers the latest 100 000 events of all tasks.
-
-    Args:
-        keys: keys or futures.
-    """
-    from .inspecting import story
-
-    return client._run(story(client._running(), keys))
-
-
-@waits
-def call_stack(client: Client[Any], futures: Any = None, keys: Any = None) -> dict[str, Any]:
-    """Return `{address: {key: frames}}` of tasks that run now, outermost frame first.
-
-    Args:
-        futures: futures or keys of tasks; None = all that run.
-        keys: the same.
-    """
-    from .inspecting import call_stack
-
-    return client._run(call_stack(client._running(), futures, keys))
-
-
-@waits
-def explain(client: Client[Any], task: Any) -> Explanation:
-    """Explain why a task does not run or is not done, and where its time went.
-
-    Args:
-        task: a future, or the key of any task of the cluster.
-
-    Returns:
-        An `Explanation`; printed, it is a text.
-
-    Raises:
-        QuestionFailed: no process knows this key.
-        ForeignFuture: the future is of another client.
-    """
-    from .explaining import explain
-
-    return client._run(explain(client._running(), task))
 
 
 def reproduce(client: Client[Any], task: Any, debugger: Any = False) -> Any:
@@ -307,40 +156,6 @@ def dump_cluster_state(
 
 
 # --- Logs -----------------------------------------------------------------------------------------
-
-
-@waits
-def get_scheduler_logs(client: Client[Any], n: int | None = None) -> list[tuple[str, str]]:
-    """Return the latest log lines of the scheduler, oldest first: `[(level, line), ...]`.
-
-    Args:
-        n: how many; None = all that are kept, about 1 MiB.
-    """
-    from .inspecting import scheduler_logs
-
-    return client._run(scheduler_logs(client._running(), n))
-
-
-@waits
-def get_worker_logs(
-    client: Client[Any],
-    n: int | None = None,
-    workers: str | Iterable[str] | None = None,
-    nanny: bool = False,
-) -> dict[str, Any]:
-    """Return `{address: [(level, line), ...]}`: the latest log lines of workers.
-
-    They have what weft and the tasks log with `logging`, from the level on at which the worker
-    logs. With `Client(processes=False)` there are none: it is the program's own logging.
-
-    Args:
-        n: how many of each; None = all that are kept, about 1 MiB.
-        workers: their names, hosts or addresses; None = all.
-        nanny: the log of each worker's supervisor instead.
-    """
-    from .inspecting import worker_logs
-
-    return client._run(worker_logs(client._running(), n, workers, nanny))
 
 
 # --- Workers that leave -------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from ..display.report import ReportContent, report_page
 from ..shell.engine import Engine
 from .asking import ask
 from .cluster_info import describe_workers
-from .inspecting import versions
+from .inspecting import get_versions
 from .task_stream import StreamContext
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class performance_report(StreamContext):
         lasted_s = time.monotonic() - self._entered
         self._content = {
             "workers": await describe_workers(engine),
-            "versions": await versions(engine, False, None),
+            "versions": await get_versions.on(engine),
             "failures": [one for one in failures if one["age_s"] <= lasted_s],
         }
 
