@@ -25,7 +25,7 @@ from .calls.annotations import options_of_call
 from .calls.call_options import NOT_GIVEN, option_of
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import check_unsupported, rows_of
-from .cluster import ending, log_forwarding, plugins
+from .cluster import ending, log_forwarding, plugins, retiring, running, scaling
 from .cluster.locating import ClusterLike, Location, check_options, check_own_options
 from .coordination import datasets, metadata, topics
 from .coordination.datasets import Datasets
@@ -36,7 +36,7 @@ from .display import describing
 from .display.output import TaskOutputs
 from .executor import Executor
 from .future import Future, cancel_reason, checked_running
-from .insight import cluster_info, explaining, inspecting, inspection
+from .insight import cluster_info, dumping, explaining, inspecting, reproducing, task_stream
 from .life import ClientLife
 from .modes import Mode, OfMode, T, as_result, waits
 from .results import gathering
@@ -524,7 +524,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
 
     # --- What the cluster is and does, and code beside the tasks ----------------------------------
 
-    wait_for_workers = inspection.wait_for_workers
+    wait_for_workers = cluster_info.wait_for_workers
     scheduler_info = cluster_info.scheduler_info
     nthreads = inspecting.nthreads
     ncores = inspecting.nthreads
@@ -536,17 +536,17 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     story = inspecting.story
     call_stack = inspecting.call_stack
     explain = explaining.explain
-    reproduce = inspection.reproduce
-    recreate_error_locally = inspection.recreate_error_locally
-    recreate_task_locally = inspection.recreate_task_locally
-    get_task_stream = inspection.get_task_stream
-    dump_cluster_state = inspection.dump_cluster_state
+    reproduce = reproducing.reproduce
+    recreate_error_locally = reproducing.recreate_error_locally
+    recreate_task_locally = reproducing.recreate_error_locally
+    get_task_stream = task_stream.read_task_stream
+    dump_cluster_state = dumping.dump_cluster_state
     get_scheduler_logs = inspecting.get_scheduler_logs
     get_worker_logs = inspecting.get_worker_logs
-    retire_workers = inspection.retire_workers
-    scale = inspection.scale
-    run = inspection.run
-    run_on_scheduler = inspection.run_on_scheduler
+    retire_workers = retiring.retire_workers
+    scale = scaling.scale
+    run = running.run
+    run_on_scheduler = running.run_on_scheduler
     retry = ending.retry
     restart_workers = ending.restart_workers
     restart = ending.restart

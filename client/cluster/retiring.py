@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ...protocol.durations import seconds_or_none
 from ...protocol.errors import NoAnswer, NotSupported
 from ...protocol.wire.answers import part_of, reading
 from ..insight.asking import ask
 from ..insight.inspecting import find_workers, names_of
+from ..modes import waits
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
+    from ...protocol.durations import Duration
     from ..client import Client
 
 #: Options of dask's `retire_workers`, and what to use instead.
@@ -26,7 +29,51 @@ _ABSENT: Final = {
 }
 
 
-async def retire_of_client(
+@waits
+def retire_workers(
+    client: Client[Any],
+    /,
+    workers: str | Iterable[str] | None = None,
+    close_workers: bool = True,
+    *,
+    names: str | Iterable[str] | None = None,
+    n: int | None = None,
+    keep: int | None = None,
+    timeout: Duration | None = None,
+    **others: NoReturn,
+) -> dict[str, dict[str, Any]]:
+    """Let workers finish what they run and leave; return when they are gone.
+
+    Their unstarted tasks run elsewhere. A result of which a worker has the only copy, and that
+    is still needed, is computed again. Of several workers those go first whose end costs least:
+    that run nothing and solely hold nothing. One with the only copy of something that cannot be
+    computed again is kept. A worker of a `LocalCluster` is not replaced.
+
+    Args:
+        workers: their addresses, names or hosts; None = `n` of all.
+        close_workers: accepted for compatibility with dask; only True is allowed.
+        names: the same as `workers`.
+        n: how many of them leave; None = all that are named.
+        keep: how many workers stay, in place of `n`.
+        timeout: seconds, "30s", ...; the workers leave all the same, later.
+        others: there are no others.
+
+    Returns:
+        `{address: {"name", "end", "reason", "n_recomputed"}}`: the end is "left", "lost" (it
+        died before), or "kept" for the reason.
+
+    Raises:
+        UnknownWorker: no connected worker has this name.
+        TimeoutError: tasks still run after `timeout`.
+        NotPermitted: the client's token is of a lower role than client.
+    """
+    wanted = _check_arguments(workers, names, n, keep, close_workers, others)
+    timeout_s = seconds_or_none(timeout, "timeout")
+    client._running()
+    return client._run(_retire_of_client(client, wanted, n, keep, timeout_s))
+
+
+async def _retire_of_client(
     client: Client[Any],
     workers: str | Iterable[str] | None,
     n: int | None,
@@ -36,7 +83,7 @@ async def retire_of_client(
     """Retire workers; a cluster object of the client then has the number of those that stay."""
     recount = getattr(client.cluster, "_recount", None)
     try:
-        ends = await retire_workers(client._running(), workers, n, keep, timeout_s)
+        ends = await _retire(client._running(), workers, n, keep, timeout_s)
     except TimeoutError:  # they leave all the same
         if recount is not None:
             await recount(client)
@@ -46,14 +93,14 @@ async def retire_of_client(
     return ends
 
 
-async def retire_workers(
+async def _retire(
     engine: Engine,
     workers: str | Iterable[str] | None,
     n: int | None,
     keep: int | None,
     timeout_s: float | None,
 ) -> dict[str, dict[str, Any]]:
-    """See `Client.retire_workers`."""
+    """Order it, and wait until they have left."""
     # The order is asked again after a lost connection, and must not send more workers away.
     arguments: dict[str, Any] = {"order": uuid.uuid4().hex}
     if workers is not None:
@@ -76,7 +123,7 @@ async def retire_workers(
     return ends
 
 
-def check_arguments(
+def _check_arguments(
     workers: str | Iterable[str] | None,
     names: str | Iterable[str] | None,
     n: int | None,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...protocol.errors import NoAnswer, NotSupported, QuestionFailed, WeftError
+from ...protocol.errors import NoAnswer, NotSupported, QuestionFailed
 from ...protocol.values.exceptions import add_note, unpack_exception
 from ...protocol.values.serialize import dumps, function_name, loads
 from ...protocol.wire.failure import MAX_RELAYED_BYTES
@@ -14,12 +14,58 @@ from ...protocol.wording import sized
 from ..future import Future
 from ..insight.asking import ask_each, ask_once
 from ..insight.inspecting import find_workers
+from ..modes import waits
 from ..shell.engine import Engine
+
+if TYPE_CHECKING:
+    from ..client import Client
 
 _ON_ERROR = ("raise", "return", "ignore")
 
 
-def prepare(
+@waits
+def run(
+    client: Client[Any],
+    /,
+    function: Callable[..., Any],
+    *args: Any,
+    workers: str | Iterable[str] | None = None,
+    wait: bool = True,
+    nanny: bool = False,
+    on_error: str = "raise",
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """Call a function on workers, at once, in a thread beside their tasks.
+
+    It is for looking and for setting up, not for work: it is not placed, not counted and not
+    run again. A coroutine function runs on an event loop of its own in that thread.
+    `weft.get_worker()` works in it.
+
+    Args:
+        function: the function to call; a parameter `dask_worker` gets the worker, if it is not
+            among the arguments.
+        args: its positional arguments; futures are not replaced by their results.
+        workers: names, hosts or addresses; None = all.
+        wait: for the results; False returns None for each as soon as the call has begun.
+        nanny: accepted for compatibility with dask; only False is allowed.
+        on_error: "raise" the first error when all workers have answered; "return" errors in
+            the places of results; "ignore": leave failed workers out.
+        kwargs: its keyword arguments.
+
+    Returns:
+        `{address: result}`.
+
+    Raises:
+        UnknownWorker: no connected worker has this name.
+        NoAnswer: a worker died, or lost its connection, before it answered.
+        NotPermitted: the client's token is of a lower role than client.
+    """
+    blob = _prepare(function, args, kwargs, nanny, on_error)
+    call = _run(client._running(), blob, function_name(function), workers, wait, on_error)
+    return client._run(call)
+
+
+def _prepare(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -61,7 +107,7 @@ def prepare(
     return blob
 
 
-async def run(
+async def _run(
     engine: Engine,
     blob: Any,
     name: str,
@@ -69,7 +115,7 @@ async def run(
     wait: bool,
     on_error: str,
 ) -> dict[str, Any]:
-    """Call the function on workers; see `Client.run`."""
+    """Call the function on workers."""
     found = await find_workers(engine, workers)
 
     async def run_one(address: str) -> Any:
@@ -121,9 +167,13 @@ def _first(errors: dict[str, BaseException], n_workers: int) -> BaseException:
     return first
 
 
-def refuse_on_scheduler() -> WeftError:
-    """Return the error of `Client.run_on_scheduler`."""
-    return NotSupported(
+def run_on_scheduler(client: Client[Any], *_args: Any, **_kwargs: Any) -> NoReturn:
+    """Refuse: the scheduler runs no functions of users.
+
+    Raises:
+        NotSupported: always; the text says what to use.
+    """
+    raise NotSupported(
         "the scheduler runs no functions of users: it never unpickles, so that a client can "
         "neither stop nor change it. client.run(function) runs on the workers; "
         "client.scheduler_info(), client.story(key) and `weft info` show the scheduler's state"

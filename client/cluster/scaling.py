@@ -11,15 +11,18 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ...protocol.durations import seconds_or_none
 from ...protocol.errors import NoAnswer, NotPermitted, QuestionFailed
 from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import MAX_PLACES
 from ..insight.asking import ask
+from ..modes import waits
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
+    from ...protocol.durations import Duration
     from ..client import Client
 
 #: A supervisor runs no user code, so it answers soon.
@@ -61,6 +64,44 @@ def demand_admin(engine: Engine) -> None:
         raise NotPermitted("scale()", Level.ADMIN.label, link.security.level.label)
 
 
+@waits
+def scale(
+    client: Client[Any],
+    /,
+    n: int,
+    *,
+    wait: bool = False,
+    timeout: Duration | None = None,
+    **others: NoReturn,
+) -> dict[str, Any]:
+    """Have `n` workers in the whole cluster, as `weft scale n` does.
+
+    The connected `weft worker` processes start more, each on its machine, those with the fewest
+    first. Workers that are too many finish what they run, and leave, as by `retire_workers`.
+    With a `LocalCluster` it is its `scale`. The number is absolute: a call that is repeated
+    changes nothing.
+
+    Args:
+        n: the number of workers.
+        wait: return when they are there, and those that leave are gone.
+        timeout: of the wait: seconds, "30s", ...; the cluster is scaled all the same.
+        others: there are no others.
+
+    Returns:
+        `{address: {"name", "end", "reason", "n_recomputed"}}` of the workers that leave.
+
+    Raises:
+        NotPermitted: the client's token is not that of an admin.
+        QuestionFailed: no `weft worker` is connected that could start more, or one cannot.
+        TimeoutError: `wait` took longer than `timeout`.
+        NotSupported: Kubernetes starts the workers: use the `scale` of the cluster.
+    """
+    n = check_arguments(n, others)
+    timeout_s = seconds_or_none(timeout, "timeout")
+    client._running()
+    return client._run(scale_client(client, n, wait, timeout_s))
+
+
 async def scale_client(
     client: Client[Any], n: int, wait: bool, timeout_s: float | None
 ) -> dict[str, Any]:
@@ -69,13 +110,13 @@ async def scale_client(
     if scale_whole is not None:
         leaving: dict[str, Any] = await scale_whole(client, n)
     else:
-        leaving = await scale(client._running(), n)
+        leaving = await scale_to(client._running(), n)
     if wait:
         await wait_until_there(client._running(), n, timeout_s)
     return leaving
 
 
-async def scale(engine: Engine, n: int) -> dict[str, Any]:
+async def scale_to(engine: Engine, n: int) -> dict[str, Any]:
     """Have `n` workers in the whole cluster; do not wait for their starts and ends.
 
     Returns:

@@ -4,32 +4,48 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.durations import seconds_or_none
 from ...protocol.errors import NotPermitted, WorkerStartTimeout
 from ...protocol.wire.messages import Denied
 from ..core.events import ShutDown, WatchCluster
 from ..display.describing import DescribedWorkers
-from ..modes import as_result, on_loop
+from ..modes import as_result, on_loop, waits
 from ..shell.engine import Engine
+from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import AsyncWaiter, ThreadWaiter
 from .asking import ask, error_of_end
+
+if TYPE_CHECKING:
+    from ...protocol.durations import Duration
+    from ..client import Client
 
 #: Longest time for which the client of a new LocalCluster waits for workers that do not come.
 _MAX_START_S: Final = 5.0
 
 
-def wait_for_workers(engine: Engine, n_workers: int, timeout: float | None) -> None:
-    """See `Client.wait_for_workers`; a coroutine if the client is asynchronous."""
+@waits
+def wait_for_workers(
+    client: Client[Any], n_workers: int = 1, timeout: Duration | None = None
+) -> None:
+    """Wait until the cluster has at least `n_workers`.
+
+    Raises:
+        WorkerStartTimeout: the cluster had fewer after `timeout`.
+    """
+    timeout_s = seconds_or_none(timeout, "timeout")
+    engine = client._running()
     if type(n_workers) is not int or n_workers < 0:
         raise ValueError(f"n_workers= is a whole number >= 0, not {n_workers!r}")
     if engine.is_asynchronous:
-        return as_result(_wait_for_workers_async(engine, n_workers, timeout))
+        return as_result(_wait_for_workers_async(engine, n_workers, timeout_s))
     waiter = ThreadWaiter(1, wants_data=False)
-    if not engine.wait(waiter, WatchCluster(waiter, n_workers), timeout):
-        raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
-    if waiter.answer is None:
-        raise error_of_end(engine)
+    with short_tracebacks:
+        if not engine.wait(waiter, WatchCluster(waiter, n_workers), timeout_s):
+            raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout_s or 0.0)
+        if waiter.answer is None:
+            raise error_of_end(engine)
     return None
 
 

@@ -16,14 +16,14 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
 from ...protocol.errors import NotSupported, WeftError
 from ...protocol.host.versions import process_versions
 from ...protocol.wire.keys import text_of
-from ..modes import as_result
+from ..modes import as_result, waits
 from ..shell.engine import Engine
 from .asking import N_KEYS, ask, ask_about
 from .cluster_info import describe_workers
@@ -35,6 +35,9 @@ from .inspecting import (
     processing,
 )
 
+if TYPE_CHECKING:
+    from ..client import Client
+
 #: Tasks that are described: first those at workers, then those of this client, then results.
 MAX_TASKS: Final = 100_000
 #: What YAML does not allow as it is.
@@ -44,15 +47,38 @@ _SUFFIXES: Final = {"msgpack": ".msgpack.gz", "yaml": ".yaml"}
 Write = Callable[[str, Any], None]
 
 
+@waits
 def dump_cluster_state(
-    client: Any,
-    filename: str | os.PathLike[str],
-    write_from_scheduler: bool | None,
-    exclude: Collection[str],
-    format: str,
-    storage_options: dict[str, Any],
+    client: Client[Any],
+    /,
+    filename: str | os.PathLike[str] = "weft-cluster-dump",
+    write_from_scheduler: bool | None = None,
+    exclude: Collection[str] = (),
+    format: str = "msgpack",
+    **storage_options: Any,
 ) -> str:
-    """See `Client.dump_cluster_state`."""
+    """Write what the cluster tells about itself to a file of this machine, for later.
+
+    It has the scheduler, its workers and clients, the versions of packages, the scheduler's
+    events, up to 100 000 tasks with their stories (those at workers, of this client, and
+    results), and the logs. Secrets, arguments and results are not in it.
+
+    Args:
+        filename: `.msgpack.gz` or `.yaml` is added.
+        write_from_scheduler: accepted for compatibility with dask; not True.
+        exclude: names of sections, or of fields, that are left out.
+        format: "msgpack": a gzip file of rows `[section, value]`, which `msgpack.Unpacker`
+            reads one by one; or "yaml": each section is a list.
+        storage_options: there are none.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        NotSupported: the scheduler, or a storage elsewhere, is to be written to.
+        OSError: the file cannot be written.
+        NotPermitted: the client's token is of a lower role than client.
+    """
     if write_from_scheduler or storage_options or "://" in os.fspath(filename):
         raise NotSupported(
             "a dump is written by this program to a file of its machine: leave out "
@@ -69,7 +95,7 @@ def dump_cluster_state(
     dump = _Dump(path, format, frozenset(exclude))
     if client.asynchronous:
         return as_result(_dump_async(client, engine, dump))
-    return client._run(dump.run(engine, client.get_events("scheduler")))  # type: ignore[no-any-return]
+    return client._run(dump.run(engine, client.get_events("scheduler")))
 
 
 async def _dump_async(client: Any, engine: Engine, dump: _Dump) -> str:

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...protocol.errors import QuestionFailed
 from ...protocol.values.serialize import loads, loads_arguments
@@ -22,6 +22,9 @@ from ..shell.engine import Engine
 from .asking import ask_once
 from .inspecting import keys_of
 
+if TYPE_CHECKING:
+    from ..client import Client
+
 #: True: the debugger of Python; a function: is called with the traceback.
 Debugger: TypeAlias = "bool | Callable[[TracebackType | None], object]"
 
@@ -34,8 +37,27 @@ class FetchedCall(NamedTuple):
     kwargs: dict[str, Any]
 
 
-def reproduce(client: Any, task: Any, debugger: Debugger) -> Any:
-    """See `Client.reproduce`; a coroutine if the client is asynchronous."""
+def reproduce(client: Client[Any], task: Any, debugger: Any = False) -> Any:
+    """Run the call of a task here, with its inputs, as if it were called in this program.
+
+    It is for a task that failed, whose exception is raised here from its own frames. If it
+    failed because an input failed, the call of that input is run. The function runs in the
+    calling thread, in an asynchronous client in one of its own; inputs that are not there any
+    more are computed again on the cluster. Code that needs the worker finds none.
+
+    Args:
+        task: a future, or a key.
+        debugger: True = enter pdb where the exception was raised; or a function of a traceback
+            that does so, such as `ipdb.post_mortem`.
+
+    Returns:
+        The result, if no exception is raised here.
+
+    Raises:
+        Exception: that of the task, as raised here.
+        QuestionFailed: the scheduler has no such call any more.
+        NotPermitted: the client's token is of a lower role than client.
+    """
     if not isinstance(debugger, bool) and not callable(debugger):
         raise TypeError(
             "debugger= is True, or a function of a traceback such as pdb.post_mortem, not "
@@ -45,6 +67,11 @@ def reproduce(client: Any, task: Any, debugger: Debugger) -> Any:
     if engine.is_asynchronous:
         return _reproduce_async(engine, task, debugger)
     return run_here(client._run(fetch_call(engine, task)), debugger)
+
+
+def recreate_error_locally(client: Client[Any], future: Any) -> Any:
+    """Do what `reproduce` does; dask's name of it."""
+    return reproduce(client, future)
 
 
 async def _reproduce_async(engine: Engine, task: Any, debugger: Debugger) -> Any:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ...protocol.durations import seconds_of
-from ...protocol.errors import WeftError
+from ...protocol.errors import NotSupported, WeftError
 from ..display.drawing import TaskStreamPicture
 from ..shell.current import find_current
 from ..shell.engine import Engine
@@ -45,14 +45,41 @@ C = TypeVar("C", bound="StreamContext")
 
 
 def read_task_stream(
-    client: Any,
-    start: Duration | None,
-    stop: Duration | None,
-    count: int | None,
-    plot: bool | str,
-    filename: str | os.PathLike[str],
+    client: Client[Any],
+    start: Duration | None = None,
+    stop: Duration | None = None,
+    count: int | None = None,
+    plot: bool | str = False,
+    filename: str | os.PathLike[str] = "task-stream.html",
+    bokeh_resources: None = None,
 ) -> Any:
-    """See `Client.get_task_stream`; a coroutine if the client is asynchronous."""
+    """Return the times of attempts that ended since the first call, the latest 100 000.
+
+    The first call has times recorded for an hour, and returns what is there: mostly nothing.
+    Each further one renews that. `weft.get_task_stream` is a context manager.
+
+    Args:
+        start: leave out what ended before: seconds since 1970 by the
+            scheduler's clock, or a time before its now as "60s".
+        stop: leave out what began later, likewise.
+        count: how many, the latest; None = all.
+        plot: True = return a picture as well, which notebooks show; "save" = also write it.
+        filename: of that file, an HTML page that needs no other file.
+        bokeh_resources: accepted for compatibility with dask; only None is allowed.
+
+    Returns:
+        A list of dicts in order of `stop`: `key`, `function`, `span`, `worker` (address),
+        `name` (of the worker), `thread`, `attempt`, `status` ("OK" or "error"), `type`,
+        `nbytes`, `waited` (seconds) and `startstops`: `[{"action", "start", "stop"}, ...]`,
+        seconds since 1970, where the action is "compute" or "transfer". With `plot` the list
+        and the picture.
+
+    Raises:
+        ValueError: an argument is out of range.
+        NotPermitted: the client's token is of a lower role than client.
+    """
+    if bokeh_resources is not None:
+        raise NotSupported("bokeh_resources=: leave it out, the page needs no other file")
     between = _when(start, "start"), _when(stop, "stop")
     if count is not None and (type(count) is not int or count < 0):
         raise ValueError(f"count= is a whole number >= 0, or None for all, not {count!r}")

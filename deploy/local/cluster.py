@@ -386,7 +386,7 @@ class LocalCluster(Cluster[Mode]):
             await self._embedded.grow(n)
         else:
             await scaling.wait_for_supervisor(engine, _SUPERVISOR_TIMEOUT_S)
-        leaving = await scaling.scale(engine, n)
+        leaving = await scaling.scale_to(engine, n)
         self.n_workers = n
         self._n_expected = 0
         if self._embedded is not None:
