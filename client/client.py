@@ -46,6 +46,8 @@ from .shell.engine import Engine
 from .shell.short_tracebacks import short_refusals, short_tracebacks
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ..protocol.durations import Duration
     from ..protocol.values.actors import Actor
     from ..protocol.wire.keys import Key
@@ -498,7 +500,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         return link_into(found, link.security)
 
     @property
-    def loop(self) -> Any:
+    def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that the connections live in."""
         return self._usable().loop
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ...protocol.durations import seconds_of
 from ...protocol.errors import ForeignFuture, NotPermitted
@@ -15,10 +15,11 @@ from ..results.gathering import states_in
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Coroutine, Iterable
 
     from ...protocol.durations import Duration
     from ..client import Client
+    from ..modes import Awaited, Blocking
 
 
 @waits
@@ -74,6 +75,14 @@ def restart_workers(
     return client._run(restart_workers(client._running(), workers, timeout_s, raise_for_error))
 
 
+@overload
+def restart(
+    client: Client[Blocking], timeout: Duration | None = None, wait_for_workers: bool = True
+) -> Client[Blocking]: ...
+@overload
+def restart(
+    client: Client[Awaited], timeout: Duration | None = None, wait_for_workers: bool = True
+) -> Coroutine[Any, Any, Client[Awaited]]: ...
 def restart(
     client: Client[Any], timeout: Duration | None = None, wait_for_workers: bool = True
 ) -> Any:

@@ -203,7 +203,7 @@ class Callback(WorkerPlugin):
         self.function = function
         self.name = f"callback-{function_name(function)}"
 
-    def setup(self, worker: Any) -> Any:
+    def setup(self, worker: Any) -> object:
         """Call it, with the worker if it takes an argument named `dask_worker` or `worker`."""
         parameters = inspect.signature(self.function).parameters
         named = {name: worker for name in ("dask_worker", "worker") if name in parameters}

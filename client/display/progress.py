@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 from ...protocol.errors import WeftError
 from ...protocol.host.blocking import blocked
@@ -29,7 +29,13 @@ from .painting import Painter, make_painter
 
 if TYPE_CHECKING:
     from ..future import Future
+    from ..modes import Awaited, Blocking, Mode, Waited
     from ..shell.engine import Engine
+
+    #: Futures as they are given: one, or a container of some.
+    Given: TypeAlias = (
+        Waited[Any, Mode] | Iterable[Waited[Any, Mode]] | Mapping[Any, Waited[Any, Mode]]
+    )
 
 __all__ = ["Progress", "progress", "wait_showing", "wait_showing_async"]
 
@@ -39,6 +45,24 @@ _MAX_ROWS: Final = 20
 _SLICE: Final = 10_000
 
 
+@overload
+def progress(
+    *futures: Given[Blocking],
+    notebook: bool | None = None,
+    blocking: bool | None = None,
+    multi: bool = True,
+    complete: bool = True,
+    group_by: str = "prefix",
+) -> None: ...
+@overload
+def progress(
+    *futures: Given[Awaited],
+    notebook: bool | None = None,
+    blocking: bool | None = None,
+    multi: bool = True,
+    complete: bool = True,
+    group_by: str = "prefix",
+) -> Coroutine[Any, Any, None]: ...
 def progress(
     *futures: Any,
     notebook: bool | None = None,
@@ -46,7 +70,7 @@ def progress(
     multi: bool = True,
     complete: bool = True,
     group_by: str = "prefix",
-) -> Any:
+) -> Coroutine[Any, Any, None] | None:
     """Show how many of these futures are done, with failures, rate and remaining time.
 
     One line per function; at the end a summary takes their place. In a notebook it is shown below

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, overload
 
 from ...protocol.durations import seconds_of
 from ...protocol.errors import NotSupported, WeftError
@@ -28,8 +28,11 @@ from .attempt_timing import AttemptTiming, TaskRecords, record_of
 from .stream_reading import StreamPages
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from ...protocol.durations import Duration
     from ..client import Client
+    from ..modes import Awaited, Blocking
 
 __all__ = ["StreamContext", "get_task_stream", "read_task_stream"]
 
@@ -44,6 +47,48 @@ _KEEP_LATER_S: Final = 3600.0
 C = TypeVar("C", bound="StreamContext")
 
 
+@overload
+def read_task_stream(
+    client: Client[Blocking],
+    start: Duration | None = None,
+    stop: Duration | None = None,
+    count: int | None = None,
+    plot: Literal[False] = False,
+    filename: str | os.PathLike[str] = "task-stream.html",
+    bokeh_resources: None = None,
+) -> list[dict[str, Any]]: ...
+@overload
+def read_task_stream(
+    client: Client[Blocking],
+    start: Duration | None = None,
+    stop: Duration | None = None,
+    count: int | None = None,
+    *,
+    plot: Literal[True, "save"],
+    filename: str | os.PathLike[str] = "task-stream.html",
+    bokeh_resources: None = None,
+) -> tuple[list[dict[str, Any]], TaskStreamPicture]: ...
+@overload
+def read_task_stream(
+    client: Client[Awaited],
+    start: Duration | None = None,
+    stop: Duration | None = None,
+    count: int | None = None,
+    plot: Literal[False] = False,
+    filename: str | os.PathLike[str] = "task-stream.html",
+    bokeh_resources: None = None,
+) -> Coroutine[Any, Any, list[dict[str, Any]]]: ...
+@overload
+def read_task_stream(
+    client: Client[Awaited],
+    start: Duration | None = None,
+    stop: Duration | None = None,
+    count: int | None = None,
+    *,
+    plot: Literal[True, "save"],
+    filename: str | os.PathLike[str] = "task-stream.html",
+    bokeh_resources: None = None,
+) -> Coroutine[Any, Any, tuple[list[dict[str, Any]], TaskStreamPicture]]: ...
 def read_task_stream(
     client: Client[Any],
     start: Duration | None = None,

@@ -23,14 +23,14 @@ class WorkerPlugin:
     name: str
     idempotent: bool = False
 
-    def setup(self, worker: Any) -> Any:
+    def setup(self, worker: Any) -> object:
         """Prepare a worker, which `weft.get_worker()` returns as well.
 
         An exception at the registration is raised by `register_plugin`. A later worker ends with
         it, and is started again by its supervisor.
         """
 
-    def teardown(self, worker: Any) -> Any:
+    def teardown(self, worker: Any) -> object:
         """Undo it: when the plugin is unregistered or replaced, or the worker ends in order."""
 
 
@@ -53,7 +53,7 @@ class SupervisorPlugin:
     idempotent: bool = False
     restart: bool = False
 
-    def setup(self, supervisor: Any) -> Any:
+    def setup(self, supervisor: Any) -> object:
         """Prepare a machine.
 
         An exception at the registration is raised by `register_plugin`. A later supervisor ends
@@ -65,5 +65,5 @@ class SupervisorPlugin:
                 with the workers) and `plugins`.
         """
 
-    def teardown(self, supervisor: Any) -> Any:
+    def teardown(self, supervisor: Any) -> object:
         """Undo it: when the plugin is unregistered or replaced, or the workers end in order."""

@@ -18,6 +18,7 @@ from .interrupting import TaskInterrupted, closed_here
 
 if TYPE_CHECKING:
     from ...protocol.host.blocking import TaskWait
+    from ...protocol.wire.keys import Key
     from ..core.events import ChunkDone
     from .executor import TaskExecutor
 
@@ -183,7 +184,7 @@ def rejoin() -> None:
     _seat("rejoin").rejoin()
 
 
-def get_current_task() -> Any:
+def get_current_task() -> Key:
     """Return the key of the calling task.
 
     Raises:

@@ -42,6 +42,9 @@ def main(client: weft.Client) -> None:
 
     assert_type(client.nthreads(workers=["here"]), dict[str, int])
     assert_type(client.run(inc, 1, workers="here"), dict[str, Any])
+    assert_type(client.restart(), weft.Client)
+    assert_type(client.get_task_stream(count=3), list[dict[str, Any]])
+    weft.progress(client.map(inc, [1]), client.submit(inc, 1))
     assert_type(client.explain("key").state, str)
     with weft.LocalCluster(n_workers=1) as cluster:
         cluster.scale(3)
@@ -63,6 +66,9 @@ async def awaited(client: weft.Client[weft.Awaited]) -> None:
     variable = weft.Variable[str, weft.Awaited]("text")
     assert_type(await variable.get(), str)
     assert_type(await client.nthreads(), dict[str, int])
+    assert_type(await client.restart(), weft.Client[weft.Awaited])
+    assert_type(await client.get_task_stream(), list[dict[str, Any]])
+    await weft.progress(client.map(inc, [1]))
     async with weft.LocalCluster(asynchronous=True) as cluster:
         await cluster.scale(3)
         assert_type(await cluster.workers, dict[str, Any])
