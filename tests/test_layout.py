@@ -185,6 +185,26 @@ def test_every_class_name_is_defined_once():
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
+def test_each_module_of_the_scheduler_s_core_can_be_imported_first():
+    core = ROOT / "scheduler" / "core"
+    modules = [
+        "weft.scheduler." + ".".join(path.relative_to(core.parent).with_suffix("").parts)
+        for path in sources("scheduler/core")
+        # `wants` and `recipes` import each other, as long as the kernel asks recovery.
+        if path.name not in {"__init__.py", "wants.py"}
+    ]
+    code = f"""
+import importlib, sys
+for name in {modules}:
+    for loaded in [one for one in sys.modules if one.startswith("weft.scheduler.core")]:
+        del sys.modules[loaded]
+    importlib.import_module(name)
+print("done")
+"""
+    assert len(modules) > 80
+    assert python("-c", code) == "done\n"
+
+
 def test_import_weft_is_light():
     code = "import sys; before = {*sys.modules}; import weft; print(*({*sys.modules} - before))"
     assert not HEAVY & {*python("-c", code).split()}

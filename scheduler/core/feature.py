@@ -91,6 +91,12 @@ class Feature:
     worker_died: DeathHook | None = None
     #: with each assignment pass, first of all, while the feature's name is in `SchedulerState.busy`
     settling: StateHook | None = None
+    #: before the others, with what gives a task to a worker: tasks of classes that take no thread
+    placing: PlacingHook | None = None
+    #: {function id: what follows when tasks of it are assigned}
+    assigned: Mapping[bytes, Callable[[SchedulerState, list[SchedulerTask]], None]] = field(
+        default_factory=dict
+    )
     #: after the others, with what gives a task to a worker, while a worker is `is_full`
     placing_late: PlacingHook | None = None
     #: how a worker is chosen, and given a task, where more than threads and time may be scarce
@@ -159,6 +165,8 @@ class Features:
         self.worker_measured = [f.worker_measured for f in features if f.worker_measured]
         self.worker_died = [f.worker_died for f in features if f.worker_died]
         self.settling = [(f.name, f.settling) for f in features if f.settling]
+        self.placing = [f.placing for f in features if f.placing]
+        self.assigned = {key: follow for f in features for key, follow in f.assigned.items()}
         self.placing_late = [f.placing_late for f in features if f.placing_late]
         self.careful = next((f.careful for f in features if f.careful), None)
         self.worker_filled = [f.worker_filled for f in features if f.worker_filled]

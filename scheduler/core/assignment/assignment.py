@@ -42,7 +42,6 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.options import COLUMNS, NO_OPTIONS
-from ..data import puts, scattered
 from ..feature import Decide, Give
 from ..moves.locating import addresses_of, hashes_of
 from ..moves.transitions import note_attempt_ended, take_back_from
@@ -153,7 +152,8 @@ def settle(state: SchedulerState) -> None:
                 assign(state, drafts, task, ws)
         state.ahead.clear()
         if state.scattered:
-            scattered.place(state, partial(assign, state, drafts))
+            for placing in state.features.placing:
+                placing(state, partial(assign, state, drafts))
         _assign_ready(state, drafts)
         if state.full and state.ready:
             for placing_late in state.features.placing_late:
@@ -417,8 +417,9 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
             function.workers[ws] = None
             ws.functions[function] = None
             message.function_blobs.append(function.blob)
-        if function.function_id == m.PUT_FUNCTION:
-            puts.ask(state, draft.tasks_of(len(message.functions) - 1, ws))
+        follow = state.features.assigned.get(function.function_id)
+        if follow is not None:
+            follow(state, draft.tasks_of(len(message.functions) - 1, ws))
     draft.count_processing()
     if message.spec_hashes:
         message.spec_hashes += [m.NO_HASH] * (len(message.keys) - len(message.spec_hashes))

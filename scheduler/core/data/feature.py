@@ -24,6 +24,8 @@ PUTS: Final = Feature(
     invariants=scattered.SCATTERED_INVARIANTS,
     client_connected=_on_client_connected,
     client_gone=puts.on_client_gone,
+    placing=scattered.place,
+    assigned={m.PUT_FUNCTION: puts.ask},
 )
 
 

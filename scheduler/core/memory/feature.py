@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.deaths import is_of_memory
+from ..assignment.assignment import Draft, assign
 from ..feature import Departure, Feature
 from . import aside, full, relief
 from .records import BUSY, Memory, memory_of
@@ -36,13 +37,21 @@ def _waiting_nbytes(state: SchedulerState) -> int:
     return sum(task.group.prefix.result_nbytes for task in memory_of(state).aside)
 
 
+def _assign_and_look(
+    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task: SchedulerTask, ws: WorkerHandle
+) -> None:
+    """Do what `assign` does, and see whether the worker is full now."""
+    assign(state, drafts, task, ws)
+    full.note_assigned(state, ws, task)
+
+
 FEATURE: Final = Feature(
     name=BUSY,
     records=(Memory,),
     invariants=aside.MEMORY_INVARIANTS,
     settling=aside.settle,
     placing_late=aside.assign_to_full,
-    careful=full.CAREFUL,
+    careful=(full.decide_worker_with_memory, _assign_and_look),
     worker_filled=full.look_at,
     waiting_nbytes=_waiting_nbytes,
     unfiled=aside.discard,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wording import sized
-from ..assignment.assignment import Draft, assign
 from ..assignment.placement import decide_worker
 from ..data.copies import on_worker_joined
 from ..members.census import MEMORY_HIGH
@@ -116,14 +115,6 @@ def _set_full(state: SchedulerState, ws: WorkerHandle, *, is_full: bool) -> None
         on_worker_joined(state, ws)
 
 
-def _assign_and_look(
-    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task: SchedulerTask, ws: WorkerHandle
-) -> None:
-    """Do what `assign` does, and see whether the worker is full now."""
-    assign(state, drafts, task, ws)
-    note_assigned(state, ws, task)
-
-
 def look_at_full(state: SchedulerState) -> None:
     """Find out which full workers have room again: results are released without their reports."""
     full = state.full
@@ -214,10 +205,6 @@ def usage_text(workers: Iterable[WorkerHandle]) -> str:
     if len(workers) > MAX_NAMED:
         parts.append(f"and {len(workers) - MAX_NAMED} more")
     return ", ".join(parts)
-
-
-#: How a worker is chosen, and given a task, where more than threads and time may be scarce.
-CAREFUL: Final = decide_worker_with_memory, _assign_and_look
 
 
 # -- invariants ------------------------------------------------------------------------------------
