@@ -157,7 +157,7 @@ def replicate(
         branching_factor: accepted for compatibility with dask; copies always spread as a tree.
 
     Returns:
-        `{key: number of copies}`: fewer than `n` where there are fewer workers.
+        ``{key: number of copies}``: fewer than `n` where there are fewer workers.
 
     Raises:
         UnknownWorker: no connected worker has this name.

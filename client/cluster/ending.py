@@ -59,7 +59,7 @@ def restart_workers(
         raise_for_error: raise an error if some have not joined in time.
 
     Returns:
-        `{address: end}` of the old processes: "OK", "removed" (it had left before), or "timed
+        ``{address: end}`` of the old processes: "OK", "removed" (it had left before), or "timed
         out" (no process of its name has joined in time; it may still come).
 
     Raises:

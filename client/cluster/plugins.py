@@ -44,7 +44,7 @@ def register_plugin(
             are late, after 5 s and again later.
 
     Returns:
-        `{address: {"status": "OK"}}` of the workers, or `{id: ...}` of the supervisors.
+        ``{address: {"status": "OK"}}`` of the workers, or ``{id: ...}`` of the supervisors.
 
     Raises:
         NotSupported: it is a plugin for the scheduler, or for supervisors, and there are none

@@ -59,7 +59,7 @@ def retire_workers(
         others: there are no others.
 
     Returns:
-        `{address: {"name", "end", "reason", "n_recomputed"}}`: the end is "left", "lost" (it
+        ``{address: {"name", "end", "reason", "n_recomputed"}}``: the end is "left", "lost" (it
         died before), or "kept" for the reason.
 
     Raises:

@@ -53,7 +53,7 @@ def run(
         kwargs: its keyword arguments.
 
     Returns:
-        `{address: result}`.
+        ``{address: result}``.
 
     Raises:
         UnknownWorker: no connected worker has this name.

@@ -88,7 +88,7 @@ def scale(
         others: there are no others.
 
     Returns:
-        `{address: {"name", "end", "reason", "n_recomputed"}}` of the workers that leave.
+        ``{address: {"name", "end", "reason", "n_recomputed"}}`` of the workers that leave.
 
     Raises:
         NotPermitted: the client's token is not that of an admin.
@@ -120,7 +120,7 @@ async def scale_to(engine: Engine, n: int) -> dict[str, Any]:
     """Have `n` workers in the whole cluster; do not wait for their starts and ends.
 
     Returns:
-        `{address: what becomes of a worker that leaves}`.
+        ``{address: what becomes of a worker that leaves}``.
 
     Raises:
         NotPermitted: the client's token is not that of an admin.
