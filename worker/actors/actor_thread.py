@@ -532,6 +532,8 @@ class ActorThread:
     async def _finish(self, connection: Connection, request: int, name: str, value: Any) -> None:
         try:
             row: Answer = (connection, request, *self._packed(await value, name))
+        except GeneratorExit:  # it is destroyed, after its loop, and was answered when that ended
+            raise
         except BaseException as error:  # of user code; or it is cancelled, as the actor ends
             row = connection, request, None, self._failure(error, name), _NONE
         task = asyncio.current_task()

@@ -7,7 +7,7 @@ import contextlib
 import pickle
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -433,6 +433,32 @@ async def test_a_coroutine_that_never_ends_keeps_no_thread_after_the_end_of_the_
     assert not gate.is_set()
     assert "1 coroutine of the actor list-1 did not end with it" in caplog.messages
     await ended(slot)
+
+
+class Forever:
+    def __await__(self) -> Iterator[None]:
+        while True:
+            yield
+
+
+async def test_a_call_that_is_destroyed_after_its_loop_answers_nothing(slot):
+    end = End()
+    call = slot.actor._finish(end, 0, "wait", Forever())
+    call.send(None)
+
+    failures: list[BaseException] = []
+
+    def destroy() -> None:  # in a thread without a loop, as the garbage collector may
+        try:
+            call.close()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=destroy)
+    thread.start()
+    thread.join()
+    assert not failures
+    assert not end.sent
 
 
 async def test_a_bug_in_the_thread_of_an_actor_fails_its_calls(monkeypatch):
