@@ -38,8 +38,10 @@ class Terminal:
         self.written = b""
         self._fd, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        # `environment` keeps NO_COLOR and the like of this process.
-        base = {k: v for k, v in environment(folder / "run").items() if k != "NO_COLOR"}
+        # `environment` keeps what this process has; the size is that of the terminal alone.
+        base = environment(folder / "run")
+        for name in ("NO_COLOR", "COLUMNS", "LINES"):
+            base.pop(name, None)
         self.process = subprocess.Popen(
             [sys.executable, "-c", _START, *arguments],
             stdin=child,
