@@ -584,17 +584,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     # --- Display, without a request to the scheduler ----------------------------------------------
 
     def __repr__(self) -> str:
-        if self._engine is None or self.status != "running":
-            return f"<{type(self).__name__}: {self.status}>"
-        core = self._engine.core
-        if core.end is not None:
-            return f"<{type(self).__name__}: {self.scheduler_address!r} has ended: make a new one>"
-        n_expected = describing.n_expected(self.cluster, core.n_workers)
-        of = f" of {n_expected}" if core.n_workers < n_expected else ""
-        return (
-            f"<{type(self).__name__}: {self.scheduler_address!r} workers={core.n_workers}{of} "
-            f"threads={core.nthreads}>"
-        )
+        return describing.line_of(self)
 
     def _repr_html_(self) -> str:
         return describing.of_client(self)

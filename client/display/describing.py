@@ -115,6 +115,22 @@ def client_status(client: Client[Any]) -> str:
     return "ended" if has_ended else client.status
 
 
+def line_of(client: Client[Any]) -> str:
+    """Return the line of a client: its scheduler, and the size of the cluster."""
+    name = type(client).__name__
+    if client._engine is None or client.status != "running":
+        return f"<{name}: {client.status}>"
+    core = client._engine.core
+    if core.end is not None:
+        return f"<{name}: {client.scheduler_address!r} has ended: make a new one>"
+    expected = n_expected(client.cluster, core.n_workers)
+    of = f" of {expected}" if core.n_workers < expected else ""
+    return (
+        f"<{name}: {client.scheduler_address!r} workers={core.n_workers}{of} "
+        f"threads={core.nthreads}>"
+    )
+
+
 def of_client(client: Client[Any]) -> str:
     """Return the HTML of a client; of one that is closed or has ended, only that."""
     return safely(lambda: _of_client(client), client.name)

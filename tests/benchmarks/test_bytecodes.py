@@ -33,7 +33,7 @@ def test_each_case_is_counted_in_the_client_and_in_the_scheduler():
     assert [*found] == [*bytecodes.CASES]
     for case, by_role in found.items():
         assert [*by_role] == [*bytecodes.ROLES], case
-        finished = by_role["scheduler"]["weft/scheduler/core/completion.py:on_finished"]
+        finished = by_role["scheduler"]["weft/scheduler/core/reports/completion.py:on_finished"]
         assert finished[0] > finished[1] > 0, case
         assert bytecodes.total(by_role["client"]) > 64, case
 
