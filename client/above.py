@@ -1,4 +1,4 @@
-"""What the client uses of the packages above it, `deploy` and the façade.
+"""The two things that the client uses of the packages above it, `deploy` and the façade.
 
 They import this package, and so it imports none of them: the façade, which is imported before any
 module here, assigns both functions. They import what they return, and nothing else here may be

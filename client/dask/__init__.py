@@ -1,3 +1,3 @@
-"""What dask's collections and users of dask.distributed expect of a client."""
+"""The parts of a client that dask's collections, and users of dask.distributed, expect."""
 
 from __future__ import annotations
