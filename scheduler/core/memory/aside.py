@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..moves.transitions import enqueue, move
 from ..moves.unrunnable import file_unrunnable
+from ..records.checking import unless
 from ..records.tasks import NO_WORKER, SchedulerTask, TaskClass
 from . import relief
 from .full import FULL_INVARIANTS, adds_to, look_at_full, note_assigned
@@ -202,4 +203,7 @@ MEMORY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] =
     "what waits for memory is looked at": lambda s: [
         task for task in memory_of(s).aside if memory_of(s).look is None
     ],
+    "memory is busy while a worker is full or a task is set aside": lambda s: unless(
+        BUSY in s.busy or not (s.full or memory_of(s).aside), s.busy
+    ),
 }

@@ -470,6 +470,7 @@ BREAKAGES = {
         s
     ).aside.by_class.update({TaskClass((), ("other",), False, ()): {}}),
     "what waits for memory is looked at": lambda s, w: setattr(memory_of(s), "look", None),
+    "memory is busy while a worker is full or a task is set aside": lambda s, w: s.busy.clear(),
 }
 
 
