@@ -1,19 +1,11 @@
-"""Values, arguments with futures, and functions: there and back, uncopied, with clear errors."""
+"""Values, and arguments with futures: there and back, uncopied."""
 
 from __future__ import annotations
 
-import functools
-import gc
-import json
-import math
-import operator
 import pickle
-import subprocess
 import sys
-import textwrap
 import threading
 import types
-import weakref
 from collections import namedtuple
 
 import cloudpickle
@@ -24,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.protocol.values.values_kit import LOCK, Box, Fails, run_as_main
 from weft.protocol.errors import ClientClosed, InternalError, SerializationError
 from weft.protocol.values import functions, pickling, serialize
 from weft.protocol.values.serialize import (
@@ -33,8 +26,6 @@ from weft.protocol.values.serialize import (
     dumps_function,
     dumps_placed,
     dumps_with_dependencies,
-    explain_unpicklable,
-    function_name,
     loads,
     loads_arguments,
     loads_with_dependencies,
@@ -55,7 +46,6 @@ class Future:
 
 
 Point = namedtuple("Point", "x y")
-
 ATOMS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 )
@@ -216,12 +206,6 @@ def test_lambdas_closures_and_local_classes_round_trip():
     assert cls.x == 5
 
 
-def run_as_main(script, *arguments):
-    """Run a script as `__main__` of another process, and return its output as bytes."""
-    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-
-
 def test_everything_of_main_travels_by_value():
     out = run_as_main("""
         import functools, sys
@@ -269,11 +253,6 @@ def test_modules_registered_by_value_travel_by_value(monkeypatch):
 
 
 # --- futures --------------------------------------------------------------------------------------
-
-
-class Box:
-    def __init__(self, **attributes):
-        self.__dict__.update(attributes)
 
 
 def test_futures_at_any_depth_become_dependencies():
@@ -393,16 +372,6 @@ def test_pickles_within_pickles_keep_to_themselves():
     assert loads_with_dependencies(blob, ["A", "B"]) == ["A", ["x", "y"], "B"]
 
 
-class Fails:
-    def __init__(self, when):
-        self.when = when
-
-    def __reduce__(self):
-        if self.when == "dumps":
-            raise ZeroDivisionError("dumps")
-        return operator.truediv, (1, 0)
-
-
 def test_failures_leave_nothing_behind():
     for call in (
         lambda: dumps_with_dependencies([Future("a"), Fails("dumps")]),
@@ -514,368 +483,3 @@ def test_error_in_the_iterable_of_rows_is_not_a_pickling_error():
 
     with pytest.raises(ZeroDivisionError):
         dumps_arguments_many("f", rows())
-
-
-# --- objects that cannot be pickled ---------------------------------------------------------------
-
-
-class Slotted:
-    __slots__ = ("conn", "name")
-
-    def __init__(self):
-        self.name = "db"
-        self.conn = threading.Lock()
-
-
-def make_closure(conn):
-    def load(path):
-        return conn, path
-
-    return load
-
-
-LOCK = threading.Lock()
-
-
-def class_with_a_lock():
-    class Local:
-        def before(self):
-            return Local
-
-        conn = LOCK
-
-    return Local
-
-
-@pytest.mark.parametrize(
-    ("obj", "path"),
-    [
-        (LOCK, "x"),
-        ([1, LOCK], "x[1]"),
-        ((1, [2, {"a": LOCK}]), "x[1][1]['a']"),
-        ({"a": 1, 5: LOCK}, "x[5]"),
-        ({LOCK: 1}, "a key of x"),
-        ({1, LOCK}, "an element of x"),
-        (Box(name="db", conn=LOCK), "x.conn"),
-        (Slotted(), "x.conn"),
-        (Box(a=[0] * 1000 + [Box(conn=LOCK)] + [0] * 1000), "x.a[1000].conn"),
-        (functools.partial(math.pow, 1, LOCK), "x.args[1]"),
-        (make_closure(LOCK), "variable conn of x"),
-        (make_closure(Box(a=LOCK)), "variable conn of x.a"),
-        (Box(conn=LOCK).__init__, "x.__self__.conn"),
-        (class_with_a_lock(), "x.conn"),
-    ],
-)
-def test_culprit_is_named(obj, path):
-    assert explain_unpicklable(obj, "x") == f"{path} (type _thread.lock)"
-
-
-def test_error_at_submit_names_the_argument():
-    with pytest.raises(SerializationError) as caught:
-        dumps_arguments("load", (1, Box(conn=LOCK)), {})
-    error = caught.value
-    assert error.where == "argument args[1].conn of load"
-    assert error.type_name == "_thread.lock"
-    assert "cannot pickle '_thread.lock' object" in error.text
-    assert isinstance(error.__cause__, TypeError)
-    with pytest.raises(SerializationError, match=r"^argument conn\[0\] of load cannot be pickled"):
-        dumps_arguments("load", (1,), {"conn": [LOCK]})
-    with pytest.raises(SerializationError, match=r"argument args\[0\] of load \(call 2\)"):
-        dumps_arguments_many("load", [(1,), (2,), (LOCK,), (3,)])
-    with pytest.raises(SerializationError, match=r"^result\[1\] cannot be pickled"):
-        dumps([1, LOCK], "result")
-
-
-def test_error_has_only_that_of_cloudpickle_as_its_cause():
-    def of_a_closure():
-        return LOCK_IN_CLOSURE
-
-    class Local:
-        conn = LOCK
-
-    LOCK_IN_CLOSURE = LOCK
-    for failing in (
-        lambda: dumps_arguments("f", (Box(conn=LOCK),), {}),
-        lambda: dumps_arguments("f", (Local(),), {}),
-        lambda: dumps_arguments_many("f", [(Local(),)]),
-        lambda: dumps([Local()]),
-        lambda: dumps_function(of_a_closure),
-    ):
-        with pytest.raises(SerializationError) as caught:
-            failing()
-        cause = caught.value.__cause__
-        assert isinstance(cause, TypeError)
-        assert cause.__context__ is None
-
-
-def test_generator_is_named():
-    with pytest.raises(SerializationError) as caught:
-        dumps_arguments("f", ([0, 1], (i for i in range(2))), {})
-    assert (caught.value.where, caught.value.type_name) == ("argument args[1] of f", "generator")
-
-
-def test_error_raised_by_an_object_is_kept_as_cause():
-    with pytest.raises(SerializationError) as caught:
-        dumps([Fails("dumps")])
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert caught.value.where == "object[0]"
-
-
-class OutOfMemory:
-    def __reduce__(self):
-        raise MemoryError
-
-
-def test_out_of_memory_is_not_a_pickling_error():
-    for call in (lambda: dumps(OutOfMemory()), lambda: dumps_function(OutOfMemory())):
-        with pytest.raises(MemoryError):
-            call()
-
-
-def test_endless_nesting_is_an_error():
-    deep: list[object] = []
-    for _ in range(100_000):
-        deep = [deep]
-    with pytest.raises(SerializationError, match="recursion"):
-        dumps(deep)
-
-
-def test_cycle_with_a_culprit_ends():
-    box = Box(conn=LOCK)
-    box.me = box
-    assert explain_unpicklable([box], "x") == "x[0].conn (type _thread.lock)"
-
-
-def test_of_open_files_only_text_that_is_read_travels(tmp_path):
-    path = tmp_path / "data.txt"
-    with open(path, "w") as writing, pytest.raises(SerializationError):
-        dumps(writing)
-    path.write_text("content")
-    with open(path, "rb") as binary, pytest.raises(SerializationError):
-        dumps(binary)
-    with open(path) as reading:
-        assert loads(dumps(lambda: reading))().read() == "content"
-
-
-def test_the_middle_of_a_long_path_is_left_out():
-    inner = {"a_rather_long_name": {"another_rather_long_name": {"lock": threading.Lock()}}}
-    said = explain_unpicklable([inner], "x")
-    path = said.removesuffix(" (type _thread.lock)")
-    assert len(path) <= 60
-    assert path.startswith("x[0]['a_rather_long_name'][")
-    assert path.endswith("_rather_long_name']['lock']")
-    assert " ... " in path
-
-
-def test_function_that_cannot_be_pickled_names_the_variable():
-    with pytest.raises(SerializationError) as caught:
-        dumps_function(make_closure(LOCK))
-    assert caught.value.where == "variable conn of function load"
-    assert caught.value.type_name == "_thread.lock"
-
-
-# --- functions ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "func", [json.dumps, len, math.sqrt, np.add, np.sum, dict, Box, functools.reduce]
-)
-def test_importable_function_is_pickled_once_as_its_name(func, monkeypatch):
-    first = dumps_function(func)
-    assert len(first[0]) == 16
-    assert len(first[1]) < 100
-    monkeypatch.setattr(functions, "dumps_plain", None)
-    assert dumps_function(func) is first
-    assert loads(first[1]) is func
-
-
-def test_same_content_has_the_same_id():
-    def make():
-        return lambda x: x + 1
-
-    assert dumps_function(make()) == dumps_function(make())
-    assert dumps_function(lambda x: x + 2)[0] != dumps_function(make())[0]
-
-
-def unchanged(func):
-    """Return whether a second call gave the remembered pickle."""
-    return dumps_function(func) is dumps_function(func)
-
-
-def test_function_with_constants_only_is_pickled_once():
-    n, text, nested, module, helper = 3, "a", (1, ("b", None)), math, json.dumps
-
-    def func(x, y=2, *, z="z"):
-        return n, text, nested, module.sqrt, helper, x, y, z
-
-    assert unchanged(func)
-    assert unchanged(functools.partial(func, 1, y=3))
-    assert unchanged(functools.partial(max, 1))
-
-
-def result(func):
-    return loads(dumps_function(func)[1])()
-
-
-def test_changed_closure_variable_is_noticed():
-    n = 1
-
-    def func():
-        return n  # noqa: F821 - deleted below
-
-    assert result(func) == 1
-    n = 2
-    assert result(func) == 2
-    assert unchanged(func)
-    del n
-    dumps_function(func)
-
-
-def test_changed_code_and_defaults_are_noticed():
-    def func(x=1):
-        return x
-
-    assert result(func) == 1
-    func.__defaults__ = (2,)
-    assert result(func) == 2
-
-    def other(x=1):
-        return -x
-
-    func.__code__ = other.__code__
-    assert result(func) == -2
-
-
-def test_list_changed_in_place_is_noticed():
-    seen = [1]
-
-    def func():
-        return len(seen)
-
-    assert result(func) == 1
-    seen.append(2)
-    assert result(func) == 2
-    box = Box(n=1)
-    assert result(lambda: box.n) == 1
-
-    def by_object():
-        return box.n
-
-    assert result(by_object) == 1
-    box.n = 2
-    assert result(by_object) == 2
-
-
-def test_changed_partial_and_callable_object_are_noticed():
-    partial = functools.partial(dict, a=1)
-    assert result(partial) == {"a": 1}
-    partial.keywords["a"] = 2
-    assert result(partial) == {"a": 2}
-
-    class Model:
-        n = 1
-
-        def __call__(self):
-            return self.n
-
-    model = Model()
-    assert result(model) == 1
-    model.n = 2
-    assert result(model) == 2
-    assert result(model.__call__) == 2
-
-
-def test_changed_variable_of_main_is_noticed_through_helpers():
-    out = run_as_main("""
-        from weft.protocol.values import serialize
-
-        FACTOR = 3
-
-        def scale(x):
-            return x * FACTOR
-
-        def task():
-            return scale(2)
-
-        def result():
-            return serialize.loads(serialize.dumps_function(task)[1])()
-
-        first = serialize.dumps_function(task)
-        assert serialize.dumps_function(task) is first
-        print(result())
-        FACTOR = 4
-        print(result())
-        def scale(x):
-            return x
-        print(result())
-    """)
-    assert out.split() == [b"6", b"8", b"2"]
-
-
-def test_remembered_functions_are_let_go():
-    def make():
-        return lambda: 5
-
-    func = make()
-    dumps_function(func)
-    ident, gone = id(func), weakref.ref(func)
-    assert ident in functions._entries
-    del func
-    gc.collect()
-    assert gone() is None
-    assert ident not in functions._entries
-
-
-def test_number_of_remembered_functions_is_bounded():
-    funcs = [eval(f"lambda: {i}") for i in range(functions._MAX_ENTRIES + 50)]
-    for func in funcs:
-        dumps_function(func)
-    assert len(functions._entries) <= functions._MAX_ENTRIES
-    assert result(funcs[0]) == 0
-
-
-def test_recursive_functions_round_trip():
-    def fib(n=9):
-        return n if n < 2 else fib(n - 1) + fib(n - 2)
-
-    def even(n=8):
-        return n == 0 or odd(n - 1)
-
-    def odd(n):
-        return n != 0 and even(n - 1)
-
-    assert result(fib) == 34
-    assert result(even) is True
-    assert unchanged(fib)
-    assert unchanged(even)
-
-
-@pytest.mark.parametrize(
-    ("func", "name"),
-    [
-        (json.dumps, "dumps"),
-        (len, "len"),
-        (lambda x: x, "lambda"),
-        (functools.partial(functools.partial(json.dumps), indent=2), "dumps"),
-        (Box, "Box"),
-        (Box(x=1).__init__, "Box.__init__"),
-        (dict.fromkeys, "fromkeys"),
-        (np.add, "add"),
-        (operator.itemgetter(0), "itemgetter"),
-        (functools.lru_cache(json.dumps), "dumps"),
-        (Box(__name__=5), "Box"),
-        (type("N" * 100, (), {}), "N" * 60),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_functions_are_named_for_display(func, name):
-    assert function_name(func) == name
-
-
-def test_classmethod_is_named_after_its_class():
-    class Model:
-        @classmethod
-        def make(cls):
-            return cls()
-
-    assert function_name(Model.make) == "Model.make"
