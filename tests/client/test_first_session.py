@@ -8,7 +8,7 @@ import traceback
 
 import pytest
 
-from tests.client.test_client import write_connection_file
+from tests.client.test_outages import write_connection_file
 from weft.client import Client
 from weft.protocol.errors import ConfigError, ConnectTimeout
 

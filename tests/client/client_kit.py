@@ -1,0 +1,19 @@
+"""Functions that clients of a scripted scheduler submit."""
+
+from __future__ import annotations
+
+from weft.protocol.wire.messages import (
+    SubmitTasks,
+)
+
+
+def inc(x):
+    return x + 1
+
+
+def fail(text):
+    raise ValueError(text)
+
+
+def submitted(scheduler):
+    return [key for message in scheduler.heard(SubmitTasks) for key in message.keys]
