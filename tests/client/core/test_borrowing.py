@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.client.core.test_state import Bench
+from tests.client.core.core_kit import Bench
 from weft.client.core.borrowing import LOAN_TIMEOUT_S
 from weft.client.core.events import (
     Borrow,
