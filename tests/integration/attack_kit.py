@@ -365,3 +365,22 @@ def altered(message: Message, **changes: Any) -> bytes:
     for name, value in changes.items():
         setattr(message, name, value)
     return enveloped(message.to_wire())
+
+
+def check_as_before(cluster: Cluster) -> None:
+    """Check that the scheduler is as it was before all attacks, and serves clients."""
+
+    def is_calm() -> bool:
+        found = cluster.metrics()
+        # The two workers and their supervisor, the client, and the one that asks.
+        return bool(
+            (found["workers"]["running"], found["clients"], found["connections"]) == (2, 1, 5)
+            and not found["tasks"]["no_worker"]
+            and not found["tasks"]["erred"]
+        )
+
+    wait_until(is_calm, 30)
+    assert peak_rss(cluster.process) - cluster.peak < MAX_PEAK
+    with weft.Client(connection_file=cluster.file, set_as_default=False) as newcomer:
+        assert newcomer.gather(newcomer.map(abs, range(-100, 0))) == list(range(100, 0, -1))
+    cluster.check()
