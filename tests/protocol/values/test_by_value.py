@@ -10,15 +10,13 @@ import pickle
 import subprocess
 import sys
 import textwrap
-import types
 
 import cloudpickle
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from tests.protocol.values.by_value_kit import Box, describe, program
 from weft.protocol.values import by_value
-from weft.protocol.values.pickling import cloudpickle_dumps, global_names
+from weft.protocol.values.pickling import cloudpickle_dumps
 from weft.protocol.values.serialize import (
     dumps_arguments,
     dumps_arguments_many,
@@ -26,20 +24,6 @@ from weft.protocol.values.serialize import (
     loads,
     loads_arguments,
 )
-
-
-class Box:
-    """An importable class of objects that hold functions, as batches of calls do."""
-
-    def __init__(self, *content):
-        self.content = content
-
-
-def program(source, **variables):
-    """Run `source` as a user's script; return its variables."""
-    space = {"__name__": "__main__", **variables}
-    exec(textwrap.dedent(source), space)
-    return types.SimpleNamespace(**space), space
 
 
 def send(*args):
@@ -521,7 +505,7 @@ def test_private_names_of_dataclasses_are_not_needed():
 def test_reader_in_another_process_gets_the_present_state_of_a_class():
     writer = """
         import sys, pickle
-        from tests.protocol.values.test_by_value import Box
+        from tests.protocol.values.by_value_kit import Box
         from weft.protocol.values.serialize import dumps_arguments, dumps_function
         class C:
             a = 1
@@ -553,116 +537,3 @@ def test_reader_in_another_process_gets_the_present_state_of_a_class():
     )
     lines = got.stdout.decode().splitlines()
     assert lines == [f"True {a} True" for a in (1, 1, 1, 2, 2, [3], 1, 1)]
-
-
-# --- Any argument arrives as cloudpickle would give it --------------------------------------------
-
-
-def describe(obj):
-    """Return a tree of text that is equal for equal object graphs.
-
-    Identities count, but not those of tuples, and of the namespaces of functions.
-    """
-    numbers = {}
-    kept = []  # no id is used twice
-
-    def code(c):
-        consts = [code(x) if isinstance(x, types.CodeType) else repr(x) for x in c.co_consts]
-        return [c.co_code, c.co_names, c.co_freevars, consts]
-
-    def walk(x):
-        if isinstance(x, (int, str, bytes, float, type(None))):
-            return repr(x)
-        if isinstance(x, tuple):
-            return ["tuple", *map(walk, x)]
-        if id(x) in numbers:
-            return f"#{numbers[id(x)]}"
-        numbers[id(x)] = len(numbers)
-        kept.append(x)
-        if isinstance(x, (list, tuple)):
-            return [type(x).__name__, *map(walk, x)]
-        if isinstance(x, dict):
-            return [(k, walk(v)) for k, v in sorted(x.items()) if k != "__builtins__"]
-        if isinstance(x, types.FunctionType):
-            cells = [walk(cell) for cell in x.__closure__ or ()]
-            names = [name for name in sorted(global_names(x.__code__)) if name in x.__globals__]
-            space = [(name, walk(x.__globals__[name])) for name in names]
-            return [x.__name__, code(x.__code__), walk(x.__defaults__), cells, space, walk(vars(x))]
-        if isinstance(x, types.CellType):
-            return ["cell", walk(x.cell_contents)]
-        if isinstance(x, types.MethodType):
-            return ["method", walk(x.__func__), walk(x.__self__)]
-        if isinstance(x, functools.partial):
-            return ["partial", walk(x.func), walk(x.args), walk(x.keywords)]
-        if isinstance(x, type):
-            return ["class", x.__module__, x.__qualname__]
-        if isinstance(x, functools._lru_cache_wrapper):
-            return ["cached", walk(x.__wrapped__)]
-        return [type(x).__qualname__, walk(type(x)), walk(vars(x) if hasattr(x, "__dict__") else 0)]
-
-    return walk(obj)
-
-
-@st.composite
-def scripts(draw):
-    """A script of functions and classes that refer to each other, to constants and to lists."""
-    lines = ["k0 = 1", "k1 = 'text'", "k2 = [1, 2]", "k3 = (1, (2, 'x'))"]
-    names = [f"f{i}" for i in range(4)] + ["C0", "C1"]
-    some = st.lists(st.sampled_from([*names, "k0", "k1", "k3", "k0", "k2"]), max_size=2)
-    for i in range(4):
-        body = f"[{', '.join(draw(some))}]"
-        lines += {
-            "plain": [f"def f{i}(x={draw(st.integers(0, 2))}): return {body}"],
-            "writes": [f"def f{i}():\n global k0\n k0 += 1\n return {body}"],
-            "closure": [
-                f"def make{i}(n):\n def get(): return n, {body}\n def put(m):\n"
-                f"  {draw(st.sampled_from(['nonlocal n; n = m', 'return n + m']))}\n"
-                " return get, put",
-                f"f{i}, put{i} = make{i}({draw(st.sampled_from(['3', 'k0', 'k2', 'k3']))})",
-            ],
-            "lambda": [f"f{i} = lambda: {body}"],
-        }[draw(st.sampled_from(["plain", "plain", "lambda", "closure", "writes"]))]
-    for i in range(2):
-        refers = draw(some)
-        value = draw(st.sampled_from(["1", "(1, 2)", "[]", "f0"]))
-        lines.append(f"class C{i}:\n a = {value}\n def m(self): return [{', '.join(refers)}]")
-    return "\n".join(lines)
-
-
-CHANGES = st.sampled_from(
-    [
-        "",
-        "k0 = k0 + 1",
-        "k1 = 'other'",
-        "k2.append(3)",
-        "def f0(x=5): return k0",
-        "f1.note = k0",
-        "f2.__defaults__ = (k0,)",
-        "C0.a = 2",
-        "C1.b = f3",
-        "C0.m = lambda self: k1",
-    ]
-)
-
-PARTS = st.recursive(
-    st.sampled_from(["f0", "f1", "f2", "f3", "C0", "C1", "C0()", "C1().m", "k2", "k0"])
-    | st.sampled_from(["functools.partial(f0, k2)", "functools.lru_cache(f1)"]),
-    lambda inner: (
-        st.lists(inner, max_size=3).map(lambda parts: f"Box({', '.join(parts)})")
-        | st.lists(inner, max_size=3).map(lambda parts: f"[{', '.join(parts)}]")
-    ),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(scripts(), PARTS, PARTS, st.lists(CHANGES, min_size=1, max_size=4))
-def test_any_argument_arrives_as_cloudpickle_would_give_it(script, first, second, changes):
-    _, space = program(script, Box=Box, functools=functools)
-    for change in changes:
-        exec(change, space)
-        args = eval(f"({first}, {second}, k2)", space)
-        for _ in range(3):
-            blob, _ = dumps_arguments("f", args, {})
-            expected = pickle.loads(cloudpickle_dumps(args))
-            assert describe(loads_arguments(blob)[0]) == describe(expected)
