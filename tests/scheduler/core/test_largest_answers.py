@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.wire.test_codec import exchange
+from tests.protocol.wire.codec_kit import exchange
 from weft.protocol.errors import LocalProtocolError
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import MAX_FACTS, MAX_KEY_CHARS
