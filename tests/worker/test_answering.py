@@ -8,10 +8,6 @@ import socket
 
 import pytest
 
-from tests.worker.test_server import (  # noqa: F401 - fixtures
-    cluster,
-    security,
-)
 from weft.protocol.trust.security import new_token
 from weft.protocol.values.serialize import dumps
 from weft.protocol.wire.messages import Answer, Ask, AskFailed
@@ -19,8 +15,6 @@ from weft.worker import answering, reaching
 from weft.worker.answering import Answering
 from weft.worker.data.peers import Peers
 from weft.worker.reaching import MAX_ADDRESSES
-
-# ruff: noqa: F811 - fixtures are named as what they give
 
 
 class Line:

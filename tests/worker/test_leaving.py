@@ -7,14 +7,7 @@ import threading
 
 import pytest
 
-from tests.worker.test_server import (  # noqa: F401 - fixtures
-    cluster,
-    inc,
-    security,
-)
 from weft.protocol.wire.messages import AttemptsFinished, Bye, WorkerLeaving
-
-# ruff: noqa: F811 - fixtures are named as what they give
 
 ENTERED, GO_ON = threading.Event(), threading.Event()
 

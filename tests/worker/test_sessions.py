@@ -12,14 +12,7 @@ import socket
 import psutil
 import pytest
 
-from tests.worker.test_server import (  # noqa: F401 - fixtures
-    Asker,
-    Ref,
-    ask,
-    cluster,
-    inc,
-    security,
-)
+from tests.worker.server_kit import Asker, Ref, ask, inc
 from weft.protocol.errors import (
     CommClosed,
     ConfigError,
@@ -49,8 +42,6 @@ from weft.protocol.wire.session import Outage
 from weft.worker.config import WorkerConfig
 from weft.worker.core.events import WorkerEnding
 from weft.worker.server import WorkerPolicy, WorkerServer
-
-# ruff: noqa: F811 - fixtures are named as what they give
 
 TOKEN = Security(b"a token for tests only")
 

@@ -8,17 +8,11 @@ from typing import ClassVar
 
 import pytest
 
-from tests.worker.test_server import (  # noqa: F401 - fixtures
-    ask,
-    cluster,
-    security,
-)
+from tests.worker.server_kit import ask
 from weft.protocol.errors import UnpicklableResult
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire.messages import GetData
 from weft.worker.slots.started import N_SERVING, read_served
-
-# ruff: noqa: F811 - fixtures are named as what they give
 
 
 class Reduced:

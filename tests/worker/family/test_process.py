@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.leaks import wait_until
-from tests.worker.test_server import Scheduler, inc
+from tests.worker.server_kit import Scheduler, inc
 from weft.protocol.trust.security import Security, new_cluster_id
 from weft.protocol.wire.messages import Bye, Stop
 from weft.worker.slots.started import read_started

@@ -9,13 +9,7 @@ from typing import ClassVar
 import pytest
 
 from tests.protocol.transport_kit import turns
-from tests.worker.test_server import (  # noqa: F401 - fixtures
-    Ref,
-    cluster,
-    inc,
-    running,
-    security,
-)
+from tests.worker.server_kit import Ref, inc, running
 from weft.protocol.wire.messages import (
     AssignTasks,
     AttemptsErred,
@@ -27,8 +21,6 @@ from weft.protocol.wire.messages import (
     Stop,
 )
 from weft.worker.slots import slot_reading
-
-# ruff: noqa: F811 - fixtures are named as what they give
 
 
 class Gate:
