@@ -4,32 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.scheduler.core.recovery.recovery_kit import BEFORE, lines
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.members.epochs import GiveWay, StartOver
-from weft.scheduler.core.recovery.barrier import MOST_S, Recovery, waits_for
-from weft.scheduler.core.state import LogLine, Members
 
-from ...builders import Board, assigned, dropped, finished, function_id, graph, inventory, sent_keys
-
-#: An epoch before that of the board, and attempts of it.
-BEFORE = 5
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board(away_s=5.0)
-
-
-@pytest.fixture
-def new() -> Board:
-    """A scheduler that follows another one, whose attempts were below 100."""
-    board = Board(away_s=5.0)
-    board.state.first_attempt = board.state.next_attempt = 100
-    return board
-
-
-def lines(board: Board) -> list[str]:
-    return [action.text for action in board.actions if isinstance(action, LogLine)]
+from ...builders import assigned, dropped, finished, function_id, graph, inventory, sent_keys
 
 
 # -- away workers ---------------------------------------------------------------------------------
@@ -285,128 +263,6 @@ def test_the_line_about_a_worker_that_is_back_counts_what_it_has(board):
     )
 
 
-# -- a new scheduler ------------------------------------------------------------------------------
-def test_nothing_is_assigned_before_the_barrier(new):
-    client = new.client(last_epoch=BEFORE)
-    assert isinstance(new.state.recovery, Recovery)
-    (message,) = [x for x in new.out[client] if isinstance(x, m.Recovering)]
-    assert "may still come back" in message.reason
-    worker = new.come_back(last_epoch=BEFORE)
-    new.send(client, graph("a"))
-    assert new.states("a") == ["queued"]
-    new.pass_time(2.0)
-    assert new.states("a") == ["queued"]
-    new.pass_time(2.0)
-    assert new.where("a") == worker
-    assert new.state.recovery is None
-
-
-def test_a_scheduler_without_peers_of_another_one_begins_at_once(new):
-    client, worker = new.client(), new.worker()
-    new.send(client, graph("a"))
-    assert new.where("a") == worker
-
-
-def test_the_barrier_comes_when_all_expected_members_are_back():
-    board = Board(expected=Members(("id of w", "id of gone"), ("alice",)))
-    board.tick()
-    sup = board.supervisor("sup")
-    client = board.client("alice", last_epoch=BEFORE)
-    assert waits_for(board.state) == ("recovering: 0 of 2 workers and 0 of 1 client are back")
-    board.come_back("w", last_epoch=BEFORE)
-    board.send(sup, m.WorkerExited(worker_id="id of gone", reason="killed", running=[]))
-    board.send(client, m.Resubmitted())
-    board.tick(0.6)
-    assert board.state.recovery is None
-    (text,) = [line for line in lines(board) if line.startswith("recovered")]
-    assert text == (
-        "recovered epoch 7: 1 worker, 1 client, 0 tasks, 0 results kept, "
-        "0 unfinished tasks adopted, "
-        "0 lost, 0.5 s"
-    )
-    (recovered,) = [x for x in board.out[client] if isinstance(x, m.Recovered)]
-    assert (recovered.n_workers, recovered.n_clients) == (1, 1)
-
-
-def test_the_barrier_waits_for_a_client_that_has_not_sent_what_it_wants():
-    board = Board(away_s=5.0, expected=Members(("id of w",), ("alice",)))
-    board.come_back("w", last_epoch=BEFORE)
-    board.tick(1.0)
-    assert board.state.recovery is not None  # it may hold a lock, and is not back
-    client = board.client("alice", last_epoch=BEFORE)
-    board.tick(1.0)
-    assert board.state.recovery is not None
-    board.send(client, m.Resubmitted())
-    board.tick(0.6)
-    assert board.state.recovery is None
-
-
-def test_the_barrier_does_not_wait_for_a_client_that_has_left():
-    board = Board(away_s=5.0, expected=Members(("id of w",), ("alice",)))
-    board.come_back("w", last_epoch=BEFORE)
-    client = board.client("alice", last_epoch=BEFORE)
-    board.send(client, m.Bye(reason="closed"))
-    board.tick(0.6)
-    assert board.state.recovery is None
-
-
-def test_workers_that_nobody_expects_do_not_put_off_the_barrier():
-    board = Board(away_s=5.0, expected=Members(("id of gone",), ()))
-    client = board.client()
-    board.send(client, graph("a"))
-    for i in range(2):
-        board.worker(f"new{i}")
-        board.tick(1.4)
-    assert board.states("a") == ["queued"]
-    board.worker("new2")
-    board.tick(0.3)
-    assert board.state.recovery is None
-    assert board.states("a") == ["processing"]
-
-
-@pytest.mark.parametrize("is_expected", [True, False], ids=["on record", "of an earlier epoch"])
-def test_members_of_the_last_epoch_put_off_the_barrier(is_expected):
-    board = Board(away_s=5.0, expected=Members(("id of gone", "id of old"), ()))
-    board.client()
-    board.tick(2.8)
-    if is_expected:
-        board.worker("old")
-    else:
-        board.come_back("joined late", last_epoch=BEFORE)
-    board.tick(1.9)
-    assert board.state.recovery is not None
-    board.tick(0.2)
-    assert board.state.recovery is None
-
-
-def test_the_barrier_waits_for_an_inventory_that_has_begun():
-    board = Board(away_s=5.0, expected=Members(("id of w",), ()))
-    worker = board.worker("w", last_epoch=BEFORE)
-    for _ in range(4):
-        board.send(worker, m.InventoryHeld(keys=[], attempts=[], nbytes=[]))
-        board.tick(5.0)
-    assert board.state.recovery is not None
-    board.send(worker, *inventory())
-    board.tick()
-    assert board.state.recovery is None
-
-
-def test_a_barrier_that_waits_looks_at_nothing_meanwhile():
-    board = Board(away_s=5.0, expected=Members(tuple(f"id of w{i}" for i in range(100)), ("c",)))
-    board.client("c", last_epoch=BEFORE)
-    pending = [entry[2] for entry in board.state.deadlines._heap if entry[2].is_pending]
-    assert [d.when for d in pending if d is board.state.recovery.due] == [3.0]
-    assert waits_for(board.state) == "recovering: 0 of 100 workers and 0 of 1 client are back"
-
-
-def test_the_barrier_comes_after_a_minute_in_any_case():
-    board = Board(expected=Members(("id of w",), ()))
-    board.tick()
-    for _ in range(round(MOST_S / 2) + 1):
-        board.tick(2.0)
-    assert board.state.recovery is None
-
-
 @pytest.mark.parametrize("is_early", [True, False], ids=["worker first", "client first"])
 def test_rows_and_tasks_are_merged_in_either_order(new, is_early):
     rows = {"held": {"h": 3}, "running": {"r": 4}, "assigned": {"s": 5}, "failed": {"f": 6}}
@@ -557,48 +413,3 @@ def test_a_result_without_recipe_gets_one_and_can_be_computed_again(new):
     new.close(worker)
     new.pass_time(6.0)
     assert new.states("a", "b") == ["no_worker", "waiting"]
-
-
-def test_rows_that_no_client_takes_are_dropped_after_a_lease(new):
-    worker = new.come_back(
-        last_epoch=BEFORE, held={"a": 3}, running={"b": 4}, failed={"c": 5}, functions=["f"]
-    )
-    gone: list[int] = []
-    functions = []
-    for _ in range(40):
-        new.send(worker, m.Heartbeat())
-        out = new.tick(2.0)
-        gone += dropped(out, worker)
-        functions += [x for x in out.get(worker, []) if isinstance(x, m.DropFunctions)]
-    assert sorted(gone) == [3, 4, 5]
-    assert functions == [m.DropFunctions(functions=[function_id("f")])]
-    assert not new.state.claims
-
-
-def test_the_members_of_the_last_epoch_stay_on_record_until_the_recovery_ends():
-    board = Board(expected=Members(("id of w", "id of v"), ("alice",)))
-    board.tick()
-    board.come_back("w", last_epoch=BEFORE)
-    board.tick(1.1)
-    (kept,) = [a.members for a in board.actions if hasattr(a, "members")]
-    assert set(kept.worker_ids) == {"id of w", "id of v"}
-    assert kept.client_ids == ("alice",)
-
-
-# -- two schedulers -------------------------------------------------------------------------------
-def test_a_scheduler_that_has_just_started_begins_again_above_a_later_epoch(board):
-    board.worker(last_epoch=99)
-    (action,) = [a for a in board.actions if isinstance(a, StartOver)]
-    assert action.seen == 99
-    assert board.state.workers == {}
-
-
-def test_a_scheduler_that_has_given_out_work_gives_way(board):
-    client, worker = board.client(), board.worker()
-    board.send(client, graph("a"))
-    assert board.where("a") == worker
-    board.tick(1.0)
-    board.client("bob", last_epoch=99)
-    (action,) = [a for a in board.actions if isinstance(a, GiveWay)]
-    assert action.seen == 99
-    assert any("another scheduler of this cluster has taken over" in line for line in lines(board))
