@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import weft
-from tests.client.cluster.test_plugins import wheel
+from tests.client.cluster.test_uploads import wheel
 from weft.protocol.errors import NotSupported, QuestionFailed
 
 pytestmark = pytest.mark.slow
