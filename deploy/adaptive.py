@@ -1,7 +1,7 @@
 """The size that a cluster should have, from what its scheduler desires, with hysteresis.
 
 A pure core: `Sizing.decide(now, desired, n_workers)` returns the size to scale to, or None. The
-number that the scheduler desires (`scheduler/core/assignment/desired.py`) goes up and down with
+number that the scheduler desires (`scheduler/core/insight/desired.py`) goes up and down with
 each batch of work; processes should not. So a cluster grows to the least number that was desired
 during `wait_up_s`, and shrinks to the greatest of the last `wait_down_s`. It follows that it never
 grows and shrinks again for one short peak or gap, and that work which comes back within

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..protocol.trust.security import Security
-from .core.assignment.desired import TARGET_S
+from .core.insight.desired import TARGET_S
 from .core.members.epochs import Members
 
 

@@ -49,7 +49,6 @@ from .answering import answer_of_process
 from .config import SchedulerConfig
 from .core.features import FEATURES
 from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
-from .core.shrinking import ReturnMemory
 from .core.state import (
     Action,
     AskShell,
@@ -64,7 +63,8 @@ from .core.state import (
     SchedulerTick,
     StopServer,
 )
-from .core.turns import TURN_COST, Turns
+from .core.upkeep.memory_return import ReturnMemory
+from .core.upkeep.turns import TURN_COST, Turns
 from .measuring import Meter, tune_collector
 
 _log = logging.getLogger("weft.scheduler")

@@ -13,10 +13,11 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message, sent_by
 from .assignment import assignment
 from .feature import Features, Handler
+from .interruption import timeouts as overdue
 from .members import delegation, liveness, membership
-from .releases import on_unsupported
-from .reports import blocked, completion, missing, overdue
+from .reports import blocked, completion, missing
 from .requests import retrying, submission, wants, withdrawing
+from .upkeep.unsupported_versions import on_unsupported
 
 #: {message: its handler}, whichever role has sent it
 HANDLERS: Final[dict[type[Message], Handler]] = {

@@ -40,30 +40,30 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
 from .assignment import assignment
-from .assignment.desired import TARGET_S, Aim
 from .feature import Feature, Features
 from .handlers import handlers_by_role
+from .insight.attempt_ends import InterruptedAttempt
+from .insight.cluster_totals import Sums
+from .insight.desired import TARGET_S, Aim
+from .insight.losses import Loss, report_all
+from .insight.recent_failures import Load, Recent
+from .insight.refused_workers import Refusal
+from .insight.timings import Timings
+from .insight.worker_totals import Census
 from .members import liveness, membership
-from .members.census import Census
 from .members.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
-from .members.losses import Loss, report_all
-from .members.refusals import Refusal
-from .members.summing import Sums
-from .moves.attempts import InterruptedAttempt
 from .records.counters import Counters
 from .records.deadlines import Deadline, Deadlines
 from .records.failures import Failures
 from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .records.permissions import answer_unhandled, deny
 from .records.prefixes import Prefixes
-from .records.recent import Load, Recent
 from .records.story import Story
 from .records.tasks import Function, SchedulerTask, TaskClass
-from .records.timings import Timings
 from .recovery import claims
 from .recovery.barrier import Recovery
-from .shrinking import ReturnMemory
-from .slow_readers import find_stuck
+from .upkeep.memory_return import ReturnMemory
+from .upkeep.slow_readers import find_stuck
 
 
 # -- events ---------------------------------------------------------------------------------------

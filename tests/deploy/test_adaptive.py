@@ -14,7 +14,7 @@ from tests.scheduler.builders import Board, assigned, graph
 from weft.deploy.adaptive import AdaptiveConfig, Sizing
 from weft.protocol.errors import ConfigError
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.assignment.desired import desired_workers
+from weft.scheduler.core.insight.desired import desired_workers
 
 
 class SimulatedCluster:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import weft
-from weft.scheduler.core.reports.ending import RESTARTED
+from weft.scheduler.core.interruption.interrupting import RESTARTED
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 

@@ -38,8 +38,7 @@ from weft.protocol.wire.messages.coordination import TOO_LARGE
 from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
 from weft.scheduler.config import SchedulerConfig
-from weft.scheduler.core import turns
-from weft.scheduler.core.records.recent import Load
+from weft.scheduler.core.insight.recent_failures import Load
 from weft.scheduler.core.state import (
     CloseConnection,
     PeerClosed,
@@ -48,7 +47,8 @@ from weft.scheduler.core.state import (
     SchedulerState,
     SchedulerTick,
 )
-from weft.scheduler.core.turns import FULL_COST, SLICE_COST, cost_of
+from weft.scheduler.core.upkeep import turns
+from weft.scheduler.core.upkeep.turns import FULL_COST, SLICE_COST, cost_of
 from weft.scheduler.measuring import RECENT_S, Meter
 from weft.scheduler.server import SchedulerServer
 

@@ -39,7 +39,7 @@ from weft.scheduler.core.state import (
     SchedulerState,
     SchedulerTick,
 )
-from weft.scheduler.core.turns import Turns
+from weft.scheduler.core.upkeep.turns import Turns
 
 from .links import KEEP_ALIVE, Link
 from .memory import Watched

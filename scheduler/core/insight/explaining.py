@@ -18,7 +18,6 @@ from ..coordination import cycles
 from ..coordination.kinds import blockers_of
 from ..coordination.leases import LeaseRecord
 from ..coordination.records import objects_of
-from ..members.refusals import explain_unrunnable
 from ..memory.full import FULL_SHARE, usage_text
 from ..memory.records import memory_of
 from ..moves.eligibility import lacks
@@ -34,6 +33,7 @@ from ..records.tasks import (
     SchedulerTask,
 )
 from ..recovery.barrier import waits_for
+from .refused_workers import explain_unrunnable
 
 if TYPE_CHECKING:
     from ..coordination.records import Call

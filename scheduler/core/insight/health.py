@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ....protocol.wording import counted, lasting
-from ..members.census import MEMORY_HIGH
-from ..records.recent import Load
 from ..reports.unreached import Unreached
+from .recent_failures import Load
+from .worker_totals import MEMORY_HIGH
 
 #: Above this part of its limit the memory of a worker is an error.
 MEMORY_FULL: Final = 0.95

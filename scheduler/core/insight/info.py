@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ....protocol.wire.message import MAX_NUMBER
 from ....protocol.wording import counted
-from ..members.refusals import describe_refusals
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 from ..recovery.barrier import waits_for
+from .refused_workers import describe_refusals
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, WorkerHandle

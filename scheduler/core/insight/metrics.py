@@ -19,11 +19,11 @@ from ....protocol.metrics import Metric
 from ....protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_NUMBER
-from ..assignment.desired import Desired, desired_workers
 from ..memory.records import memory_of
 from ..plugins.plugins import is_preparing, n_preparing
 from ..records.counters import COUNTED, totals
 from ..records.tasks import WITHOUT_RECIPE
+from .desired import Desired, desired_workers
 from .info import task_counts
 
 if TYPE_CHECKING:

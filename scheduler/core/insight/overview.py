@@ -12,8 +12,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.message import MAX_NUMBER
-from ..assignment.desired import AtWorkers, desired_workers
-from ..members.refusals import current_refusals, explain_unrunnable
 from ..memory.records import memory_of
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import n_preparing
@@ -23,9 +21,11 @@ from ..records.prefixes import MAX_SHOWN, OTHER, Prefix
 from ..records.tasks import WITHOUT_RECIPE
 from ..recovery.barrier import waits_for
 from ..reports.unreached import recently_unreached
+from .desired import AtWorkers, desired_workers
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
 from .metrics import count_workers
+from .refused_workers import current_refusals, explain_unrunnable
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

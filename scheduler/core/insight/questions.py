@@ -16,18 +16,18 @@ from ....protocol.reported import METRICS_URL
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
-from ..assignment.desired import MAX_TARGET_S, desired_workers
 from ..data.copies import on_replicate
 from ..data.rebalancing import on_rebalance
+from ..interruption.interrupting import on_restart
 from ..leaving.retiring import on_retire, ranked
 from ..plugins.plugins import on_register, on_register_for_supervisors, on_unregister
 from ..plugins.questions import ask_plugins
 from ..records.asked import BadArgument, Info, Page, position_of
 from ..records.peers import ClientHandle
 from ..records.permissions import deny
-from ..reports.ending import on_restart
 from ..state import AskShell
 from .calls import on_ask_call
+from .desired import MAX_TARGET_S, desired_workers
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
 from .passing import on_ask_other

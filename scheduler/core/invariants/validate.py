@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from ....protocol.errors import InvalidState
 from ....protocol.wire.handshake import Role
-from ..members.census import CENSUS_INVARIANTS
-from ..members.refusals import MAX_REFUSED
-from ..moves.attempts import MAX_CANCELLED, MAX_TASKS
+from ..insight.attempt_ends import MAX_CANCELLED, MAX_TASKS
+from ..insight.refused_workers import MAX_REFUSED
+from ..insight.worker_totals import CENSUS_INVARIANTS
 from ..moves.eligibility import may_run
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import is_preparing

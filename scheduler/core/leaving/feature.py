@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..feature import Departure, Feature
-from . import idling, retiring
+from . import idle_timeout as idling
+from . import retiring
 from .retiring import retiring_of
 
 if TYPE_CHECKING:

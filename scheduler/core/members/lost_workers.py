@@ -14,7 +14,7 @@ from ....protocol.deaths import is_of_memory, summarize
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import worker_died
 from ....protocol.wording import counted, sized
-from ..moves.attempts import note_death, note_process_over
+from ..insight.attempt_ends import note_death, note_process_over
 from ..moves.reporting import send_states
 from ..moves.transitions import ACTIVE, err, take_back
 from ..records.peers import ClientHandle, WorkerHandle

@@ -16,6 +16,8 @@ from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
 from ..feature import Departure
+from ..insight.losses import note_exit, note_loss
+from ..insight.refused_workers import forget_refusal, remember_refusal
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
@@ -24,9 +26,7 @@ from ..requests.wants import drop_functions, unwant
 from .away import answer_awaited, expect_inventory, set_away
 from .epochs import is_proved, note_members, proof_of
 from .liveness import note_alive
-from .losses import note_exit, note_loss
 from .lost_workers import count_death, lose_worker, notify_workers_of_loss
-from .refusals import forget_refusal, remember_refusal
 from .task_passes import pass_of, why_refused
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import Failure, data_lost, scattered_lost
 from ....protocol.wire.message import MAX_ITEMS
 from ....protocol.wire.payload import blob_nbytes
+from ..insight.attempt_ends import note_interruption_over
 from ..records.failures import failure_nbytes
 from ..records.peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
 from ..records.tasks import (
@@ -41,7 +42,6 @@ from ..records.tasks import (
     State,
     TaskClass,
 )
-from .attempts import note_interruption_over
 from .unrunnable import file_unrunnable, unfile_unrunnable
 
 if TYPE_CHECKING:

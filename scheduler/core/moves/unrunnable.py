@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..members.refusals import explain_unrunnable
+from ..insight.refused_workers import explain_unrunnable
 from ..records.peers import ClientHandle
 
 if TYPE_CHECKING:

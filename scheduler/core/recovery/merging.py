@@ -13,7 +13,7 @@ from ....protocol.wire.failure import RESCHEDULE, Failure, after_attempts
 from ....protocol.wire.payload import Blob
 from ..assignment.placement import ahead_worker
 from ..data import scattered
-from ..moves.attempts import note_raised, note_raised_before
+from ..insight.attempt_ends import note_raised, note_raised_before
 from ..moves.locating import located
 from ..moves.reporting import report_results
 from ..moves.transitions import (

@@ -16,7 +16,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import after_attempts
 from ....protocol.wire.payload import Blob
 from ..data import scattered
-from ..moves.attempts import note_raised
+from ..insight.attempt_ends import note_raised
 from ..moves.reporting import report_results
 from ..moves.transitions import (
     drop_attempt,

@@ -14,7 +14,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import data_lost
 from ....protocol.wire.session import MISSED_HEARTBEATS
 from ..assignment.placement import reachable
-from ..moves.attempts import note_copied, note_lost
+from ..insight.attempt_ends import note_copied, note_lost
 from ..moves.locating import located
 from ..moves.reporting import send_states
 from ..moves.transitions import (

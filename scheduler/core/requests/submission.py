@@ -19,6 +19,7 @@ from ....protocol.wire.keys import names_content
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions, unknown_options
 from ....protocol.wire.payload import Blob
 from ..data import puts, scattered
+from ..interruption.interrupting import interrupt_cancelled
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
 from ..moves.transitions import (
@@ -48,8 +49,7 @@ from ..records.tasks import (
     TaskGroup,
 )
 from ..recovery import claims, recipes
-from ..reports.ending import interrupt_cancelled
-from ..shrinking import keep_small
+from ..upkeep.memory_return import keep_small
 from .wants import drop_functions, keep_function, unwant, want
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from tests.scheduler.builders import Board, finished, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import coordination as h
-from weft.scheduler.core.insight import explaining
-from weft.scheduler.core.records import timings
-from weft.scheduler.core.records.timings import Timings
+from weft.scheduler.core.insight import explaining, timings
+from weft.scheduler.core.insight.timings import Timings
 
 from ..test_coordination import Caller
 

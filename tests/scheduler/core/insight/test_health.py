@@ -16,7 +16,7 @@ from weft.scheduler.core.insight.health import (
     Unrunnable,
     judge,
 )
-from weft.scheduler.core.records.recent import Load
+from weft.scheduler.core.insight.recent_failures import Load
 
 #: {code: (facts, level, part of the text)}
 CASES = {

@@ -13,7 +13,7 @@ from weft.scheduler.core.members.epochs import Members
 from weft.scheduler.core.records.asked import MAX_KEYS
 from weft.scheduler.core.records.story import MAX_KEYS as MAX_STORY_KEYS
 from weft.scheduler.core.state import AskShell
-from weft.scheduler.core.turns import SLICE_COST, cost_of
+from weft.scheduler.core.upkeep.turns import SLICE_COST, cost_of
 
 from ...builders import Board, graph
 from ..moves.test_transitions import EVENTS, board_with

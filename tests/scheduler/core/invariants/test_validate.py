@@ -20,14 +20,14 @@ from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
 from weft.scheduler.core.data.relays import relays_of
 from weft.scheduler.core.feature import Features
 from weft.scheduler.core.features import FEATURES
+from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, InterruptedAttempt
 from weft.scheduler.core.insight.passing import Passed, passed_of
+from weft.scheduler.core.insight.refused_workers import MAX_REFUSED
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
 from weft.scheduler.core.members.epochs import Members
-from weft.scheduler.core.members.refusals import MAX_REFUSED
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
-from weft.scheduler.core.moves.attempts import MAX_CANCELLED, InterruptedAttempt
 from weft.scheduler.core.output.output import flow_of
 from weft.scheduler.core.output.wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.plugins.plugins import Plugin

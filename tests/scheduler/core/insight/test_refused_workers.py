@@ -6,9 +6,9 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.insight import refused_workers as refusals
 from weft.scheduler.core.insight.info import describe_cluster
 from weft.scheduler.core.insight.overview import overview
-from weft.scheduler.core.members import refusals
 
 from ...builders import Board, graph, sent_keys
 

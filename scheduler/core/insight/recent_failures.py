@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.wire.failure import Failure
 
 if TYPE_CHECKING:
-    from .tasks import SchedulerTask
+    from ..records.tasks import SchedulerTask
 
 #: Failures that are remembered.
 MAX_FAILURES: Final = 20

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 #: The pause between two rounds of looks at all tables, and that between two parts of one.
 INTERVAL_S: Final = 1.0

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
 from ....protocol.wording import counted
-from ..moves.attempts import note_cancelled
+from ..insight.attempt_ends import note_cancelled
 from ..records.asked import BadArgument
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import pytest
 
 from weft.protocol.reported import RENEWED
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.members.losses import REASON_WAIT_S
-from weft.scheduler.core.reports.ending import RESTARTED
+from weft.scheduler.core.insight.losses import REASON_WAIT_S
+from weft.scheduler.core.interruption.interrupting import RESTARTED
 from weft.scheduler.core.state import LogLine
 
 from ...builders import Board, graph

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.deaths import with_advice
 from ....protocol.reported import DEATHS, RENEWED, REQUESTED
 from ....protocol.wording import placed_again
+from ..interruption.interrupting import RESTARTED
 from ..records.peers import WorkerHandle
-from ..reports.ending import RESTARTED
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

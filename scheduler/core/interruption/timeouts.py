@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import timed_out
-from ..moves.attempts import note_overdue
+from ..insight.attempt_ends import note_overdue
 from ..moves.transitions import abandon, drop_attempt, err, take_back_from
 from ..requests.retrying import pause_until, take_retry
-from .ending import END_PROCESS_AFTER_S, interrupt
+from .interrupting import END_PROCESS_AFTER_S, interrupt
 
 if TYPE_CHECKING:
     from ..records.peers import SupervisorHandle, WorkerHandle

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.shrinking import (
+from weft.scheduler.core.state import PeerSent
+from weft.scheduler.core.upkeep.memory_return import (
     INTERVAL_S,
     LARGE_NBYTES,
     PAUSE_S,
@@ -14,9 +15,8 @@ from weft.scheduler.core.shrinking import (
     STORY_PART,
     ReturnMemory,
 )
-from weft.scheduler.core.state import PeerSent
 
-from ..builders import Board, assigned, finished, graph
+from ...builders import Board, assigned, finished, graph
 
 pytestmark = pytest.mark.slow
 

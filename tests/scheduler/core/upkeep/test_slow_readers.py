@@ -6,10 +6,10 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core import slow_readers
 from weft.scheduler.core.state import CutOff, SchedulerTick
+from weft.scheduler.core.upkeep import slow_readers
 
-from ..builders import Board
+from ...builders import Board
 
 BEAT = m.Heartbeat()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...protocol.wire.sizing import message_nbytes
+from ....protocol.wire.sizing import message_nbytes
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def find_stuck(state: SchedulerState, unwritable: Iterable[int]) -> list[tuple[int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.reports.ending import END_PROCESS_AFTER_S
+from weft.scheduler.core.interruption.interrupting import END_PROCESS_AFTER_S
 
 from ...builders import Board, assignment, dropped, finished, graph, sent_keys
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
-from weft.scheduler.core.turns import (
+from weft.scheduler.core.upkeep.turns import (
     FULL_COST,
     LONE_SCALE,
     OWN_SCALE,
@@ -21,7 +21,7 @@ from weft.scheduler.core.turns import (
     cost_of,
 )
 
-from ..builders import graph
+from ...builders import graph
 
 BEAT = m.Heartbeat()
 

@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core.assignment.desired import MAX_SAMPLES, Desired, desired_workers
+from weft.scheduler.core.insight.desired import MAX_SAMPLES, Desired, desired_workers
 from weft.scheduler.core.insight.metrics import metrics
 from weft.scheduler.core.members.epochs import Members
 

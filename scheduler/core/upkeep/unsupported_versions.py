@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.wire import messages as m
-from ...protocol.wire.message import MAX_CODE
+from ....protocol.wire import messages as m
+from ....protocol.wire.message import MAX_CODE
 
 if TYPE_CHECKING:
-    from .state import SchedulerState
+    from ..state import SchedulerState
 
 
 def on_unsupported(state: SchedulerState, who: Any, message: m.Unsupported) -> None:
