@@ -48,6 +48,7 @@ from ..protocol.wire.messages.questions import NO_ANSWER
 from .answering import answer_of_process
 from .config import SchedulerConfig
 from .core.features import FEATURES
+from .core.insight.desired import aim_of
 from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from .core.state import (
     Action,
@@ -124,8 +125,8 @@ class SchedulerServer:
             max_outbox_nbytes=config.max_outbox_nbytes,
             away_s=config.away_s,
             idle_timeout_s=config.idle_timeout_s,
-            target_s=config.target_duration_s,
         )
+        aim_of(state).target_s = config.target_duration_s
         state.facts.update({"weft": weft_version(""), **config.facts})
         #: when the clock showed the epoch, or less (monotonic clock)
         self._began = time.monotonic()

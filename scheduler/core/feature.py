@@ -109,6 +109,8 @@ class Feature:
     unfiled: TaskHook | None = None
     #: what a worker reports about its process is known
     worker_measured: WorkerHook | None = None
+    #: a worker or supervisor has reported numbers about itself
+    numbers_reported: Callable[[SchedulerState, Any, Sequence[int]], None] | None = None
     supervisor_connected: SupervisorHook | None = None
     supervisor_gone: SupervisorHook | None = None
     client_connected: Callable[[SchedulerState, ClientHandle, int], None] | None = None
@@ -163,6 +165,7 @@ class Features:
         self.worker_leaving = [f.worker_leaving for f in features if f.worker_leaving]
         self.worker_gone = [f.worker_gone for f in features if f.worker_gone]
         self.worker_measured = [f.worker_measured for f in features if f.worker_measured]
+        self.numbers_reported = [f.numbers_reported for f in features if f.numbers_reported]
         self.worker_died = [f.worker_died for f in features if f.worker_died]
         self.settling = [(f.name, f.settling) for f in features if f.settling]
         self.placing = [f.placing for f in features if f.placing]

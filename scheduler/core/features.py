@@ -4,6 +4,7 @@ The order is that in which the hooks of one event are called:
 
 - Recovery is the first: what a peer of an earlier scheduler brings, and what is gone with it, is
   known before anything is decided upon it.
+- Sums over peers are up to date before a feature reads them.
 - Memory, copies and relays look at workers and data. They come before those who talk to users
   about the same event.
 - Coordination comes before puts: what a client that is gone has shared keeps tasks alive, whose
@@ -20,8 +21,8 @@ from .actors import feature as actors
 from .coordination import feature as coordination
 from .data import feature as data
 from .feature import Feature
+from .insight import cluster_totals, desired, task_stream
 from .insight import feature as insight
-from .insight import task_stream
 from .leaving import feature as leaving
 from .memory import feature as memory
 from .output import feature as output
@@ -30,6 +31,8 @@ from .recovery import feature as recovery
 
 FEATURES: Final[tuple[Feature, ...]] = (
     recovery.FEATURE,
+    cluster_totals.FEATURE,
+    desired.FEATURE,
     memory.FEATURE,
     data.COPIES,
     data.RELAYS,

@@ -34,7 +34,6 @@ from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from ...protocol.deaths import DeathLog
-from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
@@ -43,13 +42,10 @@ from .assignment import assignment
 from .feature import Feature, Features
 from .handlers import handlers_by_role
 from .insight.attempt_ends import InterruptedAttempt
-from .insight.cluster_totals import Sums
-from .insight.desired import TARGET_S, Aim
 from .insight.losses import Loss, report_all
 from .insight.recent_failures import Load, Recent
 from .insight.refused_workers import Refusal
 from .insight.timings import Timings
-from .insight.worker_totals import Census
 from .members import liveness, membership
 from .members.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .records.counters import Counters
@@ -196,7 +192,6 @@ class SchedulerState:
         expected: Members | None = None,
         epoch_key: bytes = b"",
         away_s: float = 5.0,
-        target_s: float = TARGET_S,
         idle_timeout_s: float = 0.0,
         features: Sequence[Feature],
     ) -> None:
@@ -218,7 +213,6 @@ class SchedulerState:
         #: a task under which more workers than this died is erred
         self.allowed_deaths = allowed_deaths
         self.unrunnable_after_s = unrunnable_after_s
-        self.aim = Aim(target_s)  #: for the number of workers that is desired
 
         #: {key: task}, all tasks that are not forgotten
         self.tasks: dict[str, SchedulerTask] = {}
@@ -250,7 +244,6 @@ class SchedulerState:
         self.silence_check: Deadline | None = None
         #: {peer: worker} of all registered workers
         self.workers: dict[int, WorkerHandle] = {}
-        self.census: Census = Census()  #: sums over `workers`
         self.workers_by_id: dict[str, WorkerHandle] = {}
         self.workers_by_address: dict[str, WorkerHandle] = {}
         #: {name: worker} of those that do not leave, and the sum of their threads
@@ -362,8 +355,6 @@ class SchedulerState:
         self.counters = Counters()
         self.failures = Failures()  #: those of all erred tasks
         self.measurements: dict[str, Any] = {}
-        #: of what they report about themselves; those with a metrics page of their own left out
-        self.sums_of_workers, self.sums_of_supervisors = Sums(OF_WORKERS), Sums(OF_SUPERVISORS)
         self.recent = Recent()
         self.story = Story()
         self.timings: Timings = Timings()

@@ -1,21 +1,105 @@
-"""Sums of the numbers that workers and supervisors report about themselves.
+"""Sums over all peers, of what changes only when one joins, leaves or reports.
 
-A report replaces the last one of its process, so a sum costs the length of a report, whatever the
-number of processes. Counters only ever grow: those of a process that is gone stay in the sum, and a
-process that comes back goes on where it was. Of a process that has served an earlier scheduler only
-what it does from now on is counted; Prometheus would take its whole past for the work of a moment.
+They are kept where that happens, so that reading them takes no time however many peers there are.
+What changes with each task is summed on request, in the one pass of `desired`.
+
+A report of numbers replaces the last one of its process, so a sum costs the length of a report.
+Counters only ever grow: those of a process that is gone stay in the sum, and a process that comes
+back goes on where it was. Of a process that has served an earlier scheduler only what it does from
+now on is counted; Prometheus would take its whole past for the work of a moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.reported import Reported, n_numbers, values_of
+from ....protocol.reported import (
+    METRICS_URL,
+    OF_SUPERVISORS,
+    OF_WORKERS,
+    Reported,
+    n_numbers,
+    values_of,
+)
 from ....protocol.wire.message import MAX_NUMBER
+from ..feature import Departure, Feature
+from ..records.checking import differences, unless
+from ..records.peers import SupervisorHandle, WorkerHandle
 
+if TYPE_CHECKING:
+    from ..state import SchedulerState
+
+#: A worker that uses more than this part of its limit is nearly full.
+MEMORY_HIGH: Final = 0.8
 #: Processes that are gone and whose last report is kept, in case they come back.
 MAX_GONE: Final = 2000
+
+
+class ClusterTotals:
+    """The sums. Those over workers are exact, also beyond what fits into a message."""
+
+    __slots__ = (
+        "_counted",
+        "full",
+        "managed",
+        "memory_limit",
+        "nthreads",
+        "of_supervisors",
+        "of_workers",
+        "resident",
+    )
+
+    def __init__(self) -> None:
+        self.nthreads = self.memory_limit = 0
+        #: bytes: of the values in the stores, and of the processes, as last reported
+        self.managed = self.resident = 0
+        #: {worker: what of it is in these two}
+        self._counted: dict[WorkerHandle, tuple[int, int]] = {}
+        #: {worker: None} of those that use more than MEMORY_HIGH of their limit
+        self.full: dict[WorkerHandle, None] = {}
+        #: of what they report about themselves; those with a metrics page of their own left out
+        self.of_workers, self.of_supervisors = Sums(OF_WORKERS), Sums(OF_SUPERVISORS)
+
+    def add(self, ws: WorkerHandle) -> None:
+        """Count a worker that joins; it has reported nothing yet."""
+        self.nthreads += ws.nthreads
+        self.memory_limit += ws.memory_limit
+
+    def remove(self, ws: WorkerHandle) -> None:
+        """Leave a worker out that is gone."""
+        self.nthreads -= ws.nthreads
+        self.memory_limit -= ws.memory_limit
+        managed, resident = self._counted.pop(ws, (0, 0))
+        self.managed -= managed
+        self.resident -= resident
+        self.full.pop(ws, None)
+
+    def note_measured(self, ws: WorkerHandle) -> None:
+        """Count what is known of the memory of a worker now."""
+        self.managed += _managed(ws)
+        self.resident += ws.resident_nbytes
+        managed, resident = self._counted.get(ws, (0, 0))
+        self._counted[ws] = _managed(ws), ws.resident_nbytes
+        self.managed -= managed
+        self.resident -= resident
+        if _is_full(ws):
+            self.full[ws] = None
+        else:
+            self.full.pop(ws, None)
+
+
+def totals_of(state: SchedulerState) -> ClusterTotals:
+    """Return the sums."""
+    return state.record(ClusterTotals)
+
+
+def _managed(ws: WorkerHandle) -> int:
+    return 0 if ws.status is None else ws.status.managed_nbytes
+
+
+def _is_full(ws: WorkerHandle) -> bool:
+    return ws.resident_nbytes > MEMORY_HIGH * ws.memory_limit > 0
 
 
 class Sums:
@@ -69,3 +153,75 @@ class Sums:
     def values(self) -> dict[str, Any]:
         """Return the sums by metric."""
         return values_of(self._table, [min(n, MAX_NUMBER) for n in self.numbers])
+
+
+# -- hooks -----------------------------------------------------------------------------------------
+def _on_worker_joined(state: SchedulerState, ws: WorkerHandle) -> None:
+    totals_of(state).add(ws)
+
+
+def _on_worker_measured(state: SchedulerState, ws: WorkerHandle) -> None:
+    totals_of(state).note_measured(ws)
+
+
+def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    totals_of(state).remove(ws)
+    totals_of(state).of_workers.remove(ws.worker_id)
+
+
+def _on_supervisor_gone(state: SchedulerState, supervisor: SupervisorHandle) -> None:
+    totals_of(state).of_supervisors.remove(supervisor.supervisor_id)
+
+
+def _on_numbers(
+    state: SchedulerState, process: WorkerHandle | SupervisorHandle, numbers: Sequence[int]
+) -> None:
+    if METRICS_URL in process.facts:
+        return
+    if isinstance(process, WorkerHandle):
+        sums, process_id = totals_of(state).of_workers, process.worker_id
+    else:
+        sums, process_id = totals_of(state).of_supervisors, process.supervisor_id
+    sums.report(process_id, numbers, is_new=process.is_new)
+
+
+# -- invariants ------------------------------------------------------------------------------------
+def _sum(
+    read: Callable[[WorkerHandle], int], field: str
+) -> Callable[[SchedulerState], Iterable[object]]:
+    def broken_by(state: SchedulerState) -> Iterable[object]:
+        found: int = getattr(totals_of(state), field)
+        return unless(found == sum(map(read, state.workers.values())), found)
+
+    return broken_by
+
+
+FEATURE: Final = Feature(
+    name="totals",
+    records=(ClusterTotals,),
+    invariants={
+        "the totals have the threads of all workers": _sum(lambda ws: ws.nthreads, "nthreads"),
+        "the totals have the memory limits of all workers": _sum(
+            lambda ws: ws.memory_limit, "memory_limit"
+        ),
+        "the totals have the managed memory of all workers": _sum(_managed, "managed"),
+        "the totals have the resident memory of all workers": _sum(
+            lambda ws: ws.resident_nbytes, "resident"
+        ),
+        "the totals list the workers whose memory is nearly full": lambda s: differences(
+            totals_of(s).full, [ws for ws in s.workers.values() if _is_full(ws)]
+        ),
+        "summed workers are registered": lambda s: [
+            *{*totals_of(s).of_workers.latest} - {*s.workers_by_id}
+        ],
+        "summed supervisors are registered": lambda s: [
+            *{*totals_of(s).of_supervisors.latest}
+            - {u.supervisor_id for u in s.supervisors.values()}
+        ],
+    },
+    worker_joined=_on_worker_joined,
+    worker_measured=_on_worker_measured,
+    numbers_reported=_on_numbers,
+    worker_gone=_on_worker_gone,
+    supervisor_gone=_on_supervisor_gone,
+)

@@ -23,6 +23,7 @@ from itertools import islice
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
+from ..feature import Feature
 from ..records.prefixes import UNKNOWN_DURATION_NS, Prefix
 from ..records.tasks import SchedulerTask, TaskClass
 
@@ -71,9 +72,10 @@ class Aim:
     target_s: float = TARGET_S
     kind: WorkerKind = field(default_factory=WorkerKind)
 
-    def note_worker(self, ws: WorkerHandle) -> None:
-        """Note a worker that joins."""
-        self.kind = WorkerKind(ws.nthreads, ws.memory_limit, ws.resources)
+
+def aim_of(state: SchedulerState) -> Aim:
+    """Return what the number of workers is computed for."""
+    return state.record(Aim)
 
 
 @dataclass(slots=True)
@@ -128,9 +130,9 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
         state: of the scheduler.
         target_s: seconds; 0 = as the scheduler was configured.
     """
-    target_s = target_s or state.aim.target_s
+    target_s = target_s or aim_of(state).target_s
     target_ns = target_s * 1e9
-    kind = state.aim.kind
+    kind = aim_of(state).kind
     running_ns: dict[Prefix, float] = {}
     found = _look_at_workers(state, target_ns, running_ns)
     n_runnable, n_workers = found.n_processing, found.n_workers
@@ -244,3 +246,10 @@ def _workers_for_data(nbytes: int, kind: WorkerKind) -> int:
     if nbytes < SMALL_NBYTES:
         return 0
     return ceil(nbytes / (FULL * kind.memory_limit)) if kind.memory_limit else 1
+
+
+def _on_worker_joined(state: SchedulerState, ws: WorkerHandle) -> None:
+    aim_of(state).kind = WorkerKind(ws.nthreads, ws.memory_limit, ws.resources)
+
+
+FEATURE: Final = Feature(name="desired workers", records=(Aim,), worker_joined=_on_worker_joined)

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from ....protocol.wording import counted, lasting
 from ..reports.unreached import Unreached
+from .cluster_totals import MEMORY_HIGH
 from .recent_failures import Load
-from .worker_totals import MEMORY_HIGH
 
 #: Above this part of its limit the memory of a worker is an error.
 MEMORY_FULL: Final = 0.95

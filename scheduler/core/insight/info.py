@@ -8,6 +8,7 @@ from ....protocol.wire.message import MAX_NUMBER
 from ....protocol.wording import counted
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 from ..recovery.barrier import waits_for
+from .cluster_totals import totals_of
 from .refused_workers import describe_refusals
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ def describe_cluster(state: SchedulerState) -> dict[str, Any]:
         "epoch": state.epoch,
         "recovering": waits_for(state),
         "n_workers": len(state.workers),
-        "nthreads": state.census.nthreads,
-        "memory": min(state.census.memory_limit, MAX_NUMBER),
+        "nthreads": totals_of(state).nthreads,
+        "memory": min(totals_of(state).memory_limit, MAX_NUMBER),
         "n_clients": len(state.clients),
         "refused_workers": describe_refusals(state),
         "tasks": task_counts(state),

@@ -23,6 +23,7 @@ from ..memory.records import memory_of
 from ..plugins.plugins import is_preparing, n_preparing
 from ..records.counters import COUNTED, totals
 from ..records.tasks import WITHOUT_RECIPE
+from .cluster_totals import totals_of
 from .desired import Desired, desired_workers
 from .info import task_counts
 
@@ -181,18 +182,18 @@ _SHOWN: Final = (
         "workers_stored_bytes",
         "Bytes of the values in the stores of all workers, copies included, as each last reported "
         "them.",
-        read=lambda state: min(state.census.managed, MAX_NUMBER),
+        read=lambda state: min(totals_of(state).managed, MAX_NUMBER),
     ),
     _Shown(
         "workers_resident_bytes",
         "Resident memory of the processes of all workers, as each or its supervisor last reported "
         "it.",
-        read=lambda state: min(state.census.resident, MAX_NUMBER),
+        read=lambda state: min(totals_of(state).resident, MAX_NUMBER),
     ),
     _Shown(
         "worker_threads",
         "Threads of all workers.",
-        read=lambda state: state.census.nthreads,
+        read=lambda state: totals_of(state).nthreads,
     ),
     _Shown(
         "clients",
@@ -300,8 +301,8 @@ def metrics(state: SchedulerState) -> dict[str, Any]:
         **{metric.name: metric.read(state) for metric in _SHOWN},
         **{metric.name: metric.read(state, found) for metric in _FOUND},
         **totals(state.counters),
-        **state.sums_of_workers.values(),
-        **state.sums_of_supervisors.values(),
+        **totals_of(state).of_workers.values(),
+        **totals_of(state).of_supervisors.values(),
         **state.measurements,
     }
 

@@ -21,6 +21,7 @@ from ..records.prefixes import MAX_SHOWN, OTHER, Prefix
 from ..records.tasks import WITHOUT_RECIPE
 from ..recovery.barrier import waits_for
 from ..reports.unreached import recently_unreached
+from .cluster_totals import totals_of
 from .desired import AtWorkers, desired_workers
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
@@ -41,7 +42,7 @@ def ask_overview(state: SchedulerState, arguments: Info, page: str) -> Page:
 def overview(state: SchedulerState) -> dict[str, Any]:
     """Describe the cluster on one page. O(workers + functions + task classes)."""
     facts = state.facts
-    census = state.census
+    totals = totals_of(state)
     desired = desired_workers(state)
     tasks = task_counts(state, desired.at_workers.n_processing)
     with_work = state.prefixes.with_work()
@@ -57,12 +58,12 @@ def overview(state: SchedulerState) -> dict[str, Any]:
         "recovering": waits_for(state),
         "tasks": tasks,
         "n_workers": count_workers(state),
-        "threads": census.nthreads,
+        "threads": totals.nthreads,
         "threads_busy": desired.at_workers.n_threads_busy,
         "memory": {
-            "managed": min(census.managed, MAX_NUMBER),
-            "resident": min(census.resident, MAX_NUMBER),
-            "limit": min(census.memory_limit, MAX_NUMBER),
+            "managed": min(totals.managed, MAX_NUMBER),
+            "resident": min(totals.resident, MAX_NUMBER),
+            "limit": min(totals.memory_limit, MAX_NUMBER),
         },
         "n_clients": len(state.clients),
         "desired_workers": desired.n_workers,
@@ -96,7 +97,7 @@ def _signs(
     running = [prefix for prefix in with_work if prefix.n_processing]
     is_known = all(prefix.n_finished for prefix in running)
     expected_s = max((prefix.estimate_ns for prefix in running), default=0) / 1e9
-    full = [(ws.resident_nbytes / ws.memory_limit, ws.name) for ws in state.census.full]
+    full = [(ws.resident_nbytes / ws.memory_limit, ws.name) for ws in totals_of(state).full]
     return Signs(
         recovering=waits_for(state),
         n_waiting=tasks["queued"] + tasks["no_worker"],

@@ -15,7 +15,6 @@ from ....protocol.errors import InvalidState
 from ....protocol.wire.handshake import Role
 from ..insight.attempt_ends import MAX_CANCELLED, MAX_TASKS
 from ..insight.refused_workers import MAX_REFUSED
-from ..insight.worker_totals import CENSUS_INVARIANTS
 from ..moves.eligibility import may_run
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import is_preparing
@@ -489,12 +488,6 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         s, (t for c in s.clients.values() for t in c.wants)
     ),
     "alone of a client is itself": lambda s: [c for c in s.clients.values() if c.alone != (c,)],
-    "summed workers are registered": lambda s: [
-        worker_id for worker_id in s.sums_of_workers.latest if worker_id not in s.workers_by_id
-    ],
-    "summed supervisors are registered": lambda s: [
-        *{*s.sums_of_supervisors.latest} - {u.supervisor_id for u in s.supervisors.values()}
-    ],
     "supervisors are filed by peer": lambda s: [
         peer for peer, supervisor in s.supervisors.items() if supervisor.peer != peer
     ],
@@ -552,5 +545,4 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         len(s.failures) == _n_failures(s), len(s.failures)
     ),
     "counters count the tasks in memory, erred and released": _miscounted_states,
-    **CENSUS_INVARIANTS,
 }

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.reported import METRICS_URL
 from ....protocol.wire import messages as m
 from ....protocol.wire.session import MISSED_HEARTBEATS
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
@@ -91,14 +90,14 @@ def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
 
 def on_worker_status(state: SchedulerState, ws: WorkerHandle, message: m.WorkerStatus) -> None:
     """Keep what a worker reports about itself."""
-    state.census.note_status(ws, message)
-    _note_measured(state, ws)
-    if METRICS_URL not in ws.facts:
-        worker_id, is_new = ws.worker_id, ws.is_new
-        state.sums_of_workers.report(worker_id, message.numbers, is_new=is_new)
+    ws.status = message
+    _note_measured(state, ws, message.resident_nbytes)
+    for numbers_reported in state.features.numbers_reported:
+        numbers_reported(state, ws, message.numbers)
 
 
-def _note_measured(state: SchedulerState, ws: WorkerHandle) -> None:
+def _note_measured(state: SchedulerState, ws: WorkerHandle, resident_nbytes: int) -> None:
+    ws.resident_nbytes = resident_nbytes
     for worker_measured in state.features.worker_measured:
         worker_measured(state, ws)
 
@@ -126,12 +125,10 @@ def on_workers_alive(
         if ws is not None and ws.peer in state.roles:
             note_alive(state, ws.peer)
             # A worker whose task holds the interpreter lock sends no heartbeats.
-            state.census.note_resident(ws, rss)
-            _note_measured(state, ws)
+            _note_measured(state, ws, rss)
     note_alive(state, supervisor.peer)
-    if METRICS_URL not in supervisor.facts:
-        supervisor_id, is_new = supervisor.supervisor_id, supervisor.is_new
-        state.sums_of_supervisors.report(supervisor_id, message.numbers, is_new=is_new)
+    for numbers_reported in state.features.numbers_reported:
+        numbers_reported(state, supervisor, message.numbers)
 
 
 def reassure(state: SchedulerState, receiving: Sequence[int]) -> None:

@@ -272,8 +272,6 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.report("worker-joined", worker=ws.name, address=ws.address, nthreads=ws.nthreads)
     state.staying[ws.name] = ws
     state.nthreads += ws.nthreads
-    state.census.add(ws)
-    state.aim.note_worker(ws)
     join_classes(state, ws)
     for worker_joined in state.features.worker_joined:
         worker_joined(state, ws)
@@ -350,7 +348,6 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
     elif role is Role.SUPERVISOR:
         supervisor = state.supervisors.pop(peer, None)
         if supervisor is not None:
-            state.sums_of_supervisors.remove(supervisor.supervisor_id)
             same = state.supervisors_by_id[supervisor.supervisor_id]
             del same[peer]
             if not same:
@@ -410,8 +407,6 @@ def _forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.away.pop(ws, None)
     state.deadlines.cancel(ws.away_due)
     ws.inventory = None
-    state.sums_of_workers.remove(ws.worker_id)
-    state.census.remove(ws)
 
 
 def _report_departure(state: SchedulerState, ws: WorkerHandle, left_because: str | None) -> None:

@@ -20,7 +20,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wording import sized
 from ..assignment.placement import decide_worker
 from ..data.copies import on_worker_joined
-from ..insight.worker_totals import MEMORY_HIGH
+from ..insight.cluster_totals import MEMORY_HIGH
 from ..records.checking import differences
 from ..records.peers import NEVER_WATCHED, WorkerHandle
 from ..records.prefixes import LARGE_NBYTES

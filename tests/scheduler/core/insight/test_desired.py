@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core.insight.desired import MAX_SAMPLES, Desired, desired_workers
+from weft.scheduler.core.insight.desired import MAX_SAMPLES, Desired, aim_of, desired_workers
 from weft.scheduler.core.insight.metrics import metrics
 from weft.scheduler.core.members.epochs import Members
 
@@ -188,7 +188,8 @@ def test_cancelled_entries_of_the_queue_do_not_count():
 
 
 def test_the_question_and_the_metric_state_the_same_number():
-    board = Board(target_s=2.0)
+    board = Board()
+    aim_of(board.state).target_s = 2.0
     client, worker = board.client(), board.worker("w")
     viewer = board.connect(Role.VIEWER)
     learn(board, client, worker, us=1_000_000)

@@ -21,6 +21,7 @@ from weft.scheduler.core.data.relays import relays_of
 from weft.scheduler.core.feature import Features
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, InterruptedAttempt
+from weft.scheduler.core.insight.cluster_totals import totals_of
 from weft.scheduler.core.insight.passing import Passed, passed_of
 from weft.scheduler.core.insight.refused_workers import MAX_REFUSED
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
@@ -400,10 +401,10 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "alone of a client is itself": lambda b: setattr(
         b.alice, "alone", (ClientHandle("x", "x", 9),)
     ),
-    "summed workers are registered": lambda b: b.state.sums_of_workers.report(
+    "summed workers are registered": lambda b: totals_of(b.state).of_workers.report(
         "gone", [1], is_new=True
     ),
-    "summed supervisors are registered": lambda b: b.state.sums_of_supervisors.report(
+    "summed supervisors are registered": lambda b: totals_of(b.state).of_supervisors.report(
         "gone", [1], is_new=True
     ),
     "supervisors are filed by peer": lambda b: setattr(b.sup, "peer", 99),
@@ -482,19 +483,21 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "the rows of the task stream have positions in a row": lambda b: stream_of(
         b.state
     ).reports.extend([stream_report(0), stream_report(2)]),
-    "the census has the threads of all workers": lambda b: setattr(b.state.census, "nthreads", 9),
-    "the census has the memory limits of all workers": lambda b: setattr(
+    "the totals have the threads of all workers": lambda b: setattr(
+        totals_of(b.state), "nthreads", 9
+    ),
+    "the totals have the memory limits of all workers": lambda b: setattr(
         b.w, "memory_limit", b.w.memory_limit + 1
     ),
-    "the census has the managed memory of all workers": lambda b: setattr(
-        b.state.census, "managed", 9
+    "the totals have the managed memory of all workers": lambda b: setattr(
+        totals_of(b.state), "managed", 9
     ),
-    "the census has the resident memory of all workers": lambda b: setattr(
+    "the totals have the resident memory of all workers": lambda b: setattr(
         b.w, "resident_nbytes", 9
     ),
-    "the census lists the workers whose memory is nearly full": lambda b: (
-        b.state.census.full.update({b.w: None})
-    ),
+    "the totals list the workers whose memory is nearly full": lambda b: totals_of(
+        b.state
+    ).full.update({b.w: None}),
     "orders are few": lambda b: retiring_of(b.state).orders.update(
         {str(n): Order(1, 1) for n in range(MAX_ORDERS + 1)}
     ),
