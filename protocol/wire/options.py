@@ -223,6 +223,11 @@ class TaskOptions(_Given):
         return self.attempt, self.actor
 
     @property
+    def takes_thread(self) -> bool:
+        """False for a value that its client brings: no thread of its worker computes it."""
+        return not self.scattered
+
+    @property
     def for_workers(self) -> list[str]:
         """The names of those that workers need to know."""
         return [name for name in vars(self) if name in COLUMNS]

@@ -97,6 +97,12 @@ class Feature:
     assigned: Mapping[bytes, Callable[[SchedulerState, list[SchedulerTask]], None]] = field(
         default_factory=dict
     )
+    #: {function id: what follows when a client submits a task of it that another has submitted}
+    submitted_again: Mapping[
+        bytes, Callable[[SchedulerState, ClientHandle, SchedulerTask], None]
+    ] = field(default_factory=dict)
+    #: tasks are in memory, and clients not notified yet; while some class takes no thread
+    values_stored: Callable[[SchedulerState, list[SchedulerTask]], None] | None = None
     #: after the others, with what gives a task to a worker, while a worker is `is_full`
     placing_late: PlacingHook | None = None
     #: how a worker is chosen, and given a task, where more than threads and time may be scarce
@@ -170,6 +176,10 @@ class Features:
         self.settling = [(f.name, f.settling) for f in features if f.settling]
         self.placing = [f.placing for f in features if f.placing]
         self.assigned = {key: follow for f in features for key, follow in f.assigned.items()}
+        self.submitted_again = {
+            key: follow for f in features for key, follow in f.submitted_again.items()
+        }
+        self.values_stored = [f.values_stored for f in features if f.values_stored]
         self.placing_late = [f.placing_late for f in features if f.placing_late]
         self.careful = next((f.careful for f in features if f.careful), None)
         self.worker_filled = [f.worker_filled for f in features if f.worker_filled]

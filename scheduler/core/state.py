@@ -229,7 +229,8 @@ class SchedulerState:
         self.classes: dict[tuple[object, ...], TaskClass] = {(): self.default_class}
         #: {class: None} of all classes with a queued task
         self.ready: dict[TaskClass, None] = {}
-        self.scattered: dict[TaskClass, None] = {}  #: {class: None} of all of scattered data
+        #: {class: None} of all whose tasks take no thread
+        self.threadless: dict[TaskClass, None] = {}
 
         #: {peer: role} of all open connections
         self.roles: dict[int, Role] = {}

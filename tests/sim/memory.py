@@ -151,7 +151,7 @@ class Watched:
             for task in memory.aside:
                 if task not in self._aside:
                     self._probes["memory: set aside"] += 1
-                    if task.group.task_class in self._core.scattered:
+                    if not task.group.task_class.takes_thread:
                         self._probes["memory: scattered data set aside"] += 1
             self._aside = list(memory.aside)
         if self._core.full or self._full:

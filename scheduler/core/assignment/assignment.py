@@ -151,7 +151,7 @@ def settle(state: SchedulerState) -> None:
             if ws is not None and ws.has_room:
                 assign(state, drafts, task, ws)
         state.ahead.clear()
-        if state.scattered:
+        if state.threadless:
             for placing in state.features.placing:
                 placing(state, partial(assign, state, drafts))
         _assign_ready(state, drafts)

@@ -26,6 +26,8 @@ PUTS: Final = Feature(
     client_gone=puts.on_client_gone,
     placing=scattered.place,
     assigned={m.PUT_FUNCTION: puts.ask},
+    submitted_again={m.PUT_FUNCTION: puts.note_submitted},
+    values_stored=scattered.note_stored,
 )
 
 

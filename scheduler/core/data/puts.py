@@ -129,7 +129,7 @@ def _give_up(state: SchedulerState, task: SchedulerTask, attempt: int) -> None:
 
 
 def _failure_of(state: SchedulerState, task: SchedulerTask, reason: str) -> Failure:
-    if task.group.task_class in state.scattered:
+    if not task.group.task_class.takes_thread:
         return scattered_lost(task.key)
     return data_lost(task.key, reason)
 

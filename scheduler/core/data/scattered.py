@@ -3,9 +3,8 @@
 A scattered value comes as a large argument does (`puts`): a task without a function is assigned to
 a worker, and its client puts the value there. What differs:
 
-- Its class has the option `scattered`, and is one of `SchedulerState.scattered`. It takes no thread
-  of its worker, so it does not wait for one: it goes at once to the workers with the fewest bytes,
-  in turns, also where all threads are busy.
+- Its option `scattered` says that it takes no thread of its worker, so it does not wait for one: it
+  goes at once to the workers with the fewest bytes, in turns, also where all threads are busy.
 - When the value is there, the client keeps it no longer. So the task becomes one without a recipe
   (`recipes`): if the last copy is lost, the key fails, and so does each task that needs it. If a
   client scatters the same data again, the key has a recipe again until the value is there.
@@ -20,29 +19,16 @@ from ....protocol.wire import messages as m
 from ..memory.aside import place_scattered
 from ..records.checking import differences, tasks_in
 from ..records.peers import WorkerHandle
-from ..records.tasks import MEMORY, SchedulerTask, TaskClass
+from ..records.tasks import MEMORY, SchedulerTask
 from ..recovery import recipes
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
-#: The first item of the keys of these classes.
-_SCATTERED: Final = "scattered"
-
-
-def class_key(workers: tuple[str, ...], is_loose: bool) -> tuple[object, ...]:
-    """Return the key of the class of scattered data for these workers."""
-    return _SCATTERED, workers, is_loose
-
-
-def is_scattered(task_class: TaskClass) -> bool:
-    """Return whether tasks of a class are scattered data that is not at a worker yet."""
-    return bool(task_class.key) and task_class.key[0] == _SCATTERED
-
 
 def place(state: SchedulerState, give: Callable[[SchedulerTask, WorkerHandle], None]) -> None:
     """Give all queued scattered data to workers, whatever these run."""
-    for task_class in state.scattered:
+    for task_class in state.threadless:
         if task_class not in state.ready:
             continue
         place_scattered(state, task_class, give)
@@ -54,7 +40,7 @@ def note_stored(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:
     """Take the recipes away from scattered data that is at a worker now."""
     for task in tasks:
         group = task.group
-        if group.task_class not in state.scattered or task.state != MEMORY:
+        if group.task_class.takes_thread or task.state != MEMORY:
             continue
         if group.function.function_id != m.PUT_FUNCTION:
             continue  # its client has marked a call as data
@@ -66,8 +52,8 @@ def note_stored(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:
 # -- invariants ------------------------------------------------------------------------------------
 #: {what holds: what breaks it}
 SCATTERED_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
-    "scattered lists the classes of scattered data": lambda s: differences(
-        s.scattered, [c for c in s.classes.values() if is_scattered(c)]
+    "threadless lists the classes whose tasks take no thread": lambda s: differences(
+        s.threadless, [c for c in s.classes.values() if not c.takes_thread]
     ),
     "a task without a recipe has no arguments": lambda s: [
         t for t in tasks_in(s) if t.is_without_recipe and t.args is not None

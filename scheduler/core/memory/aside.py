@@ -69,7 +69,7 @@ def take_up(state: SchedulerState) -> None:
         has_room = ws.has_room and ws.wants_more
         n_left = N_PER_THREAD * ws.nthreads
         for task_class in [c for c in aside.by_class if c in ws.classes]:
-            if not has_room and task_class not in state.scattered:
+            if not has_room and task_class.takes_thread:
                 continue  # scattered data needs no thread
             tasks = aside.by_class[task_class]
             for task in list(islice(tasks, n_left)):
@@ -90,7 +90,7 @@ def _look(state: SchedulerState) -> None:
     for task_class in list(memory.aside.by_class):
         if not task_class.members:  # they wait for a worker, as others do
             del memory.aside.by_class[task_class]
-        elif task_class not in state.scattered:
+        elif task_class.takes_thread:
             _take_up_at_full(state, task_class)
     if memory.aside:
         memory.look = state.call_after(relief.LOOK_S, _look)
@@ -123,7 +123,7 @@ def assign_to_full(
     """Give queued tasks that add nothing to full workers with idle threads; set others aside."""
     n_left = MAX_ASIDE
     for task_class in list(state.ready):
-        if task_class in state.scattered:
+        if not task_class.takes_thread:
             continue  # it needs no thread, and was placed
         members = _full_members(state, task_class)
         n_before = task_class.queue.n

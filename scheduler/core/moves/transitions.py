@@ -529,8 +529,7 @@ def drop_class(state: SchedulerState, task_class: TaskClass) -> None:
     if task_class.n_tasks or task_class is state.default_class:
         return
     state.classes.pop(task_class.key, None)
-    if state.scattered:
-        state.scattered.pop(task_class, None)
+    state.threadless.pop(task_class, None)
     for ws in task_class.members:
         ws.classes.pop(task_class, None)
 

@@ -73,6 +73,7 @@ class TaskClass:
         "partly",
         "queue",
         "resources",
+        "takes_thread",
         "unrunnable",
         "unrunnable_notice",
         "unrunnable_since",
@@ -86,6 +87,8 @@ class TaskClass:
         allow_other_workers: bool,
         resources: tuple[tuple[str, float], ...],
         avoided: tuple[str, ...] = (),
+        *,
+        takes_thread: bool = True,
     ) -> None:
         self.key = key
         #: names, hosts or addresses that may run it; empty = all
@@ -94,6 +97,8 @@ class TaskClass:
         self.resources = resources
         #: ids of workers that may not run it while others may: its tasks asked there for another
         self.avoided = avoided
+        #: False for values that clients bring: a feature places them, also where no thread is free
+        self.takes_thread = takes_thread
         #: tasks in state queued, best first
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
         #: best user priority of a queued task, as a level, while one is queued

@@ -12,7 +12,6 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import RESCHEDULE, Failure, after_attempts
 from ....protocol.wire.payload import Blob
 from ..assignment.placement import ahead_worker
-from ..data import scattered
 from ..insight.attempt_ends import note_raised, note_raised_before
 from ..moves.locating import located
 from ..moves.reporting import report_results
@@ -129,8 +128,9 @@ def finish(
 
 def report(state: SchedulerState, news: list[tuple[WorkerHandle, SchedulerTask]]) -> None:
     """Notify clients of results that workers turned out to hold; drop those of no use."""
-    if state.scattered:
-        scattered.note_stored(state, [task for _, task in news])
+    if state.threadless:
+        for values_stored in state.features.values_stored:
+            values_stored(state, [task for _, task in news])
     by_worker: dict[WorkerHandle, list[tuple[SchedulerTask, Blob | None]]] = {}
     for ws, task in news:
         if task.state == MEMORY and not task.delivered:

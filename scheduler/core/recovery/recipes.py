@@ -124,7 +124,7 @@ def give(
     names = message.dependencies[row] if message.dependencies else []
     if task.state == MEMORY and any(name not in state.tasks for name in names):
         return  # it cannot be computed again; the data is all that there is
-    if task.state == MEMORY and group.task_class in state.scattered:
+    if task.state == MEMORY and not group.task_class.takes_thread:
         return  # it is there, so no client need send it
     ws, attempt = task.worker, task.attempt
     if task.state == PROCESSING:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import after_attempts
 from ....protocol.wire.payload import Blob
-from ..data import scattered
 from ..insight.attempt_ends import note_raised
 from ..moves.reporting import report_results
 from ..moves.transitions import (
@@ -156,8 +155,9 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     if ready_keys:
         state.story.note(state.now, _finish_text(ws, message), ready_keys)
     if others:
-        if state.scattered:
-            scattered.note_stored(state, [task for task, _ in others])
+        if state.threadless:
+            for values_stored in state.features.values_stored:
+                values_stored(state, [task for task, _ in others])
         report_results(state, ws, others, _finish_text(ws, message))
     if unneeded:
         release_unneeded(state, unneeded)

@@ -13,7 +13,6 @@ from zlib import crc32
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import RESCHEDULE, Failure
-from ..data.scattered import is_scattered
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, enqueue, move
@@ -149,7 +148,7 @@ def avoid(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> float
     """
     old = task.group
     task_class = old.task_class
-    if task.is_without_recipe or is_scattered(task_class):
+    if task.is_without_recipe or not task_class.takes_thread:
         return 0.0  # it stays where it is
     avoided = (*(i for i in task_class.avoided if i != ws.worker_id), ws.worker_id)[-MAX_AVOIDED:]
     key = (

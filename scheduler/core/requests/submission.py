@@ -18,7 +18,6 @@ from ....protocol.wire.failure import data_lost, key_conflict, not_understood
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions, unknown_options
 from ....protocol.wire.payload import Blob
-from ..data import puts, scattered
 from ..interruption.interrupting import interrupt_cancelled
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
@@ -55,6 +54,8 @@ from .wants import drop_functions, keep_function, unwant, want
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
+#: The first item of the keys of classes whose tasks take no thread.
+_THREADLESS: Final = "no thread"
 _UNKNOWN: Final = (
     "task {task!r} needs it, and the scheduler does not have it: its last future was released or "
     "cancelled before this call was submitted, or its client was closed, or it finished before "
@@ -344,21 +345,23 @@ def _begin_generation(state: SchedulerState, n_rows: int) -> None:
 
 def _task_class(state: SchedulerState, options: TaskOptions) -> TaskClass:
     """Return the class of the tasks with these options."""
-    amounts, is_scattered = options.resources, options.scattered
-    if not (options.workers or amounts or is_scattered):
+    amounts, takes_thread = options.resources, options.takes_thread
+    if not (options.workers or amounts) and takes_thread:
         return state.default_class
     workers = tuple(sorted(options.workers))
     rounded = ((n, round(float(a), RESOURCE_DIGITS)) for n, a in amounts.items())
     resources = tuple(sorted((name, amount) for name, amount in rounded if amount > 0))
     is_loose = options.allow_other_workers
     key: tuple[object, ...] = (workers, is_loose, resources)
-    if is_scattered:
-        key, resources = scattered.class_key(workers, is_loose), ()
+    if not takes_thread:
+        key, resources = (_THREADLESS, workers, is_loose), ()
     task_class = state.classes.get(key)
     if task_class is None:
-        task_class = state.classes[key] = TaskClass(key, workers, is_loose, resources)
-        if is_scattered:
-            state.scattered[task_class] = None
+        task_class = state.classes[key] = TaskClass(
+            key, workers, is_loose, resources, takes_thread=takes_thread
+        )
+        if not takes_thread:
+            state.threadless[task_class] = None
         fill_class(state, task_class)
     return task_class
 
@@ -500,8 +503,9 @@ def _on_known(
                 continue
             state.counters.recipes_differing += 1  # the same value: optimized in another way, say
         want(client, task)
-        if function.function_id == m.PUT_FUNCTION:
-            puts.note_submitted(state, client, task)
+        follow = state.features.submitted_again.get(function.function_id)
+        if follow is not None:
+            follow(state, client, task)
         if is_delivered(message, row):
             # Only if it is released does the flag hold back anything.
             task.delivered = task.delivered or task.state == RELEASED

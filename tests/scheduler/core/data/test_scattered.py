@@ -40,12 +40,12 @@ def test_stored_data_has_no_recipe_and_its_class_is_gone():
     worker, alice = board.worker("w"), board.client()
     board.send(alice, scattered("x"))
     assert not board.task("x").is_without_recipe
-    assert board.state.scattered
+    assert board.state.threadless
     out = board.finish(worker, "x", blob=None)
     assert sent_keys(out, alice, m.KeysInMemory) == ["x"]
     assert board.task("x").is_without_recipe
     assert board.task("x").args is None
-    assert not board.state.scattered
+    assert not board.state.threadless
 
 
 def test_data_whose_worker_dies_before_it_is_there_is_asked_for_again():

@@ -504,7 +504,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "an order waits for registered workers that leave": lambda b: retiring_of(
         b.state
     ).orders.update({"1": Order(1, 1, {b.w.worker_id: b.w})}),
-    "scattered lists the classes of scattered data": lambda b: b.state.scattered.update(
+    "threadless lists the classes whose tasks take no thread": lambda b: b.state.threadless.update(
         {b.classy: None}
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "key", WITHOUT_RECIPE),
