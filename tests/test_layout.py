@@ -190,8 +190,7 @@ def test_each_module_of_the_scheduler_s_core_can_be_imported_first():
     modules = [
         "weft.scheduler." + ".".join(path.relative_to(core.parent).with_suffix("").parts)
         for path in sources("scheduler/core")
-        # `wants` and `recipes` import each other, as long as the kernel asks recovery.
-        if path.name not in {"__init__.py", "wants.py"}
+        if path.name != "__init__.py"
     ]
     code = f"""
 import importlib, sys

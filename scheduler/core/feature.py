@@ -130,6 +130,16 @@ class Feature:
     replica_lost: TaskHook | None = None
     #: rows with a unique function were submitted
     unique_submitted: Callable[[SchedulerState, m.SubmitTasks], None] | None = None
+    #: whether a peer may bring the task of a key that has none: the key, the hash of its content
+    may_come: Callable[[SchedulerState, str, bytes], bool] | None = None
+    #: keys have got tasks, and these are linked; of submissions only while `awaits_owners`
+    tasks_made: Callable[[SchedulerState, Iterable[str]], None] | None = None
+    #: a task without a recipe must run, and no worker may
+    recipe_needed: TaskHook | None = None
+    #: ... has got its recipe and its links; the worker and the attempt that ran it, if one did
+    recipe_given: (
+        Callable[[SchedulerState, SchedulerTask, WorkerHandle | None, int], None] | None
+    ) = None
     #: the last copies of tasks are gone: fails those that were unique, and returns the others
     unique_lost: Callable[[SchedulerState, list[SchedulerTask]], list[SchedulerTask]] | None = None
     #: whether tasks may be submitted on behalf of an attempt that does not run, by their options
@@ -196,6 +206,10 @@ class Features:
         self.not_fetched = [f.not_fetched for f in features if f.not_fetched]
         self.replica_lost = [f.replica_lost for f in features if f.replica_lost]
         self.unique_submitted = [f.unique_submitted for f in features if f.unique_submitted]
+        self.may_come = [f.may_come for f in features if f.may_come]
+        self.tasks_made = [f.tasks_made for f in features if f.tasks_made]
+        self.recipe_needed = [f.recipe_needed for f in features if f.recipe_needed]
+        self.recipe_given = [f.recipe_given for f in features if f.recipe_given]
         self.unique_lost = [f.unique_lost for f in features if f.unique_lost]
         self.may_submit = [f.may_submit for f in features if f.may_submit]
         self.attempt_blocked = [f.attempt_blocked for f in features if f.attempt_blocked]

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import Message
 from ....protocol.wire.messages.coordination import BACKGROUND, TOO_LARGE
-from ..moves.reporting import send_states
 from ..moves.transitions import activate, release_unneeded
 from ..records.checking import is_due, unless
 from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, RELEASED
-from ..recovery import recipes
 from ..requests import wants
 from .records import Call, ObjectKind, ObjectOperation, ObjectRecord, OperationRefused, Reply
 
@@ -95,21 +93,17 @@ def _keep(state: SchedulerState, _record: ObjectRecord, call: Call) -> Reply:
             f"{len(call.keys)} more would exceed the limit of {MAX_TASKS}; keep the futures of the "
             "others until these have ended",
         )
-    made = []
     unknown = []
     for key in call.keys:
         task = state.tasks.get(key)
         if task is None:
-            if recipes.want(state, keeper, key, m.NO_HASH):
-                made.append(key)
-            else:
+            if wants.want_unknown(state, keeper, key) is None:
                 unknown.append(key)
         elif task.state not in (MEMORY, ERRED):
             background.ended.pop(key, None)  # the result of an earlier run was lost just now
             wants.want(keeper, task)
             if task.state == RELEASED:
                 activate(state, task)
-    send_states(state, keeper, made)  # a worker may have come back with the result before
     return Reply({"unknown": unknown[:MAX_UNKNOWN_NAMED], "n_unknown": len(unknown)})
 
 

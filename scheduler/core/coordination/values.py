@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire import messages as m
 from ....protocol.wire.message import Message
 from ....protocol.wire.messages.coordination import KEY_LOST, TOO_LARGE
 from ....protocol.wire.payload import Blob, blob_nbytes
 from ..moves.transitions import activate, release_unneeded
 from ..records.peers import ClientHandle
 from ..records.tasks import RELEASED
-from ..recovery import recipes
 from ..requests import wants
 from .records import Call, ObjectValue, OperationRefused
 
@@ -77,7 +75,7 @@ def take(state: SchedulerState, blob: Blob | None, keys: list[str]) -> ObjectVal
             f"for all of them is {MAX_NBYTES}; take values out of queues, or put futures",
         )
     for key in value.keys:
-        if key not in state.tasks and not recipes.can_make(state, key):
+        if key not in state.tasks and not wants.may_come(state, key):
             raise _unknown(key)
     use(state, value)
     return value
@@ -114,7 +112,7 @@ def use(state: SchedulerState, value: ObjectValue) -> None:
         values.n_uses[key] = values.n_uses.get(key, 0) + 1
         task = state.tasks.get(key)
         if task is None:
-            recipes.want(state, values.keeper, key, m.NO_HASH)
+            wants.want_unknown(state, values.keeper, key)
             continue
         wants.want(values.keeper, task)
         if task.state == RELEASED:

@@ -6,8 +6,8 @@ a worker, and its client puts the value there. What differs:
 - Its option `scattered` says that it takes no thread of its worker, so it does not wait for one: it
   goes at once to the workers with the fewest bytes, in turns, also where all threads are busy.
 - When the value is there, the client keeps it no longer. So the task becomes one without a recipe
-  (`recipes`): if the last copy is lost, the key fails, and so does each task that needs it. If a
-  client scatters the same data again, the key has a recipe again until the value is there.
+  (`moves/recipes.py`): if the last copy is lost, the key fails, and so does each task that needs
+  it. If a client scatters the same data again, the key has a recipe again until the value is there.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ..memory.aside import place_scattered
+from ..moves.recipes import change_group, class_without_recipe
 from ..records.checking import differences, tasks_in
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
-from ..recovery import recipes
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -44,8 +44,8 @@ def note_stored(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:
             continue
         if group.function.function_id != m.PUT_FUNCTION:
             continue  # its client has marked a call as data
-        task_class = recipes.class_without_recipe(state)
-        recipes.change_group(state, task, group.in_class(task_class))
+        task_class = class_without_recipe(state)
+        change_group(state, task, group.in_class(task_class))
         task.args = None
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.errors import InvalidTransition
 from ....protocol.rotation import level_of
 from ....protocol.wire import messages as m
-from ....protocol.wire.failure import Failure, data_lost, scattered_lost
+from ....protocol.wire.failure import Failure, data_lost
 from ....protocol.wire.message import MAX_ITEMS
 from ....protocol.wire.payload import blob_nbytes
 from ..insight.attempt_ends import note_interruption_over
@@ -107,12 +107,6 @@ MAX_IDLE_FUNCTIONS_NBYTES: Final = 16 << 20
 #: One KeysErred reports so many failures at most, all but the first of at most so many bytes.
 MAX_FAILURES: Final = 256
 MAX_JOINED_NBYTES: Final = 64 << 10
-
-#: The reason for the failure of a task without recipe whose data is lost.
-_NO_RECIPE: Final = (
-    "its only copy was lost with a worker, and the client that could compute it again has not come "
-    "back since the scheduler was restarted; submit its call again"
-)
 
 ACTIVE: Final = frozenset((WAITING, QUEUED, NO_WORKER, PROCESSING))
 
@@ -294,16 +288,9 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
     else:
         move(state, task, NO_WORKER)
         file_unrunnable(state, task)
-        if task.is_without_recipe and state.recovery is None:
-            state.call_after(0.0, _give_up_without_recipe, task)
-
-
-def _give_up_without_recipe(state: SchedulerState, task: SchedulerTask) -> None:
-    """Fail a task whose data is lost and that no client can compute again."""
-    if task.state == NO_WORKER and task.is_without_recipe:
-        is_scattered = task.group.function.function_id == m.PUT_FUNCTION
-        failure = scattered_lost(task.key) if is_scattered else data_lost(task.key, _NO_RECIPE)
-        err(state, task, failure)
+        if task.is_without_recipe:
+            for recipe_needed in state.features.recipe_needed:
+                recipe_needed(state, task)
 
 
 def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None:

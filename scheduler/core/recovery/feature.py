@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ..feature import Departure, Feature
-from . import barrier, claims, inventories, phases
+from . import barrier, claims, inventories, phases, recipes
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, WorkerHandle
@@ -43,6 +43,10 @@ FEATURE: Final = Feature(
     worker_away=barrier.note_worker,
     worker_back=barrier.note_worker,
     worker_gone=_on_worker_gone,
+    may_come=recipes.may_come,
+    tasks_made=claims.take_all,
+    recipe_given=recipes.on_given,
+    recipe_needed=recipes.on_needed,
     client_connected=_on_client_connected,
     ended=barrier.note_gone,
 )

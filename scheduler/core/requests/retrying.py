@@ -14,12 +14,12 @@ from zlib import crc32
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import RESCHEDULE, Failure
 from ..moves.eligibility import fill_class
+from ..moves.recipes import change_group
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, enqueue, move
 from ..moves.unrunnable import file_unrunnable
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass
-from ..recovery.recipes import change_group
 from .submission import run_again
 from .wants import want
 

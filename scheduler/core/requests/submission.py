@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.rotation import level_of
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import cancelled as cancelled_failure
-from ....protocol.wire.failure import data_lost, key_conflict, not_understood
+from ....protocol.wire.failure import key_conflict, not_understood
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions, unknown_options
 from ....protocol.wire.payload import Blob
 from ..interruption.interrupting import interrupt_cancelled
 from ..moves.eligibility import fill_class
+from ..moves.recipes import change_group
 from ..moves.reporting import send_states
 from ..moves.transitions import (
     ACTIVE,
@@ -34,12 +35,11 @@ from ..moves.transitions import (
     send_erred,
 )
 from ..records.peers import RESOURCE_DIGITS, ClientHandle
-from ..records.priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
+from ..records.priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority
 from ..records.tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
-    PROCESSING,
     QUEUED,
     RELEASED,
     Function,
@@ -47,24 +47,15 @@ from ..records.tasks import (
     TaskClass,
     TaskGroup,
 )
-from ..recovery import claims, recipes
 from ..upkeep.memory_return import keep_small
-from .wants import drop_functions, keep_function, unwant, want
+from .linking import give_recipe, link
+from .wants import drop_functions, keep_function, note_made, unwant, want
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
 #: The first item of the keys of classes whose tasks take no thread.
 _THREADLESS: Final = "no thread"
-_UNKNOWN: Final = (
-    "task {task!r} needs it, and the scheduler does not have it: its last future was released or "
-    "cancelled before this call was submitted, or its client was closed, or it finished before "
-    "the scheduler was restarted; submit its call again, and keep the future until this one is"
-)
-_CIRCLE: Final = (
-    "task {task!r} needs it and it needs that task, so neither can run; somebody submitted an "
-    "earlier task of this name, so choose another key for one of them"
-)
 
 
 class _Batch:
@@ -157,8 +148,8 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         if batch.n_queued:
             note_ready(state, batch.task_class, level_of(batch.base))
     state.story.note(state.now, f"submitted by {client.name}", message.keys)
-    if state.claims:
-        claims.take_all(state, message.keys)
+    if state.keeps_claims:
+        note_made(state, message.keys)
     if known:
         _on_known(state, client, message, functions, known)
     for function in functions:
@@ -366,79 +357,6 @@ def _task_class(state: SchedulerState, options: TaskOptions) -> TaskClass:
     return task_class
 
 
-def link(
-    state: SchedulerState,
-    task: SchedulerTask,
-    dependency_keys: list[str],
-    *,
-    is_ranked: bool = False,
-    is_delivered: bool = False,
-) -> None:
-    """Tie a new task to its dependencies, put it behind the last of them, and start it.
-
-    One that `is_ranked` keeps its own place. One that `is_delivered` is not started.
-    """
-    tasks = state.tasks
-    dependencies: dict[SchedulerTask, None] = {}
-    unknown: list[SchedulerTask] = []
-    generation = task.group.generation
-    rank = -1
-    for key in dependency_keys:
-        dependency = tasks.get(key)
-        if dependency is None and recipes.can_make(state, key):
-            dependency = recipes.make(state, key, m.NO_HASH)
-            unknown.append(dependency)
-        if dependency is None:
-            release_unneeded(state, unknown)
-            _fail_unlinked(state, task, key, _UNKNOWN)
-            return
-        if dependency is task or (task.dependents is not None and _needs(dependency, task)):
-            release_unneeded(state, unknown)
-            _fail_unlinked(state, task, key, _CIRCLE)
-            return
-        dependencies[dependency] = None
-        if dependency.group.generation == generation:
-            rank = max(rank, rank_of(dependency.priority))
-    if rank >= 0 and not is_ranked:
-        task.priority = task.priority & ~MAX_RANK | rank
-    task.dependencies = tuple(dependencies)
-    for dependency in dependencies:
-        if dependency.dependents is None:
-            dependency.dependents = {task: None}
-        else:
-            dependency.dependents[task] = None
-    if is_delivered:
-        return
-    activate(state, task)
-    if state.claims:
-        claims.take_all(state, [dependency.key for dependency in unknown])
-    if task.waiting_on and next(iter(task.waiting_on)).state == PROCESSING:
-        state.ahead[task] = None
-
-
-def _fail_unlinked(state: SchedulerState, task: SchedulerTask, key: str, text: str) -> None:
-    # Without its links it must never run: only a new submission can mend it.
-    task.args = None
-    err(state, task, data_lost(key, text.format(task=task.key)))
-
-
-def _needs(task: SchedulerTask, other: SchedulerTask) -> bool:
-    """Return whether a task depends on another one, directly or not; O(graph), for a rare case.
-
-    A new task cannot close a cycle. One that is linked late, when others depend on it, can.
-    """
-    seen = {task: None}
-    stack = [task]
-    while stack:
-        for dependency in stack.pop().dependencies:
-            if dependency is other:
-                return True
-            if dependency not in seen:
-                seen[dependency] = None
-                stack.append(dependency)
-    return False
-
-
 def _start_afresh(
     state: SchedulerState,
     client: ClientHandle,
@@ -456,7 +374,7 @@ def _start_afresh(
         return
     want(client, task)
     if task.is_without_recipe:
-        recipes.give(state, message, task, row, group, priority)
+        give_recipe(state, message, task, row, group, priority)
         return
     if task.args is not None:
         run_again(state, task)
@@ -465,7 +383,7 @@ def _start_afresh(
         move(state, task, RELEASED)
     for other in task.wanted_by:
         keep_function(other, task.group.function)
-    recipes.change_group(state, task, group)
+    change_group(state, task, group)
     task.args = message.args[row]
     link(state, task, message.dependencies[row] if message.dependencies else [])
 

@@ -6,14 +6,15 @@ A want is written in two places that always agree: `ClientHandle.wants` and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
+from ..moves.recipes import make
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, release_unneeded, retire_function
 from ..records.peers import ClientHandle
-from ..records.tasks import ERRED, NO_WORKER, RELEASED, Function, SchedulerTask
-from ..recovery import recipes
+from ..records.tasks import ERRED, MEMORY, NO_WORKER, RELEASED, Function, SchedulerTask
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -37,10 +38,12 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
         task = state.tasks.get(key)
         if task is None:
             spec_hash = message.spec_hashes[i] if message.spec_hashes else m.NO_HASH
-            if not recipes.want(state, client, key, spec_hash):
+            task = want_unknown(state, client, key, spec_hash)
+            if task is None:
                 unknown.append(key)
                 continue
-            task = state.tasks[key]
+            if task.state == MEMORY:
+                continue  # the client was sent that a worker has it
         elif _is_other(message, task, i):
             unknown.append(key)
             continue
@@ -58,6 +61,35 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
     _release(state, client, unlinked)
     if unknown or unlinked:
         state.send_client(client, m.KeysUnknown(keys=[*unknown, *unlinked]))
+
+
+def may_come(state: SchedulerState, key: str, spec_hash: bytes = m.NO_HASH) -> bool:
+    """Return whether a key without a task may turn out to be known to a worker or a client."""
+    return any(come(state, key, spec_hash) for come in state.features.may_come)
+
+
+def note_made(state: SchedulerState, keys: Iterable[str]) -> None:
+    """Let features follow that keys have got tasks."""
+    for tasks_made in state.features.tasks_made:
+        tasks_made(state, keys)
+
+
+def want_unknown(
+    state: SchedulerState, client: ClientHandle, key: str, spec_hash: bytes = m.NO_HASH
+) -> SchedulerTask | None:
+    """Let a client want a key without a task; return that, or None if it is unknown for good."""
+    if not may_come(state, key, spec_hash):
+        return None
+    task = make(state, key, spec_hash)
+    want(client, task)
+    activate(state, task)
+    note_made(state, [key])
+    if task.state == NO_WORKER and state.recovery is None:
+        unwant(client, task)
+        release_unneeded(state, [task])
+        drop_functions(state, client)
+        return None
+    return task
 
 
 def _is_unlinked(task: SchedulerTask, known: dict[SchedulerTask, bool]) -> bool:

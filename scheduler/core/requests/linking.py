@@ -1,0 +1,150 @@
+"""The links of new tasks to what they depend on, also of those that get their recipe late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import data_lost
+from ..moves.recipes import change_group, make
+from ..moves.transitions import (
+    abandon,
+    activate,
+    assigned_behind,
+    err,
+    move,
+    release_unneeded,
+    take_back,
+)
+from ..records.priority import MAX_RANK, rank_of
+from ..records.tasks import (
+    ERRED,
+    MEMORY,
+    NO_WORKER,
+    PROCESSING,
+    RELEASED,
+    SchedulerTask,
+    TaskGroup,
+)
+from .wants import may_come, note_made
+
+if TYPE_CHECKING:
+    from ..state import SchedulerState
+
+_UNKNOWN: Final = (
+    "task {task!r} needs it, and the scheduler does not have it: its last future was released or "
+    "cancelled before this call was submitted, or its client was closed, or it finished before "
+    "the scheduler was restarted; submit its call again, and keep the future until this one is"
+)
+_CIRCLE: Final = (
+    "task {task!r} needs it and it needs that task, so neither can run; somebody submitted an "
+    "earlier task of this name, so choose another key for one of them"
+)
+
+
+def link(
+    state: SchedulerState,
+    task: SchedulerTask,
+    dependency_keys: list[str],
+    *,
+    is_ranked: bool = False,
+    is_delivered: bool = False,
+) -> None:
+    """Tie a new task to its dependencies, put it behind the last of them, and start it.
+
+    One that `is_ranked` keeps its own place. One that `is_delivered` is not started.
+    """
+    tasks = state.tasks
+    dependencies: dict[SchedulerTask, None] = {}
+    unknown: list[SchedulerTask] = []
+    generation = task.group.generation
+    rank = -1
+    for key in dependency_keys:
+        dependency = tasks.get(key)
+        if dependency is None and may_come(state, key):
+            dependency = make(state, key, m.NO_HASH)
+            unknown.append(dependency)
+        if dependency is None:
+            release_unneeded(state, unknown)
+            _fail_unlinked(state, task, key, _UNKNOWN)
+            return
+        if dependency is task or (task.dependents is not None and _needs(dependency, task)):
+            release_unneeded(state, unknown)
+            _fail_unlinked(state, task, key, _CIRCLE)
+            return
+        dependencies[dependency] = None
+        if dependency.group.generation == generation:
+            rank = max(rank, rank_of(dependency.priority))
+    if rank >= 0 and not is_ranked:
+        task.priority = task.priority & ~MAX_RANK | rank
+    task.dependencies = tuple(dependencies)
+    for dependency in dependencies:
+        if dependency.dependents is None:
+            dependency.dependents = {task: None}
+        else:
+            dependency.dependents[task] = None
+    if is_delivered:
+        return
+    activate(state, task)
+    if unknown:
+        note_made(state, [dependency.key for dependency in unknown])
+    if task.waiting_on and next(iter(task.waiting_on)).state == PROCESSING:
+        state.ahead[task] = None
+
+
+def _fail_unlinked(state: SchedulerState, task: SchedulerTask, key: str, text: str) -> None:
+    # Without its links it must never run: only a new submission can mend it.
+    task.args = None
+    err(state, task, data_lost(key, text.format(task=task.key)))
+
+
+def _needs(task: SchedulerTask, other: SchedulerTask) -> bool:
+    """Return whether a task depends on another one, directly or not; O(graph), for a rare case.
+
+    A new task cannot close a cycle. One that is linked late, when others depend on it, can.
+    """
+    seen = {task: None}
+    stack = [task]
+    while stack:
+        for dependency in stack.pop().dependencies:
+            if dependency is other:
+                return True
+            if dependency not in seen:
+                seen[dependency] = None
+                stack.append(dependency)
+    return False
+
+
+def give_recipe(
+    state: SchedulerState,
+    message: m.SubmitTasks,
+    task: SchedulerTask,
+    row: int,
+    group: TaskGroup,
+    priority: int,
+) -> None:
+    """Give a task its recipe, because a client submits its key. The client wants it."""
+    names = message.dependencies[row] if message.dependencies else []
+    if task.state == MEMORY and any(name not in state.tasks for name in names):
+        return  # it cannot be computed again; the data is all that there is
+    if task.state == MEMORY and not group.task_class.takes_thread:
+        return  # it is there, so no client need send it
+    ws, attempt = task.worker, task.attempt
+    if task.state == PROCESSING:
+        assert ws is not None
+        ws.zombies[attempt] = ()
+        behind = list(assigned_behind([task], ws))
+        for other in behind:
+            abandon(state, other)
+        move(state, task, RELEASED)
+        take_back(state, behind)
+    elif task.state in (NO_WORKER, ERRED):
+        move(state, task, RELEASED)
+    change_group(state, task, group)
+    task.args = message.args[row]
+    task.priority = priority
+    if message.spec_hashes and not task.spec_hash:
+        task.spec_hash = message.spec_hashes[row]
+    link(state, task, names)
+    for recipe_given in state.features.recipe_given:
+        recipe_given(state, task, ws, attempt)
