@@ -22,11 +22,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...protocol.wire import messages as m
+from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
 from .records.peers import BlockedWait, ClientHandle, SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
-    from .records.tasks import SchedulerTask
+    from .records.tasks import Function, SchedulerTask
     from .state import SchedulerState
 
 #: `(state, sender, message)`
@@ -48,6 +49,7 @@ PlacingHook: TypeAlias = (
 Decide: TypeAlias = "Callable[[SchedulerTask, WorkerHandle, float], WorkerHandle]"
 Give: TypeAlias = "Callable[[SchedulerState, Any, SchedulerTask, WorkerHandle], None]"
 KeysHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, list[str]], None]"
+StaleHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, int, int | Failure | None], bool]"
 ClientHook: TypeAlias = "Callable[[SchedulerState, ClientHandle], None]"
 
 
@@ -80,6 +82,8 @@ class Feature:
     started: StateHook | None = None
     #: a peer registers: its id, and the last epoch that it has seen
     registering: Callable[[SchedulerState, str, int], None] | None = None
+    #: a peer has proved that there was a later epoch: it is refused
+    later_epoch: Callable[[SchedulerState, int], None] | None = None
     worker_joined: WorkerHook | None = None
     worker_connected: WorkerHook | None = None
     worker_away: WorkerHook | None = None
@@ -89,6 +93,8 @@ class Feature:
     #: the supervisor of a worker that is gone has reported how its process ended: that worker, the
     #: report, the results whose only copy it had, and the tasks that ran
     worker_died: DeathHook | None = None
+    #: tasks are assigned from now on: no peer is waited for any more
+    recovery_ended: StateHook | None = None
     #: with each assignment pass, first of all, while the feature's name is in `SchedulerState.busy`
     settling: StateHook | None = None
     #: before the others, with what gives a task to a worker: tasks of classes that take no thread
@@ -128,6 +134,8 @@ class Feature:
     not_fetched: KeysHook | None = None
     #: a worker does not have the data of a task any more
     replica_lost: TaskHook | None = None
+    #: a function has come
+    function_made: Callable[[SchedulerState, Function], None] | None = None
     #: rows with a unique function were submitted
     unique_submitted: Callable[[SchedulerState, m.SubmitTasks], None] | None = None
     #: whether a peer may bring the task of a key that has none: the key, the hash of its content
@@ -146,6 +154,9 @@ class Feature:
     may_submit: Callable[[SchedulerState, WorkerHandle, dict[str, Any], int], bool] | None = None
     #: an attempt waits: for what
     attempt_blocked: Callable[[SchedulerState, WorkerHandle, int, BlockedWait], None] | None = None
+    #: an attempt has ended that is not current: with a result of so many bytes, with a failure, or
+    #: None, with neither; True = the worker is to keep what it has of that
+    stale_ended: StaleHook | None = None
     #: before the rows of a report are handled
     attempts_erred: Callable[[SchedulerState, WorkerHandle, m.AttemptsErred], None] | None = None
     #: a worker or client, by its id, has ended in order or is known to have died: it does not
@@ -174,6 +185,8 @@ class Features:
             self.invariants |= feature.invariants
         self.started = [f.started for f in features if f.started]
         self.registering = [f.registering for f in features if f.registering]
+        self.later_epoch = [f.later_epoch for f in features if f.later_epoch]
+        self.recovery_ended = [f.recovery_ended for f in features if f.recovery_ended]
         self.worker_joined = [f.worker_joined for f in features if f.worker_joined]
         self.worker_connected = [f.worker_connected for f in features if f.worker_connected]
         self.worker_away = [f.worker_away for f in features if f.worker_away]
@@ -205,6 +218,7 @@ class Features:
         self.replicas_added = [f.replicas_added for f in features if f.replicas_added]
         self.not_fetched = [f.not_fetched for f in features if f.not_fetched]
         self.replica_lost = [f.replica_lost for f in features if f.replica_lost]
+        self.function_made = [f.function_made for f in features if f.function_made]
         self.unique_submitted = [f.unique_submitted for f in features if f.unique_submitted]
         self.may_come = [f.may_come for f in features if f.may_come]
         self.tasks_made = [f.tasks_made for f in features if f.tasks_made]
@@ -213,6 +227,7 @@ class Features:
         self.unique_lost = [f.unique_lost for f in features if f.unique_lost]
         self.may_submit = [f.may_submit for f in features if f.may_submit]
         self.attempt_blocked = [f.attempt_blocked for f in features if f.attempt_blocked]
+        self.stale_ended = [f.stale_ended for f in features if f.stale_ended]
         self.attempts_erred = [f.attempts_erred for f in features if f.attempts_erred]
         self.ended = [f.ended for f in features if f.ended]
         self.peer_closed = [f.peer_closed for f in features if f.peer_closed]

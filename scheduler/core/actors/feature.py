@@ -45,6 +45,7 @@ FEATURE: Final = Feature(
     # It reports anew which of its actors wait.
     worker_connected=waits.forget_waits,
     worker_gone=_on_worker_gone,
+    recovery_ended=actors.fail_made,
     unique_submitted=actors.note_made,
     unique_lost=actors.fail_lost,
     may_submit=actors.may_submit,

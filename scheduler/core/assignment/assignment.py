@@ -56,7 +56,6 @@ from ..records.tasks import (
     TaskClass,
     TaskGroup,
 )
-from ..recovery import claims, merging
 from .placement import ahead_worker, decide_worker, queue_cost_ns
 
 if TYPE_CHECKING:
@@ -133,8 +132,6 @@ class Draft:
 
 def settle(state: SchedulerState) -> None:
     """Assign the tasks that can be assigned; called at the end of every `handle`."""
-    if state.twins:
-        merging.settle_twins(state)
     if state.busy:
         for name, settling in state.features.settling:
             if name in state.busy:
@@ -570,7 +567,6 @@ def take_in(state: SchedulerState, ws: WorkerHandle, attempts: Iterable[int]) ->
         if task is None:
             state.counters.reports_stale += 1
             note_attempt_ended(state, ws, attempt)
-            claims.withdraw(state, ws, attempt)
             continue
         tasks[task] = None
     state.counters.tasks_returned += len(tasks)

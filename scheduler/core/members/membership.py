@@ -21,7 +21,6 @@ from ..insight.refused_workers import forget_refusal, remember_refusal
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
-from ..recovery import phases
 from ..requests.wants import drop_functions, unwant
 from .away import answer_awaited, expect_inventory, set_away
 from .epochs import is_proved, note_members, proof_of
@@ -52,7 +51,8 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         if state.levels[peer] is Level.ADMIN or is_proved(
             state.epoch_key, message.last_epoch, message.epoch_proof
         ):
-            phases.meet_later_epoch(state, message.last_epoch)
+            for later_epoch in state.features.later_epoch:
+                later_epoch(state, message.last_epoch)
             state.refuse(peer, "")
         else:
             _refuse_politely(

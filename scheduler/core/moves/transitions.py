@@ -230,9 +230,18 @@ def assigned_behind(tasks: Iterable[SchedulerTask], ws: WorkerHandle) -> dict[Sc
 
 
 def note_attempt_ended(
-    state: SchedulerState, ws: WorkerHandle, attempt: int, end: int = m.NOT_BEGUN
-) -> None:
-    """Note that an abandoned attempt has ended, or that its report has crossed the DropAttempts."""
+    state: SchedulerState,
+    ws: WorkerHandle,
+    attempt: int,
+    end: int = m.NOT_BEGUN,
+    *,
+    outcome: int | Failure | None = None,
+) -> bool:
+    """Note that an attempt has ended that is not current.
+
+    It was abandoned, perhaps its report has crossed the DropAttempts. Return whether the worker is
+    to keep the outcome: the size of a result, or a failure.
+    """
     resources = ws.zombies.pop(attempt, None)
     if resources is not None:
         if state.interrupted:
@@ -241,6 +250,7 @@ def note_attempt_ended(
         ws.blocked.pop(attempt, None)
         ws.last_progress = state.now
         state.touched[ws] = None
+    return any(ended(state, ws, attempt, outcome) for ended in state.features.stale_ended)
 
 
 def drop_attempt(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import Failure
 from ..moves.transitions import drop_attempt
-from ..records.tasks import WAITING, SchedulerTask
+from ..records.tasks import WAITING, Function, SchedulerTask
 from . import merging
 
 if TYPE_CHECKING:
@@ -132,41 +132,40 @@ def take_all(state: SchedulerState, keys: Iterable[str]) -> None:
     merging.report(state, news)
 
 
-def finish(state: SchedulerState, ws: WorkerHandle, attempt: int, nbytes: int) -> bool:
-    """Note that a claimed attempt has finished; False if it is not claimed."""
-    row = _find(state, ws, attempt)
-    if row is None:
+def on_ended(
+    state: SchedulerState, ws: WorkerHandle, attempt: int, outcome: int | Failure | None
+) -> bool:
+    """Follow the end of an attempt that is not current, if it is a twin or a claim."""
+    if outcome is None:
+        withdraw(state, ws, attempt)
         return False
-    row.kind, row.nbytes = HELD, nbytes
-    take_all(state, [ws.claims[attempt]])
-    return True
-
-
-def finish_stale(state: SchedulerState, ws: WorkerHandle, attempt: int, nbytes: int) -> bool:
-    """Keep the result of an attempt that is not current, if it is a twin or a claim."""
-    twin = state.twins.pop(attempt, None)
-    if twin is not None and twin[0] is ws:
+    if type(outcome) is int and state.twins.get(attempt, (None,))[0] is ws:
+        _, twin = state.twins.pop(attempt)
         news: list[tuple[WorkerHandle, SchedulerTask]] = []
-        task = twin[1]
-        is_kept = merging.merge_held(
-            state, ws, task, attempt, task.spec_hash or m.NO_HASH, nbytes, news
-        )
+        spec_hash = twin.spec_hash or m.NO_HASH
+        is_kept = merging.merge_held(state, ws, twin, attempt, spec_hash, outcome, news)
         merging.report(state, news)
         return is_kept
-    return finish(state, ws, attempt, nbytes)
-
-
-def fail(state: SchedulerState, ws: WorkerHandle, attempt: int, failure: Failure) -> bool:
-    """Note that a claimed attempt has raised; False if it is not claimed."""
     row = _find(state, ws, attempt)
     if row is None:
         return False
-    row.kind, row.failure = FAILED, failure
     key = ws.claims[attempt]
+    if type(outcome) is int:
+        row.kind, row.nbytes = HELD, outcome
+        take_all(state, [key])
+        return True
+    row.kind, row.failure = FAILED, outcome
     task = state.tasks.get(key)
     if task is not None and not (task.is_without_recipe and state.recovery is not None):
         take_all(state, [key])
     return True
+
+
+def on_function(state: SchedulerState, function: Function) -> None:
+    """Note the workers that have a function which has come."""
+    function.workers = state.unclaimed_functions.pop(function.function_id, {})
+    for ws in function.workers:
+        ws.functions[function] = None
 
 
 def withdraw(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:

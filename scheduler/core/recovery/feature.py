@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ..feature import Departure, Feature
-from . import barrier, claims, inventories, phases, recipes
+from . import barrier, claims, inventories, merging, phases, recipes
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, WorkerHandle
@@ -28,7 +28,7 @@ def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch
 
 
 FEATURE: Final = Feature(
-    name="recovery",
+    name=merging.BUSY,
     handlers={
         m.Resubmitted: phases.on_resubmitted,
         m.InventoryHeld: inventories.on_held,
@@ -43,6 +43,10 @@ FEATURE: Final = Feature(
     worker_away=barrier.note_worker,
     worker_back=barrier.note_worker,
     worker_gone=_on_worker_gone,
+    later_epoch=phases.meet_later_epoch,
+    settling=merging.settle_twins,
+    stale_ended=claims.on_ended,
+    function_made=claims.on_function,
     may_come=recipes.may_come,
     tasks_made=claims.take_all,
     recipe_given=recipes.on_given,

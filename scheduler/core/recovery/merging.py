@@ -43,6 +43,8 @@ from ..records.tasks import (
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
+#: The name of recovery among `SchedulerState.busy`, while attempts run twice.
+BUSY: Final = "recovery"
 #: States of a task that an attempt under way may be adopted for.
 _ADOPTING: Final = frozenset((WAITING, QUEUED, NO_WORKER))
 
@@ -163,6 +165,7 @@ def adopt(
             return False
         # It runs twice: the first result counts, and the other attempt is dropped then.
         state.twins[attempt] = (ws, task)
+        state.busy[BUSY] = None
         return True
     if task.state not in _ADOPTING or not may_go_on(state, ws, task, is_running=is_running):
         return False
@@ -271,3 +274,5 @@ def settle_twins(state: SchedulerState) -> None:
             spec_hash = task.spec_hash or m.NO_HASH
             if not adopt(state, ws, task, attempt, spec_hash, 0, is_running=True):
                 drop_attempt(state, ws, attempt)
+    if not state.twins:
+        del state.busy[BUSY]

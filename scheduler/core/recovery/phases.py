@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wording import counted
-from ..actors import actors
-from ..coordination import operating
 from ..members.epochs import GiveWay, StartOver, is_from_the_future
 from ..moves.transitions import release_unneeded
 from ..reports.missing import answer_lacking
@@ -120,10 +118,10 @@ def _end(state: SchedulerState) -> None:
     state.has_recovered = True
     state.claims_due = state.call_after(state.client_lease_s, _end_claims)
     claims.take_all(state, [key for key in state.claims if key in state.tasks])
-    actors.fail_made(state)
     n_lost = forget_unknown(state)
     answer_lacking(state)
-    operating.on_recovery_ended(state)
+    for recovery_ended in state.features.recovery_ended:
+        recovery_ended(state)
     counters = state.counters
     counters.recoveries += 1
     n_workers, n_clients, n_tasks = len(state.workers), len(state.clients), len(state.tasks)

@@ -29,7 +29,6 @@ from ..moves.transitions import (
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.prefixes import Prefix
 from ..records.tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
-from ..recovery import claims
 from ..requests.retrying import avoid, is_reschedule, pause, take_retry
 from .missing import answer, note_failed
 
@@ -68,8 +67,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         task = processing.pop(attempt, None)
         if task is None:
             n_stale += 1
-            note_attempt_ended(state, ws, attempt)
-            if not claims.finish_stale(state, ws, attempt, nbytes):
+            if not note_attempt_ended(state, ws, attempt, outcome=nbytes):
                 drop_attempt(state, ws, attempt)
             continue
         occupancy_ns += task.estimate_ns
@@ -209,8 +207,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
         task = ws.processing.get(attempt)
         if task is None:
             state.counters.reports_stale += 1
-            note_attempt_ended(state, ws, attempt)
-            if not claims.fail(state, ws, attempt, failure):
+            if not note_attempt_ended(state, ws, attempt, outcome=failure):
                 drop_attempt(state, ws, attempt)
             continue
         if task in again:
@@ -255,5 +252,3 @@ def on_ended(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsEnded) 
     ends = message.ends or [m.NOT_BEGUN] * len(message.attempts)
     for attempt, end in zip(message.attempts, ends, strict=True):
         note_attempt_ended(state, ws, attempt, end)
-        if attempt in ws.claims:
-            claims.withdraw(state, ws, attempt)

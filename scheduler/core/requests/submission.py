@@ -318,10 +318,8 @@ def _new_function(
     function = Function(function_id, blob, state.prefixes.take(name))
     function.is_unique = function_id in state.features.unique
     state.functions[function_id] = function
-    if state.unclaimed_functions:
-        function.workers = state.unclaimed_functions.pop(function_id, {})
-        for ws in function.workers:
-            ws.functions[function] = None
+    for function_made in state.features.function_made:
+        function_made(state, function)
     return function
 
 
