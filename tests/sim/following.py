@@ -13,7 +13,7 @@ from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import LogRecords, WantOutput
 from weft.scheduler.core.output.wishes import wishes_of
 from weft.worker.core.events import OutputCame
-from weft.worker.core.output import RecordBuffer
+from weft.worker.core.features.output import RecordBuffer
 
 if TYPE_CHECKING:
     from .client_node import ClientNode

@@ -13,10 +13,11 @@ from unittest.mock import patch
 
 from tests.worker.builders import Hands
 from weft.protocol.wire.messages import NOT_BEGUN, AssignTasks, DropAttempts
-from weft.worker.core import assignment, copies, slots, timeouts
+from weft.worker.core import assignment, copies, slots
 from weft.worker.core import state as state_module
 from weft.worker.core.drops import drop
 from weft.worker.core.events import ChunkDone, Event, ForgetFunctions
+from weft.worker.core.features import timeouts
 from weft.worker.core.inputs import note_missing, placeholder, unpin
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import (

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire.messages import PUT_FUNCTION, AssignTasks
-from . import timeouts
 from .copies import on_located_keys
 from .drops import supersede
+from .features import timeouts
+from .features.puts import await_values, end_lapsed, forget_early
 from .inputs import link, note_missing
-from .puts import await_values, end_lapsed, forget_early
 from .tasks import MISSING, NO_ATTEMPT, READY, WorkerFunction, WorkerTask
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from ...protocol.wire.messages import (
     InventoryHeld,
     InventoryUnfinished,
 )
-from . import actor_waits, puts, timeouts
 from .drops import end
 from .events import CatchOutput, SchedulerLost, SessionOpened
+from .features import actor_waits, puts, timeouts
 from .inputs import note_missing
 from .seats import report_of
 from .tasks import EXECUTING, MEMORY, MISSING, WorkerTask

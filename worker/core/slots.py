@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire.failure import RESCHEDULE, is_interruption
 from ...protocol.wire.messages import INTERRUPTED, RETURNED, AttemptsErred
-from . import seats, timeouts
+from . import seats
 from .events import ChunkDone, Run
+from .features import timeouts
+from .features.times import report_times
 from .inputs import move_waiters, placeholder, unpin, wake
 from .reports import report_finished
 from .tasks import EXECUTING, FORGOTTEN, MEMORY, SEATED, Slot, WorkerTask
-from .times import report_times
 from .transitions import move
 
 if TYPE_CHECKING:

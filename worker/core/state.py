@@ -26,20 +26,7 @@ from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
-from . import (
-    actor_waits,
-    assignment,
-    copies,
-    drops,
-    inventory,
-    output,
-    puts,
-    reports,
-    seats,
-    slots,
-    timeouts,
-    times,
-)
+from . import assignment, copies, drops, inventory, reports, seats, slots
 from .events import (
     ActorBlocked,
     ActorResumes,
@@ -64,6 +51,7 @@ from .events import (
     ValueRefused,
     WorkerEnding,
 )
+from .features import actor_waits, output, puts, timeouts, times
 from .fetching import Fetching
 from .ready import ReadyTasks
 from .tasks import Slot, WorkerFunction, WorkerTask

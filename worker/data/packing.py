@@ -20,7 +20,7 @@ from ...protocol.values.pickling import PROTOCOL, buffer_taker, type_name
 from ...protocol.values.serialize import dumps
 from ...protocol.values.sizeof import sizeof
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
-from ..core.times import MAX_TYPE_CHARS
+from ..core.features.times import MAX_TYPE_CHARS
 from ..policy import TERMINATE_FRACTION
 
 #: A wanted result up to this size is sent along with the report that it is there.

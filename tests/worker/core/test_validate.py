@@ -10,9 +10,9 @@ from tests.worker.builders import SLOW, Hands, assign, drop, locate
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire.messages import DropAttempts
 from weft.worker.core.events import SlotBlocked
+from weft.worker.core.features.timeouts import TimeLimit
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import NO_ATTEMPT, NO_FUNCTION, WorkerFunction, WorkerTask
-from weft.worker.core.timeouts import TimeLimit
 from weft.worker.core.validate import OF_RECORDS, OF_STATE, validate
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.messages import (
+from ....protocol.wire.messages import (
     DROPPED_LINES,
     STDOUT,
     LogRecords,
     TaskOutput,
     WantOutput,
 )
-from .events import CatchOutput, OutputCame
+from ..events import CatchOutput, OutputCame
 
 if TYPE_CHECKING:
-    from .state import WorkerState
+    from ..state import WorkerState
 
 #: Lines that a worker sends in each second of what tasks write to standard output, and as many of
 #: all else: warnings are not lost between prints. Of more it sends the number.

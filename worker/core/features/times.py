@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.failure import Failure
-from ...protocol.wire.messages import AttemptsFinished, AttemptTimes, RecordTimes
-from .events import ChunkDone
-from .tasks import Slot
+from ....protocol.wire.failure import Failure
+from ....protocol.wire.messages import AttemptsFinished, AttemptTimes, RecordTimes
+from ..events import ChunkDone
+from ..tasks import Slot
 
 if TYPE_CHECKING:
-    from .state import WorkerState
+    from ..state import WorkerState
 
 
 #: Characters of the name of a type.

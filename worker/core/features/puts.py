@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.failure import Failure
-from ...protocol.wire.messages import (
+from ....protocol.wire.failure import Failure
+from ....protocol.wire.messages import (
     PUT_FUNCTION,
     AssignTasks,
     AttemptsErred,
     AttemptsFinished,
     AttemptsReturned,
 )
-from .drops import supersede
-from .events import ValueExpired, ValuePut, ValueRefused
-from .inputs import is_awaited, move_waiters, placeholder, wake
-from .tasks import FORGOTTEN, MEMORY, WAITING, WorkerTask
-from .transitions import move
+from ..drops import supersede
+from ..events import ValueExpired, ValuePut, ValueRefused
+from ..inputs import is_awaited, move_waiters, placeholder, wake
+from ..tasks import FORGOTTEN, MEMORY, WAITING, WorkerTask
+from ..transitions import move
 
 if TYPE_CHECKING:
-    from .state import WorkerState
+    from ..state import WorkerState
 
 #: Values that came before their assignments: the oldest is forgotten beyond that.
 MAX_EARLY: Final = 16

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...protocol.wire.messages import ActorsBlocked, ActorsResumed
+from ....protocol.wire.messages import ActorsBlocked, ActorsResumed
 
 if TYPE_CHECKING:
-    from .events import ActorBlocked, ActorResumes
-    from .state import WorkerState
+    from ..events import ActorBlocked, ActorResumes
+    from ..state import WorkerState
 
 
 def on_blocked(state: WorkerState, event: ActorBlocked) -> None:

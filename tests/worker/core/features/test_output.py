@@ -7,7 +7,7 @@ import gc
 from tests.worker.builders import Hands
 from weft.protocol.wire import messages as m
 from weft.worker.core.events import CatchOutput, OutputCame, SchedulerSent, SessionOpened
-from weft.worker.core.output import (
+from weft.worker.core.features.output import (
     GRAVE_LEVEL,
     MAX_COUNTED,
     MAX_LINE_CHARS,

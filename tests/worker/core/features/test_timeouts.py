@@ -11,7 +11,7 @@ from weft.protocol.wire.messages import (
     AttemptsOverdue,
 )
 from weft.worker.core.events import ChunkDone, RunningSeen, SchedulerLost, SessionOpened
-from weft.worker.core.timeouts import REPORT_AGAIN_S
+from weft.worker.core.features.timeouts import REPORT_AGAIN_S
 
 
 def limited(*lines, us=5_000_000, **options):

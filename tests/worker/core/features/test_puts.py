@@ -14,7 +14,6 @@ from weft.protocol.wire.messages import (
     InventoryHeld,
     InventoryUnfinished,
 )
-from weft.worker.core import puts
 from weft.worker.core.events import (
     Leave,
     SchedulerLost,
@@ -23,6 +22,7 @@ from weft.worker.core.events import (
     ValuePut,
     ValueRefused,
 )
+from weft.worker.core.features import puts
 
 FAILURE = ["not-sent", "d", "it is too large"]
 

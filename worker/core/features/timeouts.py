@@ -12,12 +12,12 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.messages import AssignTasks, AttemptsOverdue
-from .events import RunningSeen, WatchRunning
-from .transitions import UNFINISHED
+from ....protocol.wire.messages import AssignTasks, AttemptsOverdue
+from ..events import RunningSeen, WatchRunning
+from ..transitions import UNFINISHED
 
 if TYPE_CHECKING:
-    from .state import WorkerState
+    from ..state import WorkerState
 
 #: An overdue attempt is reported again after this time, seconds.
 REPORT_AGAIN_S: Final = 5.0

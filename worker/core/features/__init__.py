@@ -1,0 +1,3 @@
+"""What the kernel of a worker does not know: one module for each feature."""
+
+from __future__ import annotations
