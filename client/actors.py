@@ -26,7 +26,7 @@ from ..protocol.wire.payload import Blob, Payload
 from .calls.annotations import AnnotatedOptions
 from .calls.encoding import Encoder, check_key, check_keys, spec_hash
 from .calls.lending import encode
-from .core.actor_calls import ActorCall
+from .core.features.actor_calls import ActorCall
 from .core.tasks import NO_VALUE, FutureState, TaskRecord
 from .dask.absent import ABSENT, missing_attribute
 from .future import Future

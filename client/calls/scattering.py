@@ -2,8 +2,8 @@
 
 A value is pickled and named by its content in the user's thread. It is submitted as a task without
 a function, as large arguments are (`shared_arguments`), with the option `scattered`: the scheduler
-chooses a worker, and the client's core puts the value there directly (`core.puts`). Two things
-differ from a large argument:
+chooses a worker, and the client's core puts the value there directly (`core.features.puts`). Two
+things differ from a large argument:
 
 - Nothing is kept of the value once it is at a worker. So a call that must never be lost gets its
   data as an argument; data that many calls read is scattered.

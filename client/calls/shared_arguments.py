@@ -12,14 +12,14 @@ like any dependency. This module decides when such a task exists:
 - Arguments of calls that are done stay in the memory of workers, up to `IDLE_NBYTES` in all; beyond
   that they are released, the one used longest ago first, and sent again if need be. A `map` over
   many different large arguments therefore uses no more memory than without this module.
-- The client keeps the value as long as it may be needed again: see `core.puts`.
+- The client keeps the value as long as it may be needed again: see `core.features.puts`.
 
 The same content has the same key, in all clients; calls that differ in nothing else are the same
 call. A call with `pure=False` is equal to no other: nothing is hashed for it, unless the same
 object was an argument of such a call before, and is perhaps not changed. The value is copied before
 `submit` returns, unless it cannot change, and goes to a worker without passing the scheduler, see
-`core.puts`. An object that two arguments of a call share would become two objects in a task that
-gets one of them this way. If they share much, the call is sent as it is.
+`core.features.puts`. An object that two arguments of a call share would become two objects in a
+task that gets one of them this way. If they share much, the call is sent as it is.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class SharedArguments:
     def __init__(self, number_key: Callable[[str], str]) -> None:
         """Make the registry; `number_key` makes keys that no other task has."""
         self._number_key = number_key
-        #: Stands for the function of all data that has none: see `core.puts`.
+        #: Stands for the function of all data that has none: see `core.features.puts`.
         self.function = FunctionRecord(PUT_FUNCTION, b"", "shared_argument")
         # A finalizer, or the handler of a signal, may submit within a call of ours.
         self._lock = threading.RLock()

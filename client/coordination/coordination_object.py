@@ -45,7 +45,7 @@ from ...protocol.wire.messages.coordination import (
     UNKNOWN_NAME,
 )
 from ..core.events import AnswerTaken, CallAbandoned, ObjectCall
-from ..core.object_calls import NO_ANSWER
+from ..core.features.coordination import NO_ANSWER
 from ..insight.asking import error_of_end
 from ..modes import Mode, OfMode, T, as_result
 from ..shell.current import find_current

@@ -36,12 +36,12 @@ from ...protocol.wire.messages import (
     TaskOutput,
     Unsupported,
 )
-from .callers import submit_for_another
 from .events import AnswersReceived, EndSession, Warn
+from .features.callers import submit_for_another
+from .features.coordination import on_call_refused, on_operated
+from .features.plugins import on_plugin_gone, on_plugins_held, on_stated
+from .features.puts import drop_value, on_put_wanted
 from .fetching import take, turn_from
-from .object_calls import on_call_refused, on_operated
-from .plugins import on_plugin_gone, on_plugins_held, on_stated
-from .puts import drop_value, on_put_wanted
 from .recipes import has_recipe
 from .reconciling import lose_actor, submit_held
 from .retrying import on_keys_retried, on_retry_refused

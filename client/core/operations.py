@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ...protocol.wire.failure import Failure, cancelled
 from ...protocol.wire.messages import CancelKeys, WantKeys, WithdrawKeys
 from .borrowing import keep_waiting, must_wait, take_ready
-from .callers import note_caller
 from .events import (
     AnswerTaken,
     AskScheduler,
@@ -38,10 +37,11 @@ from .events import (
     WatchCluster,
     Withdraw,
 )
+from .features.callers import note_caller
+from .features.coordination import call_object, on_abandoned, on_taken
+from .features.puts import inherit_values, keep_value
 from .fetching import turn_from
 from .lineage import release_temporary, supply
-from .object_calls import call_object, on_abandoned, on_taken
-from .puts import inherit_values, keep_value
 from .recipes import SMALL_NBYTES, keep_result
 from .releasing import guard, note_let_go, release, set_barrier
 from .retrying import can_retry, on_retry

@@ -28,8 +28,8 @@ from ...protocol.wire.messages import (
     ShutdownCluster,
     WantKeys,
 )
+from .features.coordination import resume_calls
 from .lineage import is_held, release_temporary, submit_with_inputs
-from .object_calls import resume_calls
 from .recipes import has_recipe
 from .releasing import release, set_barrier
 from .retrying import retry_again

@@ -17,13 +17,13 @@ from ...protocol.wire.messages import (
 from ...protocol.wire.messages.questions import BAD_ARGUMENT
 from ...protocol.wording import counted
 from .borrowing import settle_all_loans, settle_late_loans
-from .callers import forget_callers
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
+from .features.callers import forget_callers
+from .features.coordination import end_late_calls, end_object_calls, on_call_unsendable
+from .features.plugins import state_plugins
+from .features.puts import forget_session, on_put_unsendable, send_failed
 from .fetching import ask_later_ones, requeue_relayed
-from .object_calls import end_late_calls, end_object_calls, on_call_unsendable
 from .operations import go_on_after_loans
-from .plugins import state_plugins
-from .puts import forget_session, on_put_unsendable, send_failed
 from .reconciling import ask, look_at_answers, submit_again
 from .releasing import set_barrier
 from .submitting import discard_submissions

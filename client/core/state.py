@@ -45,14 +45,14 @@ from .events import (
     ResultsNotFetched,
     Unsendable,
 )
+from .features.coordination import ObjectCalls
+from .features.plugins import KeptPlugins
+from .features.puts import ClientPuts, on_put_ended
+from .features.remembered import Remembered
 from .fetching import FetchUnderWay, give_up_holder, issue, take
-from .object_calls import ObjectCalls
 from .operations import on_operations
-from .plugins import KeptPlugins
-from .puts import ClientPuts, on_put_ended
 from .recipes import LIMIT_NBYTES, ConstantMaker, Recipes, on_spilled, spill
 from .reconciling import go_on
-from .remembered import Remembered
 from .table import FutureTable
 from .tasks import FutureState, Watcher
 

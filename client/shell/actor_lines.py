@@ -8,7 +8,7 @@ A call is sent once. When the connection ends, it is not known which of the call
 have run: they fail as such. Those that were not sent fail, too, because they came behind these. The
 next call opens another connection.
 
-What is sent when, and how each call ends, is decided in `core/actor_calls.py`.
+What is sent when, and how each call ends, is decided in `core/features/actor_calls.py`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from ...protocol.wire.messages import (
     ActorResultsTaken,
     Unsupported,
 )
-from ..core.actor_calls import ActorCall, LineCalls
 from ..core.events import Confirm
+from ..core.features.actor_calls import ActorCall, LineCalls
 from ..core.tasks import Watcher
 from .delayed_signals import delay_handlers, has_room_for_calls, run_delayed
 from .watchers import call_in

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from weft.client.core.actor_calls import ActorCall
 from weft.client.core.events import Confirm
+from weft.client.core.features.actor_calls import ActorCall
 from weft.client.core.tasks import FutureState, Watcher
 from weft.protocol.values.actors import Actor, ActorInfo
 from weft.protocol.wire.failure import Failure

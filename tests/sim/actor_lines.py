@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.client.core.actor_calls import ActorCall, Callbacks, LineCalls
 from weft.client.core.events import Confirm
+from weft.client.core.features.actor_calls import ActorCall, Callbacks, LineCalls
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
-from weft.client.core.actor_calls import Callbacks, LineCalls
+from weft.client.core.features.actor_calls import Callbacks, LineCalls
 from weft.scheduler.core.coordination import cycles
 from weft.scheduler.core.coordination.leases import LOCKS
 from weft.scheduler.core.members import lost_workers

@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from weft.client.core import actor_calls
-from weft.client.core.actor_calls import ActorCall, LineCalls
+from weft.client.core.features import actor_calls
+from weft.client.core.features.actor_calls import ActorCall, LineCalls
 from weft.protocol.values.actors import Actor, ActorInfo
 from weft.protocol.wire.failure import actor_lost
 from weft.protocol.wire.messages import ActorCalls, ActorFailures, ActorResults

@@ -15,7 +15,7 @@ from weft.client.core.events import (
     Unsendable,
     Warn,
 )
-from weft.client.core.object_calls import NO_ANSWER
+from weft.client.core.features.coordination import NO_ANSWER
 from weft.protocol.wire.messages import (
     Denied,
     Operate,

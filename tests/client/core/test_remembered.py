@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.core import remembered
+from weft.client.core.features import remembered
 from weft.client.core.events import (
     AnswerTaken,
     CallAbandoned,

@@ -9,8 +9,8 @@ import pytest
 from weft.client.core import fetching
 from weft.client.core.borrowing import Waiting
 from weft.client.core.events import Loan
+from weft.client.core.features.remembered import QueueUse
 from weft.client.core.fetching import FetchUnderWay
-from weft.client.core.remembered import QueueUse
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (

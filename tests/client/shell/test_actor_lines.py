@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from weft.client.core.actor_calls import ActorCall
+from weft.client.core.features.actor_calls import ActorCall
 from weft.client.shell.actor_lines import ActorLines, _ActorLine
 from weft.protocol.host.blocking import on_interrupts_here
 from weft.worker.slots.interrupting import SlotGate

@@ -14,20 +14,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire.messages import Operate, Operated
-from ...protocol.wire.messages.coordination import (
+from ....protocol.wire.messages import Operate, Operated
+from ....protocol.wire.messages.coordination import (
     DATASET,
     METADATA,
     QUEUE,
     RESTATE,
     SUPERSEDED,
 )
-from ...protocol.wire.payload import Blob, blob_nbytes
-from ...protocol.wording import counted
-from .events import ObjectCall, Warn
+from ....protocol.wire.payload import Blob, blob_nbytes
+from ....protocol.wording import counted
+from ..events import ObjectCall, Warn
 
 if TYPE_CHECKING:
-    from .state import ClientState
+    from ..state import ClientState
 
 #: The most settings, and bytes of their values: those of the oldest are forgotten.
 MAX_SETTINGS: Final = 10_000

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld
-from ...protocol.wire.payload import Blob
-from .events import AskScheduler, Warn
+from ....protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld
+from ....protocol.wire.payload import Blob
+from ..events import AskScheduler, Warn
 
 if TYPE_CHECKING:
-    from .state import ClientState
+    from ..state import ClientState
 
 #: {question: what the answer lists if the plugin is kept}
 REGISTRATIONS: Final = {

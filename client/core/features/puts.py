@@ -18,12 +18,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from ...protocol.wire.messages import Put, PutFailed, PutWanted
-from .events import PutAt, PutEnded
-from .tasks import FutureState, TaskRecord
+from ....protocol.wire.messages import Put, PutFailed, PutWanted
+from ..events import PutAt, PutEnded
+from ..tasks import FutureState, TaskRecord
 
 if TYPE_CHECKING:
-    from .state import ClientState
+    from ..state import ClientState
 
 #: A worker that could not be reached gets no values for this time: they go through the scheduler.
 UNREACHABLE_S: Final = 60.0

@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire.messages import Denied, Operate, Operated, Unsupported
-from ...protocol.wire.messages.coordination import (
+from ....protocol.wire.messages import Denied, Operate, Operated, Unsupported
+from ....protocol.wire.messages.coordination import (
     HOLD_LOST,
     LATE,
     NOT_HELD,
@@ -32,7 +32,8 @@ from ...protocol.wire.messages.coordination import (
     TOO_LARGE,
     WITHDRAW,
 )
-from .events import AnswerTaken, CallAbandoned, ObjectCall, Warn
+from ..events import AnswerTaken, CallAbandoned, ObjectCall, Warn
+from ..watching import touch
 from .remembered import (
     Remembered,
     note_answer,
@@ -43,10 +44,9 @@ from .remembered import (
     numbers_there,
     state_again,
 )
-from .watching import touch
 
 if TYPE_CHECKING:
-    from .state import ClientState
+    from ..state import ClientState
 
 #: The problem of a call whose time was over while the scheduler could not answer. It is withdrawn.
 NO_ANSWER: Final = "no-answer"

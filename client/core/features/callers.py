@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.wire.failure import Failure, refused_attempt
-from ...protocol.wire.options import TaskOptions
-from .lineage import release_temporary, submit_with_inputs
-from .submitting import close_submissions
-from .tasks import HELD, PENDING, SENT, FutureState
-from .transitions import move
+from ....protocol.wire.failure import Failure, refused_attempt
+from ....protocol.wire.options import TaskOptions
+from ..lineage import release_temporary, submit_with_inputs
+from ..submitting import close_submissions
+from ..tasks import HELD, PENDING, SENT, FutureState
+from ..transitions import move
 
 if TYPE_CHECKING:
-    from .state import ClientState
+    from ..state import ClientState
 
 
 def note_caller(core: ClientState, state: FutureState, options: TaskOptions) -> None:

@@ -18,14 +18,14 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ...protocol.wire.failure import Failure, actor_lost
-from ...protocol.wire.messages import ActorCalls, ActorFailures, ActorResults
-from ...protocol.wire.payload import Blob, blob_nbytes
+from ....protocol.wire.failure import Failure, actor_lost
+from ....protocol.wire.messages import ActorCalls, ActorFailures, ActorResults
+from ....protocol.wire.payload import Blob, blob_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...protocol.values.actors import Actor
+    from ....protocol.values.actors import Actor
 
 #: At most so many calls, and bytes of arguments, are under way over one connection.
 MAX_SENT: Final = 8192

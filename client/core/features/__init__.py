@@ -1,0 +1,3 @@
+"""What a client does beside its tasks: see `client.core.feature`."""
+
+from __future__ import annotations
