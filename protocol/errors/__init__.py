@@ -19,106 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .actors import ActorCallInDoubt, ActorLost
-from .base import WeftError
-from .ending import InitializerFailed, Reschedule
-from .graphs import (
-    GraphCycle,
-    GraphError,
-    MissingKey,
-    NotSupported,
-    UnknownOption,
-    WrongExecutor,
-)
-from .held import (
-    AlreadyHeld,
-    DatasetExists,
-    DatasetNotFound,
-    HeldClosed,
-    HeldError,
-    HoldLost,
-    NotHeld,
-    OtherLimit,
-    TooLarge,
-    WaitingCycle,
-)
-from .questions import NoAnswer, PluginFailed, QuestionFailed, UnknownWorker, UnsupportedRequest
+from .actors import *
+from .base import WeftError as WeftError
+from .ending import *
+from .graphs import *
+from .held import *
+from .questions import *
 from .remedies import with_remedy
-from .tasks import (
-    DataLost,
-    MemoryExceeded,
-    TaskCancelled,
-    TaskErred,
-    TaskError,
-    TaskTimedOut,
-    UnpicklableResult,
-    WorkerDied,
-)
-
-__all__ = [
-    "ActorCallInDoubt",
-    "ActorLost",
-    "AlreadyHeld",
-    "ClientClosed",
-    "CommClosed",
-    "CommError",
-    "ConfigError",
-    "ConnectRefused",
-    "ConnectTimeout",
-    "DataLost",
-    "DatasetExists",
-    "DatasetNotFound",
-    "ForeignFuture",
-    "GraphCycle",
-    "GraphError",
-    "HandshakeError",
-    "HeldClosed",
-    "HeldError",
-    "HoldLost",
-    "InitializerFailed",
-    "InternalError",
-    "InvalidDuration",
-    "InvalidState",
-    "InvalidTransition",
-    "LocalProtocolError",
-    "MemoryExceeded",
-    "MissingKey",
-    "NoAnswer",
-    "NotAdmitted",
-    "NotHeld",
-    "NotInTask",
-    "NotPermitted",
-    "NotSupported",
-    "OtherLimit",
-    "PluginFailed",
-    "ProtocolError",
-    "QuestionFailed",
-    "RemoteProtocolError",
-    "Reschedule",
-    "SerializationError",
-    "StaleEpoch",
-    "StuckPeer",
-    "TakenOver",
-    "TaskCancelled",
-    "TaskErred",
-    "TaskError",
-    "TaskTimedOut",
-    "TooLarge",
-    "UnknownOption",
-    "UnknownWorker",
-    "UnpicklableResult",
-    "UnsupportedRequest",
-    "WaitingCycle",
-    "WeftError",
-    "WorkerDied",
-    "WorkerStartTimeout",
-    "WrongCluster",
-    "WrongExecutor",
-    "WrongRole",
-    "WrongToken",
-    "WrongVersion",
-]
-
+from .tasks import *
 
 # --- Messages on a connection ---------------------------------------------------------------------
 
@@ -491,5 +399,13 @@ class InvalidState(InternalError):
     """
 
 
+#: All of them: what `from weft.protocol.errors import *` gives, for the façade.
+__all__ = sorted(
+    name
+    for name, value in globals().items()
+    if isinstance(value, type) and issubclass(value, WeftError)
+)
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__
