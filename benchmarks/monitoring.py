@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.dashboard_picture import Prometheus, draw
 from tests.deploy.daemons import address_of, daemon, file_of, scheduler
-from weft.deploy.monitoring.picture import Prometheus, draw
 
 BUSY = Path(__file__).parents[1] / "tests" / "deploy" / "monitoring" / "busy.py"
 SECONDS = 90.0

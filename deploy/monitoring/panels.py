@@ -1,7 +1,7 @@
 """The rows of panels of the dashboard and their queries, as a table.
 
-`dashboard.py` makes Grafana's JSON of it, `picture.py` draws it without Grafana, and tests run each
-query on a Prometheus that has scraped a busy cluster.
+`dashboard.py` makes Grafana's JSON of it, `benchmarks/dashboard_picture.py` draws it without
+Grafana, and tests run each query on a Prometheus that has scraped a busy cluster.
 
 Each query selects by the dashboard's variables. A label that no target has is the empty string,
 which `.*` matches: so a Prometheus that gives its targets no label `cluster` works as well.

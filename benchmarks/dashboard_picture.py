@@ -1,6 +1,6 @@
 """Draw the dashboard's panels without Grafana: the same queries, by Matplotlib.
 
-    python -m weft.deploy.monitoring.picture http://127.0.0.1:9090 dashboard.png
+    python -m benchmarks.dashboard_picture http://127.0.0.1:9090 dashboard.png
 
 It needs Matplotlib, which weft does not install.
 """
@@ -18,7 +18,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, Final
 
-from .panels import RATE, ROWS, VARIABLES, Panel, Query, Row
+from weft.deploy.monitoring.panels import RATE, ROWS, VARIABLES, Panel, Query, Row
 
 #: Readable on white and on dark pages alike: the figure has no background.
 _INK: Final = "#7a7a7a"
@@ -214,7 +214,7 @@ def _shown(value: float, unit: str) -> str:
 
 def main(given: list[str]) -> int:
     """Draw the last minutes; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m weft.deploy.monitoring.picture")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.dashboard_picture")
     parser.add_argument("prometheus", help="address of the server, http://...")
     parser.add_argument("file", help="of the picture: .svg, .png or .pdf")
     parser.add_argument("--minutes", type=float, default=30.0, help="until now (default: 30)")
