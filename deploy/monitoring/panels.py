@@ -81,12 +81,24 @@ def _worker(metric: str, *more: str) -> str:
     return f"weft_worker_{metric}{{{','.join((WHERE, *more))}}}"
 
 
-def _sum(series: str) -> str:
-    return f"sum({series})"
-
-
 def _rate(series: str) -> str:
     return f"rate({series}[{RATE}])"
+
+
+def _sum(series: str, legend: str = "") -> Query:
+    return Query(f"sum({series})", legend)
+
+
+def _by(labels: str, series: str) -> Query:
+    """Return the sums by these labels, which are the legend as well."""
+    legend = " ".join(f"{{{{{label}}}}}" for label in labels.split(", "))
+    return Query(f"sum by ({labels}) ({series})", legend)
+
+
+def _top(labels: str, series: str) -> Query:
+    """Return the ten largest of the sums by these labels."""
+    query = _by(labels, series)
+    return Query(f"topk(10, {query.expr})", query.legend)
 
 
 def _quantiles(metric: str) -> tuple[Query, ...]:
@@ -118,7 +130,7 @@ _HEALTH: Final = Row(
         Panel(
             "Workers",
             "Workers that take tasks.",
-            (Query(_sum(_scheduler("workers", 'state="running"'))),),
+            (_sum(_scheduler("workers", 'state="running"')),),
             is_number=True,
             alarm_below=1,
         ),
@@ -137,7 +149,7 @@ _HEALTH: Final = Row(
         Panel(
             "Unfinished tasks",
             "Tasks that are known and not finished.",
-            (Query(_sum(_scheduler("tasks", 'state=~"waiting|queued|no_worker|processing"'))),),
+            (_sum(_scheduler("tasks", 'state=~"waiting|queued|no_worker|processing"')),),
             is_number=True,
         ),
         Panel(
@@ -179,9 +191,9 @@ _THROUGHPUT: Final = Row(
             "Tasks per second",
             "Tasks that were submitted, finished and failed.",
             (
-                Query(_sum(_rate(_scheduler("tasks_submitted_total"))), "submitted"),
-                Query(_sum(_rate(_scheduler("tasks_completed_total"))), "finished"),
-                Query(_sum(_rate(_scheduler("tasks_failed_total"))), "failed"),
+                _sum(_rate(_scheduler("tasks_submitted_total")), "submitted"),
+                _sum(_rate(_scheduler("tasks_completed_total")), "finished"),
+                _sum(_rate(_scheduler("tasks_failed_total")), "failed"),
             ),
             unit="cps",
         ),
@@ -189,7 +201,7 @@ _THROUGHPUT: Final = Row(
             "Tasks by state",
             "waiting: for inputs; queued: for a free thread; no_worker: for a worker that may run "
             "them; processing: at a worker; memory: their results are kept.",
-            (Query(f"sum by (state) ({_scheduler('tasks')})", "{{state}}"),),
+            (_by("state", _scheduler("tasks")),),
             is_stacked=True,
         ),
         Panel(
@@ -208,24 +220,13 @@ _THROUGHPUT: Final = Row(
         Panel(
             "Functions: tasks per second",
             "The ten functions with the most finished tasks.",
-            (
-                Query(
-                    f"topk(10, sum by (prefix) ({_rate(_scheduler('tasks_finished_total'))}))",
-                    "{{prefix}}",
-                ),
-            ),
+            (_top("prefix", _rate(_scheduler("tasks_finished_total"))),),
             unit="cps",
         ),
         Panel(
             "Functions: threads in use",
             "Seconds of run time per second, which is the number of threads that a function fills.",
-            (
-                Query(
-                    "topk(10, sum by (prefix) "
-                    f"({_rate(_scheduler('task_compute_seconds_total'))}))",
-                    "{{prefix}}",
-                ),
-            ),
+            (_top("prefix", _rate(_scheduler("task_compute_seconds_total"))),),
         ),
     ),
 )
@@ -237,23 +238,13 @@ _TIME: Final = Row(
             "What the workers' threads do",
             "Seconds per second, so that the sum is the number of threads. fetch_wait: tasks wait "
             "for results of other workers; much of it: larger tasks, or fewer and larger results.",
-            (
-                Query(
-                    f"sum by (activity) ({_rate(_worker('activity_seconds_total'))})",
-                    "{{activity}}",
-                ),
-            ),
+            (_by("activity", _rate(_worker("activity_seconds_total"))),),
             is_stacked=True,
         ),
         Panel(
             "Bytes between workers",
             "in: fetched from other workers; out: sent to workers and clients.",
-            (
-                Query(
-                    f"sum by (direction) ({_rate(_worker('transfer_bytes_total'))})",
-                    "{{direction}}",
-                ),
-            ),
+            (_by("direction", _rate(_worker("transfer_bytes_total"))),),
             unit="Bps",
         ),
         Panel(
@@ -265,12 +256,7 @@ _TIME: Final = Row(
         Panel(
             "Functions: bytes of results",
             "The ten functions whose results are the largest, all together.",
-            (
-                Query(
-                    f"topk(10, sum by (prefix) ({_rate(_scheduler('task_output_bytes_total'))}))",
-                    "{{prefix}}",
-                ),
-            ),
+            (_top("prefix", _rate(_scheduler("task_output_bytes_total"))),),
             unit="Bps",
         ),
     ),
@@ -283,16 +269,16 @@ _WORKERS: Final = Row(
             "Workers",
             "By state, and the number that the work at hand would keep busy (desired).",
             (
-                Query(f"sum by (state) ({_scheduler('workers')})", "{{state}}"),
-                Query(_sum(_scheduler("desired_workers")), "desired"),
+                _by("state", _scheduler("workers")),
+                _sum(_scheduler("desired_workers"), "desired"),
             ),
         ),
         Panel(
             "Threads",
             "Threads of all workers, and those that have a task.",
             (
-                Query(_sum(_scheduler("worker_threads")), "all"),
-                Query(_sum(_scheduler("worker_threads_busy")), "with a task"),
+                _sum(_scheduler("worker_threads"), "all"),
+                _sum(_scheduler("worker_threads_busy"), "with a task"),
             ),
         ),
         Panel(
@@ -300,20 +286,15 @@ _WORKERS: Final = Row(
             "managed: results that are kept; unmanaged: the rest of the processes. A worker that "
             "comes near its limit is ended, and its tasks run again elsewhere.",
             (
-                Query(f"sum by (kind) ({_worker('memory_bytes')})", "{{kind}}"),
-                Query(_sum(_worker("memory_limit_bytes")), "limit"),
+                _by("kind", _worker("memory_bytes")),
+                _sum(_worker("memory_limit_bytes"), "limit"),
             ),
             unit="bytes",
         ),
         Panel(
             "Largest workers",
             "Memory of the ten largest, if workers have pages of their own; otherwise of all.",
-            (
-                Query(
-                    f"topk(10, sum by (instance, worker) ({_worker('memory_bytes')}))",
-                    "{{instance}} {{worker}}",
-                ),
-            ),
+            (_top("instance, worker", _worker("memory_bytes")),),
             unit="bytes",
         ),
         Panel(
@@ -338,18 +319,13 @@ _FAILURES: Final = Row(
             "exception: the function raised; worker_died: its workers died, several times; "
             "lost_data: an input is gone and cannot be computed again; timed_out: it took longer "
             "than its timeout=; memory: it did not fit into the memory of the workers.",
-            (Query(f"sum by (reason) ({_rate(_scheduler('tasks_failed_total'))})", "{{reason}}"),),
+            (_by("reason", _rate(_scheduler("tasks_failed_total"))),),
             unit="cps",
         ),
         Panel(
             "Attempts that raised, by function",
             "The ten functions with the most exceptions, retries included.",
-            (
-                Query(
-                    f"topk(10, sum by (prefix) ({_rate(_scheduler('attempts_raised_total'))}))",
-                    "{{prefix}}",
-                ),
-            ),
+            (_top("prefix", _rate(_scheduler("attempts_raised_total"))),),
             unit="cps",
         ),
         Panel(
@@ -357,8 +333,8 @@ _FAILURES: Final = Row(
             "retried: an attempt raised and the task had retries left; recomputed: the only copy "
             "of a result was lost with its worker.",
             (
-                Query(_sum(_rate(_scheduler("tasks_retried_total"))), "retried"),
-                Query(_sum(_rate(_scheduler("tasks_recomputed_total"))), "recomputed"),
+                _sum(_rate(_scheduler("tasks_retried_total")), "retried"),
+                _sum(_rate(_scheduler("tasks_recomputed_total")), "recomputed"),
             ),
             unit="cps",
         ),
@@ -367,9 +343,9 @@ _FAILURES: Final = Row(
             "auth: no or a wrong token; protocol: messages that break its rules; denied: requests "
             "that need a token of a higher role. Anything but 0 deserves a look at the log.",
             (
-                Query(_sum(_rate(_scheduler("auth_failures_total"))), "auth"),
-                Query(_sum(_rate(_scheduler("protocol_errors_total"))), "protocol"),
-                Query(_sum(_rate(_scheduler("denied_total"))), "denied"),
+                _sum(_rate(_scheduler("auth_failures_total")), "auth"),
+                _sum(_rate(_scheduler("protocol_errors_total")), "protocol"),
+                _sum(_rate(_scheduler("denied_total")), "denied"),
             ),
             unit="cps",
         ),
@@ -383,22 +359,13 @@ _SCHEDULER: Final = Row(
             "Processor time",
             "Of the scheduler's process, in cores. It uses one at most: near 1, tasks should be "
             "larger.",
-            (
-                Query(
-                    f"sum by (instance) ({_rate(_scheduler('cpu_seconds_total'))})", "{{instance}}"
-                ),
-            ),
+            (_by("instance", _rate(_scheduler("cpu_seconds_total"))),),
             unit="percentunit",
         ),
         Panel(
             "What its event loop does",
             "Seconds per second.",
-            (
-                Query(
-                    f"sum by (activity) ({_rate(_scheduler('loop_seconds_total'))})",
-                    "{{activity}}",
-                ),
-            ),
+            (_by("activity", _rate(_scheduler("loop_seconds_total"))),),
             unit="percentunit",
             is_stacked=True,
         ),
@@ -411,24 +378,14 @@ _SCHEDULER: Final = Row(
         Panel(
             "Messages per second",
             "Received and sent, by peer.",
-            (
-                Query(
-                    f"sum by (direction, peer) ({_rate(_scheduler('messages_total'))})",
-                    "{{direction}} {{peer}}",
-                ),
-            ),
+            (_by("direction, peer", _rate(_scheduler("messages_total"))),),
             unit="cps",
         ),
         Panel(
             "Bytes per second",
             "Received and sent, by peer. Results do not pass the scheduler; large ones of clients "
             "go straight to workers.",
-            (
-                Query(
-                    f"sum by (direction, peer) ({_rate(_scheduler('bytes_total'))})",
-                    "{{direction}} {{peer}}",
-                ),
-            ),
+            (_by("direction, peer", _rate(_scheduler("bytes_total"))),),
             unit="Bps",
         ),
         Panel(
@@ -448,8 +405,8 @@ _SCHEDULER: Final = Row(
             "Clients and connections",
             "A client that is gone keeps its tasks for a minute.",
             (
-                Query(_sum(_scheduler("clients")), "clients"),
-                Query(_sum(_scheduler("connections")), "connections"),
+                _sum(_scheduler("clients"), "clients"),
+                _sum(_scheduler("connections"), "connections"),
             ),
         ),
     ),
