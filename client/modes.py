@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, overload
 
+from .shell.short_tracebacks import short_tracebacks
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -115,8 +117,10 @@ else:
 
         @functools.wraps(method)
         def call(client: Any, /, *args: Any, **options: Any) -> Any:
-            return client._run(method(client._running(), *args, **options))
+            with short_tracebacks:
+                return client._run(method(client._running(), *args, **options))
 
+        call.__code__ = call.__code__.replace(co_name=method.__name__)  # as tracebacks show it
         call.on = method
         return call
 

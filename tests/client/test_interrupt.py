@@ -148,7 +148,7 @@ def test_an_interrupted_wait_has_one_frame_of_weft():
         "wait",
         "progress",
         "wait_for_workers",
-        "call _run",
+        "nthreads",
         "get values_of",
     ]
 
