@@ -1,8 +1,8 @@
 """`Client`, the class that users call. Its methods block, or are awaited (`asynchronous=True`).
 
-There is one implementation: the work of a method is a coroutine on the client's loop, which an
-asynchronous client hands to the caller and a blocking one runs in its loop's thread (`life.py`);
-only waiting for futures is written for each of the two (see `watchers`).
+There is one implementation: the work of a method is a coroutine, which an asynchronous client hands
+to the caller. A blocking one runs it in the caller's thread, where its waits block
+(`shell/both_ways.py`); or, if it asks several processes at once, in its loop's thread (`life.py`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from .executor import Executor
 from .future import Future, cancel_reason, checked_running
 from .insight import cluster_info, dumping, explaining, inspecting, reproducing, task_stream
 from .life import ClientLife
-from .modes import Mode, OfMode, T, as_result, waits
+from .modes import Mode, OfMode, T, waits
 from .results import gathering
 from .results.gathering import states_in
+from .shell.both_ways import settled
 from .shell.current import find_current, made_current
 from .shell.engine import Engine
 from .shell.short_tracebacks import short_refusals, short_tracebacks
@@ -463,10 +464,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         engine = self._running()
         why, running = cancel_reason(reason, msg), checked_running(running)
         engine.post(Cancel(states_in(futures, "cancel", engine), force, why, running))
-        if self.asynchronous if asynchronous is None else asynchronous:
-            return as_result(engine.settle_async())
-        engine.settle()
-        return None
+        return settled(engine, asynchronous)
 
     # --- The cluster ------------------------------------------------------------------------------
 

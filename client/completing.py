@@ -21,13 +21,14 @@ from .actors import ActorFuture, split
 from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
 from .future import Future, load
-from .modes import Mode, Result, T, Waited, as_result, waits
+from .modes import Mode, Result, T, Waited, waits
 from .results.failures import exception_of
 from .results.refusing import engine_of, flat_futures, of_two_clients
+from .shell.both_ways import blocks_here, result_of
 from .shell.engine_waiting import CallNotes, LastWait, forget_calls, watch_calls
 from .shell.in_task import check_not_own, check_not_own_calls, is_in_task
 from .shell.interruptible import SLICE_S
-from .shell.short_tracebacks import cut, short_tracebacks
+from .shell.short_tracebacks import short_tracebacks
 from .shell.watchers import call_in, pending, settle
 from .waiting import count_futures
 
@@ -52,6 +53,13 @@ class _Completions(Watcher):
         """See `Watcher`."""
         self.queue.extend(items)
         self.wake()
+
+    def new_waiter(self) -> asyncio.Future[None]:
+        """Return what a coroutine awaits until the queue has changed."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self.async_waiters.append((loop, waiter))
+        return waiter
 
     def wake(self) -> None:
         """Make all consumers check for completed futures."""
@@ -222,24 +230,16 @@ class as_completed(Waited[Result, Mode]):
             ticking.begin(self._progress)
         self._progress.add(states)
 
-    def _finish(self) -> None:
+    async def _finish(self) -> None:
         if self._engine is not None:
             self._engine.show_output()
             if self._progress is not None:
                 # The progress is notified of the same futures, perhaps after the iteration.
                 with contextlib.suppress(ClientClosed):
-                    self._engine.settle()
-        self._end_progress()
-
-    async def _finish_async(self) -> None:
-        if self._engine is not None:
-            self._engine.show_output()
-            if self._progress is not None:
-                with contextlib.suppress(ClientClosed):
-                    await self._engine.settle_async()
-        self._end_progress()
-
-    def _end_progress(self) -> None:
+                    if blocks_here():
+                        self._engine.settle()
+                    else:
+                        await self._engine.settle_async()
         if self._progress is not None:
             self._progress.finish()
             self._progress = None
@@ -331,42 +331,62 @@ class as_completed(Waited[Result, Mode]):
         text = f"{count_futures(self._n)} not done within {self._timeout_s:g} s"
         return text, split(late)[0], self._timeout_s
 
-    def _next_future(self) -> Future:
-        """Wait for a completed future; StopIteration if there are none to wait for."""
+    async def _next(self) -> Future | None:
+        """Wait for a completed future; None if there are none to wait for."""
         while True:
-            event = self._completions.event  # of this round: `clear` replaces the queue
+            completions = self._completions  # of this round: `clear` replaces the queue
             future = self._take()
             if future is not None:
                 return future
             if self._n == 0:
-                self._finish()
-                raise StopIteration
-            event.clear()
+                await self._finish()
+                return None
+            waiter = None if blocks_here() else completions.new_waiter()
+            if waiter is None:
+                completions.event.clear()
+            # A batch may have come before there was something that it wakes.
             if not self.has_ready() and self._n:
                 assert self._engine is not None
-                self._engine.check_may_block()
                 left = self._time_left()
                 if left == 0:
                     from .results.lateness import too_late
 
-                    raise too_late(self._engine, *self._late())
-                if self._calls:
-                    self._check_calls()
-                last = self._last_wait()
-                try:
-                    if last is None:
-                        with blocked():
-                            event.wait(SLICE_S if left is None else min(left, SLICE_S))
-                        continue
-                    with blocked(last.wait):
-                        # Another consumer may have cleared the event between two slices.
-                        while not event.wait(SLICE_S) and not self.has_ready() and self._n:
-                            pass
-                    if not self.has_ready():
-                        last.check()
-                except KeyboardInterrupt:
-                    self._engine.note_interrupt(split([*self._futures])[0])
-                    raise
+                    raise await too_late(self._engine, *self._late())
+                if waiter is None:
+                    self._block(self._engine, completions.event, left)
+                else:
+                    await self._await(waiter, left)
+            if waiter is not None:
+                waiter.cancel()
+
+    def _block(self, engine: Engine, event: threading.Event, left: float | None) -> None:
+        """Block the thread until something has come, at most for a slice of time."""
+        engine.check_may_block()
+        if self._calls:
+            self._check_calls()
+        last = self._last_wait()
+        try:
+            if last is None:
+                with blocked():
+                    event.wait(SLICE_S if left is None else min(left, SLICE_S))
+                return
+            with blocked(last.wait):
+                # Another consumer may have cleared the event between two slices.
+                while not event.wait(SLICE_S) and not self.has_ready() and self._n:
+                    pass
+            if not self.has_ready():
+                last.check()
+        except KeyboardInterrupt:
+            engine.note_interrupt(split([*self._futures])[0])
+            raise
+
+    async def _await(self, waiter: asyncio.Future[None], left: float | None) -> None:
+        """Await that something has come, at most for the time that is left."""
+        last = self._last_wait()
+        with awaited(None if last is None else last.wait):
+            await asyncio.wait([waiter], timeout=left)
+        if last is not None and not self.has_ready():
+            last.check()
 
     def _check_calls(self) -> None:
         """Refuse to wait if all that is left are calls of the actor whose method waits."""
@@ -397,45 +417,25 @@ class as_completed(Waited[Result, Mode]):
             )
 
     def __next__(self) -> Result:
-        try:  # not `with`, which costs something for each future
-            future = self._next_future()
-        except KeyboardInterrupt as interrupt:
-            cut(interrupt.__traceback__)
-            raise
+        future = self._take()
+        if future is None:
+            with short_tracebacks:
+                future = self._wait_for_next()
+            if future is None:
+                raise StopIteration
         return self._dress(future)  # type: ignore[no-any-return]
 
-    async def _next_future_async(self) -> Future:
-        while True:
-            completions = self._completions
-            future = self._take()
-            if future is not None:
-                return future
-            if self._n == 0:
-                await self._finish_async()
-                raise StopAsyncIteration
-            loop = asyncio.get_running_loop()
-            waiter: asyncio.Future[None] = loop.create_future()
-            completions.async_waiters.append((loop, waiter))
-            # A batch may have come before the waiter was there to be woken.
-            if not self.has_ready() and self._n:
-                last = self._last_wait()
-                left = self._time_left()
-                if left == 0:
-                    from .results.lateness import too_late_async
-
-                    assert self._engine is not None
-                    raise await too_late_async(self._engine, *self._late())
-                with awaited(None if last is None else last.wait):
-                    await asyncio.wait([waiter], timeout=left)
-                if last is not None and not self.has_ready():
-                    last.check()
-            waiter.cancel()
+    def _wait_for_next(self) -> Future | None:
+        return result_of(self._engine, self._next(), asynchronous=False)
 
     def __aiter__(self) -> AsyncIterator[Result]:
         return self
 
     async def __anext__(self) -> Result:
-        return self._dress(await self._next_future_async())  # type: ignore[no-any-return]
+        future = await self._next()
+        if future is None:
+            raise StopAsyncIteration
+        return self._dress(future)  # type: ignore[no-any-return]
 
     @waits
     def next_batch(self, block: bool = True) -> list[Result]:
@@ -443,25 +443,12 @@ class as_completed(Waited[Result, Mode]):
 
         With results, a failed future ends the list before it and is raised by the next call.
         """
-        if self._engine is not None and self._engine.is_asynchronous:
-            return as_result(self._next_batch_async(block))
-        if not block:
-            return self._fill(self._take())
-        try:
-            with short_tracebacks:
-                future = self._next_future()
-        except StopIteration:
-            return []
-        return self._fill(future)
 
-    async def _next_batch_async(self, block: bool) -> list[Any]:
-        if not block:
-            return self._fill(self._take())
-        try:
-            future = await self._next_future_async()
-        except StopAsyncIteration:
-            return []
-        return self._fill(future)
+        async def fill() -> list[Any]:
+            return self._fill(await self._next() if block else self._take())
+
+        with short_tracebacks:
+            return result_of(self._engine, fill())
 
     def _fill(self, future: Future | None) -> list[Any]:
         """Return this future and all others that are ready, up to the first that raises.
@@ -506,11 +493,16 @@ class Batches(Waited[Result, Mode]):
 
     def __next__(self) -> list[Result]:
         with short_tracebacks:
-            future = self._completed._next_future()
-        return self._completed._fill(future)
+            first = self._completed._wait_for_next()
+        return self._filled(first, StopIteration)
 
     def __aiter__(self) -> AsyncIterator[list[Result]]:
         return self
 
     async def __anext__(self) -> list[Result]:
-        return self._completed._fill(await self._completed._next_future_async())
+        return self._filled(await self._completed._next(), StopAsyncIteration)
+
+    def _filled(self, first: Future | None, end: type[Exception]) -> list[Result]:
+        if first is None:
+            raise end
+        return self._completed._fill(first)

@@ -19,6 +19,7 @@ from .dask.absent import ABSENT, answer_by_name
 from .display import describing
 from .modes import Mode, Result, Waited, as_result, waits
 from .results.failures import exception_of, unreadable
+from .shell.both_ways import result_of, settled, wait_for
 from .shell.short_tracebacks import short_tracebacks
 from .shell.watchers import unready
 
@@ -128,7 +129,8 @@ class Future(_Reference, Waited[Result, Mode]):
             with short_tracebacks:
                 is_done = self._engine.wait_for([state], timeout_s, wants_data=True)
             if not is_done:
-                raise self._late(f"no result of {state.key!r} within {timeout_s:g} s", timeout_s)
+                text = f"no result of {state.key!r} within {timeout_s:g} s"
+                raise result_of(engine, self._late(text, timeout_s), asynchronous=False)
         if state.failure is not None:
             __tracebackhide__ = True
             raise exception_of(state)
@@ -142,23 +144,17 @@ class Future(_Reference, Waited[Result, Mode]):
             self._check_usable()
             if not await self._engine.wait_for_async([state], timeout_s, wants_data=True):
                 text = f"no result of {state.key!r} within {timeout_s:g} s"
-                raise await self._late_async(text, timeout_s)
+                raise await self._late(text, timeout_s)
         if state.failure is not None:
             __tracebackhide__ = True
             raise exception_of(state)
         return load(state, self._engine)
 
-    def _late(self, text: str, timeout_s: float | None) -> TimeoutError:
+    async def _late(self, text: str, timeout_s: float | None) -> TimeoutError:
         from .results.lateness import too_late
 
         assert timeout_s is not None
-        return too_late(self._engine, text, [self._state], timeout_s, of_one=_GOES_ON)
-
-    async def _late_async(self, text: str, timeout_s: float | None) -> TimeoutError:
-        from .results.lateness import too_late_async
-
-        assert timeout_s is not None
-        return await too_late_async(self._engine, text, [self._state], timeout_s, of_one=_GOES_ON)
+        return await too_late(self._engine, text, [self._state], timeout_s, of_one=_GOES_ON)
 
     def __await__(self) -> Generator[Any, None, Result]:
         """Wait for the result, in any event loop."""
@@ -184,24 +180,16 @@ class Future(_Reference, Waited[Result, Mode]):
         `exception` and `status` too, when a call fetches the result.
         """
         timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
-        if self._engine.is_asynchronous:
-            return as_result(self._exception_async(timeout_s))
-        state = self._state
-        if state.status == "pending":
-            self._check_usable()
-            with short_tracebacks:
-                is_done = self._engine.wait_for([state], timeout_s, wants_data=False)
-            if not is_done:
-                raise self._late(f"{state.key!r} was not done within {timeout_s:g} s", timeout_s)
-        return self._load_error()
+        with short_tracebacks:
+            return result_of(self._engine, self._exception(timeout_s))
 
-    async def _exception_async(self, timeout_s: float | None) -> BaseException | None:
+    async def _exception(self, timeout_s: float | None) -> BaseException | None:
         state = self._state
         if state.status == "pending":
             self._check_usable()
-            if not await self._engine.wait_for_async([state], timeout_s, wants_data=False):
+            if not await wait_for(self._engine, [state], timeout_s, wants_data=False):
                 text = f"{state.key!r} was not done within {timeout_s:g} s"
-                raise await self._late_async(text, timeout_s)
+                raise await self._late(text, timeout_s)
         return self._load_error()
 
     def _load_error(self) -> BaseException | None:
@@ -218,14 +206,14 @@ class Future(_Reference, Waited[Result, Mode]):
     @waits
     def traceback(self, timeout: Duration | None = None) -> TracebackType | None:
         """Return the traceback of the task's exception, None if it finished."""
-        if self._engine.is_asynchronous:
-            return as_result(self._traceback_async(seconds_or_none(timeout, "timeout")))
-        error = self.exception(timeout)
-        return None if error is None else error.__traceback__
+        timeout_s = seconds_or_none(timeout, "timeout")
 
-    async def _traceback_async(self, timeout_s: float | None) -> TracebackType | None:
-        error = await self._exception_async(timeout_s)
-        return None if error is None else error.__traceback__
+        async def traceback() -> TracebackType | None:
+            error = await self._exception(timeout_s)
+            return None if error is None else error.__traceback__
+
+        with short_tracebacks:
+            return result_of(self._engine, traceback())
 
     @waits
     def attempts(self) -> list[AttemptEnd]:
@@ -239,7 +227,7 @@ class Future(_Reference, Waited[Result, Mode]):
         from .insight.attempts import attempts_of
 
         self._check_usable()
-        return attempts_of(self._engine, self._state.key)  # type: ignore[no-any-return]
+        return result_of(self._engine, attempts_of(self._engine, self._state.key))
 
     @waits
     def explain(self) -> Explanation:
@@ -294,10 +282,7 @@ class Future(_Reference, Waited[Result, Mode]):
         self._check_usable()
         why, runs = cancel_reason(reason, msg), checked_running(running)
         self._engine.post(Cancel([self._state], force, why, runs))
-        if self._engine.is_asynchronous if asynchronous is None else asynchronous:
-            return as_result(self._engine.settle_async())
-        self._engine.settle()
-        return None
+        return settled(self._engine, asynchronous)
 
     @waits
     def retry(self, asynchronous: bool | None = None) -> None:

@@ -22,6 +22,7 @@ from .core.tasks import FutureState
 from .future import Future
 from .modes import Item, Waited
 from .results.refusing import engine_of, flat_futures
+from .shell.both_ways import result_of, wait_for
 from .shell.short_tracebacks import short_tracebacks
 from .shell.watchers import pending
 
@@ -112,32 +113,21 @@ def wait(
     engine = engine_of(futures)
     if engine is None:
         return _OfNothing(set(), set())
-    if engine.is_asynchronous:
-        return _wait_async(engine, futures, timeout_s, return_when)
-    if arguments := _what_to_wait_for(futures, return_when):
-        states, calls, n, stops = arguments
-        with short_tracebacks:
-            is_done = engine.wait_for(
-                states, timeout_s, wants_data=False, n=n, stops_at_failure=stops, calls=calls
-            )
-        if not is_done:
-            from .results.lateness import too_late
-
-            raise too_late(engine, *_late(futures, timeout_s))
-    return _divide(futures)
+    with short_tracebacks:
+        return result_of(engine, _wait(engine, futures, timeout_s, return_when))
 
 
-async def _wait_async(
+async def _wait(
     engine: Engine, futures: list[Future], timeout_s: float | None, return_when: str
 ) -> DoneAndNotDone:
     if arguments := _what_to_wait_for(futures, return_when):
         states, calls, n, stops = arguments
-        if not await engine.wait_for_async(
-            states, timeout_s, wants_data=False, n=n, stops_at_failure=stops, calls=calls
+        if not await wait_for(
+            engine, states, timeout_s, wants_data=False, n=n, stops_at_failure=stops, calls=calls
         ):
-            from .results.lateness import too_late_async
+            from .results.lateness import too_late
 
-            raise await too_late_async(engine, *_late(futures, timeout_s))
+            raise await too_late(engine, *_late(futures, timeout_s))
     return _divide(futures)
 
 

@@ -34,9 +34,10 @@ from ..future import Future
 from ..insight.asking import ask
 from ..insight.cluster_info import describe_workers
 from ..insight.inspecting import choose_workers, find_workers, names_of
-from ..modes import as_result, waits
+from ..modes import waits
 from ..results.failures import exception_of, last_notice
 from ..results.gathering import states_in
+from ..shell.both_ways import result_of, wait_for
 from ..shell.engine import Engine
 from ..shell.short_tracebacks import short_tracebacks
 from .encoding import Encoder, check_unsupported
@@ -121,15 +122,8 @@ def scatter(
     )
     is_async = client.asynchronous if asynchronous is None else asynchronous
     scattering = Scattering(engine, client._encoder, data, options, hash, copies=is_async)
-    if is_async:
-        return scattering.run_async(timeout_s, n_copies)
-    if scattering.names_workers:
-        client._run(find_workers(engine, options.workers))
     with short_tracebacks:
-        found = scattering.run(timeout_s)
-    if n_copies != 1:
-        client._run(scattering.copy(n_copies))
-    return found
+        return result_of(engine, scattering.run(timeout_s, n_copies), asynchronous)
 
 
 @waits
@@ -172,10 +166,8 @@ def replicate(
         raise ValueError("workers= is empty, so no worker may have copies; None allows all")
     engine = client._running()
     states = usable_states(engine, futures, "replicate")
-    if client.asynchronous if asynchronous is None else asynchronous:
-        return as_result(_replicate(engine, states, n, names, timeout_s))
-    timeout_s = _wait_here(engine, states, timeout_s)
-    return client._run(_replicate(engine, states, n, names, timeout_s))
+    with short_tracebacks:
+        return result_of(engine, _replicate(engine, states, n, names, timeout_s), asynchronous)
 
 
 @waits
@@ -212,10 +204,8 @@ def rebalance(
         states = [state for state in engine.table.snapshot() if state.status == "finished"]
     else:
         states = usable_states(engine, futures, "rebalance")
-    if client.asynchronous if asynchronous is None else asynchronous:
-        return as_result(_rebalance(engine, states, names, timeout_s))
-    timeout_s = _wait_here(engine, states, timeout_s)
-    return client._run(_rebalance(engine, states, names, timeout_s))
+    with short_tracebacks:
+        return result_of(engine, _rebalance(engine, states, names, timeout_s), asynchronous)
 
 
 class _Scattered:
@@ -259,58 +249,31 @@ class Scattering:
         self._deadline: float | None = None
         self._timeout_s: float | None = None
 
-    @property
-    def names_workers(self) -> bool:
-        """True if the workers that it names must be there."""
-        return bool(self._options.workers) and not self._options.allow_other_workers
+    async def run(self, timeout_s: float | None, n_copies: int | None) -> Any:
+        """Send the data, wait until it is at workers, and return the futures in their places.
 
-    def run(self, timeout_s: float | None) -> Any:
-        """Send the data, wait until it is at workers, and return the futures in their places."""
-        self._begin(timeout_s)
+        Args:
+            timeout_s: seconds; None = for ever.
+            n_copies: of all values; None = one at each worker that may have them.
+        """
+        names = self._options.workers
+        if names and not self._options.allow_other_workers:
+            await find_workers(self._engine, names)  # they must be there
+        self._timeout_s = timeout_s
+        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         try:
             for left in self._steps():
                 states = [value.state for value in left]
-                if not self._engine.wait_for(states, self._left_s(), wants_data=False):
+                if not await wait_for(self._engine, states, self._left_s(), wants_data=False):
                     raise self._late(states)
+            if n_copies != 1:
+                states = [future._state for future in self._futures]
+                left_s = self._left_s()
+                await _replicate(self._engine, states, n_copies, set(names) or None, left_s)
         except BaseException:
             self._give_up()
             raise
         return self._shape()
-
-    async def run_async(self, timeout_s: float | None, n_copies: int | None) -> Any:
-        """Do what `run` and `copy` do, in a coroutine."""
-        if self.names_workers:
-            await find_workers(self._engine, self._options.workers)
-        self._begin(timeout_s)
-        try:
-            for left in self._steps():
-                states = [value.state for value in left]
-                is_done = await self._engine.wait_for_async(
-                    states, self._left_s(), wants_data=False
-                )
-                if not is_done:
-                    raise self._late(states)
-        except BaseException:
-            self._give_up()
-            raise
-        found = self._shape()
-        if n_copies != 1:
-            await self.copy(n_copies)
-        return found
-
-    async def copy(self, n: int | None) -> None:
-        """Have `n` copies of all values; None = at each worker that may have them."""
-        states = [future._state for future in self._futures]
-        names = set(self._options.workers) or None
-        try:
-            await _replicate(self._engine, states, n, names, self._left_s())
-        except BaseException:
-            self._give_up()
-            raise
-
-    def _begin(self, timeout_s: float | None) -> None:
-        self._timeout_s = timeout_s
-        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
 
     def _left_s(self) -> float | None:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
@@ -455,18 +418,6 @@ def _not_there(states: list[FutureState], timeout_s: float | None) -> TimeoutErr
     )
 
 
-def _wait_here(engine: Engine, states: list[FutureState], timeout_s: float | None) -> float | None:
-    """Wait for states in the caller's thread; return the time that is left.
-
-    A task must not hold its thread while it waits for others, as a coroutine would.
-    """
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    left = [state for state in states if state.status == "pending"]
-    if left and not engine.wait_for(left, timeout_s, wants_data=False):
-        raise _not_there(left, timeout_s)
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
-
-
 async def _replicate(
     engine: Engine,
     states: list[FutureState],
@@ -497,7 +448,7 @@ async def _order(
     """Wait for states, and give the scheduler an order about copies of them."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     left = [state for state in states if state.status == "pending"]
-    if left and not await engine.wait_for_async(left, timeout_s, wants_data=False):
+    if left and not await wait_for(engine, left, timeout_s, wants_data=False):
         raise _not_there(left, timeout_s)
     for state in states:
         if state.failure is not None:

@@ -10,8 +10,9 @@ from ..core.events import RetryFailed
 from ..core.retrying import can_retry
 from ..core.tasks import FAILED, GONE, NEW, FutureState, is_unreadable
 from ..insight.asking import error_of_end
-from ..modes import as_result, waits
+from ..modes import waits
 from ..results.gathering import states_in
+from ..shell.both_ways import settled
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
@@ -114,10 +115,7 @@ def retry_states(
         raise NotPermitted("to retry a future in a task", "client", "worker")
     _check_retry(engine, states)
     engine.post(RetryFailed(states))
-    if engine.is_asynchronous if asynchronous is None else asynchronous:
-        return as_result(engine.settle_async())
-    engine.settle()
-    return None
+    return settled(engine, asynchronous)
 
 
 def _check_retry(engine: Engine, states: Iterable[FutureState]) -> None:

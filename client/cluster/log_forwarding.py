@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.errors import NotSupported
 from ...protocol.wire.messages import MAX_LOGGER_CHARS
 from ..modes import waits
+from ..shell.both_ways import settled
 
 if TYPE_CHECKING:
     from ..client import Client
@@ -49,7 +50,8 @@ def forward_logging(
     engine, outputs = _outputs(client)
     outputs.following.follow(checked_name(logger_name), _checked_level(level))
     engine.output = outputs
-    return _settled(client, engine)  # type: ignore[no-any-return]
+    engine.note_level()
+    return settled(engine)
 
 
 @waits
@@ -61,10 +63,10 @@ def unforward_logging(client: Client[Any], logger_name: str | None = None) -> No
     """
     engine, outputs = _outputs(client)
     outputs.following.end(checked_name(logger_name))
-    settled = _settled(client, engine)
+    engine.note_level()
     if not (outputs.wants_lines or outputs.following.levels):
         engine.output = None
-    return settled  # type: ignore[no-any-return]
+    return settled(engine)
 
 
 def _outputs(client: Client[Any]) -> tuple[Engine, TaskOutputs]:
@@ -75,14 +77,6 @@ def _outputs(client: Client[Any]) -> tuple[Engine, TaskOutputs]:
             "forward_logging in the program that submits the tasks"
         )
     return engine, engine.shown
-
-
-def _settled(client: Client[Any], engine: Engine) -> Any:
-    engine.note_level()
-    if client.asynchronous:
-        return engine.settle_async()
-    engine.settle()
-    return None
 
 
 def checked_name(name: str | None) -> str:

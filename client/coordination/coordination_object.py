@@ -1,8 +1,7 @@
 """The base of locks, events, queues and variables: a name, a client, and calls.
 
-There is one implementation for both ways of waiting: a method builds its call and a function that
-reads the answer; a blocking client waits for it in the thread, which gives the slot of its task up
-meanwhile, and an asynchronous one returns a coroutine.
+A method builds its call and a function that reads the answer. A blocking client waits for it in the
+thread, which gives the slot of its task up meanwhile, and an asynchronous one returns a coroutine.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from ...protocol.errors import (
     WaitingCycle,
     WeftError,
 )
-from ...protocol.host.blocking import blocked
 from ...protocol.wire.columns import MAX_KEY_CHARS
 from ...protocol.wire.messages import Denied, Operated, Unsupported
 from ...protocol.wire.messages.coordination import (
@@ -47,16 +45,17 @@ from ...protocol.wire.messages.coordination import (
 from ..core.events import AnswerTaken, CallAbandoned, ObjectCall
 from ..core.features.coordination import NO_ANSWER
 from ..insight.asking import error_of_end
-from ..modes import Mode, OfMode, T, as_result
+from ..modes import Mode, OfMode, T
+from ..shell.both_ways import blocks_here, result_of, wait, waiter_here
 from ..shell.current import find_current
 from ..shell.in_task import owner_here
-from ..shell.watchers import AsyncWaiter, ThreadWaiter
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
     from ...protocol.wire.payload import Blob
     from ..client import Client
     from ..shell.engine import Engine
+    from ..shell.watchers import Waiter
 
 #: A time limit is counted by the scheduler. A call whose answer is so much later, because the
 #: scheduler is held up, has waited long enough. (The core ends calls while it is away.)
@@ -134,7 +133,7 @@ class CoordinationObject(OfMode[Mode]):
 
         async def made() -> _Held:
             if self._IS_MADE:
-                await self._call_async("create", nothing)
+                await self._do("create", nothing)
             return self
 
         return made().__await__()
@@ -166,27 +165,12 @@ class CoordinationObject(OfMode[Mode]):
         keys: list[str] | None = None,
     ) -> T:
         """Do an operation: `read` makes the result from its answer. Awaitable if the client is."""
-        engine = self._engine()
-        if engine.is_asynchronous:
-            doing = self._call_async(operation, read, arguments, timeout, values=values, keys=keys)
-            return as_result(doing)
-        call, limit_s = self._made(operation, arguments, timeout, values, keys)
-        if self._MAY_PARK:
-            call.arguments["blocks"] = True  # the worker does not report each such wait
-        waiter = ThreadWaiter(1, wants_data=False)
-        call.watcher = waiter
-        is_done = False
-        try:
-            with blocked(may_park=self._MAY_PARK):
-                engine.wait(waiter, call, limit_s)
-            answer = self._answer(engine, waiter)
-            is_done = answer.problem != NO_ANSWER
-        finally:
-            if not is_done:
-                _abandon(engine, call)
-        return self._read(engine, call, answer, read)
+        return result_of(
+            self._engine(),
+            self._do(operation, read, arguments, timeout, values=values, keys=keys),
+        )
 
-    def _call_async(
+    def _do(
         self,
         operation: str,
         read: Read[T],
@@ -198,7 +182,7 @@ class CoordinationObject(OfMode[Mode]):
     ) -> Coroutine[Any, Any, T]:
         """Do an operation in a coroutine, whatever the client."""
         call, limit_s = self._made(operation, arguments, timeout, values, keys)
-        return self._wait_async(self._engine(), call, limit_s, read)
+        return self._wait(self._engine(), call, limit_s, read)
 
     def _made(
         self,
@@ -222,14 +206,15 @@ class CoordinationObject(OfMode[Mode]):
         call.due = time.monotonic() + timeout_s
         return call, timeout_s + _PATIENCE_S
 
-    async def _wait_async(
+    async def _wait(
         self, engine: Engine, call: ObjectCall, limit_s: float | None, read: Read[T]
     ) -> T:
-        waiter = AsyncWaiter(1, wants_data=False)
-        call.watcher = waiter
+        if self._MAY_PARK and blocks_here():
+            call.arguments["blocks"] = True  # the worker does not report each such wait
+        call.watcher = waiter = waiter_here()
         is_done = False
         try:
-            await engine.wait_async(waiter, call, limit_s)
+            await wait(engine, waiter, call, limit_s, may_park=self._MAY_PARK)
             answer = self._answer(engine, waiter)
             is_done = answer.problem != NO_ANSWER
         finally:
@@ -237,7 +222,7 @@ class CoordinationObject(OfMode[Mode]):
                 _abandon(engine, call)
         return self._read(engine, call, answer, read)
 
-    def _answer(self, engine: Engine, waiter: ThreadWaiter | AsyncWaiter) -> Operated:
+    def _answer(self, engine: Engine, waiter: Waiter) -> Operated:
         """Return the answer that came, or one that says that there is none in time.
 
         Raises:

@@ -15,7 +15,8 @@ from ...protocol.errors import DatasetNotFound
 from ...protocol.wire.keys import key_of, text_of
 from ...protocol.wire.messages.coordination import DATASET
 from ...protocol.wire.plain import unpack
-from ..modes import as_result, waits
+from ..modes import waits
+from ..shell.both_ways import result_of
 from .coordination_object import NO_DEFAULT, CoordinationObject, check_name, nothing
 from .object_values import packed, unpacked
 
@@ -141,16 +142,12 @@ def publish_dataset(
         ({"dataset": name, "override": override}, *packed(engine, value))
         for name, value in datasets.items()
     ]
-    if client.asynchronous:
-        return as_result(_publish_async(held, calls))
-    for arguments, blob, keys in calls:
-        held._call("publish", nothing, arguments, values=[blob], keys=keys)
-    return None
 
+    async def publish() -> None:
+        for arguments, blob, keys in calls:
+            await held._do("publish", nothing, arguments, values=[blob], keys=keys)
 
-async def _publish_async(held: _AllDatasets, calls: list[Any]) -> None:
-    for arguments, blob, keys in calls:
-        await held._call_async("publish", nothing, arguments, values=[blob], keys=keys)
+    return result_of(engine, publish())
 
 
 @waits
@@ -185,23 +182,16 @@ def get_dataset(client: Any, name: DatasetName, default: Any = NO_DEFAULT) -> An
     """
     text = name_to_text(name)
     held = _all(client)
-    if client.asynchronous:
-        return _get_async(held, text, default)
-    try:
-        return held._call("get", _only, {"dataset": text})
-    except DatasetNotFound:
-        if default is NO_DEFAULT:
-            raise
-        return default
 
+    async def find() -> Any:
+        try:
+            return await held._do("get", _only, {"dataset": text})
+        except DatasetNotFound:
+            if default is NO_DEFAULT:
+                raise
+            return default
 
-async def _get_async(held: _AllDatasets, text: str, default: Any) -> Any:
-    try:
-        return await held._call_async("get", _only, {"dataset": text})
-    except DatasetNotFound:
-        if default is NO_DEFAULT:
-            raise
-        return default
+    return result_of(held._engine(), find())
 
 
 def _names(_engine: Engine, answer: Operated) -> tuple[DatasetName, ...]:

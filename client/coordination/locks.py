@@ -17,7 +17,8 @@ from ...protocol.wire.messages import WARNED, Operated
 from ...protocol.wire.messages.coordination import LOCK, MAX_COUNT, MAX_LOCKS, MULTILOCK, SEMAPHORE
 from ..core.events import CallAbandoned
 from ..dask import absent
-from ..modes import Mode, T, as_result, waits
+from ..modes import Mode, T, waits
+from ..shell.both_ways import blocks_here, result_of
 from ..shell.in_task import context_here, owner_here
 from .coordination_object import LATER, CoordinationObject, names_in, nothing, shown
 
@@ -89,17 +90,12 @@ class Acquirable(CoordinationObject[Mode]):
         timeout: Duration | None,
         arguments: dict[str, Any] | None = None,
     ) -> bool:
-        if self._engine().is_asynchronous:
-            return as_result(self._acquire_async(timeout, arguments))
-        given, read = self._lease(_owner(is_async=False), arguments)
-        return self._call("acquire", read, given, timeout=timeout)
+        return result_of(self._engine(), self._take(timeout, arguments))
 
-    async def _acquire_async(
-        self, timeout: Duration | None, arguments: dict[str, Any] | None
-    ) -> bool:
+    async def _take(self, timeout: Duration | None, arguments: dict[str, Any] | None) -> bool:
         # The task that awaits is the owner, which is known only now.
-        given, read = self._lease(_owner(is_async=True), arguments)
-        return await self._call_async("acquire", read, given, timeout)
+        given, read = self._lease(_owner(is_async=not blocks_here()), arguments)
+        return await self._do("acquire", read, given, timeout)
 
     def _lease(
         self, owner: str, arguments: dict[str, Any] | None
@@ -186,11 +182,11 @@ class Acquirable(CoordinationObject[Mode]):
         self._release(nothing)
 
     async def __aenter__(self: _Acquired) -> _Acquired:
-        await self._acquire_async(None, self._asked())
+        await self._take(None, self._asked())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._call_async("release", nothing, {"lease": self._take_lease(is_async=True)})
+        await self._do("release", nothing, {"lease": self._take_lease(is_async=True)})
 
     def _asked(self) -> dict[str, Any] | None:
         """Return the arguments of `acquire`."""

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.values.serialize import loads
@@ -15,7 +15,8 @@ from ...protocol.wire.messages.coordination import TOPIC
 from ...protocol.wire.plain import unpack
 from ..core.events import CallAbandoned, ObjectCall
 from ..core.tasks import Watcher
-from ..modes import as_result, waits
+from ..modes import waits
+from ..shell.both_ways import result_of
 from .coordination_object import CoordinationObject, check_name, names_in, nothing
 from .object_values import packed
 
@@ -55,23 +56,20 @@ def log_event(client: Any, topic: str | Iterable[str], msg: Any) -> None:
     topics = [_topic(client, name) for name in dict.fromkeys(names_in(topic, "topic"))]
     if not topics:
         raise ValueError("log_event needs the name of a topic")
-    blob, keys = packed(client._running(), msg)
+    engine = client._running()
+    blob, keys = packed(engine, msg)
     if keys:
         raise TypeError(
             "an event has no futures in it: put them into a weft.Queue or weft.Variable, or use "
             "publish_dataset"
         )
     arguments = {"time": time.time()}
-    if client.asynchronous:
-        return as_result(_log_async(topics, arguments, blob))
-    for each in topics:
-        each._call("log", nothing, arguments, values=[blob])
-    return None
 
+    async def log() -> None:
+        for each in topics:
+            await each._do("log", nothing, arguments, values=[blob])
 
-async def _log_async(topics: list[_Topic], arguments: dict[str, Any], blob: Any) -> None:
-    for each in topics:
-        await each._call_async("log", nothing, arguments, values=[blob])
+    return result_of(engine, log())
 
 
 @waits
@@ -84,16 +82,18 @@ def get_events(
         topic: a name; None = all topics, as {topic: events}.
     """
     if topic is not None:
-        return _topic(client, topic)._call("all", _events)
-    if client.asynchronous:
-        return as_result(_get_all_async(client))
-    names = _topic(client, "all")._call("names", _names)
-    return {name: _topic(client, name)._call("all", _events) for name in names}
+        return result_of(client._running(), events_of(client, topic))
+    return result_of(client._running(), _events_of_all(client))
 
 
-async def _get_all_async(client: Any) -> dict[str, Any]:
-    names = await _topic(client, "all")._call_async("names", _names)
-    return {name: await _topic(client, name)._call_async("all", _events) for name in names}
+def events_of(client: Any, topic: str) -> Coroutine[Any, Any, tuple[LoggedEvent, ...]]:
+    """Do what `get_events` does, in a coroutine."""
+    return _topic(client, topic)._do("all", _events)
+
+
+async def _events_of_all(client: Any) -> dict[str, Any]:
+    names = await _topic(client, "all")._do("names", _names)
+    return {name: await events_of(client, name) for name in names}
 
 
 @waits

@@ -265,7 +265,7 @@ def values_of(client: Client[Any], outputs: Any, asynchronous: bool | None = Non
     """Gather the outputs of a graph: futures, and literals, which may be any objects."""
     gathering = Gathering(client._usable(), outputs, "raise", takes_values=True)
     if client.asynchronous if asynchronous is None else asynchronous:
-        return gathering.run_async()
+        return gathering.awaited()
     with short_tracebacks:
         result, error = gathering.run()
     if error is not None:

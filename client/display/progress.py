@@ -20,8 +20,9 @@ from ...protocol.wording import lasting, rated
 from ..core.events import Unwatch, Watch
 from ..core.tasks import CANCELLED, FutureState, Watcher
 from ..results.refusing import items_of, no_future
+from ..shell.both_ways import blocks_here, result_of, waiter_here
 from ..shell.short_tracebacks import short_tracebacks
-from ..shell.watchers import AsyncWaiter, ThreadWaiter, Waiter, unready
+from ..shell.watchers import ThreadWaiter, Waiter, unready
 from . import ticking
 from .describing import function_of
 from .notebook import in_notebook
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         Waited[Any, Mode] | Iterable[Waited[Any, Mode]] | Mapping[Any, Waited[Any, Mode]]
     )
 
-__all__ = ["Progress", "progress", "wait_showing", "wait_showing_async"]
+__all__ = ["Progress", "progress", "wait_showing"]
 
 #: Functions that have a row of their own: those with the most futures.
 _MAX_ROWS: Final = 20
@@ -109,15 +110,12 @@ def progress(
         shown.add(states)
         ticking.begin(shown)
         return None
-    if engine.is_asynchronous:
-        return _until_done(shown, states)
+
+    async def wait_for_all() -> None:
+        await _wait(shown, states, None, stops=False, wants_data=False)
+
     with short_tracebacks:
-        _wait(shown, states, None, stops=False, wants_data=False)
-    return None
-
-
-async def _until_done(shown: Progress, states: list[FutureState]) -> None:
-    await _wait_async(shown, states, None, stops=False, wants_data=False)
+        return result_of(engine, wait_for_all())
 
 
 def _futures_in(futures: Any) -> list[Future]:
@@ -138,7 +136,7 @@ def _futures_in(futures: Any) -> list[Future]:
     return found
 
 
-def wait_showing(
+async def wait_showing(
     engine: Engine, states: list[FutureState], timeout: float | None, *, stops: bool
 ) -> bool:
     """Wait for results with a progress to look at; return whether they came in time.
@@ -149,19 +147,11 @@ def wait_showing(
         timeout: seconds; None = for ever.
         stops: return at the first failure.
     """
-    engine.check_may_block()
-    return _wait(Progress(engine, make_painter()), states, timeout, stops=stops, wants_data=True)
-
-
-async def wait_showing_async(
-    engine: Engine, states: list[FutureState], timeout: float | None, *, stops: bool
-) -> bool:
-    """Do what `wait_showing` does, in a coroutine."""
     shown = Progress(engine, make_painter())
-    return await _wait_async(shown, states, timeout, stops=stops, wants_data=True)
+    return await _wait(shown, states, timeout, stops=stops, wants_data=True)
 
 
-def _wait(
+async def _wait(
     shown: Progress,
     states: list[FutureState],
     timeout: float | None,
@@ -170,16 +160,20 @@ def _wait(
     wants_data: bool,
 ) -> bool:
     engine = shown.engine
-    engine.check_may_block()
-    waiter = ThreadWaiter(len(states), wants_data, stops)
+    if blocks_here():
+        engine.check_may_block()
+    waiter = waiter_here(len(states), wants_data, stops)
     deadline = None if timeout is None else time.monotonic() + timeout
     done = False
     try:
         shown.add(states, waiter, wants_data)
         engine.check_open()
         while not done:
-            with blocked():
-                done = waiter.wait(_slice(deadline))
+            if isinstance(waiter, ThreadWaiter):
+                with blocked():
+                    done = waiter.wait(_slice(deadline))
+            else:
+                done = await waiter.wait(_slice(deadline))
             shown.draw(is_over=done)
             if deadline is not None and time.monotonic() >= deadline:
                 break
@@ -189,30 +183,6 @@ def _wait(
     finally:
         shown.stop(states)
         engine.show_output()
-    return done
-
-
-async def _wait_async(
-    shown: Progress,
-    states: list[FutureState],
-    timeout: float | None,
-    *,
-    stops: bool,
-    wants_data: bool,
-) -> bool:
-    waiter = AsyncWaiter(len(states), wants_data, stops)
-    deadline = None if timeout is None else time.monotonic() + timeout
-    done = False
-    try:
-        shown.add(states, waiter, wants_data)
-        shown.engine.check_open()
-        while not done:
-            done = await waiter.wait(_slice(deadline))
-            shown.draw(is_over=done)
-            if deadline is not None and time.monotonic() >= deadline:
-                break
-    finally:
-        shown.stop(states)
     return done
 
 

@@ -8,7 +8,7 @@ scheduler.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from ...protocol.errors import ClientClosed, CommClosed, NoAnswer, QuestionFailed, WeftError
@@ -16,8 +16,9 @@ from ...protocol.wire.answers import Pages, answer_in
 from ...protocol.wire.messages import Answer
 from ...protocol.wire.payload import Blob
 from ..core.events import AskScheduler
+from ..shell.both_ways import wait, waiter_here
 from ..shell.engine import Engine
-from ..shell.watchers import AsyncWaiter, ThreadWaiter
+from ..shell.watchers import AsyncWaiter, Waiter
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ async def ask(
     to: str = "",
     process: str = "",
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the pages of an answer, in any event loop.
+    """Yield the pages of an answer, in any event loop, or in a thread that blocks.
 
     What a page holds may change before the next one is asked for. After a lost connection the
     question goes on, also with another scheduler.
@@ -61,30 +62,19 @@ async def ask(
     pages = Pages(process)
     is_left = True
     while is_left:
-        waiter = AsyncWaiter(1, wants_data=False)
+        waiter = waiter_here()
         question = AskScheduler(waiter, name, arguments or {}, pages.page, to)
-        is_done = await engine.wait_async(waiter, question, timeout)
+        is_done = await wait(engine, waiter, question, timeout)
         answer = checked(engine, question, is_done, timeout, process)
         yield answer.info
         is_left = pages.turn(answer)
 
 
-def ask_blocking(
-    engine: Engine,
-    name: str,
-    arguments: dict[str, Any] | None = None,
-    timeout: float | None = TIMEOUT_S,
-) -> Iterator[dict[str, Any]]:
-    """Yield the pages of the scheduler's answer as `ask` does, in a thread that may block."""
-    pages = Pages()
-    is_left = True
-    while is_left:
-        waiter = ThreadWaiter(1, wants_data=False)
-        question = AskScheduler(waiter, name, arguments or {}, pages.page)
-        is_done = engine.wait(waiter, question, timeout)
-        answer = checked(engine, question, is_done, timeout)
-        yield answer.info
-        is_left = pages.turn(answer)
+async def pages_of(
+    engine: Engine, name: str, arguments: dict[str, Any], timeout: float | None
+) -> list[dict[str, Any]]:
+    """Return all pages of the scheduler's answer."""
+    return [page async for page in ask(engine, name, arguments, timeout)]
 
 
 async def ask_once(
@@ -155,7 +145,7 @@ def checked(
         WeftError: see `ask`.
     """
     waiter = question.watcher
-    assert isinstance(waiter, (AsyncWaiter, ThreadWaiter))
+    assert isinstance(waiter, Waiter)
     answer = answer_in(waiter.answer, question.name, process)
     if answer is not None:
         return answer

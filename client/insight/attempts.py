@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..shell.engine import Engine
-from .asking import ask, ask_blocking
+from .asking import ask
 
 
 class _End(NamedTuple):
@@ -27,17 +27,8 @@ class AttemptEnd(_End):
     options: Mapping[str, Any] = MappingProxyType({})
 
 
-def attempts_of(engine: Engine, key: str) -> Any:
-    """Return the attempts of a task that have ended; an awaitable in an asynchronous client."""
-    if engine.is_asynchronous:
-        return _attempts_async(engine, key)
-    found: list[AttemptEnd] = []
-    for info in ask_blocking(engine, "attempts", {"keys": [key]}):
-        found += _read(info)
-    return found
-
-
-async def _attempts_async(engine: Engine, key: str) -> list[AttemptEnd]:
+async def attempts_of(engine: Engine, key: str) -> list[AttemptEnd]:
+    """Return the attempts of a task that have ended."""
     found: list[AttemptEnd] = []
     async for info in ask(engine, "attempts", {"keys": [key]}):
         found += _read(info)

@@ -11,10 +11,10 @@ from ...protocol.errors import NotPermitted, WorkerStartTimeout
 from ...protocol.wire.messages import Denied
 from ..core.events import ShutDown, WatchCluster
 from ..display.describing import DescribedWorkers
-from ..modes import as_result, on_loop, waits
+from ..modes import on_loop, waits
+from ..shell.both_ways import result_of, wait, waiter_here
 from ..shell.engine import Engine
 from ..shell.short_tracebacks import short_tracebacks
-from ..shell.watchers import AsyncWaiter, ThreadWaiter
 from .asking import ask, error_of_end
 
 if TYPE_CHECKING:
@@ -38,20 +38,13 @@ def wait_for_workers(
     engine = client._running()
     if type(n_workers) is not int or n_workers < 0:
         raise ValueError(f"n_workers= is a whole number >= 0, not {n_workers!r}")
-    if engine.is_asynchronous:
-        return as_result(_wait_for_workers_async(engine, n_workers, timeout_s))
-    waiter = ThreadWaiter(1, wants_data=False)
     with short_tracebacks:
-        if not engine.wait(waiter, WatchCluster(waiter, n_workers), timeout_s):
-            raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout_s or 0.0)
-        if waiter.answer is None:
-            raise error_of_end(engine)
-    return None
+        return result_of(engine, _wait_for_workers(engine, n_workers, timeout_s))
 
 
-async def _wait_for_workers_async(engine: Engine, n_workers: int, timeout: float | None) -> None:
-    waiter = AsyncWaiter(1, wants_data=False)
-    if not await engine.wait_async(waiter, WatchCluster(waiter, n_workers), timeout):
+async def _wait_for_workers(engine: Engine, n_workers: int, timeout: float | None) -> None:
+    waiter = waiter_here()
+    if not await wait(engine, waiter, WatchCluster(waiter, n_workers), timeout):
         raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
     if waiter.answer is None:
         raise error_of_end(engine)
@@ -64,7 +57,7 @@ async def expect_workers(engine: Engine, n_workers: int, timeout_s: float) -> No
     """
     timeout_s = min(timeout_s, _MAX_START_S)
     with contextlib.suppress(WorkerStartTimeout):
-        await _wait_for_workers_async(engine, n_workers, timeout_s)
+        await _wait_for_workers(engine, n_workers, timeout_s)
 
 
 @on_loop
@@ -123,8 +116,8 @@ async def describe_clients(engine: Engine) -> list[str]:
 
 async def shut_down(engine: Engine) -> None:
     """See `Client.shutdown`."""
-    waiter = AsyncWaiter(1, wants_data=False)
-    await engine.wait_async(waiter, ShutDown(waiter, "a client asked for it"), None)
+    waiter = waiter_here()
+    await wait(engine, waiter, ShutDown(waiter, "a client asked for it"), None)
     denied = waiter.answer
     if isinstance(denied, Denied):
         raise NotPermitted("shutdown()", denied.needed, denied.level)

@@ -23,7 +23,8 @@ import msgpack
 from ...protocol.errors import NotSupported, WeftError
 from ...protocol.host.versions import process_versions
 from ...protocol.wire.keys import text_of
-from ..modes import as_result, waits
+from ..coordination.topics import events_of
+from ..modes import waits
 from ..shell.engine import Engine
 from .asking import N_KEYS, ask, ask_about
 from .cluster_info import describe_workers
@@ -93,13 +94,7 @@ def dump_cluster_state(
     if not path.endswith(_SUFFIXES[format]):
         path += _SUFFIXES[format]
     dump = _Dump(path, format, frozenset(exclude))
-    if client.asynchronous:
-        return as_result(_dump_async(client, engine, dump))
-    return client._run(dump.run(engine, client.get_events("scheduler")))
-
-
-async def _dump_async(client: Any, engine: Engine, dump: _Dump) -> str:
-    return await dump.run(engine, await client.get_events("scheduler"))
+    return client._run(dump.run(engine, client))
 
 
 class _Dump:
@@ -112,8 +107,9 @@ class _Dump:
         self._file: Any = None
         self._section = ""
 
-    async def run(self, engine: Engine, events: Any) -> str:
+    async def run(self, engine: Engine, client: Client[Any]) -> str:
         """Write everything; return the path. A part of a file is not left."""
+        events = await events_of(client, "scheduler")
         part = f"{self._path}.part"
         try:
             self._file = self._open(part)

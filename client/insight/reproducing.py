@@ -96,7 +96,7 @@ async def fetch_call(engine: Engine, task: Any) -> FetchedCall:
     if function_blob is None or args_blob is None:
         raise QuestionFailed(f"task {keys[0]!r} has no call that could be run")
     futures = [_future(engine, key) for key in names]
-    values = await Gathering(engine, futures, "raise").run_async() if futures else []
+    values = await Gathering(engine, futures, "raise").awaited() if futures else []
     args, kwargs = loads_arguments(args_blob, values)
     function = _make if function_blob == ACTOR_FUNCTION else loads(function_blob)
     return FetchedCall(function, args, kwargs)

@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, over
 from ...protocol.durations import seconds_of
 from ...protocol.errors import NotSupported, WeftError
 from ..display.drawing import TaskStreamPicture
+from ..shell.both_ways import blocks_here, result_of
 from ..shell.current import find_current
 from ..shell.engine import Engine
+from ..shell.short_tracebacks import short_tracebacks
 from .attempt_timing import AttemptTiming, TaskRecords, record_of
 from .stream_reading import StreamPages
 
@@ -132,15 +134,13 @@ def read_task_stream(
     engine = client._running()
     pages = StreamPages()
     answer = functools.partial(_answer, pages, between, count, plot, filename)
-    if client.asynchronous:
-        return _read_async(engine, pages, answer)
-    client._run(pages.read(engine, _KEEP_LATER_S))
-    return answer()
 
+    async def read() -> Any:
+        await pages.read(engine, _KEEP_LATER_S)
+        return answer() if blocks_here() else await _in_thread(answer)
 
-async def _read_async(engine: Engine, pages: StreamPages, answer: Callable[[], Any]) -> Any:
-    await pages.read(engine, _KEEP_LATER_S)
-    return await _in_thread(answer)
+    with short_tracebacks:
+        return result_of(engine, read())
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:

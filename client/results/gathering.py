@@ -15,6 +15,7 @@ from ..calls.encoding import check_unsupported
 from ..core.tasks import FutureState
 from ..future import Future, load, try_load
 from ..modes import T
+from ..shell.both_ways import result_of, wait_for
 from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import unready
 from .failures import exception_of
@@ -159,7 +160,7 @@ def gather(
         client._usable(), futures, errors, progress=progress, future_of=client._future_of
     )
     if client.asynchronous if asynchronous is None else asynchronous:
-        return gathering.run_async(timeout_s)
+        return gathering.awaited(timeout_s)
     with short_tracebacks:
         result, error = gathering.run(timeout_s)
     if error is not None:
@@ -210,7 +211,7 @@ class Gathering:
                 self._shape = futures = self._with_futures(futures)
             self._collect(futures)
 
-    def run(self, timeout: float | None = None) -> tuple[Any, BaseException | None]:
+    async def outcome(self, timeout: float | None = None) -> tuple[Any, BaseException | None]:
         """Wait; return the results, or else the error that the caller is to raise.
 
         The caller raises it, so that the traceback of a task's error has one frame of ours.
@@ -218,22 +219,19 @@ class Gathering:
         left = self._to_wait_for()
         if left:
             self._engine.check_open()
-            if not self._wait(left, timeout):
+            if not await self._wait(left, timeout):
                 from .lateness import too_late
 
-                raise too_late(self._engine, *self._late(timeout))
+                raise await too_late(self._engine, *self._late(timeout))
         return self._outcome()
 
-    async def run_async(self, timeout: float | None = None) -> Any:
-        """Do what `run` does, in a coroutine."""
-        left = self._to_wait_for()
-        if left:
-            self._engine.check_open()
-            if not await self._wait_async(left, timeout):
-                from .lateness import too_late_async
+    def run(self, timeout: float | None = None) -> tuple[Any, BaseException | None]:
+        """Do what `outcome` does, in the caller's thread."""
+        return result_of(self._engine, self.outcome(timeout), asynchronous=False)
 
-                raise await too_late_async(self._engine, *self._late(timeout))
-        result, error = self._outcome()
+    async def awaited(self, timeout: float | None = None) -> Any:
+        """Return the results, for a caller that awaits them."""
+        result, error = await self.outcome(timeout)
         if error is not None:
             __tracebackhide__ = True
             try:
@@ -242,26 +240,15 @@ class Gathering:
                 del error  # its traceback refers to this frame
         return result
 
-    def _wait(self, left: list[FutureState], timeout: float | None) -> bool:
+    async def _wait(self, left: list[FutureState], timeout: float | None) -> bool:
         stops = not self._skips
         states, calls = split(left)
         if self._shows and not calls:
             from ..display.progress import wait_showing
 
-            return wait_showing(self._engine, self._states, timeout, stops=stops)
-        return self._engine.wait_for(
-            states, timeout, wants_data=True, stops_at_failure=stops, calls=calls
-        )
-
-    async def _wait_async(self, left: list[FutureState], timeout: float | None) -> bool:
-        stops = not self._skips
-        states, calls = split(left)
-        if self._shows and not calls:
-            from ..display.progress import wait_showing_async
-
-            return await wait_showing_async(self._engine, self._states, timeout, stops=stops)
-        return await self._engine.wait_for_async(
-            states, timeout, wants_data=True, stops_at_failure=stops, calls=calls
+            return await wait_showing(self._engine, self._states, timeout, stops=stops)
+        return await wait_for(
+            self._engine, states, timeout, wants_data=True, stops_at_failure=stops, calls=calls
         )
 
     def _to_wait_for(self) -> list[FutureState]:

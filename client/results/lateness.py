@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.errors import WeftError
 from ...protocol.wire.answers import part_of, reading
 from ..core.tasks import FutureState
-from ..insight.asking import ask, ask_blocking
+from ..insight.asking import ask
 from ..insight.explaining import describe_last_step, read
 from .failures import last_notice
 
@@ -30,10 +30,10 @@ MAX_ASKING_S = 0.5
 _QUESTION: Final = "explanations"
 
 
-def too_late(
+async def too_late(
     engine: Engine, text: str, states: Iterable[FutureState], timeout_s: float, *, of_one: str = ""
 ) -> TimeoutError:
-    """Return the error of a wait in a thread, that of `states` which are not done.
+    """Return the error of a wait for `states`, which are not done.
 
     Args:
         engine: of the client.
@@ -42,22 +42,6 @@ def too_late(
         timeout_s: how long the caller has waited.
         of_one: follows `text` if nothing is known; "" = several tasks are meant.
     """
-    states = list(states)
-    why = _known_here(engine, states)
-    if not why and (keys := _keys(states, timeout_s)):
-        pages = []
-        limit_s = MAX_ASKING_S / len(keys)
-        with contextlib.suppress(WeftError):
-            for page in ask_blocking(engine, _QUESTION, {"keys": keys}, limit_s):
-                pages.append(page)  # noqa: PERF402, those that came before an error count
-        why = _why(pages, bool(of_one))
-    return TimeoutError(text + (why or of_one))
-
-
-async def too_late_async(
-    engine: Engine, text: str, states: Iterable[FutureState], timeout_s: float, *, of_one: str = ""
-) -> TimeoutError:
-    """Do what `too_late` does, in a coroutine of any loop."""
     states = list(states)
     why = _known_here(engine, states)
     if not why and (keys := _keys(states, timeout_s)):

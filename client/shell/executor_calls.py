@@ -26,8 +26,9 @@ from ...protocol.values.serialize import loads
 from ..core.events import Confirm, Watch, Withdraw
 from ..core.tasks import NO_VALUE, FutureState, Watcher
 from ..future import Future, load
-from ..insight.asking import ask_blocking
+from ..insight.asking import pages_of
 from ..results.failures import exception_of
+from .both_ways import result_of
 from .in_task import is_in_task
 from .interruptible import SLICE_S
 from .watchers import StartWaiter, ThreadWaiter
@@ -264,10 +265,9 @@ class ExecutorFuture(futures.Future[Any]):
         if calls is None or state is None or self.done():
             return False
         try:
-            return any(
-                page["processing"]
-                for page in ask_blocking(calls.engine, "states", {"keys": [state.key]}, _WITHDRAW_S)
-            )
+            asked = pages_of(calls.engine, "states", {"keys": [state.key]}, _WITHDRAW_S)
+            pages = result_of(calls.engine, asked, asynchronous=False)
+            return any(page["processing"] for page in pages)
         except WeftError:  # there is no answer now
             return False
 

@@ -83,7 +83,7 @@ def inc(x):
 def is_waiting(frame):
     file = os.path.basename(frame.f_code.co_filename)
     if file == "threading.py":  # also while the interrupter is started
-        return "_next_future" in [frame.name for frame in traceback.extract_stack(frame)]
+        return "_block" in [frame.name for frame in traceback.extract_stack(frame)]
     return file in ("interruptible.py", "past_loop.py", "selectors.py")
 
 def interrupt_the_wait():

@@ -43,7 +43,7 @@ async def test_a_failure_that_is_gathered_asynchronously_has_one_frame_of_weft(s
     async with Client(scheduler, asynchronous=True) as client:
         with pytest.raises(ValueError, match="boom") as info:
             await client.gather(shape(client.submit(fail, "boom")))
-        assert own_frames(info.value) == ["run_async"]
+        assert own_frames(info.value) == ["awaited"]
 
 
 def test_a_future_of_another_client_is_named_with_that_client(client, scheduler):
