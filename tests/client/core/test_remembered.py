@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.core.features import remembered
 from weft.client.core.events import (
     AnswerTaken,
     CallAbandoned,
@@ -13,6 +12,7 @@ from weft.client.core.events import (
     ObjectCall,
     Warn,
 )
+from weft.client.core.features import remembered
 from weft.protocol.wire.messages import Denied, Operate, Operated, Resubmitted
 from weft.protocol.wire.messages import coordination as h
 
