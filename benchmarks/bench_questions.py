@@ -25,8 +25,7 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
 from weft.scheduler.core.features import FEATURES
-from weft.scheduler.core.insight.questions import QUESTIONS
-from weft.scheduler.core.records.asked import MAX_KEYS
+from weft.scheduler.core.records.questions import MAX_KEYS
 from weft.scheduler.core.state import Event, PeerConnected, PeerSent, SchedulerState
 from weft.worker.answering import N_HELD
 
@@ -105,12 +104,13 @@ def measure(cluster: Cluster) -> dict[str, list[float]]:
     """Return the CPU seconds of the pages of each question."""
     choose = random.Random(1)
     arguments: dict[str, Callable[[], dict[str, Any]]] = {
-        name: lambda: {"keys": choose.sample(cluster.keys, MAX_KEYS)} for name in QUESTIONS
+        name: lambda: {"keys": choose.sample(cluster.keys, MAX_KEYS)}
+        for name in cluster.state.features.questions
     }
     for name in ("cluster", "workers", "clients", "processing"):
         arguments[name] = dict
     found: dict[str, list[float]] = {}
-    for name in QUESTIONS:
+    for name in cluster.state.features.questions:
         pages: list[float] = []
         cluster.page(name, arguments[name](), "")
         while len(pages) < _N_PAGES:

@@ -20,7 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from ...protocol.metrics import BOUNDS_US, Metric
-from ...scheduler.core.insight.metrics import METRICS
+from ...scheduler.core.features import METRICS
 
 #: What the HTTP process itself adds to the scheduler's page.
 ADDED: Final = (

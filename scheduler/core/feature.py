@@ -21,10 +21,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from ...protocol.metrics import Metric
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure
+from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from .records.peers import BlockedWait, ClientHandle, SupervisorHandle, WorkerHandle
+from .records.questions import Info, Page
 
 if TYPE_CHECKING:
     from .records.tasks import Function, SchedulerTask
@@ -53,6 +56,29 @@ StaleHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, int, int | Failu
 ClientHook: TypeAlias = "Callable[[SchedulerState, ClientHandle], None]"
 
 
+class Question(NamedTuple):
+    """A question that is answered at once, page by page."""
+
+    answer: Callable[[SchedulerState, Info, str], Page]
+    #: of the token of the peer that asks
+    least_level: Level = Level.VIEW
+
+
+class LateQuestion(NamedTuple):
+    """A question whose answer follows later, when what it asks for is done."""
+
+    follow: Callable[[SchedulerState, int, m.Ask], None]
+    least_level: Level
+
+
+@dataclass(frozen=True, slots=True)
+class StateMetric(Metric):
+    """A metric that is read off the state on request."""
+
+    #: the number, {value of the label: number}, or the plain form of a histogram
+    read: Callable[[SchedulerState], Any] = lambda state: 0
+
+
 class Departure(NamedTuple):
     """How a worker has gone."""
 
@@ -72,6 +98,9 @@ class Feature:
     #: the classes of its records, of which each state has one: `SchedulerState.record`
     records: tuple[type, ...] = ()
     handlers: Mapping[type[Message], Handler] = field(default_factory=dict)
+    questions: Mapping[str, Question] = field(default_factory=dict)
+    orders: Mapping[str, LateQuestion] = field(default_factory=dict)
+    metrics: tuple[StateMetric, ...] = ()
     #: {what holds: what breaks it}
     invariants: Mapping[str, Invariant] = field(default_factory=dict)
 
@@ -176,13 +205,16 @@ class Features:
     def __init__(self, features: Sequence[Feature]) -> None:
         self.records: dict[type, Any] = {kind: kind() for f in features for kind in f.records}
         self.handlers: dict[type[Message], Handler] = {}
+        self.questions: dict[str, Question] = {}
+        self.orders: dict[str, LateQuestion] = {}
+        self.metrics = [metric for f in features for metric in f.metrics]
         self.invariants: dict[str, Invariant] = {}
         self.unique = frozenset[bytes]().union(*(f.unique for f in features))
-        for feature in features:
-            assert self.handlers.keys().isdisjoint(feature.handlers), feature.name
-            assert self.invariants.keys().isdisjoint(feature.invariants), feature.name
-            self.handlers |= feature.handlers
-            self.invariants |= feature.invariants
+        for table in ("handlers", "questions", "orders", "invariants"):
+            for feature in features:
+                rows = getattr(feature, table)
+                assert getattr(self, table).keys().isdisjoint(rows), feature.name
+                getattr(self, table).update(rows)
         self.started = [f.started for f in features if f.started]
         self.registering = [f.registering for f in features if f.registering]
         self.later_epoch = [f.later_epoch for f in features if f.later_epoch]

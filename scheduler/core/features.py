@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...protocol.metrics import Metric
 from .actors import feature as actors
 from .coordination import feature as coordination
 from .data import feature as data
 from .feature import Feature
-from .insight import cluster_totals, desired, task_stream
+from .insight import cluster_totals, desired, metrics, task_stream
 from .insight import feature as insight
+from .interruption import feature as interruption
 from .leaving import feature as leaving
 from .memory import feature as memory
 from .output import feature as output
@@ -36,6 +38,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     memory.FEATURE,
     data.COPIES,
     data.RELAYS,
+    interruption.FEATURE,
     actors.FEATURE,
     coordination.FEATURE,
     data.PUTS,
@@ -46,3 +49,6 @@ FEATURES: Final[tuple[Feature, ...]] = (
     task_stream.FEATURE,
     plugins.FEATURE,
 )
+
+#: Every metric of a scheduler's page that has its own declaration, by name.
+METRICS: Final[dict[str, Metric]] = metrics.declared(FEATURES)

@@ -13,7 +13,6 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message, sent_by
 from .assignment import assignment
 from .feature import Features, Handler
-from .interruption import timeouts as overdue
 from .members import delegation, liveness, membership
 from .reports import blocked, completion, missing
 from .requests import retrying, submission, wants, withdrawing
@@ -33,7 +32,6 @@ HANDLERS: Final[dict[type[Message], Handler]] = {
     m.AttemptsFinished: completion.on_finished,
     m.AttemptsErred: completion.on_erred,
     m.AttemptsEnded: completion.on_ended,
-    m.AttemptsOverdue: overdue.on_overdue,
     m.AttemptsBlocked: blocked.on_blocked,
     m.AttemptsResumed: blocked.on_resumed,
     m.AttemptsReturned: assignment.on_returned,
@@ -44,7 +42,6 @@ HANDLERS: Final[dict[type[Message], Handler]] = {
     m.WorkerStatus: liveness.on_worker_status,
     m.WorkersAlive: liveness.on_workers_alive,
     m.WorkerExited: membership.on_worker_exited,
-    m.WorkerHeldUp: overdue.on_held_up,
     m.Heartbeat: liveness.on_heartbeat,
     m.Unsupported: on_unsupported,
 }

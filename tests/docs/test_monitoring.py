@@ -7,7 +7,7 @@ from pathlib import Path
 from weft.deploy.http.prometheus import ADDED
 from weft.protocol.metrics import Metric
 from weft.protocol.reported import OF_SUPERVISORS, OF_WORKERS
-from weft.scheduler.core.insight.metrics import METRICS
+from weft.scheduler.core.features import METRICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
 

@@ -26,8 +26,8 @@ from ..assignment.placement import reachable
 from ..moves.locating import located
 from ..moves.reporting import send_states
 from ..moves.transitions import drop_attempt
-from ..records.asked import BadArgument, Info, keys_of
 from ..records.peers import WorkerHandle
+from ..records.questions import BadArgument, Info, keys_of
 from ..records.tasks import MEMORY, SchedulerTask
 from ..reports import missing
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..feature import Departure, Feature
-from . import copies, puts, relays, scattered
+from ....protocol.wire.levels import Level
+from ..feature import Departure, Feature, LateQuestion
+from . import copies, puts, rebalancing, relays, scattered
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, WorkerHandle
@@ -34,6 +35,10 @@ PUTS: Final = Feature(
 COPIES: Final = Feature(
     name="copies",
     records=(copies.Copies,),
+    orders={
+        "replicate": LateQuestion(copies.on_replicate, Level.WORKER),
+        "rebalance": LateQuestion(rebalancing.on_rebalance, Level.WORKER),
+    },
     invariants=copies.COPY_INVARIANTS,
     worker_joined=copies.on_worker_joined,
     replicas_added=copies.on_added,

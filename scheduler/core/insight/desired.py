@@ -23,8 +23,9 @@ from itertools import islice
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
-from ..feature import Feature
+from ..feature import Feature, Question
 from ..records.prefixes import UNKNOWN_DURATION_NS, Prefix
+from ..records.questions import BadArgument, Info, Page
 from ..records.tasks import SchedulerTask, TaskClass
 
 if TYPE_CHECKING:
@@ -252,4 +253,17 @@ def _on_worker_joined(state: SchedulerState, ws: WorkerHandle) -> None:
     aim_of(state).kind = WorkerKind(ws.nthreads, ws.memory_limit, ws.resources)
 
 
-FEATURE: Final = Feature(name="desired workers", records=(Aim,), worker_joined=_on_worker_joined)
+def ask_desired(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return how many workers the present work is worth, for autoscalers."""
+    target_s = arguments.get("target_s", 0.0)
+    if type(target_s) not in (int, float) or not 0 <= target_s < MAX_TARGET_S:
+        raise BadArgument(f"target_s= is a number of seconds, not {str(target_s)[:40]!r}")
+    return desired_workers(state, target_s).to_plain(), ""
+
+
+FEATURE: Final = Feature(
+    name="desired workers",
+    records=(Aim,),
+    questions={"desired": Question(ask_desired)},
+    worker_joined=_on_worker_joined,
+)

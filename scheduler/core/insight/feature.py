@@ -20,6 +20,9 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 FEATURE: Final = Feature(
     name="questions",
     records=(passing.PassedOn,),
+    questions=questions.QUESTIONS,
+    orders=questions.ORDERS,
+    metrics=metrics.SHOWN,
     invariants=passing.PASSED_INVARIANTS,
     handlers={
         m.Ask: questions.on_ask,

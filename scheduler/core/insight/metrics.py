@@ -1,8 +1,8 @@
 """The metrics of the scheduler and their values, which are read off the state only on request.
 
-A metric is declared once: counters in `counters.py`, what is read off the state in `_SHOWN` and
-`_FOUND`, what the shell measures in `_MEASURED`, the numbers of workers and supervisors in
-`protocol/reported.py`.
+A metric is declared once: counters in `counters.py`, what is read off the state by the feature that
+it is of (here in `SHOWN` and `_FOUND`), what the shell measures in `_MEASURED`, the numbers of
+workers and supervisors in `protocol/reported.py`.
 
 Nothing here walks over tasks: the cost is that of the workers, of the classes of tasks, and of at
 most 50 names of functions.
@@ -10,7 +10,7 @@ most 50 names of functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ from ....protocol.metrics import Metric
 from ....protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_NUMBER
+from ..feature import Feature, StateMetric
 from ..memory.records import memory_of
 from ..plugins.plugins import is_preparing, n_preparing
 from ..records.counters import COUNTED, totals
@@ -33,21 +34,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown(Metric):
-    """A metric that is read off the state on request."""
-
-    #: the number, {value of the label: number}, or the plain form of a histogram
-    read: Callable[[SchedulerState], Any] = lambda state: 0
-
-
-@dataclass(frozen=True, slots=True)
 class _Found(Metric):
     """A metric that comes of the pass over all workers that `desired_workers` makes."""
 
     read: Callable[[SchedulerState, Desired], Any] = lambda state, found: 0
 
 
-def _by_prefix(name: str, text: str, field: str, per_unit: int = 1) -> _Shown:
+def _by_prefix(name: str, text: str, field: str, per_unit: int = 1) -> StateMetric:
     """Declare a counter with a value per function name."""
     get: Callable[[Series], int] = attrgetter(field)
 
@@ -56,7 +49,7 @@ def _by_prefix(name: str, text: str, field: str, per_unit: int = 1) -> _Shown:
             return state.prefixes.totals(lambda series: min(get(series), MAX_NUMBER))
         return state.prefixes.totals(lambda series: get(series) / per_unit)
 
-    return _Shown(name, text, ("prefix",), read=read)
+    return StateMetric(name, text, ("prefix",), read=read)
 
 
 def count_workers(state: SchedulerState) -> dict[str, int]:
@@ -103,16 +96,13 @@ def _losses(state: SchedulerState) -> dict[str, int]:
     return dict(state.counters.losses)
 
 
-def _recovery_s(state: SchedulerState) -> float:
-    return state.counters.recovery_s
-
-
 def _epoch_s(state: SchedulerState) -> float:
     return state.epoch / 1e9
 
 
-_SHOWN: Final = (
-    _Shown(
+#: What is read off the state; features have their own.
+SHOWN: Final = (
+    StateMetric(
         "unrunnable_tasks",
         "Tasks that could run now, but that no worker may run: there is none (no_workers), none of "
         "the wanted workers (workers) or none that offers their resources (resources) is "
@@ -122,13 +112,13 @@ _SHOWN: Final = (
         ("reason",),
         read=count_unrunnable,
     ),
-    _Shown(
+    StateMetric(
         "task_duration_seconds",
         "Time that attempts ran which finished.",
         is_histogram=True,
         read=lambda state: state.prefixes.durations.plain(),
     ),
-    _Shown(
+    StateMetric(
         "task_queue_seconds",
         "Time that tasks waited for a worker, and there for a thread and their inputs: from when "
         "they could last run (at their submission, when their inputs were there, or when they were "
@@ -163,14 +153,14 @@ _SHOWN: Final = (
         10**6,
     ),
     _by_prefix("task_output_bytes_total", "Bytes of results, by function.", "nbytes"),
-    _Shown(
+    StateMetric(
         "workers",
         "Workers by state: they leave in order, or their connection is broken and they are "
         "expected back.",
         ("state",),
         read=count_workers,
     ),
-    _Shown(
+    StateMetric(
         "workers_lost_total",
         "Workers that were lost: by an exit code, a signal, the memory limit or a failure of "
         "weft's own code, because they were silent, or because their connection ended and nothing "
@@ -178,40 +168,30 @@ _SHOWN: Final = (
         ("reason",),
         read=_losses,
     ),
-    _Shown(
+    StateMetric(
         "workers_stored_bytes",
         "Bytes of the values in the stores of all workers, copies included, as each last reported "
         "them.",
         read=lambda state: min(totals_of(state).managed, MAX_NUMBER),
     ),
-    _Shown(
+    StateMetric(
         "workers_resident_bytes",
         "Resident memory of the processes of all workers, as each or its supervisor last reported "
         "it.",
         read=lambda state: min(totals_of(state).resident, MAX_NUMBER),
     ),
-    _Shown(
+    StateMetric(
         "worker_threads",
         "Threads of all workers.",
         read=lambda state: totals_of(state).nthreads,
     ),
-    _Shown(
+    StateMetric(
         "clients",
         "Clients that are connected or expected back.",
         read=lambda state: len(state.clients),
     ),
-    _Shown("connections", "Open connections.", read=lambda state: len(state.roles)),
-    _Shown(
-        "recovering",
-        "1 while the peers of an earlier scheduler are waited for, and nothing is assigned.",
-        read=lambda state: int(state.recovery is not None),
-    ),
-    _Shown(
-        "recovery_seconds",
-        "How long that took the last time; 0 = it has not happened.",
-        read=_recovery_s,
-    ),
-    _Shown(
+    StateMetric("connections", "Open connections.", read=lambda state: len(state.roles)),
+    StateMetric(
         "epoch_timestamp_seconds",
         "When the scheduler started.",
         read=_epoch_s,
@@ -277,18 +257,13 @@ _MEASURED: Final = (
         ("generation",),
     ),
 )
-#: Every metric of a scheduler's page that has its own declaration, by name.
-METRICS: Final[dict[str, Metric]] = {
-    metric.name: metric
-    for metric in (
-        *COUNTED,
-        *_SHOWN,
-        *_FOUND,
-        *_MEASURED,
-        *OF_WORKERS,
-        *OF_SUPERVISORS,
-    )
-}
+
+
+def declared(features: Sequence[Feature]) -> dict[str, Metric]:
+    """Return every metric of a scheduler's page that has its own declaration, by name."""
+    shown = [metric for feature in features for metric in feature.metrics]
+    every = (*COUNTED, *shown, *_FOUND, *_MEASURED, *OF_WORKERS, *OF_SUPERVISORS)
+    return {metric.name: metric for metric in every}
 
 
 def metrics(state: SchedulerState) -> dict[str, Any]:
@@ -298,7 +273,7 @@ def metrics(state: SchedulerState) -> dict[str, Any]:
     """
     found = desired_workers(state)
     return {
-        **{metric.name: metric.read(state) for metric in _SHOWN},
+        **{metric.name: metric.read(state) for metric in state.features.metrics},
         **{metric.name: metric.read(state, found) for metric in _FOUND},
         **totals(state.counters),
         **totals_of(state).of_workers.values(),

@@ -16,8 +16,8 @@ from ..memory.records import memory_of
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import n_preparing
 from ..plugins.records import plugins_of
-from ..records.asked import Info, Page
 from ..records.prefixes import MAX_SHOWN, OTHER, Prefix
+from ..records.questions import Info, Page
 from ..records.tasks import WITHOUT_RECIPE
 from ..recovery.barrier import waits_for
 from ..reports.unreached import recently_unreached

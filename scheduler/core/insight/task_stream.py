@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ....protocol.wire import messages as m
-from ..feature import Feature
-from ..records.asked import BadArgument, Info, Page, position_of
+from ....protocol.wire.levels import Level
+from ..feature import Feature, Question
 from ..records.checking import is_due, unless
+from ..records.questions import BadArgument, Info, Page, position_of
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
@@ -326,6 +327,8 @@ STREAM_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
 FEATURE: Final = Feature(
     name="task stream",
     records=(TaskStream,),
+    # It has workers report more than they do otherwise.
+    questions={"task_stream": Question(ask_task_stream, Level.CLIENT)},
     handlers={m.AttemptTimes: on_attempt_times},
     invariants=STREAM_INVARIANTS,
     worker_connected=greet_worker,

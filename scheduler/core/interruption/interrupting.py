@@ -20,7 +20,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
 from ....protocol.wording import counted
 from ..insight.attempt_ends import note_cancelled
-from ..records.asked import BadArgument
+from ..records.questions import BadArgument
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..feature import Departure, Feature
+from ....protocol.wire.levels import Level
+from ..feature import Departure, Feature, LateQuestion, Question
 from . import idle_timeout as idling
 from . import retiring
 from .retiring import retiring_of
@@ -21,6 +22,11 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 RETIRING: Final = Feature(
     name="retiring",
     records=(retiring.Retiring,),
+    # A client may retire workers: it may run any code on them, so it could end them in any case,
+    # but then their results would be lost unnoticed. `leaving_order` looks at what workers hold,
+    # and serves only those that may retire some.
+    questions={"leaving_order": Question(retiring.ask_order, Level.CLIENT)},
+    orders={"retire": LateQuestion(retiring.on_retire, Level.CLIENT)},
     invariants=retiring.RETIRING_INVARIANTS,
     worker_gone=_on_worker_gone,
 )

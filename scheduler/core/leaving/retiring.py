@@ -27,8 +27,8 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
 from ..actors.actors import is_actor
 from ..members.membership import let_leave
-from ..records.asked import BadArgument, Info
 from ..records.peers import WorkerHandle
+from ..records.questions import BadArgument, Info, Page
 from ..records.tasks import ERRED, MEMORY, WITHOUT_RECIPE, SchedulerTask
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 #: Orders that are kept; the oldest finished one is dropped for the next.
 MAX_ORDERS: Final = 100
 MAX_ID_CHARS: Final = 64
+#: Workers of the answer to `leaving_order`.
+N_LEAVING: Final = 1000
 #: Workers of one order: its answer is a map of them.
 MAX_WORKERS: Final = MAX_FACTS
 #: Held results that are looked at, of all candidates together, and of each at least.
@@ -183,6 +185,12 @@ def _choose(
     for supervisor_id, worker_ids in retired.items():
         for peer in state.supervisors_by_id.get(supervisor_id, ()):
             state.send(peer, m.WorkersRetired(worker_ids=worker_ids))
+
+
+def ask_order(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return the names of the workers whose end costs least, in the order in which to end them."""
+    order = ranked(state, list(state.staying.values()))
+    return {"names": [ws.name for ws in order[:N_LEAVING]]}, ""
 
 
 def ranked(state: SchedulerState, candidates: list[WorkerHandle]) -> list[WorkerHandle]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..feature import Departure, Feature
+from ....protocol.wire.levels import Level
+from ..feature import Departure, Feature, LateQuestion, Question
 from . import plugins
 from .invariants import PLUGIN_INVARIANTS
+from .questions import ask_plugins
 from .records import Plugins
 
 if TYPE_CHECKING:
@@ -33,6 +35,15 @@ FEATURE: Final = Feature(
     name="plugins",
     records=(Plugins,),
     handlers={m.PluginDone: plugins.on_done},
+    questions={"plugins": Question(ask_plugins, Level.CLIENT)},
+    # Plugins are code for workers, as tasks are.
+    orders={
+        "register_plugin": LateQuestion(plugins.on_register, Level.CLIENT),
+        "register_supervisor_plugin": LateQuestion(
+            plugins.on_register_for_supervisors, Level.CLIENT
+        ),
+        "unregister_plugin": LateQuestion(plugins.on_unregister, Level.CLIENT),
+    },
     invariants=PLUGIN_INVARIANTS,
     worker_connected=plugins.greet,
     worker_gone=_on_worker_gone,

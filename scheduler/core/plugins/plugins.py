@@ -32,8 +32,8 @@ from ....protocol.wire.failure import MAX_RELAYED_BYTES
 from ....protocol.wording import counted
 from ..insight.passing import is_flat
 from ..members.away import bring_back, set_away
-from ..records.asked import BadArgument, Info
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+from ..records.questions import BadArgument, Info
 from ..recovery import barrier
 from .records import ENDING, Plugin, Process, plugins_of
 

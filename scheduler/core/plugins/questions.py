@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..records.asked import Info, Page
 from ..records.peers import WorkerHandle
+from ..records.questions import Info, Page
 from .plugins import named
 from .records import Plugin, Process, plugins_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..feature import Departure, Feature
+from ..feature import Departure, Feature, StateMetric
 from . import barrier, claims, inventories, merging, phases, recipes
 
 if TYPE_CHECKING:
@@ -37,6 +37,18 @@ FEATURE: Final = Feature(
         m.InventoryFunctions: inventories.on_functions,
         m.InventoryEnd: inventories.on_end,
     },
+    metrics=(
+        StateMetric(
+            "recovering",
+            "1 while the peers of an earlier scheduler are waited for, and nothing is assigned.",
+            read=lambda state: int(state.recovery is not None),
+        ),
+        StateMetric(
+            "recovery_seconds",
+            "How long that took the last time; 0 = it has not happened.",
+            read=lambda state: state.counters.recovery_s,
+        ),
+    ),
     started=phases.start,
     registering=phases.note_registration,
     worker_connected=_on_worker_connected,

@@ -8,9 +8,9 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.scheduler.core.insight import task_questions
-from weft.scheduler.core.insight.questions import N_PEERS, QUESTIONS
+from weft.scheduler.core.insight.questions import N_PEERS
 from weft.scheduler.core.members.epochs import Members
-from weft.scheduler.core.records.asked import MAX_KEYS
+from weft.scheduler.core.records.questions import MAX_KEYS
 from weft.scheduler.core.records.story import MAX_KEYS as MAX_STORY_KEYS
 from weft.scheduler.core.state import AskShell
 from weft.scheduler.core.upkeep.turns import SLICE_COST, cost_of
@@ -117,7 +117,7 @@ def test_a_question_without_end_leaves_nothing_behind(board):
     for i in range(N_PEERS + 1):
         board.worker(f"w{i}")
     before = {name: repr(value) for name, value in vars(board.state).items()}
-    for name in QUESTIONS:
+    for name in board.state.features.questions:
         for _ in range(3):
             ask(board, viewer, name, keys=["a"])
     after = {name: repr(value) for name, value in vars(board.state).items()}
@@ -138,8 +138,9 @@ def test_a_page_counts_like_many_rows_so_that_others_come_in_between():
 
 
 def test_a_question_may_need_a_higher_token(board, viewer, monkeypatch):
-    question = QUESTIONS["cluster"]._replace(least_level=Level.CLIENT)
-    monkeypatch.setitem(QUESTIONS, "cluster", question)
+    questions = board.state.features.questions
+    question = questions["cluster"]._replace(least_level=Level.CLIENT)
+    monkeypatch.setitem(questions, "cluster", question)
     (denied,) = board.send(viewer, m.Ask(request=9, name="cluster"))[viewer]
     assert denied == m.Denied(request=9, needed="client", level="view")
     assert pages(board, board.client(), "cluster")
@@ -336,7 +337,7 @@ def test_every_question_has_an_answer_whatever_has_happened(event, away_s):
     EVENTS[event](board, board_with("processing", board).attempt)
     viewer = board.connect(Role.VIEWER, Level.CLIENT)
     keys = ["t", "in", "out", "new", "unknown"]
-    for name in QUESTIONS:
+    for name in board.state.features.questions:
         assert pages(board, viewer, name, keys=keys)
 
 
