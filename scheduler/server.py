@@ -197,7 +197,7 @@ class SchedulerServer:
 
     async def _stop(self, reason: str) -> None:
         _log.info("scheduler stops: %s", reason)
-        self.state.finish_log(time.monotonic())
+        self.state.finish(time.monotonic())
         try:
             self._flush(time.monotonic())
             self._clear_alarm()

@@ -86,6 +86,9 @@ class Departure(NamedTuple):
     reason: str | None
     #: of its supervisor, if that came before
     report: m.WorkerExited | None
+    #: tasks and results that it had
+    n_tasks: int
+    n_results: int
     #: results whose last copy it had, and that are computed again
     n_recomputed: int
 
@@ -124,6 +127,8 @@ class Feature:
     worker_died: DeathHook | None = None
     #: tasks are assigned from now on: no peer is waited for any more
     recovery_ended: StateHook | None = None
+    #: a supervisor reports that the process of a worker has ended; that worker may be here still
+    worker_exited: Callable[[SchedulerState, m.WorkerExited], None] | None = None
     #: with each assignment pass, first of all, while the feature's name is in `SchedulerState.busy`
     settling: StateHook | None = None
     #: before the others, with what gives a task to a worker: tasks of classes that take no thread
@@ -197,6 +202,8 @@ class Feature:
     unsupported: Callable[[SchedulerState, Any, int], None] | None = None
     #: something has happened that users may follow: its name, and facts
     reported: Callable[[SchedulerState, str, dict[str, Any]], None] | None = None
+    #: the scheduler is about to end
+    finishing: StateHook | None = None
 
 
 class Features:
@@ -228,6 +235,7 @@ class Features:
         self.worker_measured = [f.worker_measured for f in features if f.worker_measured]
         self.numbers_reported = [f.numbers_reported for f in features if f.numbers_reported]
         self.worker_died = [f.worker_died for f in features if f.worker_died]
+        self.worker_exited = [f.worker_exited for f in features if f.worker_exited]
         self.settling = [(f.name, f.settling) for f in features if f.settling]
         self.placing = [f.placing for f in features if f.placing]
         self.assigned = {key: follow for f in features for key, follow in f.assigned.items()}
@@ -265,3 +273,4 @@ class Features:
         self.peer_closed = [f.peer_closed for f in features if f.peer_closed]
         self.unsupported = [f.unsupported for f in features if f.unsupported]
         self.reported = [f.reported for f in features if f.reported]
+        self.finishing = [f.finishing for f in features if f.finishing]

@@ -33,7 +33,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
-from ...protocol.deaths import DeathLog
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
@@ -42,7 +41,6 @@ from .assignment import assignment
 from .feature import Feature, Features
 from .handlers import handlers_by_role
 from .insight.attempt_ends import InterruptedAttempt
-from .insight.losses import Loss, report_all
 from .insight.recent_failures import Load, Recent
 from .insight.refused_workers import Refusal
 from .insight.timings import Timings
@@ -329,13 +327,6 @@ class SchedulerState:
         self.started: float | None = None  #: the time of the first event
         #: {worker_id: report} that came before the connection of that registered worker closed
         self.exit_reports: dict[str, m.WorkerExited] = {}
-        #: {worker_id: what was there} of lost workers, in order of time, that will be logged with
-        #: the reason, or soon without it
-        self.losses: dict[str, Loss] = {}
-        self.exits: dict[str, None] = {}  #: ids of workers whose exits were reported lately
-        self.death_log = DeathLog("were lost")  #: deaths that were logged, or counted, lately
-        #: when a line of `death_log` may be due; None while it has counted nothing
-        self.death_line: Deadline | None = None
 
         #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
         self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
@@ -531,10 +522,11 @@ class SchedulerState:
         for note in self.features.reported:
             note(self, event, facts)
 
-    def finish_log(self, now: float) -> None:
-        """Add the lines that were kept back, at the end of the scheduler."""
+    def finish(self, now: float) -> None:
+        """Let the features add what they have kept back: the scheduler is about to end."""
         self.now = now
-        report_all(self)
+        for finishing in self.features.finishing:
+            finishing(self)
 
     def stop(self, reason: str) -> None:
         """Ask the shell to end the process after the out-boxes are sent."""

@@ -23,7 +23,7 @@ from ....protocol.reported import (
     values_of,
 )
 from ....protocol.wire.message import MAX_NUMBER
-from ..feature import Departure, Feature
+from ..feature import Departure, Feature, StateMetric
 from ..records.checking import differences, unless
 from ..records.peers import SupervisorHandle, WorkerHandle
 
@@ -199,6 +199,25 @@ def _sum(
 FEATURE: Final = Feature(
     name="totals",
     records=(ClusterTotals,),
+    metrics=(
+        StateMetric(
+            "workers_stored_bytes",
+            "Bytes of the values in the stores of all workers, copies included, as each last "
+            "reported them.",
+            read=lambda state: min(totals_of(state).managed, MAX_NUMBER),
+        ),
+        StateMetric(
+            "workers_resident_bytes",
+            "Resident memory of the processes of all workers, as each or its supervisor last "
+            "reported it.",
+            read=lambda state: min(totals_of(state).resident, MAX_NUMBER),
+        ),
+        StateMetric(
+            "worker_threads",
+            "Threads of all workers.",
+            read=lambda state: totals_of(state).nthreads,
+        ),
+    ),
     invariants={
         "the totals have the threads of all workers": _sum(lambda ws: ws.nthreads, "nthreads"),
         "the totals have the memory limits of all workers": _sum(

@@ -92,10 +92,6 @@ def count_unrunnable(state: SchedulerState) -> dict[str, int]:
     return counts
 
 
-def _losses(state: SchedulerState) -> dict[str, int]:
-    return dict(state.counters.losses)
-
-
 def _epoch_s(state: SchedulerState) -> float:
     return state.epoch / 1e9
 
@@ -159,31 +155,6 @@ SHOWN: Final = (
         "expected back.",
         ("state",),
         read=count_workers,
-    ),
-    StateMetric(
-        "workers_lost_total",
-        "Workers that were lost: by an exit code, a signal, the memory limit or a failure of "
-        "weft's own code, because they were silent, or because their connection ended and nothing "
-        "else is known.",
-        ("reason",),
-        read=_losses,
-    ),
-    StateMetric(
-        "workers_stored_bytes",
-        "Bytes of the values in the stores of all workers, copies included, as each last reported "
-        "them.",
-        read=lambda state: min(totals_of(state).managed, MAX_NUMBER),
-    ),
-    StateMetric(
-        "workers_resident_bytes",
-        "Resident memory of the processes of all workers, as each or its supervisor last reported "
-        "it.",
-        read=lambda state: min(totals_of(state).resident, MAX_NUMBER),
-    ),
-    StateMetric(
-        "worker_threads",
-        "Threads of all workers.",
-        read=lambda state: totals_of(state).nthreads,
     ),
     StateMetric(
         "clients",

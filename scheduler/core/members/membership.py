@@ -16,7 +16,6 @@ from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
 from ..feature import Departure
-from ..insight.losses import note_exit, note_loss
 from ..insight.refused_workers import forget_refusal, remember_refusal
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
@@ -388,8 +387,10 @@ def _remove_worker(
     _report_departure(state, ws, left_because)
     report = state.exit_reports.get(ws.worker_id) if left_because is None else None
     n_before = state.counters.tasks_recomputed
+    n_tasks, n_results = len(ws.processing), len(ws.has_what)
     lose_worker(state, ws)
-    departure = Departure(left_because, report, state.counters.tasks_recomputed - n_before)
+    n_recomputed = state.counters.tasks_recomputed - n_before
+    departure = Departure(left_because, report, n_tasks, n_results, n_recomputed)
     for worker_gone in state.features.worker_gone:
         worker_gone(state, ws, departure)
     answer_awaited(state, ws)
@@ -422,7 +423,6 @@ def _report_departure(state: SchedulerState, ws: WorkerHandle, left_because: str
         state.counters.workers_lost += 1
         n_tasks, n_results = len(ws.processing), len(ws.has_what)
         state.report("worker-lost", worker=ws.name, n_tasks=n_tasks, n_results=n_results)
-        note_loss(state, ws)
         notify_workers_of_loss(state, ws)
 
 
@@ -532,7 +532,8 @@ def on_worker_exited(
     if len(message.reason) > MAX_REASON_CHARS:
         reason = message.reason[:MAX_REASON_CHARS] + " [...]"
         message = replace(message, reason=reason)
-    note_exit(state, worker_id, message.reason, message.kind)
+    for worker_exited in state.features.worker_exited:
+        worker_exited(state, message)
     if lost is not None:
         count_death(state, message)
     _note_ended(state, worker_id)

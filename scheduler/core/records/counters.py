@@ -11,11 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from ....protocol.metrics import Metric
-from ....protocol.reported import DEATHS
 from ....protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT
-
-#: Why workers are lost: as their supervisors report, or else what the scheduler has seen.
-LOSSES: Final = (*DEATHS, "silent", "disconnected")
 
 
 def _total(text: str, name: str = "", label: tuple[str, str] = ("", "")) -> int:
@@ -62,8 +58,6 @@ class Counters:
     recoveries: int = _total("Times that peers of an earlier scheduler were waited for.")
     workers_joined: int = _total("Workers that joined.")
     workers_lost: int = 0
-    #: the same, by reason; a loss is counted here when its reason is known, or a second later
-    losses: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOSSES, 0))
     workers_left: int = _total("Workers that left in order.")
     clients_joined: int = _total("Clients that joined.")
     clients_expired: int = _total("Clients that were lost and did not come back.")

@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.reported import RENEWED
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.insight.losses import REASON_WAIT_S
+from weft.scheduler.core.insight.losses import REASON_WAIT_S, losses_of
 from weft.scheduler.core.interruption.interrupting import RESTARTED
 from weft.scheduler.core.state import LogLine
 
@@ -149,9 +149,9 @@ def test_the_lines_that_were_kept_back_are_logged_when_the_scheduler_ends(log):
         worker = log.start()
         log.send(log.user, graph("a"))
         log.close(worker)
-    log.state.finish_log(log.now)
+    log.state.finish(log.now)
     log.tick()
     first, rest = log.warnings()
     assert first.startswith("worker w is lost (connection closed)")
     assert rest.startswith("workers were lost 2 more times in 0 s (connection closed): w 2 times")
-    assert log.state.losses == {}
+    assert losses_of(log.state).waiting == {}

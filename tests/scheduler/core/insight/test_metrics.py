@@ -10,8 +10,8 @@ from weft.protocol.reported import OF_WORKERS, n_numbers
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.features import METRICS
+from weft.scheduler.core.insight.losses import LOSSES
 from weft.scheduler.core.insight.metrics import count_unrunnable, count_workers, metrics
-from weft.scheduler.core.records.counters import LOSSES
 from weft.scheduler.core.records.prefixes import MAX_EARLY, MAX_SHOWN, OTHER
 
 
