@@ -30,7 +30,7 @@ from .records.peers import BlockedWait, ClientHandle, SupervisorHandle, WorkerHa
 from .records.questions import Info, Page
 
 if TYPE_CHECKING:
-    from .records.tasks import Function, SchedulerTask
+    from .records.tasks import Function, SchedulerTask, TaskClass
     from .state import SchedulerState
 
 #: `(state, sender, message)`
@@ -116,6 +116,8 @@ class Feature:
     registering: Callable[[SchedulerState, str, int], None] | None = None
     #: a peer has proved that there was a later epoch: it is refused
     later_epoch: Callable[[SchedulerState, int], None] | None = None
+    #: a worker was refused for good: its name, its host, and why; returns whether that is new
+    worker_refused: Callable[[SchedulerState, str, str, str], bool] | None = None
     worker_joined: WorkerHook | None = None
     worker_connected: WorkerHook | None = None
     worker_away: WorkerHook | None = None
@@ -153,6 +155,8 @@ class Feature:
     waiting_nbytes: Callable[[SchedulerState], int] | None = None
     #: a task that no worker could run is queued again, or dropped; while a feature is busy
     unfiled: TaskHook | None = None
+    #: clients whose tasks no worker may run are sent the reason: the answer, for the users
+    why_unrunnable: Callable[[SchedulerState, TaskClass], str] | None = None
     #: what a worker reports about its process is known
     worker_measured: WorkerHook | None = None
     #: a worker or supervisor has reported numbers about itself
@@ -226,12 +230,14 @@ class Features:
         self.registering = [f.registering for f in features if f.registering]
         self.later_epoch = [f.later_epoch for f in features if f.later_epoch]
         self.recovery_ended = [f.recovery_ended for f in features if f.recovery_ended]
+        self.worker_refused = [f.worker_refused for f in features if f.worker_refused]
         self.worker_joined = [f.worker_joined for f in features if f.worker_joined]
         self.worker_connected = [f.worker_connected for f in features if f.worker_connected]
         self.worker_away = [f.worker_away for f in features if f.worker_away]
         self.worker_back = [f.worker_back for f in features if f.worker_back]
         self.worker_leaving = [f.worker_leaving for f in features if f.worker_leaving]
         self.worker_gone = [f.worker_gone for f in features if f.worker_gone]
+        self.why_unrunnable = [f.why_unrunnable for f in features if f.why_unrunnable]
         self.worker_measured = [f.worker_measured for f in features if f.worker_measured]
         self.numbers_reported = [f.numbers_reported for f in features if f.numbers_reported]
         self.worker_died = [f.worker_died for f in features if f.worker_died]

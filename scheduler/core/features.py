@@ -22,7 +22,7 @@ from .actors import feature as actors
 from .coordination import feature as coordination
 from .data import feature as data
 from .feature import Feature
-from .insight import cluster_totals, desired, losses, metrics, task_stream
+from .insight import cluster_totals, desired, losses, metrics, refused_workers, task_stream
 from .insight import feature as insight
 from .interruption import feature as interruption
 from .leaving import feature as leaving
@@ -36,6 +36,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     cluster_totals.FEATURE,
     desired.FEATURE,
     losses.FEATURE,
+    refused_workers.FEATURE,
     memory.FEATURE,
     data.COPIES,
     data.RELAYS,

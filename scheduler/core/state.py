@@ -42,7 +42,6 @@ from .feature import Feature, Features
 from .handlers import handlers_by_role
 from .insight.attempt_ends import InterruptedAttempt
 from .insight.recent_failures import Load, Recent
-from .insight.refused_workers import Refusal
 from .insight.timings import Timings
 from .members import liveness, membership
 from .members.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
@@ -258,8 +257,6 @@ class SchedulerState:
         self.supervisors: dict[int, SupervisorHandle] = {}
         #: {supervisor_id: {peer: supervisor}}: several while one has connected anew; none is empty
         self.supervisors_by_id: dict[str, dict[int, SupervisorHandle]] = {}
-        #: {(name, host): refusal} of workers refused for good, the latest last; at most MAX_REFUSED
-        self.refusals: dict[tuple[str, str], Refusal] = {}
 
         #: {task: None}: waiting tasks that may be assigned ahead, looked at by the next settle
         self.ahead: dict[SchedulerTask, None] = {}

@@ -10,7 +10,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..feature import Feature
+from ..records.checking import in_order
+
 if TYPE_CHECKING:
+    from ..records.peers import WorkerHandle
     from ..records.tasks import TaskClass
     from ..state import SchedulerState
 
@@ -36,20 +40,30 @@ class Refusal:
     n_times: int = 1
 
 
-def remember_refusal(state: SchedulerState, name: str, host: str, why: str) -> bool:
+class RefusedNames(dict[tuple[str, str], Refusal]):
+    """The refused workers, by name and host, the latest last; at most MAX_REFUSED."""
+
+
+def refusals_of(state: SchedulerState) -> RefusedNames:
+    """Return the refused workers."""
+    return state.record(RefusedNames)
+
+
+def _on_worker_refused(state: SchedulerState, name: str, host: str, why: str) -> bool:
     """Note that a worker was refused for good; return whether that was not known before."""
-    known = state.refusals.pop((name, host), None)
+    refusals = refusals_of(state)
+    known = refusals.pop((name, host), None)
     is_first = known is None or known.why != why
     n_times = 1 if known is None else known.n_times + 1
-    state.refusals[name, host] = Refusal(name, host, why, state.now, n_times)
-    while len(state.refusals) > MAX_REFUSED:
-        del state.refusals[next(iter(state.refusals))]
+    refusals[name, host] = Refusal(name, host, why, state.now, n_times)
+    while len(refusals) > MAX_REFUSED:
+        del refusals[next(iter(refusals))]
     return is_first
 
 
-def forget_refusal(state: SchedulerState, name: str, host: str) -> None:
+def _on_worker_joined(state: SchedulerState, ws: WorkerHandle) -> None:
     """Drop the note of a worker that could join after all."""
-    state.refusals.pop((name, host), None)
+    refusals_of(state).pop((ws.name, ws.host), None)
 
 
 def current_refusals(state: SchedulerState) -> list[Refusal]:
@@ -66,10 +80,11 @@ def current_refusals(state: SchedulerState) -> list[Refusal]:
 
 def recent_refusals(state: SchedulerState) -> list[Refusal]:
     """Return the refusals that are remembered, oldest first."""
-    for key, refusal in list(state.refusals.items()):
+    refusals = refusals_of(state)
+    for key, refusal in list(refusals.items()):
         if state.now - refusal.when > REMEMBERED_S:
-            del state.refusals[key]
-    return list(state.refusals.values())
+            del refusals[key]
+    return list(refusals.values())
 
 
 def describe_refusals(state: SchedulerState) -> list[dict[str, Any]]:
@@ -110,3 +125,18 @@ def _what_is_missing(state: SchedulerState, task_class: TaskClass) -> str:
         return f"no connected worker is named {' or '.join(wanted)}; there {verb} {there}"
     n = "1 worker is" if len(workers) == 1 else f"{len(workers)} workers are"
     return f"no worker offers {task_class.restrictions} ({n} connected)"
+
+
+FEATURE: Final = Feature(
+    name="refused workers",
+    records=(RefusedNames,),
+    invariants={
+        "refusals are few": lambda s: [*refusals_of(s)][MAX_REFUSED:],
+        "refusals are in order of time": lambda s: in_order(
+            refusal.when for refusal in refusals_of(s).values()
+        ),
+    },
+    worker_refused=_on_worker_refused,
+    worker_joined=_on_worker_joined,
+    why_unrunnable=explain_unrunnable,
+)

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Final, get_args
 from ....protocol.errors import InvalidState
 from ....protocol.wire.handshake import Role
 from ..insight.attempt_ends import MAX_CANCELLED, MAX_TASKS
-from ..insight.refused_workers import MAX_REFUSED
 from ..moves.eligibility import may_run
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import is_preparing
-from ..records.checking import differences, tasks_in, unless
+from ..records.checking import differences, in_order, tasks_in, unless
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.prefixes import MIN_DURATION_NS
 from ..records.tasks import (
@@ -189,11 +188,6 @@ def _miscounted_absentees(state: SchedulerState) -> list[object]:
     absent = [worker_id for worker_id in recovery.expected_workers if worker_id not in back]
     sending = [ws for ws in state.workers.values() if ws.inventory is not None]
     return [*differences(recovery.absent_workers, absent), *differences(recovery.sending, sending)]
-
-
-def _in_order(times: Iterable[float]) -> list[object]:
-    times = list(times)
-    return unless(times == sorted(times), times)
 
 
 # -- the invariants -------------------------------------------------------------------------------
@@ -503,7 +497,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "strangers, workers and supervisors are seen": lambda s: differences(
         s.seen, [*s.strangers, *(p for p in s.workers if p in s.roles), *s.supervisors]
     ),
-    "seen is in order of time": lambda s: _in_order(s.seen.values()),
+    "seen is in order of time": lambda s: in_order(s.seen.values()),
     "silence is looked for while a peer may be silent": lambda s: unless(
         (s.silence_check is not None and s.silence_check.is_pending) or not s.seen, s.seen
     ),
@@ -515,8 +509,6 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "n_pending counts the pending deadlines": lambda s: unless(
         s.deadlines.n_pending == s.deadlines.count(), s.deadlines.n_pending
     ),
-    "refusals are few": lambda s: unless(len(s.refusals) <= MAX_REFUSED, len(s.refusals)),
-    "refusals are in order of time": lambda s: _in_order(r.when for r in s.refusals.values()),
     # Relays, counts, and containers that are empty between events.
     "ahead is empty between events": lambda s: s.ahead,
     "touched is empty between events": lambda s: s.touched,

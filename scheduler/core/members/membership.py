@@ -16,7 +16,6 @@ from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wording import counted, placed_again
 from ..feature import Departure
-from ..insight.refused_workers import forget_refusal, remember_refusal
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
@@ -76,7 +75,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
     if isinstance(message, m.RegisterWorker) and _serves_no_client(state, message.facts):
         mine = _python_minor(message.facts)
         why = f"Python {mine}, and tasks wait for workers of another version"
-        remember_refusal(state, message.name, str(message.facts.get("host", "")), why)
+        _note_refused(state, message, why)
         _refuse_politely(state, peer, f"worker {message.name} is refused for now: {why}")
         return False
     if isinstance(message, m.RegisterWorker) and message.nthreads > MAX_NTHREADS:
@@ -140,9 +139,16 @@ def _refuse_for_good(
         state.refuse(peer, reason)
         return
     host = str(message.facts.get("host", ""))
-    is_first = remember_refusal(state, message.name, host, why)
+    is_new = _note_refused(state, message, why)
     who = f"worker {message.name} on {host}" if host else f"worker {message.name}"
-    state.refuse(peer, f"{who} is refused: {why}" if is_first else "")
+    state.refuse(peer, f"{who} is refused: {why}" if is_new else "")
+
+
+def _note_refused(state: SchedulerState, message: m.RegisterWorker, why: str) -> bool:
+    """Let the features note that a worker is refused; return whether one did not know that."""
+    host = str(message.facts.get("host", ""))
+    notes = [note(state, message.name, host, why) for note in state.features.worker_refused]
+    return any(notes)
 
 
 def _python_minor(facts: dict[str, Any]) -> str:
@@ -263,7 +269,6 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.workers_by_address[ws.address] = ws
     state.idle[ws] = None
     state.lost_workers.pop(ws.worker_id, None)  # it lives: its end is yet to be reported
-    forget_refusal(state, ws.name, ws.host)
     state.counters.workers_joined += 1
     state.log(
         "info", f"worker {ws.name} joined from {ws.address} with {counted(ws.nthreads, 'thread')}"

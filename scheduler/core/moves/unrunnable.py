@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..insight.refused_workers import explain_unrunnable
 from ..records.peers import ClientHandle
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def _notify_clients(state: SchedulerState, task_class: TaskClass) -> None:
         delay_s = state.unrunnable_after_s
         task_class.unrunnable_notice = state.call_after(delay_s, _notify_clients, task_class)
         return
-    reason = explain_unrunnable(state, task_class)
+    reason = "; ".join(why(state, task_class) for why in state.features.why_unrunnable)
     by_client: dict[ClientHandle, list[str]] = {}
     for task in task_class.unrunnable:
         for client in task.wanted_by:

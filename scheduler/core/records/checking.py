@@ -34,3 +34,9 @@ def tasks_in(state: SchedulerState, *names: str) -> Collection[SchedulerTask]:
 def is_due(deadline: Deadline | None) -> bool:
     """Return whether something is yet to come."""
     return deadline is not None and deadline.is_pending
+
+
+def in_order(times: Iterable[float]) -> list[object]:
+    """Return times that are not in order; nothing if they are."""
+    times = list(times)
+    return unless(times == sorted(times), times)

@@ -1,4 +1,4 @@
-"""refusals.py: workers that can never join, and why tasks find no worker."""
+"""refused_workers.py: workers that can never join, and why tasks find no worker."""
 
 from __future__ import annotations
 
@@ -60,7 +60,11 @@ def test_refusals_are_bounded_and_forgotten_with_time(board, monkeypatch):
     monkeypatch.setattr(refusals, "MAX_REFUSED", 3)
     for i in range(5):
         register(board, f"odd-{i}", "3.12.1")
-    assert [r.name for r in board.state.refusals.values()] == ["odd-2", "odd-3", "odd-4"]
+    assert [r.name for r in refusals.refusals_of(board.state).values()] == [
+        "odd-2",
+        "odd-3",
+        "odd-4",
+    ]
     board.now += refusals.REMEMBERED_S + 1
     board.send(board.client(), m.Heartbeat())
     assert describe_cluster(board.state)["refused_workers"] == []

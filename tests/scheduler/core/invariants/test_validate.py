@@ -23,7 +23,7 @@ from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, InterruptedAttempt
 from weft.scheduler.core.insight.cluster_totals import totals_of
 from weft.scheduler.core.insight.passing import Passed, passed_of
-from weft.scheduler.core.insight.refused_workers import MAX_REFUSED
+from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
@@ -119,7 +119,7 @@ def relay(b: Broken, waiting_for: dict[int, list[str]], worker: object) -> None:
 
 def refuse(b: Broken, *whens: float) -> None:
     for n, when in enumerate(whens):
-        b.state.refusals["w", str(n)] = SimpleNamespace(when=when)  # type: ignore[assignment]
+        refusals_of(b.state)["w", str(n)] = SimpleNamespace(when=when)  # type: ignore[assignment]
 
 
 def plugin(b: Broken, name: str = "p") -> Plugin:
