@@ -19,8 +19,9 @@ from weft.protocol.wire.codec import decode_frame, encode_frames
 from weft.protocol.wire.framing import Frame, frame_header
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.scheduler.core.events import PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
-from weft.scheduler.core.state import PeerConnected, PeerSent, SchedulerState, SchedulerTick
+from weft.scheduler.core.state import SchedulerState
 
 from .bench_scheduler import worker_hello
 

@@ -24,9 +24,10 @@ from weft.protocol.wire.framing import Frame, frame_header
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.events import Event, PeerConnected, PeerSent
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.records.questions import MAX_KEYS
-from weft.scheduler.core.state import Event, PeerConnected, PeerSent, SchedulerState
+from weft.scheduler.core.state import SchedulerState
 from weft.worker.answering import N_HELD
 
 from .bench_scheduler import _graph, answer_to, submissions, worker_hello

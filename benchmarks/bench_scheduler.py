@@ -24,14 +24,10 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.actions import CloseConnection
+from weft.scheduler.core.events import Event, PeerConnected, PeerSent
 from weft.scheduler.core.features import FEATURES
-from weft.scheduler.core.state import (
-    CloseConnection,
-    Event,
-    PeerConnected,
-    PeerSent,
-    SchedulerState,
-)
+from weft.scheduler.core.state import SchedulerState
 
 #: Rows per message, about as many as one turn of a client's loop submits.
 BATCH = 4096

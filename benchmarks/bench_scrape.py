@@ -28,7 +28,7 @@ from weft.protocol.wire.codec import decode_frame, encode_frames
 from weft.protocol.wire.framing import Frame, frame_header
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core.state import PeerConnected, PeerSent, SchedulerTick
+from weft.scheduler.core.events import PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.measuring import Meter, tune_collector
 
 from .bench_questions import Cluster

@@ -20,14 +20,9 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.events import Event, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
-from weft.scheduler.core.state import (
-    Event,
-    PeerConnected,
-    PeerSent,
-    SchedulerState,
-    SchedulerTick,
-)
+from weft.scheduler.core.state import SchedulerState
 
 from .bench_scheduler import CLIENT, submissions, worker_hello
 

@@ -19,9 +19,10 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.events import Event, PeerConnected, PeerSent
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.records.tasks import MEMORY
-from weft.scheduler.core.state import Event, PeerConnected, PeerSent, SchedulerState
+from weft.scheduler.core.state import SchedulerState
 
 from .bench_scheduler import BATCH, CLIENT, submissions, worker_hello
 

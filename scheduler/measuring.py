@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ..protocol.metrics import Histogram
 from ..protocol.net.listen import Listener
-from .core.insight.recent_failures import Load
+from .core.events import Load
 
 #: The lag of the event loop is measured so often.
 LAG_S: Final = 0.25

@@ -47,23 +47,13 @@ from ..protocol.wire.messages.coordination import TOO_LARGE
 from ..protocol.wire.messages.questions import NO_ANSWER
 from .answering import answer_of_process
 from .config import SchedulerConfig
+from .core.actions import Action, CloseConnection, CutOff, LogLine, StopServer
+from .core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from .core.features import FEATURES
 from .core.insight.desired import aim_of
+from .core.insight.questions import AskShell
 from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
-from .core.state import (
-    Action,
-    AskShell,
-    CloseConnection,
-    CutOff,
-    Event,
-    LogLine,
-    PeerClosed,
-    PeerConnected,
-    PeerSent,
-    SchedulerState,
-    SchedulerTick,
-    StopServer,
-)
+from .core.state import SchedulerState
 from .core.upkeep.memory_return import ReturnMemory
 from .core.upkeep.turns import TURN_COST, Turns
 from .measuring import Meter, tune_collector

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
@@ -37,14 +36,16 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
+from .actions import Action, CloseConnection, CutOff, LogLine, StopServer
 from .assignment import assignment
+from .events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from .feature import Feature, Features
 from .handlers import handlers_by_role
 from .insight.attempt_ends import InterruptedAttempt
-from .insight.recent_failures import Load, Recent
+from .insight.recent_failures import Recent
 from .insight.timings import Timings
 from .members import liveness, membership
-from .members.epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
+from .members.epochs import NS_PER_ATTEMPT, Members
 from .records.counters import Counters
 from .records.deadlines import Deadline, Deadlines
 from .records.failures import Failures
@@ -55,111 +56,7 @@ from .records.story import Story
 from .records.tasks import Function, SchedulerTask, TaskClass
 from .recovery import claims
 from .recovery.barrier import Recovery
-from .upkeep.memory_return import ReturnMemory
 from .upkeep.slow_readers import find_stuck
-
-
-# -- events ---------------------------------------------------------------------------------------
-@dataclass(slots=True)
-class PeerConnected:
-    """A peer has proved its token, of this level; `role` is what it proved to be."""
-
-    peer: int
-    role: Role
-    level: Level
-
-
-@dataclass(slots=True)
-class PeerSent:
-    """One frame's messages, in order."""
-
-    peer: int
-    messages: Sequence[Message]
-
-
-@dataclass(slots=True)
-class PeerClosed:
-    """A connection is gone, for any reason."""
-
-    peer: int
-
-
-@dataclass(slots=True)
-class SchedulerTick:
-    """Time has passed: `SchedulerState.next_deadline` has come, or the shell has news."""
-
-    #: measurements of the shell (bytes, refused handshakes), for `info.metrics` only; none = those
-    #: of the last tick that had some
-    measurements: dict[str, Any] = field(default_factory=dict)
-    #: peers that have sent something which was not handled yet: they are not silent
-    unread: Sequence[int] = ()
-    #: peers with an out-box whose connection takes nothing more now
-    unwritable: Sequence[int] = ()
-    #: peers that are in the middle of sending a frame; only looked at, so only needed, in a tick
-    #: at or after `SchedulerState.next_reassurance`
-    receiving: Sequence[int] = ()
-    #: of the process, for the overview; None = as before
-    load: Load | None = None
-
-
-Event = PeerConnected | PeerSent | PeerClosed | SchedulerTick
-
-
-# -- actions --------------------------------------------------------------------------------------
-@dataclass(slots=True)
-class CloseConnection:
-    """Send the peer's out-box, then close.
-
-    `reason` is logged, at warning if `is_error`; an empty one was logged before.
-    """
-
-    peer: int
-    reason: str
-    is_error: bool
-
-
-@dataclass(slots=True)
-class CutOff:
-    """Close the connection of a peer that does not read; nothing more reaches it."""
-
-    peer: int
-    reason: str
-
-
-@dataclass(slots=True)
-class StopServer:
-    """All peers were sent the shutdown; end the process."""
-
-    reason: str
-
-
-@dataclass(slots=True)
-class LogLine:
-    """A cluster change for the log; `level` is a logging level name."""
-
-    level: str
-    text: str
-
-
-@dataclass(slots=True)
-class AskShell:
-    """Answer a question about the process of the scheduler to this peer."""
-
-    peer: int
-    question: m.Ask
-
-
-Action = (
-    CloseConnection
-    | CutOff
-    | StopServer
-    | LogLine
-    | ReturnMemory
-    | KeepMembers
-    | StartOver
-    | GiveWay
-    | AskShell
-)
 
 # Reading a member of an enumeration from its class takes longer than comparing it.
 _CLIENT: Final = Role.CLIENT

@@ -14,19 +14,12 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.actions import Action, CloseConnection
+from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.records.tasks import SchedulerTask
-from weft.scheduler.core.state import (
-    Action,
-    CloseConnection,
-    Event,
-    PeerClosed,
-    PeerConnected,
-    PeerSent,
-    SchedulerState,
-    SchedulerTick,
-)
+from weft.scheduler.core.state import SchedulerState
 
 Out = dict[int, list[Message]]
 

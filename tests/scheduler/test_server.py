@@ -38,15 +38,9 @@ from weft.protocol.wire.messages.coordination import TOO_LARGE
 from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
 from weft.scheduler.config import SchedulerConfig
-from weft.scheduler.core.insight.recent_failures import Load
-from weft.scheduler.core.state import (
-    CloseConnection,
-    PeerClosed,
-    PeerConnected,
-    PeerSent,
-    SchedulerState,
-    SchedulerTick,
-)
+from weft.scheduler.core.actions import CloseConnection
+from weft.scheduler.core.events import Load, PeerClosed, PeerConnected, PeerSent, SchedulerTick
+from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.upkeep import turns
 from weft.scheduler.core.upkeep.turns import FULL_COST, SLICE_COST, cost_of
 from weft.scheduler.measuring import RECENT_S, Meter

@@ -23,22 +23,15 @@ from weft.protocol.wire.messages import (
     KeysMissing,
     Welcome,
 )
+from weft.scheduler.core.actions import CloseConnection, LogLine
+from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from weft.scheduler.core.moves.transitions import ACTIVE
 from weft.scheduler.core.records.peers import WorkerHandle
 from weft.scheduler.core.records.tasks import SchedulerTask
-from weft.scheduler.core.state import (
-    CloseConnection,
-    Event,
-    LogLine,
-    PeerClosed,
-    PeerConnected,
-    PeerSent,
-    SchedulerState,
-    SchedulerTick,
-)
+from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.upkeep.turns import Turns
 
 from .links import KEEP_ALIVE, Link

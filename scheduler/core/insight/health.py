@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ....protocol.wording import counted, lasting
+from ..events import Load
 from ..reports.unreached import Unreached
 from .cluster_totals import MEMORY_HIGH
-from .recent_failures import Load
 
 #: Above this part of its limit the memory of a worker is an error.
 MEMORY_FULL: Final = 0.95

@@ -9,17 +9,18 @@ takes 15 ms for a million entries. What workers hold is asked of the workers (`p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.reported import METRICS_URL
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
+from ..actions import Action
 from ..feature import LateQuestion, Question
 from ..records.peers import ClientHandle
 from ..records.permissions import deny
 from ..records.questions import BadArgument, Info, Page, position_of
-from ..state import AskShell
 from .calls import on_ask_call
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
@@ -43,6 +44,14 @@ N_PEERS: Final = 50
 #: URLs of one page of an answer, and the longest that is passed on.
 N_URLS: Final = 500
 MAX_URL_CHARS: Final = 300
+
+
+@dataclass(slots=True)
+class AskShell(Action):
+    """Answer a question about the process of the scheduler to this peer."""
+
+    peer: int
+    question: m.Ask
 
 
 def on_ask(state: SchedulerState, who: Any, message: m.Ask) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.failure import Failure
+from ..events import Load
 
 if TYPE_CHECKING:
     from ..records.tasks import SchedulerTask
@@ -18,22 +19,6 @@ if TYPE_CHECKING:
 MAX_FAILURES: Final = 20
 #: Characters of the text of one.
 MAX_TEXT: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Measurements of the scheduler's process over the last seconds.
-
-    Attributes:
-        cpu_share: part of the time in which it computed.
-        loop_lag_s: the latest that it came to do what was due.
-        clock_behind_s: how far the clock of the machine is behind the epoch and the time since;
-            below 0 = it is ahead, as after the machine was suspended.
-    """
-
-    cpu_share: float = 0.0
-    loop_lag_s: float = 0.0
-    clock_behind_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

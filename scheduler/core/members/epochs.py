@@ -12,6 +12,8 @@ import hmac
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ..actions import Action
+
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
@@ -36,21 +38,21 @@ class Members:
 
 
 @dataclass(slots=True)
-class KeepMembers:
+class KeepMembers(Action):
     """An action: keep the present members for the next epoch; put out once per second at most."""
 
     members: Members
 
 
 @dataclass(slots=True)
-class StartOver:
+class StartOver(Action):
     """An action: begin again with an epoch above this one; all peers connect anew."""
 
     seen: int
 
 
 @dataclass(slots=True)
-class GiveWay:
+class GiveWay(Action):
     """An action: end this process at once, because another scheduler has taken over."""
 
     seen: int

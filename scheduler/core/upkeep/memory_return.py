@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..actions import Action
+
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
@@ -42,7 +44,7 @@ QUIET_S: Final = 1.0
 
 
 @dataclass(slots=True)
-class ReturnMemory:
+class ReturnMemory(Action):
     """An action: return the memory that is free, since many tasks are gone and few are left."""
 
 

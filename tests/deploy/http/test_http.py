@@ -21,10 +21,10 @@ from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.trust.page_access import link_into
 from weft.protocol.trust.security import Security
 from weft.scheduler.config import SchedulerConfig
+from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.features import METRICS
 from weft.scheduler.core.insight.metrics import metrics
 from weft.scheduler.core.recovery import phases
-from weft.scheduler.core.state import SchedulerTick
 from weft.scheduler.server import SchedulerServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]

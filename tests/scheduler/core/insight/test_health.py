@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from weft.scheduler.core.events import Load
 from weft.scheduler.core.insight.health import (
     CHECKS,
     RefusedWorkers,
@@ -16,7 +17,6 @@ from weft.scheduler.core.insight.health import (
     Unrunnable,
     judge,
 )
-from weft.scheduler.core.insight.recent_failures import Load
 
 #: {code: (facts, level, part of the text)}
 CASES = {

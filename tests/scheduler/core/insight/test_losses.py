@@ -6,9 +6,9 @@ import pytest
 
 from weft.protocol.reported import RENEWED
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.actions import LogLine
 from weft.scheduler.core.insight.losses import REASON_WAIT_S, losses_of
 from weft.scheduler.core.interruption.interrupting import RESTARTED
-from weft.scheduler.core.state import LogLine
 
 from ...builders import Board, graph
 

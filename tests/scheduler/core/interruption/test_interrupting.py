@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.actions import LogLine
 from weft.scheduler.core.interruption.interrupting import END_PROCESS_AFTER_S
-from weft.scheduler.core.state import LogLine
 
 from ...builders import Board, finished, graph, sent_keys
 

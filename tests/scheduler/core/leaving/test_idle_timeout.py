@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.state import StopServer
+from weft.scheduler.core.actions import StopServer
 
 from ...builders import Board, graph
 

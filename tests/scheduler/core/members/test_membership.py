@@ -11,11 +11,12 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Unknown
 from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.core.actions import CloseConnection, LogLine
+from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.insight.info import describe_worker
 from weft.scheduler.core.insight.metrics import metrics
 from weft.scheduler.core.members.membership import SIZE_PAUSE_S
 from weft.scheduler.core.moves.eligibility import fill_class
-from weft.scheduler.core.state import CloseConnection, LogLine, SchedulerTick
 
 from ...builders import Board, assigned, graph, sent_keys
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from weft.protocol.errors import InvalidTransition
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.events import PeerClosed, PeerSent, SchedulerTick
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.moves.transitions import TRANSITIONS, move
 from weft.scheduler.core.records.prefixes import Series
 from weft.scheduler.core.records.tasks import FORGOTTEN, RELEASED, State
-from weft.scheduler.core.state import PeerClosed, PeerSent, SchedulerState, SchedulerTick
+from weft.scheduler.core.state import SchedulerState
 
 from ...builders import Board, finished, graph
 from ...slow_lanes import slow_lanes

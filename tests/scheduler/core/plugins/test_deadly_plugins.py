@@ -16,9 +16,9 @@ from tests.scheduler.core.plugins.plugins_kit import (
 )
 from weft.protocol.values.exceptions import unpack_exception
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.actions import LogLine
 from weft.scheduler.core.plugins import plugins
 from weft.scheduler.core.plugins.records import plugins_of
-from weft.scheduler.core.state import LogLine
 
 from ...builders import Board, assigned, graph
 

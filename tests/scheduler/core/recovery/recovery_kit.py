@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.scheduler.core.state import LogLine
+from weft.scheduler.core.actions import LogLine
 
 from ...builders import Board
 

@@ -6,9 +6,8 @@ import pytest
 
 from tests.scheduler.core.recovery.recovery_kit import BEFORE, lines
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.members.epochs import GiveWay, StartOver
+from weft.scheduler.core.members.epochs import GiveWay, Members, StartOver
 from weft.scheduler.core.recovery.barrier import MOST_S, Recovery, waits_for
-from weft.scheduler.core.state import Members
 
 from ...builders import Board, dropped, function_id, graph, inventory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.state import PeerSent
+from weft.scheduler.core.events import PeerSent
 from weft.scheduler.core.upkeep.memory_return import (
     INTERVAL_S,
     LARGE_NBYTES,

@@ -6,7 +6,8 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core.state import CutOff, SchedulerTick
+from weft.scheduler.core.actions import CutOff
+from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.upkeep import slow_readers
 
 from ...builders import Board
