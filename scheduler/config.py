@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from ..protocol.trust.security import Security
 from .core.insight.desired import TARGET_S
 from .core.members.epochs import Members
+from .core.upkeep.slow_readers import MAX_OUTBOX_NBYTES
 
 
 class Keeper(Protocol):
@@ -58,7 +59,7 @@ class SchedulerConfig:
     handshake_timeout_s: float = 5.0
     progress_timeout_s: float = 30.0
     max_unfinished_nbytes: int = 512 << 20
-    max_outbox_nbytes: int = 256 << 20
+    max_outbox_nbytes: int = MAX_OUTBOX_NBYTES
     allowed_deaths: int = 3
     away_s: float = 5.0
     idle_timeout_s: float = 0.0

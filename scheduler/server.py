@@ -55,6 +55,7 @@ from .core.insight.questions import AskShell
 from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from .core.state import SchedulerState
 from .core.upkeep.memory_return import ReturnMemory
+from .core.upkeep.slow_readers import slow_readers_of
 from .core.upkeep.turns import TURN_COST, Turns
 from .measuring import Meter, tune_collector
 
@@ -112,10 +113,10 @@ class SchedulerServer:
             client_lease_s=config.client_lease_s,
             heartbeat_s=config.heartbeat_s,
             allowed_deaths=config.allowed_deaths,
-            max_outbox_nbytes=config.max_outbox_nbytes,
             away_s=config.away_s,
             idle_timeout_s=config.idle_timeout_s,
         )
+        slow_readers_of(state).max_outbox_nbytes = config.max_outbox_nbytes
         aim_of(state).target_s = config.target_duration_s
         state.facts.update({"weft": weft_version(""), **config.facts})
         #: when the clock showed the epoch, or less (monotonic clock)

@@ -30,6 +30,7 @@ from .records.peers import BlockedWait, ClientHandle, SupervisorHandle, WorkerHa
 from .records.questions import Info, Page
 
 if TYPE_CHECKING:
+    from .events import SchedulerTick
     from .records.tasks import Function, SchedulerTask, TaskClass
     from .state import SchedulerState
 
@@ -206,6 +207,10 @@ class Feature:
     unsupported: Callable[[SchedulerState, Any, int], None] | None = None
     #: something has happened that users may follow: its name, and facts
     reported: Callable[[SchedulerState, str, dict[str, Any]], None] | None = None
+    #: what the shell has measured
+    ticked: Callable[[SchedulerState, SchedulerTick], None] | None = None
+    #: a task has failed by itself: why, and the name of its worker or ""
+    task_failed: Callable[[SchedulerState, SchedulerTask, Failure, str], None] | None = None
     #: the scheduler is about to end
     finishing: StateHook | None = None
 
@@ -279,4 +284,6 @@ class Features:
         self.peer_closed = [f.peer_closed for f in features if f.peer_closed]
         self.unsupported = [f.unsupported for f in features if f.unsupported]
         self.reported = [f.reported for f in features if f.reported]
+        self.ticked = [f.ticked for f in features if f.ticked]
+        self.task_failed = [f.task_failed for f in features if f.task_failed]
         self.finishing = [f.finishing for f in features if f.finishing]

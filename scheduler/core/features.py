@@ -22,7 +22,15 @@ from .actors import feature as actors
 from .coordination import feature as coordination
 from .data import feature as data
 from .feature import Feature
-from .insight import cluster_totals, desired, losses, metrics, refused_workers, task_stream
+from .insight import (
+    cluster_totals,
+    desired,
+    losses,
+    metrics,
+    recent_failures,
+    refused_workers,
+    task_stream,
+)
 from .insight import feature as insight
 from .interruption import feature as interruption
 from .leaving import feature as leaving
@@ -30,6 +38,7 @@ from .memory import feature as memory
 from .output import feature as output
 from .plugins import feature as plugins
 from .recovery import feature as recovery
+from .upkeep import slow_readers
 
 FEATURES: Final[tuple[Feature, ...]] = (
     recovery.FEATURE,
@@ -37,6 +46,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     desired.FEATURE,
     losses.FEATURE,
     refused_workers.FEATURE,
+    recent_failures.FEATURE,
     memory.FEATURE,
     data.COPIES,
     data.RELAYS,
@@ -50,6 +60,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     output.FEATURE,
     task_stream.FEATURE,
     plugins.FEATURE,
+    slow_readers.FEATURE,
 )
 
 #: Every metric of a scheduler's page that has its own declaration, by name.

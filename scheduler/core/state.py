@@ -36,13 +36,12 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
-from .actions import Action, CloseConnection, CutOff, LogLine, StopServer
+from .actions import Action, CloseConnection, LogLine, StopServer
 from .assignment import assignment
 from .events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from .feature import Feature, Features
 from .handlers import handlers_by_role
 from .insight.attempt_ends import InterruptedAttempt
-from .insight.recent_failures import Recent
 from .insight.timings import Timings
 from .members import liveness, membership
 from .members.epochs import NS_PER_ATTEMPT, Members
@@ -56,7 +55,6 @@ from .records.story import Story
 from .records.tasks import Function, SchedulerTask, TaskClass
 from .recovery import claims
 from .recovery.barrier import Recovery
-from .upkeep.slow_readers import find_stuck
 
 # Reading a member of an enumeration from its class takes longer than comparing it.
 _CLIENT: Final = Role.CLIENT
@@ -82,7 +80,6 @@ class SchedulerState:
         allowed_deaths: int = 3,
         unrunnable_after_s: float = 3.0,
         max_idle_functions: int = 64,
-        max_outbox_nbytes: int = 256 << 20,
         expected: Members | None = None,
         epoch_key: bytes = b"",
         away_s: float = 5.0,
@@ -230,18 +227,12 @@ class SchedulerState:
 
         #: {peer: messages}, in order; the shell drains it after each `handle`
         self.outboxes: dict[int, list[Message]] = {}
-        #: {peer: (out-box, number and bytes of the measured messages)} of peers that did not read
-        self.measured: dict[int, tuple[list[Message], int, int]] = {}
-        #: a peer that does not read is cut off when more than this waits for it
-        self.max_outbox_nbytes = max_outbox_nbytes
         #: to be done before the messages of the same events leave; so far no event asks for that
         self.before: list[Action] = []
         #: to be done when those messages are sent, or are kept for a peer that does not read
         self.after: list[Action] = []
         self.counters = Counters()
         self.failures = Failures()  #: those of all erred tasks
-        self.measurements: dict[str, Any] = {}
-        self.recent = Recent()
         self.story = Story()
         self.timings: Timings = Timings()
         #: {code: None} of messages that a peer did not know, each of which was logged
@@ -277,16 +268,11 @@ class SchedulerState:
         if type(event) is PeerSent:
             self._on_received(event.peer, event.messages)
         elif type(event) is SchedulerTick:
-            if event.measurements:
-                self.measurements = event.measurements
-            if event.load is not None:
-                self.recent.load = event.load
             liveness.note_unread(self, event.unread)
             self.deadlines.run(now, self)
             liveness.reassure(self, event.receiving)
-            for stuck, reason in find_stuck(self, event.unwritable):
-                del self.outboxes[stuck]
-                self.before.append(CutOff(stuck, reason))
+            for ticked in self.features.ticked:
+                ticked(self, event)
         elif type(event) is PeerConnected:
             self.roles[event.peer] = event.role
             self.levels[event.peer] = event.level

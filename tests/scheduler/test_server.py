@@ -42,6 +42,7 @@ from weft.scheduler.core.actions import CloseConnection
 from weft.scheduler.core.events import Load, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.upkeep import turns
+from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 from weft.scheduler.core.upkeep.turns import FULL_COST, SLICE_COST, cost_of
 from weft.scheduler.measuring import RECENT_S, Meter
 from weft.scheduler.server import SchedulerServer
@@ -185,7 +186,7 @@ async def test_a_peer_that_asks_and_never_reads_is_cut_off_with_one_line_and_the
         assert isinstance(far._error, StuckPeer)
         (warning,) = warnings(caplog)
         assert "closed: it does not read, and " in warning
-        assert server.state.measured.keys() <= {1}
+        assert slow_readers_of(server.state).measured.keys() <= {1}
         connection._transport.resume_reading()
         await asyncio.wait_for(greedy.closed(), 20)
         # It may come back, and is the same client.

@@ -27,6 +27,7 @@ from ..records.tasks import WITHOUT_RECIPE
 from .cluster_totals import totals_of
 from .desired import Desired, desired_workers
 from .info import task_counts
+from .recent_failures import recent_of
 
 if TYPE_CHECKING:
     from ..records.prefixes import Series
@@ -249,7 +250,7 @@ def metrics(state: SchedulerState) -> dict[str, Any]:
         **totals(state.counters),
         **totals_of(state).of_workers.values(),
         **totals_of(state).of_supervisors.values(),
-        **state.measurements,
+        **recent_of(state).measurements,
     }
 
 

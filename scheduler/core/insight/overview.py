@@ -26,6 +26,7 @@ from .desired import AtWorkers, desired_workers
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge
 from .info import task_counts
 from .metrics import count_workers
+from .recent_failures import recent_of
 from .refused_workers import current_refusals, explain_unrunnable
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def overview(state: SchedulerState) -> dict[str, Any]:
         },
         "n_clients": len(state.clients),
         "desired_workers": desired.n_workers,
-        "cpu_s": float(state.measurements.get("cpu_seconds_total", 0.0)),
-        "loop_lag_s": state.recent.load.loop_lag_s,
+        "cpu_s": float(recent_of(state).measurements.get("cpu_seconds_total", 0.0)),
+        "loop_lag_s": recent_of(state).load.loop_lag_s,
         "totals": _totals(state),
         "functions": _functions(state, tasks, with_work),
         "failures": [
@@ -80,7 +81,7 @@ def overview(state: SchedulerState) -> dict[str, Any]:
                 "worker": failure.worker,
                 "age_s": state.now - failure.when,
             }
-            for failure in reversed(state.recent.failures)
+            for failure in reversed(recent_of(state).failures)
         ],
         "health": judge(_signs(state, tasks, desired.at_workers, with_work)),
     }
@@ -92,7 +93,7 @@ def _signs(
     """Collect the facts by which the health of the cluster is judged."""
     workerless_s = None
     if not state.staying:
-        since = state.recent.workerless_since
+        since = recent_of(state).workerless_since
         workerless_s = state.now - (since if since is not None else state.started or state.now)
     running = [prefix for prefix in with_work if prefix.n_processing]
     is_known = all(prefix.n_finished for prefix in running)
@@ -113,7 +114,7 @@ def _signs(
         n_processing=tasks["processing"],
         quiet_s=state.now - at_workers.last_progress if tasks["processing"] else 0.0,
         expected_s=expected_s if is_known else None,
-        load=state.recent.load,
+        load=recent_of(state).load,
         unreached=recently_unreached(state),
         set_aside=[
             SetAside(plugin.name, plugin.n_deaths, plugin.last_death)

@@ -1,4 +1,4 @@
-"""The latest events, for `overview` and `health`: some times, and the last failures.
+"""What has happened lately, for `overview` and `health`: some times, and the last failures.
 
 Everything is noted per batch, or per task that fails by itself. Nothing here is decided by.
 """
@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.failure import Failure
-from ..events import Load
+from ..events import Load, SchedulerTick
+from ..feature import Feature
 
 if TYPE_CHECKING:
+    from ..records.peers import WorkerHandle
     from ..records.tasks import SchedulerTask
+    from ..state import SchedulerState
 
 #: Failures that are remembered.
 MAX_FAILURES: Final = 20
@@ -37,7 +40,7 @@ class RecentFailure:
 class Recent:
     """The notes."""
 
-    __slots__ = ("failures", "load", "workerless_since")
+    __slots__ = ("failures", "load", "measurements", "workerless_since")
 
     def __init__(self) -> None:
         #: the last ones, newest last
@@ -46,14 +49,40 @@ class Recent:
         #: the start
         self.workerless_since: float | None = None
         self.load = Load()
+        #: those that the shell made last, for the metrics
+        self.measurements: dict[str, Any] = {}
 
-    def note_failure(self, now: float, task: SchedulerTask, failure: Failure, worker: str) -> None:
-        """Remember that a task has failed by itself."""
-        kind, text = str(failure[0]), text_of(failure)
-        if kind == "worker-died" and len(failure) > 3:
-            worker = _text(failure[3])
-        name = task.group.prefix.name
-        self.failures.append(RecentFailure(now, task.key, name, kind, text, worker))
+
+def recent_of(state: SchedulerState) -> Recent:
+    """Return the notes."""
+    return state.record(Recent)
+
+
+def _on_task_failed(
+    state: SchedulerState, task: SchedulerTask, failure: Failure, worker: str
+) -> None:
+    """Remember that a task has failed by itself, and report it to users that follow that."""
+    kind, text = str(failure[0]), text_of(failure)
+    if kind == "worker-died" and len(failure) > 3:
+        worker = _text(failure[3])
+    function = task.group.prefix.name
+    last = RecentFailure(state.now, task.key, function, kind, text, worker)
+    recent_of(state).failures.append(last)
+    state.report(
+        "task-failed", key=task.key, function=function, kind=kind, text=text, worker=worker
+    )
+
+
+def _on_worker_leaving(state: SchedulerState, ws: WorkerHandle) -> None:
+    if not state.staying:
+        recent_of(state).workerless_since = state.now
+
+
+def _on_tick(state: SchedulerState, tick: SchedulerTick) -> None:
+    if tick.measurements:
+        recent_of(state).measurements = tick.measurements
+    if tick.load is not None:
+        recent_of(state).load = tick.load
 
 
 def text_of(failure: Failure) -> str:
@@ -74,3 +103,12 @@ def _text(item: Any) -> str:
     if isinstance(item, str):
         return item[: 4 * MAX_TEXT]
     return str(item) if isinstance(item, int) else ""
+
+
+FEATURE: Final = Feature(
+    name="recent events",
+    records=(Recent,),
+    task_failed=_on_task_failed,
+    worker_leaving=_on_worker_leaving,
+    ticked=_on_tick,
+)

@@ -415,9 +415,6 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "loaded are the workers with more tasks than threads": lambda s: differences(
         s.loaded, _loaded(s)
     ),
-    "what is measured of an out-box lies in front of its last message": lambda s: [
-        (peer, n) for peer, (outbox, n, _) in s.measured.items() if n >= len(outbox)
-    ],
     "lost workers are filed by id": lambda s: [
         lost for lost, entry in s.lost_workers.items() if entry[0].worker_id != lost
     ],

@@ -310,8 +310,6 @@ def _give_no_more(state: SchedulerState, ws: WorkerHandle) -> None:
         return
     del state.staying[ws.name]
     state.nthreads -= ws.nthreads
-    if not state.staying:
-        state.recent.workerless_since = state.now
     state.idle.pop(ws, None)
     state.loaded.pop(ws, None)
     leave_classes(state, ws)

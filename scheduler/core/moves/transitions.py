@@ -393,16 +393,8 @@ def err(
         state.counters.count_failed(failure[0])
         task.group.prefix.n_failed += 1
         ws = task.worker
-        state.recent.note_failure(state.now, task, failure, "" if ws is None else ws.name)
-        last = state.recent.failures[-1]
-        state.report(
-            "task-failed",
-            key=last.key,
-            function=last.function,
-            kind=last.kind,
-            text=last.text,
-            worker=last.worker,
-        )
+        for task_failed in state.features.task_failed:
+            task_failed(state, task, failure, "" if ws is None else ws.name)
     keys_by_client: dict[ClientHandle, list[str]] = {}
     unneeded: list[SchedulerTask] = []
     over = task if reported else None

@@ -39,6 +39,7 @@ from weft.scheduler.core.records.prefixes import Prefix
 from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
 from weft.scheduler.core.recovery.barrier import Recovery
 from weft.scheduler.core.recovery.claims import HELD, Claim
+from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
 from ...builders import Board, graph
 
@@ -362,9 +363,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {b.w: None}
     ),
     "loaded are the workers with more tasks than threads": lambda b: b.state.loaded.clear(),
-    "what is measured of an out-box lies in front of its last message": lambda b: (
-        b.state.measured.update({1: ([], 0, 0)})
-    ),
+    "what is measured of an out-box lies in front of its last message": lambda b: slow_readers_of(
+        b.state
+    ).measured.update({1: ([], 0, 0)}),
     "lost workers are filed by id": lambda b: lose(b, "other"),
     "a lost worker is not registered": lambda b: lose(b, b.w.worker_id),
     "exit reports are of registered workers": lambda b: b.state.exit_reports.update(

@@ -17,7 +17,9 @@ BEAT = m.Heartbeat()
 
 @pytest.fixture
 def board() -> Board:
-    return Board(max_outbox_nbytes=10)
+    board = Board()
+    slow_readers.slow_readers_of(board.state).max_outbox_nbytes = 10
+    return board
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def test_messages_for_a_slow_reader_are_measured_once_but_for_the_last(board, me
     outbox += [note(4), note(5)]
     assert slow_readers.find_stuck(board.state, [peer]) == []
     assert measured[5:] == outbox[3:]
-    assert board.state.measured == {peer: (outbox, 5, 5)}
+    assert slow_readers.slow_readers_of(board.state).measured == {peer: (outbox, 5, 5)}
 
 
 def test_the_measurement_of_an_outbox_is_forgotten_when_it_is_sent(board, measured):
@@ -50,10 +52,10 @@ def test_the_measurement_of_an_outbox_is_forgotten_when_it_is_sent(board, measur
     slow_readers.find_stuck(board.state, [peer])
     board.state.outboxes[peer] = [note(i) for i in range(9)]
     assert slow_readers.find_stuck(board.state, [peer]) == []
-    assert board.state.measured[peer][1:] == (8, 8)
+    assert slow_readers.slow_readers_of(board.state).measured[peer][1:] == (8, 8)
     del board.state.outboxes[peer]
     assert slow_readers.find_stuck(board.state, [peer]) == []
-    assert board.state.measured == {}
+    assert slow_readers.slow_readers_of(board.state).measured == {}
 
 
 def test_a_peer_for_which_too_much_waits_is_cut_off_and_gets_nothing_of_it(board, measured):
