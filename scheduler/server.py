@@ -52,6 +52,7 @@ from .core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTi
 from .core.features import FEATURES
 from .core.insight.desired import aim_of
 from .core.insight.questions import AskShell
+from .core.leaving.idle_timeout import idle_timeout_of
 from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from .core.state import SchedulerState
 from .core.upkeep.memory_return import ReturnMemory
@@ -114,9 +115,9 @@ class SchedulerServer:
             heartbeat_s=config.heartbeat_s,
             allowed_deaths=config.allowed_deaths,
             away_s=config.away_s,
-            idle_timeout_s=config.idle_timeout_s,
         )
         slow_readers_of(state).max_outbox_nbytes = config.max_outbox_nbytes
+        idle_timeout_of(state).seconds = config.idle_timeout_s
         aim_of(state).target_s = config.target_duration_s
         state.facts.update({"weft": weft_version(""), **config.facts})
         #: when the clock showed the epoch, or less (monotonic clock)

@@ -175,6 +175,8 @@ class Feature:
     replica_lost: TaskHook | None = None
     #: a function has come
     function_made: Callable[[SchedulerState, Function], None] | None = None
+    #: tasks are submitted while there is none
+    first_submitted: StateHook | None = None
     #: rows with a unique function were submitted
     unique_submitted: Callable[[SchedulerState, m.SubmitTasks], None] | None = None
     #: whether a peer may bring the task of a key that has none: the key, the hash of its content
@@ -270,6 +272,7 @@ class Features:
         self.not_fetched = [f.not_fetched for f in features if f.not_fetched]
         self.replica_lost = [f.replica_lost for f in features if f.replica_lost]
         self.function_made = [f.function_made for f in features if f.function_made]
+        self.first_submitted = [f.first_submitted for f in features if f.first_submitted]
         self.unique_submitted = [f.unique_submitted for f in features if f.unique_submitted]
         self.may_come = [f.may_come for f in features if f.may_come]
         self.tasks_made = [f.tasks_made for f in features if f.tasks_made]

@@ -34,11 +34,12 @@ from .insight import (
 from .insight import feature as insight
 from .interruption import feature as interruption
 from .leaving import feature as leaving
+from .leaving import idle_timeout
 from .memory import feature as memory
 from .output import feature as output
 from .plugins import feature as plugins
 from .recovery import feature as recovery
-from .upkeep import slow_readers
+from .upkeep import memory_return, slow_readers, unsupported_versions
 
 FEATURES: Final[tuple[Feature, ...]] = (
     recovery.FEATURE,
@@ -55,12 +56,14 @@ FEATURES: Final[tuple[Feature, ...]] = (
     coordination.FEATURE,
     data.PUTS,
     leaving.RETIRING,
-    leaving.IDLING,
+    idle_timeout.FEATURE,
     insight.FEATURE,
     output.FEATURE,
     task_stream.FEATURE,
     plugins.FEATURE,
     slow_readers.FEATURE,
+    memory_return.FEATURE,
+    unsupported_versions.FEATURE,
 )
 
 #: Every metric of a scheduler's page that has its own declaration, by name.

@@ -16,7 +16,6 @@ from .feature import Features, Handler
 from .members import delegation, liveness, membership
 from .reports import blocked, completion, missing
 from .requests import retrying, submission, wants, withdrawing
-from .upkeep.unsupported_versions import on_unsupported
 
 #: {message: its handler}, whichever role has sent it
 HANDLERS: Final[dict[type[Message], Handler]] = {
@@ -43,7 +42,6 @@ HANDLERS: Final[dict[type[Message], Handler]] = {
     m.WorkersAlive: liveness.on_workers_alive,
     m.WorkerExited: membership.on_worker_exited,
     m.Heartbeat: liveness.on_heartbeat,
-    m.Unsupported: on_unsupported,
 }
 
 #: The handlers of messages that mean another thing by the role of their sender.

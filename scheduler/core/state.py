@@ -83,7 +83,6 @@ class SchedulerState:
         expected: Members | None = None,
         epoch_key: bytes = b"",
         away_s: float = 5.0,
-        idle_timeout_s: float = 0.0,
         features: Sequence[Feature],
     ) -> None:
         self.epoch = epoch
@@ -100,7 +99,6 @@ class SchedulerState:
         #: a worker whose connection has ended has this long to come back; 0 = none
         self.away_s = away_s
         self.heartbeat_s = heartbeat_s
-        self.idle_timeout_s = idle_timeout_s  #: see `idling`; 0 = the cluster does not end
         #: a task under which more workers than this died is erred
         self.allowed_deaths = allowed_deaths
         self.unrunnable_after_s = unrunnable_after_s
@@ -235,13 +233,6 @@ class SchedulerState:
         self.failures = Failures()  #: those of all erred tasks
         self.story = Story()
         self.timings: Timings = Timings()
-        #: {code: None} of messages that a peer did not know, each of which was logged
-        self.not_known: dict[int, None] = {}
-        #: when `shrinking` looks at the next tables, the owners of those that are left in this
-        #: round, and whether it has made something smaller since memory was returned
-        self.next_shrink: Deadline | None = None
-        self.to_shrink: list[object] = []
-        self.has_shrunk = False
         #: when an assignment pass is made at the latest, because work may be asked back then
         self.next_return: Deadline | None = None
         self.now = 0.0

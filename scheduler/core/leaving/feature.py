@@ -1,4 +1,4 @@
-"""The features of leaving: on request, and of a cluster that nobody uses."""
+"""The feature: workers leave on request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.levels import Level
 from ..feature import Departure, Feature, LateQuestion, Question
-from . import idle_timeout as idling
 from . import retiring
 from .retiring import retiring_of
 
@@ -30,5 +29,3 @@ RETIRING: Final = Feature(
     invariants=retiring.RETIRING_INVARIANTS,
     worker_gone=_on_worker_gone,
 )
-
-IDLING: Final = Feature(name="idle shutdown", started=idling.start)

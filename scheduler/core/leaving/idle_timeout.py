@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ..feature import Feature
 from ..insight.info import task_counts
 from ..members.membership import stop_cluster
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
@@ -15,15 +16,29 @@ if TYPE_CHECKING:
 _N_LOOKS: Final = 8
 
 
-def start(state: SchedulerState) -> None:
+class IdleTimeout:
+    """The time without tasks after which the cluster ends."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds = 0.0  #: 0 = the cluster does not end
+
+
+def idle_timeout_of(state: SchedulerState) -> IdleTimeout:
+    """Return the time after which the cluster ends."""
+    return state.record(IdleTimeout)
+
+
+def _start(state: SchedulerState) -> None:
     """Begin to look, if the cluster is to end."""
-    if state.idle_timeout_s:
+    if idle_timeout_of(state).seconds:
         _look_later(state, 0)
 
 
 def _look_later(state: SchedulerState, n_idle: int) -> None:
     n_submitted = state.counters.tasks_submitted
-    state.call_after(state.idle_timeout_s / _N_LOOKS, _look, n_submitted, n_idle)
+    state.call_after(idle_timeout_of(state).seconds / _N_LOOKS, _look, n_submitted, n_idle)
 
 
 def _look(state: SchedulerState, n_submitted: int, n_idle: int) -> None:
@@ -34,6 +49,9 @@ def _look(state: SchedulerState, n_submitted: int, n_idle: int) -> None:
     if n_idle < _N_LOOKS:
         _look_later(state, n_idle)
         return
-    text = f"no task ran or came for {state.idle_timeout_s:g} s (--idle-timeout)"
+    text = f"no task ran or came for {idle_timeout_of(state).seconds:g} s (--idle-timeout)"
     state.log("info", f"the cluster ends: {text}")
     stop_cluster(state, text)
+
+
+FEATURE: Final = Feature(name="idle timeout", records=(IdleTimeout,), started=_start)

@@ -47,7 +47,6 @@ from ..records.tasks import (
     TaskClass,
     TaskGroup,
 )
-from ..upkeep.memory_return import keep_small
 from .linking import give_recipe, link
 from .wants import drop_functions, keep_function, note_made, unwant, want
 
@@ -134,6 +133,9 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     if any(message.options):
         message = _understood(state, client, message, functions)
     _begin_generation(state, len(message.keys))
+    if not state.tasks:
+        for first_submitted in state.features.first_submitted:
+            first_submitted(state)
     known: list[tuple[SchedulerTask, int]] = []
     batches: list[_Batch]
     if not message.option_of:
@@ -162,8 +164,6 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     for batch in batches:
         batch.task_class.n_tasks -= 1
         drop_class(state, batch.task_class)
-    if state.next_shrink is None:
-        keep_small(state)
 
 
 def _understood(

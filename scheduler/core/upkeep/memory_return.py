@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..actions import Action
+from ..feature import Feature
 
 if TYPE_CHECKING:
+    from ..records.deadlines import Deadline
     from ..state import SchedulerState
 
 #: The pause between two rounds of looks at all tables, and that between two parts of one.
@@ -48,37 +50,53 @@ class ReturnMemory(Action):
     """An action: return the memory that is free, since many tasks are gone and few are left."""
 
 
-def keep_small(state: SchedulerState) -> None:
+class Shrinking:
+    """What is looked at."""
+
+    __slots__ = ("has_shrunk", "next", "owners")
+
+    def __init__(self) -> None:
+        #: when the next tables are looked at; None while there is no task and nothing to give back
+        self.next: Deadline | None = None
+        #: the owners of those that are left in this round
+        self.owners: list[object] = []
+        #: something was made smaller since memory was returned
+        self.has_shrunk = False
+
+
+def _keep_small(state: SchedulerState, *_: object) -> None:
     """Look at the tables from now on, until there is no task and nothing to give back."""
-    if state.next_shrink is None:
-        state.next_shrink = state.call_after(INTERVAL_S, _shrink)
+    shrinking = state.record(Shrinking)
+    if shrinking.next is None:
+        shrinking.next = state.call_after(INTERVAL_S, _shrink)
 
 
 def _shrink(state: SchedulerState) -> None:
     """Give one part of the memory back that is not needed any more, and come back."""
-    if _shrink_one(state) or state.to_shrink:
+    shrinking = state.record(Shrinking)
+    if _shrink_one(state, shrinking) or shrinking.owners:
         delay_s = PAUSE_S
-    elif state.tasks or state.has_shrunk:
+    elif state.tasks or shrinking.has_shrunk:
         delay_s = INTERVAL_S
         is_quiet = state.now - state.last_submission > QUIET_S
-        if state.has_shrunk and is_quiet and len(state.tasks) <= FEW_TASKS:
-            state.has_shrunk = False
+        if shrinking.has_shrunk and is_quiet and len(state.tasks) <= FEW_TASKS:
+            shrinking.has_shrunk = False
             state.after.append(ReturnMemory())
     else:
-        state.next_shrink = None
+        shrinking.next = None
         return
-    state.next_shrink = state.call_after(delay_s, _shrink)
+    shrinking.next = state.call_after(delay_s, _shrink)
 
 
-def _shrink_one(state: SchedulerState) -> bool:
+def _shrink_one(state: SchedulerState, shrinking: Shrinking) -> bool:
     """Make one thing smaller; False if nothing of this part of the round is too large."""
     story = state.story
     n_keys = STORY_KEYS + STORY_KEYS_PER_TASK * len(state.tasks)
     if story.n_keys > n_keys:
         story.cut(max(n_keys, story.n_keys - STORY_PART))
-        state.has_shrunk = True
+        shrinking.has_shrunk = True
         return True
-    owners = state.to_shrink
+    owners = shrinking.owners
     if not owners:
         owners += [*state.workers.values(), *state.clients.values(), *state.classes.values(), state]
     for _ in range(min(len(owners), OWNERS_PER_PART)):
@@ -87,7 +105,15 @@ def _shrink_one(state: SchedulerState) -> bool:
             table: dict[Any, Any] = getattr(owner, name)
             if table.__sizeof__() > max(LARGE_NBYTES, SPARSE_NBYTES * len(table)):
                 setattr(owner, name, dict(table))
-                state.has_shrunk = True
+                shrinking.has_shrunk = True
                 owners.append(owner)
                 return True
     return False
+
+
+FEATURE: Final = Feature(
+    name="memory return",
+    records=(Shrinking,),
+    first_submitted=_keep_small,
+    client_connected=_keep_small,  # tasks of an earlier scheduler may be here before it
+)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.actions import StopServer
+from weft.scheduler.core.leaving.idle_timeout import idle_timeout_of
 
 from ...builders import Board, graph
 
@@ -13,7 +14,8 @@ def stops(board: Board) -> list[str]:
 
 
 def test_a_cluster_without_tasks_ends_and_its_workers_with_it():
-    board = Board(idle_timeout_s=IDLE_S)
+    board = Board()
+    idle_timeout_of(board.state).seconds = IDLE_S
     worker = board.worker("w")
     board.tick(IDLE_S - 1)
     assert not stops(board)
@@ -23,7 +25,8 @@ def test_a_cluster_without_tasks_ends_and_its_workers_with_it():
 
 
 def test_a_cluster_with_an_unfinished_task_goes_on():
-    board = Board(idle_timeout_s=IDLE_S)
+    board = Board()
+    idle_timeout_of(board.state).seconds = IDLE_S
     client = board.client("c")
     board.send(client, graph("a"))
     board.tick(10 * IDLE_S)
@@ -31,7 +34,8 @@ def test_a_cluster_with_an_unfinished_task_goes_on():
 
 
 def test_a_task_that_came_and_ended_between_two_looks_counts():
-    board = Board(idle_timeout_s=IDLE_S)
+    board = Board()
+    idle_timeout_of(board.state).seconds = IDLE_S
     worker, client = board.worker("w"), board.client("c")
     for number in range(5):
         board.tick(IDLE_S / 2)

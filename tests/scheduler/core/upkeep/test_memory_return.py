@@ -1,4 +1,4 @@
-"""shrinking.py: the memory of many tasks is returned when they are gone."""
+"""memory_return.py: the memory of many tasks is returned when they are gone."""
 
 from __future__ import annotations
 
