@@ -26,7 +26,7 @@ from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
 from weft.scheduler.core.events import Event, PeerConnected, PeerSent
 from weft.scheduler.core.features import FEATURES
-from weft.scheduler.core.records.questions import MAX_KEYS
+from weft.scheduler.core.records.question_arguments import MAX_KEYS
 from weft.scheduler.core.state import SchedulerState
 from weft.worker.answering import N_HELD
 

@@ -52,7 +52,7 @@ from .core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTi
 from .core.features import FEATURES
 from .core.insight.desired import aim_of
 from .core.insight.questions import AskShell
-from .core.leaving.idle_timeout import idle_timeout_of
+from .core.leaving.idle_shutdown import idle_timeout_of
 from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from .core.state import SchedulerState
 from .core.upkeep.memory_return import ReturnMemory

@@ -266,7 +266,8 @@ class Answering:
 
 _Answer: TypeAlias = Callable[[Answering, Ask], _Found]
 
-#: {name: question}; `scheduler/core/insight/passing.py` has the level of token that each needs.
+#: {name: question}; `scheduler/core/insight/forwarded_questions.py` has the level of token that
+#: each needs.
 _QUESTIONS: Final[dict[str, _Answer]] = {
     "held": Answering.held,
     "call_stack": Answering.call_stack,

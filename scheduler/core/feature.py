@@ -27,7 +27,7 @@ from ...protocol.wire.failure import Failure
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from .records.peers import BlockedWait, ClientHandle, SupervisorHandle, WorkerHandle
-from .records.questions import Info, Page
+from .records.question_arguments import Info, Page
 
 if TYPE_CHECKING:
     from .events import SchedulerTick

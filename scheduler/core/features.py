@@ -34,7 +34,7 @@ from .insight import (
 from .insight import feature as insight
 from .interruption import feature as interruption
 from .leaving import feature as leaving
-from .leaving import idle_timeout
+from .leaving import idle_shutdown
 from .memory import feature as memory
 from .output import feature as output
 from .plugins import feature as plugins
@@ -56,7 +56,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     coordination.FEATURE,
     data.PUTS,
     leaving.RETIRING,
-    idle_timeout.FEATURE,
+    idle_shutdown.FEATURE,
     insight.FEATURE,
     output.FEATURE,
     task_stream.FEATURE,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import actor_lost
 from ..moves.transitions import err
-from ..records.questions import Info
+from ..records.question_arguments import Info
 from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from ..moves.locating import located
 from ..moves.reporting import send_states
 from ..moves.transitions import drop_attempt
 from ..records.peers import WorkerHandle
-from ..records.questions import BadArgument, Info, keys_of
+from ..records.question_arguments import BadArgument, Info, keys_of
 from ..records.tasks import MEMORY, SchedulerTask
 from ..reports import missing
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..feature import Feature, Question
 from ..records.prefixes import UNKNOWN_DURATION_NS, Prefix
-from ..records.questions import BadArgument, Info, Page
+from ..records.question_arguments import BadArgument, Info, Page
 from ..records.tasks import SchedulerTask, TaskClass
 
 if TYPE_CHECKING:

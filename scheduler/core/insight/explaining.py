@@ -21,7 +21,7 @@ from ..coordination.records import objects_of
 from ..memory.full import FULL_SHARE, usage_text
 from ..memory.records import memory_of
 from ..moves.eligibility import lacks
-from ..records.questions import Info
+from ..records.question_arguments import Info
 from ..records.tasks import (
     ERRED,
     MEMORY,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ..feature import Departure, Feature
-from . import metrics, passing, questions
+from . import forwarded_questions, metrics, questions
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
-    passing.end_questions_to(state, ws)
+    forwarded_questions.end_questions_to(state, ws)
 
 
 FEATURE: Final = Feature(
     name="questions",
-    records=(passing.PassedOn,),
+    records=(forwarded_questions.PassedOn,),
     questions=questions.QUESTIONS,
     orders=questions.ORDERS,
     metrics=metrics.SHOWN,
-    invariants=passing.PASSED_INVARIANTS,
+    invariants=forwarded_questions.PASSED_INVARIANTS,
     handlers={
         m.Ask: questions.on_ask,
-        m.Answer: passing.on_answer,
-        m.AskFailed: passing.on_answer,
+        m.Answer: forwarded_questions.on_answer,
+        m.AskFailed: forwarded_questions.on_answer,
         m.GetMetrics: metrics.on_get_metrics,
     },
-    worker_away=passing.on_worker_away,
+    worker_away=forwarded_questions.on_worker_away,
     worker_gone=_on_worker_gone,
-    supervisor_gone=passing.end_questions_to,
-    peer_closed=passing.end_questions_of,
-    unsupported=passing.on_unsupported,
+    supervisor_gone=forwarded_questions.end_questions_to,
+    peer_closed=forwarded_questions.end_questions_of,
+    unsupported=forwarded_questions.on_unsupported,
 )

@@ -17,7 +17,7 @@ from ..moves.transitions import ACTIVE
 from ..plugins.plugins import n_preparing
 from ..plugins.records import plugins_of
 from ..records.prefixes import MAX_SHOWN, OTHER, Prefix
-from ..records.questions import Info, Page
+from ..records.question_arguments import Info, Page
 from ..records.tasks import WITHOUT_RECIPE
 from ..recovery.barrier import waits_for
 from ..reports.unreached import recently_unreached

@@ -4,7 +4,8 @@ A question is a function `(state, arguments, page) -> (info, next page)`. It doe
 about 1 ms, whatever the size of the tables, and keeps nothing: the text `page` says where to go on,
 by an order that survives changes between two pages (numbers that only grow, or the asked keys). So
 no question walks over all tasks: a dict cannot be read from the middle, and skipping its beginning
-takes 15 ms for a million entries. What workers hold is asked of the workers (`passing`).
+takes 15 ms for a million entries. What workers hold is asked of the workers
+(`forwarded_questions`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from ..actions import Action
 from ..feature import LateQuestion, Question
 from ..records.peers import ClientHandle
 from ..records.permissions import deny
-from ..records.questions import BadArgument, Info, Page, position_of
+from ..records.question_arguments import BadArgument, Info, Page, position_of
 from .calls import on_ask_call
+from .forwarded_questions import on_ask_other
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
-from .passing import on_ask_other
 from .task_questions import (
     ask_attempts,
     ask_explanations,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ..records.questions import BadArgument, Info, Page, keys_of, number_of, position_of
+from ..records.question_arguments import BadArgument, Info, Page, keys_of, number_of, position_of
 from ..records.tasks import MEMORY, SchedulerTask
 from .attempt_ends import attempt_ends
 from .explaining import explain, why

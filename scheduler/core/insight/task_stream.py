@@ -24,7 +24,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ..feature import Feature, Question
 from ..records.checking import is_due, unless
-from ..records.questions import BadArgument, Info, Page, position_of
+from ..records.question_arguments import BadArgument, Info, Page, position_of
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline

@@ -1,12 +1,12 @@
 """Running tasks that are to end: their thread is interrupted, later their process is ended.
 
 A client cancels with `running`, and nobody else wants the tasks; or attempts take longer than they
-may (`overdue`). The attempts are dropped as any, so each holds its thread until the worker reports
-its end (`WorkerHandle.zombies`); the worker is asked to interrupt them as well. What has not ended
-after `END_PROCESS_AFTER_S` waits in code that no exception reaches, or swallows it: then the
-worker's supervisor is asked to end the process and to start another one. Its other tasks are placed
-again; none of them has caused that, so it reports no attempt that ran, and nothing counts towards
-the crash limit.
+may (`time_limits`). The attempts are dropped as any, so each holds its thread until the worker
+reports its end (`WorkerHandle.zombies`); the worker is asked to interrupt them as well. What has
+not ended after `END_PROCESS_AFTER_S` waits in code that no exception reaches, or swallows it: then
+the worker's supervisor is asked to end the process and to start another one. Its other tasks are
+placed again; none of them has caused that, so it reports no attempt that ran, and nothing counts
+towards the crash limit.
 
 A worker without a supervisor shares the process of a program (`processes=False`), which cannot be
 ended for a task: this is logged, and the thread stays occupied.
@@ -20,7 +20,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
 from ....protocol.wording import counted
 from ..insight.attempt_ends import note_cancelled
-from ..records.questions import BadArgument
+from ..records.question_arguments import BadArgument
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle

@@ -28,7 +28,7 @@ from ....protocol.wire.message import MAX_FACTS
 from ..actors.actors import is_actor
 from ..members.membership import let_leave
 from ..records.peers import WorkerHandle
-from ..records.questions import BadArgument, Info, Page
+from ..records.question_arguments import BadArgument, Info, Page
 from ..records.tasks import ERRED, MEMORY, WITHOUT_RECIPE, SchedulerTask
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..records.peers import WorkerHandle
-from ..records.questions import Info, Page
+from ..records.question_arguments import Info, Page
 from .plugins import named
 from .records import Plugin, Process, plugins_of
 

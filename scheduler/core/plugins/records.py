@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ....protocol.wire.payload import Blob, blob_nbytes
 from ..records.peers import SupervisorHandle, WorkerHandle
-from ..records.questions import Info
+from ..records.question_arguments import Info
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

@@ -22,7 +22,7 @@ from weft.scheduler.core.feature import Features
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, InterruptedAttempt
 from weft.scheduler.core.insight.cluster_totals import totals_of
-from weft.scheduler.core.insight.passing import Passed, passed_of
+from weft.scheduler.core.insight.forwarded_questions import Passed, passed_of
 from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate

@@ -8,8 +8,13 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import MAX_RELAYED_BYTES
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.payload import Payload
+from weft.scheduler.core.insight.forwarded_questions import (
+    MAX_DEPTH,
+    MAX_UNANSWERED,
+    is_flat,
+    passed_of,
+)
 from weft.scheduler.core.insight.info import describe_worker
-from weft.scheduler.core.insight.passing import MAX_DEPTH, MAX_UNANSWERED, is_flat, passed_of
 
 from ...builders import Board, Out
 

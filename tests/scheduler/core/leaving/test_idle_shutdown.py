@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.actions import StopServer
-from weft.scheduler.core.leaving.idle_timeout import idle_timeout_of
+from weft.scheduler.core.leaving.idle_shutdown import idle_timeout_of
 
 from ...builders import Board, graph
 
