@@ -17,7 +17,7 @@ One event has one hook, and so one verb:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -52,6 +52,8 @@ PlacingHook: TypeAlias = (
 #: `(task, a worker with room, now)` -> the worker
 Decide: TypeAlias = "Callable[[SchedulerTask, WorkerHandle, float], WorkerHandle]"
 Give: TypeAlias = "Callable[[SchedulerState, Any, SchedulerTask, WorkerHandle], None]"
+DiedHook: TypeAlias = "Callable[[SchedulerState, SchedulerTask, str, str, bool], None]"
+CancelledHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, dict[int, str]], None]"
 KeysHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, list[str]], None]"
 StaleHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, int, int | Failure | None], bool]"
 ClientHook: TypeAlias = "Callable[[SchedulerState, ClientHandle], None]"
@@ -108,6 +110,8 @@ class Feature:
     #: {what holds: what breaks it}
     invariants: Mapping[str, Invariant] = field(default_factory=dict)
 
+    #: those of `records` that are maps of tasks: a row ends when its task is forgotten
+    notes: tuple[type[MutableMapping[SchedulerTask, Any]], ...] = ()
     #: ids of functions whose results are unique: they have no copies, and are not made again
     unique: frozenset[bytes] = frozenset()
 
@@ -171,10 +175,10 @@ class Feature:
     replicas_added: KeysHook | None = None
     #: a worker could not fetch these keys from where it was sent
     not_fetched: KeysHook | None = None
-    #: a worker does not have the data of a task any more
-    replica_lost: TaskHook | None = None
     #: a function has come
     function_made: Callable[[SchedulerState, Function], None] | None = None
+    #: a worker will not have the data of a task any more
+    replica_lost: Callable[[SchedulerState, SchedulerTask, WorkerHandle], None] | None = None
     #: tasks are submitted while there is none
     first_submitted: StateHook | None = None
     #: rows with a unique function were submitted
@@ -189,8 +193,8 @@ class Feature:
     recipe_given: (
         Callable[[SchedulerState, SchedulerTask, WorkerHandle | None, int], None] | None
     ) = None
-    #: the last copies of tasks are gone: fails those that were unique, and returns the others
-    unique_lost: Callable[[SchedulerState, list[SchedulerTask]], list[SchedulerTask]] | None = None
+    #: the last copies of tasks are gone: returns those that may be computed again
+    results_lost: Callable[[SchedulerState, list[SchedulerTask]], list[SchedulerTask]] | None = None
     #: whether tasks may be submitted on behalf of an attempt that does not run, by their options
     may_submit: Callable[[SchedulerState, WorkerHandle, dict[str, Any], int], bool] | None = None
     #: an attempt waits: for what
@@ -198,6 +202,14 @@ class Feature:
     #: an attempt has ended that is not current: with a result of so many bytes, with a failure, or
     #: None, with neither; True = the worker is to keep what it has of that
     stale_ended: StaleHook | None = None
+    #: an attempt raised, on this worker
+    attempt_raised: Callable[[SchedulerState, SchedulerTask, str, Failure], None] | None = None
+    #: a worker died under an attempt, or while it served the result of the task: its name, and why
+    attempt_died: DiedHook | None = None
+    #: a dropped attempt has ended, and how; while a feature is busy
+    dropped_ended: Callable[[SchedulerState, int, int], None] | None = None
+    #: a client cancels what runs: the attempts that were dropped, and the keys of their tasks
+    running_cancelled: CancelledHook | None = None
     #: before the rows of a report are handled
     attempts_erred: Callable[[SchedulerState, WorkerHandle, m.AttemptsErred], None] | None = None
     #: a worker or client, by its id, has ended in order or is known to have died: it does not
@@ -227,6 +239,7 @@ class Features:
         self.orders: dict[str, LateQuestion] = {}
         self.metrics = [metric for f in features for metric in f.metrics]
         self.invariants: dict[str, Invariant] = {}
+        self.notes = [self.records[kind] for f in features for kind in f.notes]
         self.unique = frozenset[bytes]().union(*(f.unique for f in features))
         for table in ("handlers", "questions", "orders", "invariants"):
             for feature in features:
@@ -278,10 +291,14 @@ class Features:
         self.tasks_made = [f.tasks_made for f in features if f.tasks_made]
         self.recipe_needed = [f.recipe_needed for f in features if f.recipe_needed]
         self.recipe_given = [f.recipe_given for f in features if f.recipe_given]
-        self.unique_lost = [f.unique_lost for f in features if f.unique_lost]
+        self.stale_ended = [f.stale_ended for f in features if f.stale_ended]
+        self.results_lost = [f.results_lost for f in features if f.results_lost]
         self.may_submit = [f.may_submit for f in features if f.may_submit]
         self.attempt_blocked = [f.attempt_blocked for f in features if f.attempt_blocked]
-        self.stale_ended = [f.stale_ended for f in features if f.stale_ended]
+        self.attempt_raised = [f.attempt_raised for f in features if f.attempt_raised]
+        self.attempt_died = [f.attempt_died for f in features if f.attempt_died]
+        self.dropped_ended = [f.dropped_ended for f in features if f.dropped_ended]
+        self.running_cancelled = [f.running_cancelled for f in features if f.running_cancelled]
         self.attempts_erred = [f.attempts_erred for f in features if f.attempts_erred]
         self.ended = [f.ended for f in features if f.ended]
         self.peer_closed = [f.peer_closed for f in features if f.peer_closed]

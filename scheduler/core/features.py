@@ -23,6 +23,7 @@ from .coordination import feature as coordination
 from .data import feature as data
 from .feature import Feature
 from .insight import (
+    attempt_ends,
     cluster_totals,
     desired,
     losses,
@@ -61,6 +62,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     output.FEATURE,
     task_stream.FEATURE,
     plugins.FEATURE,
+    attempt_ends.FEATURE,
     slow_readers.FEATURE,
     memory_return.FEATURE,
     unsupported_versions.FEATURE,

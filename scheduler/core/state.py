@@ -28,7 +28,7 @@ invariant is a bug of weft: `InvalidTransition` or `InvalidState`, with the task
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
@@ -41,7 +41,6 @@ from .assignment import assignment
 from .events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from .feature import Feature, Features
 from .handlers import handlers_by_role
-from .insight.attempt_ends import InterruptedAttempt
 from .insight.timings import Timings
 from .members import liveness, membership
 from .members.epochs import NS_PER_ATTEMPT, Members
@@ -161,7 +160,8 @@ class SchedulerState:
         self.takers: OrderedDict[WorkerHandle, None] = OrderedDict()
         #: {worker: None}: workers that a feature has closed for tasks of all classes (`is_full`)
         self.full: dict[WorkerHandle, None] = {}
-        #: {name: None} of the features that have something to do with each assignment pass
+        #: {name: None} of the features that have something to do with each assignment pass, or when
+        #: something ends that is rare
         self.busy: dict[str, None] = {}
         #: {worker: None}: workers whose load changed since the last settle
         self.touched: dict[WorkerHandle, None] = {}
@@ -172,18 +172,12 @@ class SchedulerState:
         #: {worker: {attempt: key}} that the cancellation under way drops, and that are interrupted;
         #: None = it interrupts none, and between events
         self.abandoned: dict[WorkerHandle, dict[int, str]] | None = None
-        #: {attempt: interruption} of zombies of workers that were asked to interrupt them
-        self.interrupted: dict[int, InterruptedAttempt] = {}
         #: {task: the end of its pause} of those in state no_worker that wait before a retry
         self.paused: dict[SchedulerTask, Deadline] = {}
         #: {task: own exceptions so far} of tasks with retries
         self.n_exceptions: dict[SchedulerTask, int] = {}
         #: {task: reasons} of tasks under which workers died
         self.deaths: dict[SchedulerTask, list[str]] = {}
-        #: {task: [(worker, how it ended, attempt or 0)]}, the latest ones; see `attempts`
-        self.attempt_ends: OrderedDict[SchedulerTask, list[tuple[str, str, int]]] = OrderedDict()
-        #: {key: the same} of attempts of cancelled tasks that were interrupted; the latest ones
-        self.cancelled_ends: OrderedDict[str, list[tuple[str, str, int]]] = OrderedDict()
         #: {worker_id: (worker, {attempt: task} processing, {attempt: task} whose only copy it had)}
         #: of lost workers whose supervisor has not reported yet
         self.lost_workers: dict[
@@ -241,6 +235,13 @@ class SchedulerState:
         self.next_reassurance = float("-inf")
 
         self.features = Features(features)
+        #: maps of tasks, whose rows end when their task is forgotten
+        self.notes: list[MutableMapping[SchedulerTask, Any]] = [
+            self.n_exceptions,
+            self.deaths,
+            self.out_of_reach,
+            *self.features.notes,
+        ]
         self._handlers = handlers_by_role(self.features)
 
     def record(self, kind: type[_Record]) -> _Record:

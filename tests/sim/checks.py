@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.scheduler.core.data.relays import relays_of
+from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.scheduler.core.invariants.validate import validate as validate_scheduler
 from weft.scheduler.core.recovery.claims import HELD
 
@@ -126,7 +127,7 @@ def check_empty(sim: Simulation) -> None:
     assert not core.unclaimed_functions, "functions of earlier schedulers are left"
     assert not core.twins, "attempts that run twice are left"
     assert not core.failed_at, "failures are left"
-    assert not core.interrupted, "interrupted attempts are left"
+    assert not interruptions_of(core), "interrupted attempts are left"
     assert not core.away, "workers are expected back"
     memory.check_at_rest(sim)
     for client in sim.clients:

@@ -47,6 +47,6 @@ FEATURE: Final = Feature(
     worker_gone=_on_worker_gone,
     recovery_ended=actors.fail_made,
     unique_submitted=actors.note_made,
-    unique_lost=actors.fail_lost,
+    results_lost=actors.fail_lost,
     may_submit=actors.may_submit,
 )

@@ -218,7 +218,7 @@ def on_not_fetched(state: SchedulerState, ws: WorkerHandle, keys: Iterable[str])
     _advance_soon(state)
 
 
-def on_lost(state: SchedulerState, task: SchedulerTask) -> None:
+def on_lost(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> None:
     """Note that a copy of a task is lost."""
     if task in copies_of(state).wishes:
         copies_of(state).open[task] = None

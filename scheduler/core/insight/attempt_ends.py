@@ -5,8 +5,8 @@ later; so tasks that run once, finish and keep their result cost nothing. Where 
 not on record, but copies are listed behind it: its worker is the first holder, and is noted when it
 ceases to be that. The table is bounded: the latest tasks are kept.
 
-Attempts that are interrupted, because they are overdue or their task was cancelled, are noted with
-how they ended then. A cancelled task is forgotten at once: those of the latest are kept by key.
+Attempts that are interrupted are noted with how they ended then. A cancelled task is forgotten at
+once: those of the latest are kept by key.
 
 A new scheduler does not know the ends that the one before it has noted, but for the number of the
 exceptions, nor which of the workers that hold a result has made it.
@@ -14,11 +14,11 @@ exceptions, nor which of the workers that hold a result has made it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire import messages as m
 from ....protocol.wire.failure import RESCHEDULE
+from ..feature import Feature
 from ..records.tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
@@ -35,28 +35,21 @@ _MAX_TEXT_CHARS: Final = 300
 
 _FINISHED: Final = "finished"
 _LOST: Final = "finished; its result was lost later"
-_CANCELLED: Final = "was cancelled"
 _RAISED_BEFORE: Final = "raised an exception, before the scheduler was restarted"
 
 
-class InterruptedAttempt:
-    """A running attempt that was dropped and is interrupted, until it has ended."""
+class AttemptEnds(OrderedDict["SchedulerTask", list[tuple[str, str, int]]]):
+    """How attempts ended: {task: [(worker, how it ended, attempt or 0)]}, the latest tasks."""
 
-    __slots__ = ("cause", "is_killed", "key", "since", "task", "when_over", "ws")
+    def __init__(self) -> None:
+        super().__init__()
+        #: {key: the same} of attempts of cancelled tasks that were interrupted; the latest ones
+        self.cancelled: OrderedDict[str, list[tuple[str, str, int]]] = OrderedDict()
 
-    def __init__(
-        self, ws: WorkerHandle, key: str, cause: str, since: float, task: SchedulerTask | None
-    ) -> None:
-        self.ws = ws
-        self.key = key
-        self.cause = cause
-        self.since = since
-        #: None = it was cancelled, and may be forgotten
-        self.task = task
-        #: the supervisor was asked to end its process
-        self.is_killed = False
-        #: called when it has ended
-        self.when_over: Callable[[], object] | None = None
+
+def ends_of(state: SchedulerState) -> AttemptEnds:
+    """Return how attempts ended."""
+    return state.record(AttemptEnds)
 
 
 def note_raised(state: SchedulerState, task: SchedulerTask, worker: str, failure: Failure) -> None:
@@ -76,12 +69,12 @@ def note_raised_before(state: SchedulerState, task: SchedulerTask, n_raised: int
         _note(state, task, "", _RAISED_BEFORE)
 
 
-def note_death(
-    state: SchedulerState, task: SchedulerTask, worker: str, reason: str, *, is_served: bool
+def _note_death(
+    state: SchedulerState, task: SchedulerTask, worker: str, reason: str, is_served: bool
 ) -> None:
     """Note that a worker died under an attempt, or (`is_served`) while it served the result."""
     if is_served:
-        ends = state.attempt_ends.get(task)
+        ends = ends_of(state).get(task)
         if ends is not None and ends[-1][:2] == (worker, _LOST):
             ends.pop()
         _note(state, task, worker, f"{_LOST}: the worker died: {reason}")
@@ -89,83 +82,52 @@ def note_death(
         _note(state, task, worker, f"the worker died: {reason}")
 
 
-def note_overdue(
-    state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, timeout_us: int
+def note_interrupted(
+    state: SchedulerState, task: SchedulerTask, worker: str, cause: str, attempt: int
 ) -> None:
-    """Note that an attempt takes too long. It is dropped and interrupted."""
-    cause = f"took longer than its timeout of {timeout_us / 1e6:g} s"
-    _note(state, task, ws.name, cause, task.attempt)
-    state.interrupted[task.attempt] = InterruptedAttempt(ws, task.key, cause, state.now, task)
+    """Note why an attempt is interrupted; the end of that replaces it."""
+    _note(state, task, worker, cause, attempt)
 
 
-def note_cancelled(state: SchedulerState, ws: WorkerHandle, keys: dict[int, str]) -> None:
-    """Note that attempts of cancelled tasks are interrupted: {attempt: key}."""
-    for attempt, key in keys.items():
-        state.interrupted[attempt] = InterruptedAttempt(ws, key, _CANCELLED, state.now, None)
-
-
-def note_interruption_over(state: SchedulerState, attempt: int, end: int) -> None:
-    """Note how an attempt has ended, if it was interrupted."""
-    found = state.interrupted.pop(attempt, None)
-    if found is None:
-        return
-    if found.when_over is not None:
-        found.when_over()
-    after = f"{max(state.now - found.since, 0.0):.2g} s later"
-    if end == m.RETURNED:
-        _note_end(state, found, attempt, f"it ended by itself {after}")
-    elif end == m.INTERRUPTED:
-        _note_end(state, found, attempt, f"an exception (TaskInterrupted) ended it {after}")
-    elif found.task is not None:
-        _note_end(state, found, attempt, "it has ended")
-
-
-def note_process_over(state: SchedulerState, ws: WorkerHandle) -> None:
-    """Note that interrupted attempts have ended with their worker, which is lost."""
-    for attempt, found in list(state.interrupted.items()):
-        if found.ws is ws:
-            del state.interrupted[attempt]
-            if found.when_over is not None:
-                found.when_over()
-            after = f"{max(state.now - found.since, 0.0):.2g} s later"
-            how = "its process was ended" if found.is_killed else "its worker was lost"
-            _note_end(state, found, attempt, f"{how} {after}")
-
-
-def _note_end(state: SchedulerState, found: InterruptedAttempt, attempt: int, how: str) -> None:
-    noted = found.ws.name, f"{found.cause}; {how}"[:_MAX_TEXT_CHARS], attempt
-    if found.task is None:
-        known = state.tasks.get(found.key)
+def note_interrupted_end(
+    state: SchedulerState, task: SchedulerTask | None, key: str, worker: str, end: str, attempt: int
+) -> None:
+    """Note how an interrupted attempt has ended; None = its task was cancelled."""
+    noted = worker, end[:_MAX_TEXT_CHARS], attempt
+    if task is None:
+        known = state.tasks.get(key)
         if known is not None:
             _note(state, known, *noted)
             return
-        ends = state.cancelled_ends.setdefault(found.key, [])
-        state.cancelled_ends.move_to_end(found.key)
+        cancelled = ends_of(state).cancelled
+        ends = cancelled.setdefault(key, [])
+        cancelled.move_to_end(key)
         ends.append(noted)
         del ends[:-MAX_ENDS]
-        if len(state.cancelled_ends) > MAX_CANCELLED:
-            state.cancelled_ends.popitem(last=False)
+        if len(cancelled) > MAX_CANCELLED:
+            cancelled.popitem(last=False)
         return
-    ends = state.attempt_ends.get(found.task, [])
+    ends = ends_of(state).get(task, [])
     for i, (_, _, other) in enumerate(ends):
         if other == attempt:
             ends[i] = noted
 
 
-def note_copied(state: SchedulerState, task: SchedulerTask) -> None:
+def _note_copied(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> None:
     """Note where a task has finished, before its first holder is forgotten; copies are left."""
-    if not _is_noted(state, task):
+    if len(task.replicas) > 1 and task.replicas[0] is ws and not _is_noted(state, task):
         _note(state, task, task.replicas[0].name, _FINISHED, task.attempt)
 
 
-def note_lost(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
+def _note_lost(state: SchedulerState, tasks: list[SchedulerTask]) -> list[SchedulerTask]:
     """Note that the last copies of results are lost, before the tasks leave the memory."""
     for task in tasks[-MAX_TASKS:]:
-        ends = state.attempt_ends.get(task)
+        ends = ends_of(state).get(task)
         if ends is not None and _is_noted(state, task):
             _note(state, task, ends.pop()[0], _LOST)
         else:
             _note(state, task, task.replicas[0].name, _LOST)
+    return tasks
 
 
 def attempt_ends(state: SchedulerState, key: str) -> list[tuple[str, str]]:
@@ -176,8 +138,8 @@ def attempt_ends(state: SchedulerState, key: str) -> list[tuple[str, str]]:
     """
     task = state.tasks.get(key)
     if task is None:
-        return [(worker, end) for worker, end, _ in state.cancelled_ends.get(key, ())]
-    ends = [(worker, end) for worker, end, _ in state.attempt_ends.get(task, ())]
+        return [(worker, end) for worker, end, _ in ends_of(state).cancelled.get(key, ())]
+    ends = [(worker, end) for worker, end, _ in ends_of(state).get(task, ())]
     if task.state == MEMORY and not _is_noted(state, task):
         ends.append((task.replicas[0].name, _FINISHED))
     return ends
@@ -185,14 +147,14 @@ def attempt_ends(state: SchedulerState, key: str) -> list[tuple[str, str]]:
 
 def _is_noted(state: SchedulerState, task: SchedulerTask) -> bool:
     """Return whether the attempt that made the present result is on record."""
-    ends = state.attempt_ends.get(task)
+    ends = ends_of(state).get(task)
     return ends is not None and ends[-1][1:] == (_FINISHED, task.attempt)
 
 
 def _note(
     state: SchedulerState, task: SchedulerTask, worker: str, end: str, attempt: int = 0
 ) -> None:
-    table = state.attempt_ends
+    table = ends_of(state)
     ends = table.get(task)
     if ends is None:
         ends = table[task] = []
@@ -200,3 +162,23 @@ def _note(
             table.popitem(last=False)
     ends.append((worker, end[:_MAX_TEXT_CHARS], attempt))
     del ends[:-MAX_ENDS]
+
+
+FEATURE: Final = Feature(
+    name="ends of attempts",
+    records=(AttemptEnds,),
+    notes=(AttemptEnds,),
+    invariants={
+        "cancelled attempts that are noted are few": lambda s: [*ends_of(s).cancelled][
+            MAX_CANCELLED:
+        ],
+        "ends of attempts are noted of few tasks, all known": lambda s: [
+            *(task for task in ends_of(s) if s.tasks.get(task.key) is not task),
+            *[*ends_of(s)][MAX_TASKS:],
+        ],
+    },
+    attempt_raised=note_raised,
+    attempt_died=_note_death,
+    replica_lost=_note_copied,
+    results_lost=_note_lost,
+)

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
-from ..feature import Feature, LateQuestion
-from . import interrupting, time_limits
+from ..feature import Departure, Feature, LateQuestion
+from ..records.checking import unless
+from . import interrupted, interrupting, time_limits
+
+if TYPE_CHECKING:
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
+
+
+def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    interrupted.note_process_over(state, ws)
+
 
 FEATURE: Final = Feature(
-    name="interruption",
+    name=interrupted.NAME,
+    records=(interrupted.Interruptions,),
     handlers={
         m.AttemptsOverdue: time_limits.on_overdue,
         m.WorkerHeldUp: time_limits.on_held_up,
     },
     orders={"restart": LateQuestion(interrupting.on_restart, Level.CLIENT)},
+    invariants={
+        "interrupted lists zombies of workers": lambda s: [
+            (attempt, found)
+            for attempt, found in interrupted.interruptions_of(s).items()
+            if s.workers.get(found.ws.peer) is not found.ws or attempt not in found.ws.zombies
+        ],
+        "interruption is busy iff an attempt is interrupted": lambda s: unless(
+            bool(interrupted.interruptions_of(s)) == (interrupted.NAME in s.busy), s.busy
+        ),
+    },
+    running_cancelled=interrupting.interrupt_cancelled,
+    dropped_ended=interrupted.note_interruption_over,
+    worker_gone=_on_worker_gone,
 )

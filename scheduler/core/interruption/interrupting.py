@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
 from ....protocol.wording import counted
-from ..insight.attempt_ends import note_cancelled
 from ..records.question_arguments import BadArgument
+from .interrupted import interruptions_of, note_cancelled
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -32,13 +32,10 @@ RESTARTED: Final = "restarted, because a client asked for it"
 END_PROCESS_AFTER_S: Final = 5.0
 
 
-def interrupt_cancelled(
-    state: SchedulerState, abandoned: dict[WorkerHandle, dict[int, str]]
-) -> None:
+def interrupt_cancelled(state: SchedulerState, ws: WorkerHandle, keys: dict[int, str]) -> None:
     """Have the dropped attempts of cancelled tasks interrupted."""
-    for ws, keys in abandoned.items():
-        note_cancelled(state, ws, keys)
-        interrupt(state, ws, list(keys), "cancelled")
+    note_cancelled(state, ws, keys)
+    interrupt(state, ws, list(keys), "cancelled")
 
 
 def interrupt(state: SchedulerState, ws: WorkerHandle, attempts: list[int], why: str) -> None:
@@ -52,13 +49,13 @@ def interrupt(state: SchedulerState, ws: WorkerHandle, attempts: list[int], why:
 
 
 def _end_process(state: SchedulerState, ws: WorkerHandle, attempts: list[int], why: str) -> None:
-    left = [attempt for attempt in attempts if attempt in state.interrupted]
+    left = [attempt for attempt in attempts if attempt in interruptions_of(state)]
     if not left or state.workers.get(ws.peer) is not ws:
         return
     what = f"{counted(len(left), f'{why} task')} did not end within {END_PROCESS_AFTER_S:g} s"
     if end_process(state, ws, f"ended by weft, because {what} after being interrupted"):
         for attempt in left:
-            state.interrupted[attempt].is_killed = True
+            interruptions_of(state)[attempt].is_killed = True
         text = f"{what} at worker {ws.name}: its process is ended, and another one is started"
     else:
         text = (

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import timed_out
-from ..insight.attempt_ends import note_overdue
 from ..moves.transitions import abandon, drop_attempt, err, take_back_from
 from ..requests.retrying import pause_until, take_retry
+from .interrupted import interruptions_of, note_overdue
 from .interrupting import END_PROCESS_AFTER_S, interrupt
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _end(state: SchedulerState, ws: WorkerHandle, timeouts_us: dict[int, int]) -
     longest_s = END_PROCESS_AFTER_S + 1.0  # by then its process has ended, or does not end
     for task in left:
         go_on = pause_until(state, task, again[task], longest_s)
-        state.interrupted[attempts[task]].when_over = go_on
+        interruptions_of(state)[attempts[task]].when_over = go_on
     state.counters.attempts_timed_out += len(overdue)
     interrupt(state, ws, overdue, "overdue")
 

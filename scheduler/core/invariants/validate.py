@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from ....protocol.errors import InvalidState
 from ....protocol.wire.handshake import Role
-from ..insight.attempt_ends import MAX_CANCELLED, MAX_TASKS
 from ..moves.eligibility import may_run
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import is_preparing
@@ -512,16 +511,6 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "n_exceptions lists known tasks": lambda s: _unknown(s, s.n_exceptions),
     "a task is retried at most so often as it may": lambda s: [
         (t, n) for t, n in s.n_exceptions.items() if not 0 < n <= t.group.options.retries
-    ],
-    "interrupted lists zombies of workers": lambda s: [
-        (attempt, found)
-        for attempt, found in s.interrupted.items()
-        if not _is_registered(s, found.ws) or attempt not in found.ws.zombies
-    ],
-    "cancelled_ends lists few": lambda s: list(s.cancelled_ends)[MAX_CANCELLED:],
-    "attempt_ends lists few tasks, all known": lambda s: [
-        *_unknown(s, s.attempt_ends),
-        *list(s.attempt_ends)[MAX_TASKS:],
     ],
     "deaths lists known tasks": lambda s: _unknown(s, s.deaths),
     "a task that failed starts to count deaths anew": lambda s: [

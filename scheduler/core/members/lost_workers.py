@@ -14,7 +14,6 @@ from ....protocol.deaths import is_of_memory, summarize
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import worker_died
 from ....protocol.wording import counted, sized
-from ..insight.attempt_ends import note_death, note_process_over
 from ..moves.reporting import send_states
 from ..moves.transitions import ACTIVE, err, take_back
 from ..records.peers import ClientHandle, WorkerHandle
@@ -50,8 +49,6 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
 
     It is out of `state.workers` already.
     """
-    if state.interrupted:
-        note_process_over(state, ws)
     processing = dict(ws.processing)
     forget_readers(ws)
     forget_holders(ws)
@@ -121,7 +118,8 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
             continue
         if task.state == MEMORY and not is_served:
             continue  # another attempt has finished it
-        note_death(state, task, ws.name, report.reason, is_served=is_served)
+        for attempt_died in state.features.attempt_died:
+            attempt_died(state, task, ws.name, report.reason, is_served)
         reasons = state.deaths.setdefault(task, [])
         what = f", while its result ({task.nbytes} bytes) was pickled or sent"
         reasons.append(report.reason + what * is_served)

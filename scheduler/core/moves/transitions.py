@@ -25,7 +25,6 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import Failure, data_lost
 from ....protocol.wire.message import MAX_ITEMS
 from ....protocol.wire.payload import blob_nbytes
-from ..insight.attempt_ends import note_interruption_over
 from ..records.failures import failure_nbytes
 from ..records.peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
 from ..records.tasks import (
@@ -244,8 +243,9 @@ def note_attempt_ended(
     """
     resources = ws.zombies.pop(attempt, None)
     if resources is not None:
-        if state.interrupted:
-            note_interruption_over(state, attempt, end)
+        if state.busy:
+            for dropped_ended in state.features.dropped_ended:
+                dropped_ended(state, attempt, end)
         free_resources(ws, resources)
         ws.blocked.pop(attempt, None)
         ws.last_progress = state.now
@@ -492,7 +492,7 @@ def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask
     task.state = FORGOTTEN
     state.counters.n_released -= 1
     del state.tasks[task.key]
-    for notes in (state.n_exceptions, state.deaths, state.attempt_ends, state.out_of_reach):
+    for notes in state.notes:
         if notes:
             notes.pop(task, None)
     for dependency in task.dependencies:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....protocol.wire import messages as m
 from ....protocol.wording import counted
+from ..interruption.interrupted import interruptions_of
 from ..members.away import await_rows
 from ..moves.transitions import drop_attempt, note_attempt_ended, take_back_from
 from ..plugins.plugins import admit
@@ -81,7 +82,7 @@ def on_unfinished(state: SchedulerState, ws: WorkerHandle, message: m.InventoryU
         if attempt in ws.zombies:
             if phase != m.DROPPED and attempt not in state.twins:
                 drop_attempt(state, ws, attempt)  # the first drop may be lost
-            if attempt in state.interrupted:
+            if attempt in interruptions_of(state):
                 state.send(ws.peer, m.InterruptAttempts(attempts=[attempt]))
             continue
         ws.zombies[attempt] = ()  # it may hold a thread, whatever becomes of it

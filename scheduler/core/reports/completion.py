@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import after_attempts
 from ....protocol.wire.payload import Blob
-from ..insight.attempt_ends import note_raised
 from ..moves.reporting import report_results
 from ..moves.transitions import (
     drop_attempt,
@@ -213,14 +212,16 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
         if task in again:
             continue  # a row that comes twice counts once
         if is_reschedule(failure):
-            note_raised(state, task, ws.name, failure)
+            for attempt_raised in state.features.attempt_raised:
+                attempt_raised(state, task, ws.name, failure)
             state.story.note(state.now, f"asked on {ws.name} for another worker", [task.key])
             pauses[task] = avoid(state, task, ws)
             again[task] = None
             drop_attempt(state, ws, attempt)
             continue
         task.group.prefix.note_raised(duration_us, queued_us)
-        note_raised(state, task, ws.name, failure)
+        for attempt_raised in state.features.attempt_raised:
+            attempt_raised(state, task, ws.name, failure)
         n_before = state.n_exceptions.get(task, 0)
         delay_s = take_retry(state, task)
         if delay_s is not None:

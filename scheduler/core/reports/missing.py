@@ -14,7 +14,6 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import data_lost
 from ....protocol.wire.session import MISSED_HEARTBEATS
 from ..assignment.placement import reachable
-from ..insight.attempt_ends import note_copied, note_lost
 from ..moves.locating import located
 from ..moves.reporting import send_states
 from ..moves.transitions import (
@@ -246,11 +245,9 @@ def lose_replica(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -
     True if that was the last copy (the task is still in memory then).
     """
     for replica_lost in state.features.replica_lost:
-        replica_lost(state, task)
+        replica_lost(state, task, ws)
     if len(task.replicas) == 1:
         return True
-    if task.replicas[0] is ws:
-        note_copied(state, task)
     task.replicas = tuple(w for w in task.replicas if w is not ws)
     del ws.has_what[task]
     ws.nbytes -= task.nbytes
@@ -278,9 +275,8 @@ def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
         for task in unneeded:
             move(state, task, RELEASED)
         release_unneeded(state, unneeded)
-    for unique_lost in state.features.unique_lost:
-        lost = unique_lost(state, lost)
-    note_lost(state, lost)
+    for results_lost in state.features.results_lost:
+        lost = results_lost(state, lost)
     pending: dict[ClientHandle, list[str]] = {}
     needed = []
     for task in lost:

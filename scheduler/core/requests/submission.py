@@ -18,7 +18,6 @@ from ....protocol.wire.failure import key_conflict, not_understood
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions, unknown_options
 from ....protocol.wire.payload import Blob
-from ..interruption.interrupting import interrupt_cancelled
 from ..moves.eligibility import fill_class
 from ..moves.recipes import change_group
 from ..moves.reporting import send_states
@@ -502,7 +501,9 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
     release_unneeded(state, cancelled)
     if state.abandoned is not None:
         abandoned, state.abandoned = state.abandoned, None
-        interrupt_cancelled(state, abandoned)
+        for running_cancelled in state.features.running_cancelled:
+            for ws, attempts in abandoned.items():
+                running_cancelled(state, ws, attempts)
 
 
 def cancel_dependents(state: SchedulerState, task: SchedulerTask, key: str, reason: str) -> None:

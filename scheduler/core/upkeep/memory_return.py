@@ -104,7 +104,9 @@ def _shrink_one(state: SchedulerState, shrinking: Shrinking) -> bool:
         for name in _TABLES[type(owner).__name__]:
             table: dict[Any, Any] = getattr(owner, name)
             if table.__sizeof__() > max(LARGE_NBYTES, SPARSE_NBYTES * len(table)):
-                setattr(owner, name, dict(table))
+                rows = dict(table)
+                table.clear()  # in place: others may know the table
+                table.update(rows)
                 shrinking.has_shrunk = True
                 owners.append(owner)
                 return True

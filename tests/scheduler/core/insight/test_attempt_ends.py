@@ -31,7 +31,7 @@ def test_a_task_that_finishes_at_once_has_one_attempt(board):
     board.finish(worker, "a")
     assert attempt_ends(board.state, "a") == [("w", "finished")]
     assert attempt_ends(board.state, "unknown") == []
-    assert not board.state.attempt_ends
+    assert not attempts.ends_of(board.state)
 
 
 def test_attempts_that_raise_are_kept_also_when_the_task_has_failed(board):
@@ -45,7 +45,7 @@ def test_attempts_that_raise_are_kept_also_when_the_task_has_failed(board):
     ]
     assert answer.info == {"attempts": [["a", [["w", "raised ValueError: no such thing"]] * 2]]}
     board.send(client, m.ReleaseKeys(keys=["a"]))
-    assert not board.state.attempt_ends
+    assert not attempts.ends_of(board.state)
 
 
 def test_the_death_of_a_worker_ends_an_attempt(board):
@@ -87,7 +87,7 @@ def test_a_task_that_runs_again_because_its_result_was_lost_has_two_attempts(boa
     board.finish(again, "a", blob=None)
     assert attempt_ends(board.state, "a") == [("w", LOST), ("again", "finished")]
     board.send(client, m.ReleaseKeys(keys=["a"]))
-    assert not board.state.attempt_ends
+    assert not attempts.ends_of(board.state)
 
 
 def test_a_worker_that_died_while_it_served_a_result_ends_that_attempt_once(board):
@@ -134,4 +134,4 @@ def test_few_attempts_and_tasks_are_kept(board, monkeypatch):
     for key in ("b", "c"):
         board.send(client, graph(key))
         failed(board, worker, key)
-    assert [task.key for task in board.state.attempt_ends] == ["b", "c"]
+    assert [task.key for task in attempts.ends_of(board.state)] == ["b", "c"]

@@ -20,11 +20,12 @@ from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
 from weft.scheduler.core.data.relays import relays_of
 from weft.scheduler.core.feature import Features
 from weft.scheduler.core.features import FEATURES
-from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, InterruptedAttempt
+from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, ends_of
 from weft.scheduler.core.insight.cluster_totals import totals_of
 from weft.scheduler.core.insight.forwarded_questions import Passed, passed_of
 from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
+from weft.scheduler.core.interruption.interrupted import InterruptedAttempt, interruptions_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
 from weft.scheduler.core.members.epochs import Members
@@ -448,13 +449,16 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "a task is retried at most so often as it may": lambda b: b.state.n_exceptions.update(
         {b.task("retried"): 2}
     ),
-    "interrupted lists zombies of workers": lambda b: b.state.interrupted.update(
+    "interrupted lists zombies of workers": lambda b: interruptions_of(b.state).update(
         {9999: InterruptedAttempt(b.w, "x", "why", 0.0, None)}
     ),
-    "cancelled_ends lists few": lambda b: b.state.cancelled_ends.update(
+    "interruption is busy iff an attempt is interrupted": lambda b: b.state.busy.update(
+        {"interruption": None}
+    ),
+    "cancelled attempts that are noted are few": lambda b: ends_of(b.state).cancelled.update(
         {f"key-{i}": [] for i in range(MAX_CANCELLED + 1)}
     ),
-    "attempt_ends lists few tasks, all known": lambda b: b.state.attempt_ends.update(
+    "ends of attempts are noted of few tasks, all known": lambda b: ends_of(b.state).update(
         {b.stranger(): []}
     ),
     "deaths lists known tasks": lambda b: b.state.deaths.update({b.stranger(): []}),
