@@ -11,7 +11,7 @@ from typing import Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message, sent_by
-from .assignment import assignment
+from .assignment import asking_back
 from .feature import Features, Handler
 from .members import delegation, liveness, membership
 from .reports import blocked, completion, missing
@@ -33,7 +33,7 @@ HANDLERS: Final[dict[type[Message], Handler]] = {
     m.AttemptsEnded: completion.on_ended,
     m.AttemptsBlocked: blocked.on_blocked,
     m.AttemptsResumed: blocked.on_resumed,
-    m.AttemptsReturned: assignment.on_returned,
+    m.AttemptsReturned: asking_back.on_returned,
     m.AttemptsWithdrawn: withdrawing.on_withdrawn,
     m.ReplicasAdded: missing.on_replicas_added,
     m.KeysMissing: missing.on_keys_missing,

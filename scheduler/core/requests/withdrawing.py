@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
-from ..assignment.assignment import take_in
+from ..assignment.asking_back import take_in
 from ..moves.transitions import ACTIVE
 from ..records.tasks import PROCESSING, SchedulerTask
 from .submission import on_cancel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.assignment.assignment import SILENCE_S
+from weft.scheduler.core.assignment.asking_back import SILENCE_S
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.state import SchedulerState
 
