@@ -45,6 +45,7 @@ from ..feature import Decide, Give
 from ..moves.locating import addresses_of, hashes_of
 from ..records.peers import RESOURCE_DIGITS, WorkerHandle
 from ..records.prefixes import Prefix
+from ..records.queues import ReadyQueue
 from ..records.tasks import (
     MEMORY,
     PROCESSING,
@@ -269,15 +270,67 @@ def _assign_class(
             target = decide(task, ws, state.now) if task.dependencies else ws
             queue.left_ns -= task.group.prefix.estimate_ns
             give(state, drafts, task, target)
-            if ws.occupancy_ns >= ws.backlog_ns and ws.n_busy >= ws.nthreads:
-                break
             if is_scarce and not ws.has_room_for(task_class):
+                break
+            if not (is_scarce or task.dependencies or n_given == share):
+                n_given += _assign_alike(state, drafts[ws], queue, ws, share - n_given)
+            if ws.occupancy_ns >= ws.backlog_ns and ws.n_busy >= ws.nthreads:
                 break
         # To the end of the line, or out of it.
         if ws.has_room_for(task_class):
             members_open.move_to_end(ws)
         else:
             members_open.pop(ws, None)  # one that has just become full is out already
+
+
+def _assign_alike(
+    state: SchedulerState,
+    draft: Draft,
+    queue: ReadyQueue[SchedulerTask],
+    ws: WorkerHandle,
+    n_most: int,
+) -> int:
+    """Assign the next tasks of the queue as long as they are like the one assigned just now.
+
+    They are of the same group and have no links: the fused form of `pop` and `assign`. Return their
+    number, which is 0 if the worker is full.
+    """
+    lane, group, message = queue.stretch, draft.group, draft.message
+    if lane is None or group is None or state.n_exceptions or message.dependencies:
+        return 0
+    estimate = group.prefix.estimate_ns
+    n_room = -((ws.occupancy_ns - ws.backlog_ns) // estimate)
+    n_most = min(n_most, max(n_room, ws.nthreads - ws.n_busy), -(-queue.left_ns // estimate))
+    first = attempt = state.next_attempt
+    stop = first + n_most
+    now, processing, run = state.now, ws.processing, lane.run
+    keys, args, priorities, wanted = message.keys, message.args, message.priorities, message.wanted
+    while attempt < stop and run:
+        _, ticket, task = run[0]
+        if task.ticket == ticket:
+            if task.group is not group or task.dependencies or task.dependents or task.spec_hash:
+                break
+            task.ticket = 0
+            task.state = PROCESSING
+            task.worker = ws
+            task.attempt = attempt
+            task.assigned = now
+            task.estimate_ns = estimate
+            processing[attempt] = task
+            keys.append(task.key)
+            args.append(task.args)
+            priorities.append(task.priority)
+            wanted.append(1 if task.wanted_by else 0)
+            attempt += 1
+        run.popleft()
+    n = attempt - first
+    message.attempts.extend(range(first, attempt))
+    message.function_of.extend([draft.index] * n)
+    state.next_attempt = attempt
+    ws.occupancy_ns += n * estimate
+    queue.left_ns -= n * estimate
+    queue.took(lane, n)
+    return n
 
 
 def _least_share(n_queued: int, prefix: Prefix) -> int:

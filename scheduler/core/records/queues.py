@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -52,27 +53,31 @@ class Lane(Generic[_Item]):
         #: live entries
         self.n = 0
 
-    def push(self, item: _Item) -> None:
-        """Add an item that is in no queue."""
+    def push(self, items: Iterable[_Item]) -> None:
+        """Add items that are in no queue; it is fastest if their priorities ascend."""
         queue = self._queue
         if not self.n:
             current = queue.rotation.lanes.get(self._place)
             if current is None:
                 queue.rotation.enrol(*self._place, self)
             elif current is not self:
-                current.push(item)
+                current.push(items)
                 return
-        ticket = queue.next_ticket
-        queue.next_ticket = ticket + 1
-        queue.n += 1
-        self.n += 1
-        item.ticket = ticket
-        priority = item.priority
         run = self.run
-        if not run or priority >= run[-1][0]:
-            run.append((priority, ticket, item))
-        else:
-            heappush(self.heap, (priority, ticket, item))
+        last = run[-1][0] if run else -1
+        first = ticket = queue.next_ticket
+        for item in items:
+            item.ticket = ticket
+            priority = item.priority
+            if priority >= last:
+                run.append((priority, ticket, item))
+                last = priority
+            else:
+                heappush(self.heap, (priority, ticket, item))
+            ticket += 1
+        queue.next_ticket = ticket
+        queue.n += ticket - first
+        self.n += ticket - first
 
     def sweep(self) -> None:
         """Take the dead entries out."""
@@ -112,7 +117,7 @@ class ReadyQueue(Generic[_Item]):
 
     def push(self, item: _Item, client: int = 0) -> None:
         """Add an item that is in no queue."""
-        self.lane(item.priority, client).push(item)
+        self.lane(item.priority, client).push((item,))
 
     def pop(self) -> _Item | None:
         """Take the next item, or None."""
@@ -137,6 +142,24 @@ class ReadyQueue(Generic[_Item]):
                         self._end()
                     return item
             self.left_ns = 0
+
+    @property
+    def stretch(self) -> Lane[_Item] | None:
+        """The lane whose run begins with the items that `pop` would take next; None if others may.
+
+        Whoever takes live entries out of the run reports them to `took`.
+        """
+        lane = self._lane
+        if lane is None or lane.heap or self.left_ns <= 0 or self.rotation.has_new_lane:
+            return None
+        return lane
+
+    def took(self, lane: Lane[_Item], n: int) -> None:
+        """Note that `n` items were taken out of the run of `stretch`."""
+        self.n -= n
+        lane.n -= n
+        if not self.n:
+            self._end()
 
     def best_level(self) -> int:
         """Return the best user priority of a queued item, as a level; there must be one."""

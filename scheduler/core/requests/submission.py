@@ -7,7 +7,7 @@ a spec hash) leaves that lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,7 +59,7 @@ _THREADLESS: Final = "no thread"
 class _Batch:
     """The rows of a message that have the same options."""
 
-    __slots__ = ("base", "groups", "is_delivered", "n_queued", "number", "push", "task_class")
+    __slots__ = ("base", "fresh", "groups", "is_delivered", "n_queued", "number", "task_class")
 
     def __init__(
         self,
@@ -99,9 +99,15 @@ class _Batch:
         task_class.n_tasks += 1  # while rows are worked off it must not be dropped
         #: of all rows; a row's priority is this and its rank
         self.base = base_priority(user_priority, generation)
-        #: puts a task into the ready queue; None before the first
-        self.push: Callable[[SchedulerTask], None] | None = None
+        #: queued tasks that are not in the ready queue yet
+        self.fresh: list[SchedulerTask] = []
         self.n_queued = 0
+
+    def queue_up(self) -> None:
+        """Put the fresh tasks into the ready queue."""
+        if self.fresh:
+            self.task_class.queue.lane(self.base, self.number).push(self.fresh)
+            self.fresh.clear()
 
 
 class _LateGroups(dict[int, TaskGroup]):
@@ -230,7 +236,7 @@ def _add_rows(
     tasks = state.tasks
     wants = client.wants
     alone = client.alone
-    task_class, groups, push, base = batch.task_class, batch.groups, batch.push, batch.base
+    task_class, groups, base, fresh = batch.task_class, batch.groups, batch.base, batch.fresh
     runnable = bool(task_class.members)
     has_one_function = len(message.functions) == 1
     is_delivered = batch.is_delivered
@@ -240,10 +246,11 @@ def _add_rows(
     ranks = message.ranks
     n_created = n_queued = 0
     for i, (key, function_of, args) in enumerate(zip(*columns, strict=True), start):
-        task = tasks.get(key)
-        if task is not None:
+        if key in tasks:
+            task = tasks[key]
             known.append((task, i))
             if task.args is None or (task.state == ERRED and not is_delivered):
+                batch.queue_up()
                 _start_afresh(state, client, message, task, i, groups[function_of], base | rank)
             continue
         group = groups[function_of]
@@ -263,19 +270,19 @@ def _add_rows(
             if dependencies and dependencies[i]:
                 link(state, task, dependencies[i], is_ranked=bool(ranks), is_delivered=True)
         elif dependencies and dependencies[i]:
+            batch.queue_up()
             state.counters.n_released += 1
             link(state, task, dependencies[i], is_ranked=bool(ranks))
         elif runnable:
             task.state = QUEUED
-            if push is None:
-                push = batch.push = task_class.queue.lane(base, batch.number).push
-            push(task)
+            fresh.append(task)
             n_queued += 1
             if not has_one_function:
                 group.prefix.begin()
         else:
             state.counters.n_released += 1
             activate(state, task)
+    batch.queue_up()
     state.next_rank = rank
     task_class.n_tasks += n_created
     batch.n_queued += n_queued

@@ -117,16 +117,40 @@ def test_a_lane_that_was_forgotten_meanwhile_is_found_again():
     queue: ReadyQueue[Item] = ReadyQueue()
     lane = queue.lane(1, 7)
     first, other, second, third = Item(1), Item(1), Item(2), Item(3)
-    lane.push(first)
+    lane.push([first])
     queue.push(other, 8)
     queue.discard(first, 7)
     queue.discard(other, 8)
     assert not queue.rotation.lanes
     queue.push(second, 7)
     queue.validate()
-    lane.push(third)
+    lane.push([third])
     queue.validate()
     assert [queue.pop(), queue.pop(), queue.pop()] == [second, third, None]
+
+
+def test_a_stretch_begins_with_the_items_that_come_next():
+    queue: ReadyQueue[Item] = ReadyQueue()
+    assert queue.stretch is None
+    items = [Item(p) for p in range(6)]
+    queue.lane(0, 7).push(items)
+    assert queue.stretch is None  # nobody has had a turn
+    assert queue.pop() is items[0]
+    queue.discard(items[1], 7)
+    lane = queue.stretch
+    assert lane is not None
+    taken = [lane.run.popleft()[2] for _ in range(3)]
+    assert taken == items[1:4]
+    items[2].ticket = items[3].ticket = 0
+    queue.took(lane, 2)
+    queue.validate()
+    late = Item(2)
+    queue.push(late, 7)
+    assert queue.stretch is None  # the heap's may be better
+    assert [queue.pop(), queue.pop(), queue.pop()] == [late, items[4], items[5]]
+    assert queue.stretch is not None
+    queue.push(Item(9), 8)
+    assert queue.stretch is None  # the new lane is next
 
 
 def test_a_single_lane_that_runs_empty_is_kept_without_its_dead_entries():
