@@ -15,7 +15,7 @@ from weft.scheduler.core.coordination import cycles
 from weft.scheduler.core.coordination.cycles import SETTLE_S, Waits, find_cycle, suspects_of
 from weft.scheduler.core.members.epochs import Members
 
-from ..test_coordination import GRANTED
+from .objects_kit import GRANTED
 
 
 def block(board: Board, worker: int, key: str, *keys: str) -> None:

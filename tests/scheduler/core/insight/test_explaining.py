@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from tests.scheduler.builders import Board, finished, graph
+from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.insight import explaining, timings
 from weft.scheduler.core.insight.timings import Timings
-
-from ..test_coordination import Caller
 
 
 def explained(board: Board, key: str) -> dict[str, Any]:

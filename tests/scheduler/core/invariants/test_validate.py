@@ -567,7 +567,7 @@ def test_the_board_has_a_task_in_each_state():
 
 
 def test_each_invariant_is_broken_once():
-    # Those of coordination objects are broken in test_coordination.py and test_background.py;
+    # Those of coordination objects are broken in test_broken_objects.py and test_background.py;
     # those of wishes in test_wishes.py; those of memory in test_memory.py.
     elsewhere = {
         **OBJECT_INVARIANTS,

@@ -9,9 +9,9 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.members.epochs import Members
 
-from ..builders import Board, Out, assigned, graph
-from .plugins.test_plugins import FAILURE, answers, asked, done, unregister
-from .plugins.test_plugins import register as register_for_workers
+from ...builders import Board, Out, assigned, graph
+from .plugins_kit import FAILURE, answers, asked, done, unregister
+from .plugins_kit import register as register_for_workers
 
 
 def register(board: Board, peer: int, name: str = "p", **arguments: Any) -> Out:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from tests.scheduler.builders import Board, graph
+from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination.records import objects_of
 from weft.scheduler.core.members.epochs import Members
 
-from .insight.test_explaining import explained
-from .test_coordination import GRANTED, LATE, Caller
+from ..insight.test_explaining import explained
+from .objects_kit import GRANTED, LATE
 
 
 def take(who: Caller, lease: str, limit: int = 2, per_s: float = 0.0, **more: Any) -> Any:
