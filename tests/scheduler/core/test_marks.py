@@ -12,6 +12,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import marks
+from weft.scheduler.core.coordination.kinds import KINDS as ALL_KINDS
 from weft.scheduler.core.coordination.marks import marks_of
 from weft.scheduler.core.coordination.values import values_of
 from weft.scheduler.core.members.epochs import Members
@@ -36,6 +37,15 @@ def arguments(kind: str, content: str) -> dict[str, Any]:
         h.DATASET: {"dataset": "d", "override": True, "values": [content.encode()]},
         h.METADATA: {"path": ["a"], "value": content},
     }[kind]
+
+
+def test_each_kind_whose_content_is_stated_again_is_here() -> None:
+    stated = [
+        kind.name
+        for kind in ALL_KINDS.values()
+        if "restate" in kind.operations and kind.blockers is None  # no leases
+    ]
+    assert sorted(stated) == sorted(KINDS)
 
 
 def put(caller: Caller, kind: str, content: str = "1") -> int:

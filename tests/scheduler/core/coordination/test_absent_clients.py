@@ -6,44 +6,13 @@ import pytest
 
 from tests.scheduler.builders import Board, graph
 from tests.scheduler.callers import Caller
-from tests.scheduler.core.coordination.objects_kit import GRANTED, LATE, LEASE_S, is_empty
+from tests.scheduler.core.coordination.objects_kit import GRANTED, LATE, LEASE_S
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination import fifo, operating
 from weft.scheduler.core.coordination.records import objects_of
 from weft.scheduler.core.coordination.values import values_of
 from weft.scheduler.core.members.epochs import Members
-
-
-def test_a_client_that_leaves_releases_what_it_holds_and_its_waits_end(board, alice, bob):
-    alice.acquire()
-    alice.call(h.EVENT, "wait")
-    bob.acquire()
-    board.send(alice.peer, m.Bye(reason=""))
-    assert bob.answers() == {bob.request: GRANTED}
-    board.send(bob.peer, m.Bye(reason=""))
-    assert is_empty(board)
-
-
-def test_the_locks_of_a_lost_client_are_released_with_its_lease_and_not_before(board, alice, bob):
-    alice.acquire()
-    bob.acquire()
-    board.close(alice.peer)
-    board.tick(LEASE_S - 1)
-    assert bob.answers() == {}
-    board.tick(2)
-    assert bob.answers() == {bob.request: GRANTED}
-    again = Caller(board, "alice")
-    assert again.call(h.LOCK, "restate", lease="1", owner="t") == h.HOLD_LOST
-
-
-def test_a_value_is_not_given_to_a_client_without_a_connection(board, alice, bob):
-    assert alice.get() is None
-    board.close(alice.peer)
-    assert bob.put(b"1") == {}
-    assert bob.get() == [b"1"]
-    board.tick(LEASE_S + 1)
-    assert bob.drain() == {}
 
 
 def test_a_client_that_is_back_has_its_place_in_the_lane_again(board, alice, bob):
@@ -70,48 +39,6 @@ def test_those_behind_a_client_that_goes_have_what_is_enough_for_them(board, ali
     assert bob.answers() == {bob.request - 1: [b"1"]}
 
 
-def test_a_client_that_is_back_gets_at_once_what_has_come_meanwhile(board, alice, bob):
-    assert alice.get() is None
-    waits = alice.request
-    board.close(alice.peer)
-    bob.put(b"1")
-    again = Caller(board, "alice")
-    assert again.answers() == {waits: [b"1"]}
-
-
-def test_a_wait_of_a_client_without_a_connection_ends_in_time(board, alice, bob):
-    assert alice.get(timeout=5) is None
-    waits = alice.request
-    board.close(alice.peer)
-    board.tick(6)
-    bob.put(b"1")
-    again = Caller(board, "alice")
-    assert again.call(h.QUEUE, "get", request=waits, number=1, timeout=5) == h.LATE
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        (h.LOCK, {}),
-        (h.SEMAPHORE, {"limit": 1}),
-        (h.LIMIT, {"limit": 1, "per_s": 0}),
-        (h.MULTILOCK, {"names": ["a"], "number": 1}),
-    ],
-)
-def test_no_lease_is_given_to_a_client_without_a_connection(board, alice, bob, kind, options):
-    assert alice.acquire(kind=kind, **options)["granted"]
-    assert bob.acquire(kind=kind, **options) is None
-    waits = bob.request
-    carl = Caller(board, "carl")
-    assert carl.acquire(kind=kind, **options) is None
-    board.close(bob.peer)
-    alice.release(kind=kind, **options)
-    assert carl.answers()[carl.request]["granted"]
-    again = Caller(board, "bob")
-    carl.release(kind=kind, **options)
-    assert again.answers()[waits]["granted"]
-
-
 def test_a_lock_is_not_given_to_a_client_that_went_during_the_recovery():
     board = Board(expected=Members((), ("alice",)), client_lease_s=600)
     bob, carl = Caller(board, "bob"), Caller(board, "carl")
@@ -124,22 +51,6 @@ def test_a_lock_is_not_given_to_a_client_that_went_during_the_recovery():
     assert carl.call(h.LOCK, "count") == {"n": 1}
     assert carl.release() == {}
     assert Caller(board, "bob").answers() == {waits: GRANTED}
-
-
-def test_those_that_wait_for_no_gift_go_on_while_their_client_is_away(board, alice, bob):
-    """A put, an event, a variable: nobody has less by it."""
-    alice.put(b"1", maxsize=1)
-    alice.put(b"2", maxsize=1)
-    put = alice.request
-    alice.call(h.EVENT, "wait")
-    wait = alice.request
-    board.close(alice.peer)
-    assert bob.get() == [b"1"]
-    assert bob.get() == [b"2"]
-    bob.call(h.EVENT, "set")
-    again = Caller(board, "alice")
-    assert again.call(h.QUEUE, "put", request=put, values=[b"2"], maxsize=1) == {}
-    assert again.call(h.EVENT, "wait", request=wait) == {"set": True}
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
@@ -160,14 +71,6 @@ def test_values_that_a_client_has_not_acknowledged_are_in_the_queue_when_it_is_g
         board.send(alice.peer, m.Bye(reason=""))
     assert bob.answers() == {bob.request: [b"2"]}
     assert bob.drain() == [b"3", b"4"]
-
-
-def test_a_client_that_is_back_in_time_holds_what_it_held(board, alice, bob):
-    alice.acquire()
-    board.close(alice.peer)
-    again = Caller(board, "alice")
-    assert again.call(h.LOCK, "restate", request=5, lease="1", owner="t") == {}
-    assert bob.acquire(timeout=0) == LATE
 
 
 def test_a_call_that_is_sent_again_is_done_once(board, alice, bob):
@@ -264,31 +167,6 @@ def test_an_answer_has_no_more_futures_than_a_message_may_have(board, alice, mon
     assert alice.drain() == {}
 
 
-def test_a_withdrawn_wait_is_dropped_and_those_behind_it_go_on(board, alice, bob):
-    bob.get(number=2)
-    carl = Caller(board, "carl")
-    carl.get()
-    alice.put(b"1")
-    assert bob.withdraw(bob.request) == {}
-    assert carl.answers() == {carl.request: [b"1"]}
-
-
-def test_a_withdrawn_call_gives_back_what_it_has_got(board, alice, bob):
-    alice.acquire()
-    bob.acquire()
-    assert alice.withdraw(alice.request) == {}
-    assert bob.answers() == {bob.request: GRANTED}
-    alice.put(b"1")
-    alice.put(b"2")
-    alice.get()
-    alice.withdraw(alice.request)
-    assert alice.get() == [b"1"]
-    several = {"kind": h.MULTILOCK, "names": ["a"], "number": 1}
-    alice.acquire(**several)
-    alice.withdraw(alice.request)
-    assert bob.acquire(**several) == {**GRANTED, "names": ["a"]}
-
-
 def test_a_new_scheduler_gives_no_lock_before_its_old_holder_could_be_back():
     board = Board(expected=Members((), ("alice", "bob")))
     bob = Caller(board, "bob", last_epoch=1)
@@ -310,22 +188,6 @@ def test_a_new_scheduler_gives_no_lock_before_its_old_holder_could_be_back():
     assert bob.answers() == {waits: GRANTED}
 
 
-def test_a_call_that_is_put_off_ends_in_time():
-    board = Board(expected=Members((), ("alice",)))
-    bob = Caller(board, "bob")
-    assert bob.acquire(timeout=2) is None
-    assert bob.acquire("2", timeout=90) is None
-    assert bob.call(h.EVENT, "wait", timeout=1) is None
-    board.tick(1.5)
-    assert bob.answers() == {3: {"set": False}}
-    board.tick(1)
-    assert board.state.recovery is not None
-    assert bob.answers() == {1: LATE}
-    board.tick(1)
-    assert board.state.recovery is None
-    assert bob.answers() == {2: GRANTED}
-
-
 def test_the_time_of_a_call_counts_from_its_begin_also_if_it_was_put_off():
     board = Board(expected=Members((), ("alice",)))
     bob, carl = Caller(board, "bob"), Caller(board, "carl")
@@ -337,15 +199,3 @@ def test_the_time_of_a_call_counts_from_its_begin_also_if_it_was_put_off():
     assert carl.answers() == {}
     board.tick(2)
     assert carl.answers() == {1: LATE}
-
-
-def test_calls_that_are_put_off_can_be_withdrawn_and_end_with_their_client():
-    board = Board(expected=Members((), ("alice",)))
-    bob, carl = Caller(board, "bob"), Caller(board, "carl")
-    bob.acquire()
-    carl.acquire()
-    bob.withdraw(bob.request)
-    board.send(carl.peer, m.Bye(reason=""))
-    board.tick(100)
-    assert objects_of(board.state).deferred == {}
-    assert is_empty(board)

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduler.builders import Board
-from tests.scheduler.callers import Caller
+from tests.scheduler.core.coordination.objects_kit import LEASE_S
 from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination.records import objects_of
 
-LEASE_S = 60.0
 OPEN = {"open": True}
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board(client_lease_s=LEASE_S)
-
-
-@pytest.fixture
-def alice(board):
-    return Caller(board, "alice")
-
-
-@pytest.fixture
-def bob(board):
-    return Caller(board, "bob")
 
 
 def test_those_that_wait_go_on_together_when_all_is_counted_down(alice, bob):
@@ -44,13 +27,6 @@ def test_a_latch_stays_open_and_counts_no_further(alice):
     assert alice.call(h.COUNT_DOWN, "wait", n=2) == OPEN
     assert alice.call(h.COUNT_DOWN, "count_down", n=2) == {"n": 0}
     assert alice.call(h.COUNT_DOWN, "count", n=2) == {"n": 0}
-
-
-def test_a_wait_that_is_late_returns_that_it_is_not_open(board, alice):
-    assert alice.call(h.COUNT_DOWN, "wait", timeout=0) == {"open": False}
-    assert alice.call(h.COUNT_DOWN, "wait", timeout=5) is None
-    board.tick(6)
-    assert alice.answers() == {alice.request: {"open": False}}
 
 
 def test_a_latch_has_one_number(alice, bob):

@@ -12,7 +12,6 @@ from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination.records import objects_of
-from weft.scheduler.core.members.epochs import Members
 
 from ..insight.test_explaining import explained
 from .objects_kit import GRANTED, LATE
@@ -153,22 +152,6 @@ def test_other_numbers_are_refused(alice):
 @pytest.mark.parametrize("per_s", [-1, "1", None, float("nan"), float("inf"), 1e9, 1e-9, True])
 def test_rates_that_are_none_are_refused(alice, per_s):
     assert take(alice, "a", 2, per_s) == h.BAD_CALL
-
-
-def test_holders_that_come_back_to_a_new_scheduler_still_count():
-    board = Board(expected=Members((), ("alice", "bob")))
-    bob = Caller(board, "bob", last_epoch=1)
-    assert take(bob, "b", 1) is None
-    waits = bob.request
-    board.send(bob.peer, m.Resubmitted())
-    alice = Caller(board, "alice", last_epoch=1)
-    assert alice.call(h.LIMIT, "restate", "api", lease="a", owner="t", limit=1, per_s=0.0) == {}
-    board.send(alice.peer, m.Resubmitted())
-    board.tick(10)
-    assert board.state.recovery is None
-    assert waits not in bob.answers()
-    let_go(alice, "a")
-    assert bob.answers() == {waits: GRANTED}
 
 
 def test_a_task_that_waits_for_a_limit_is_explained(board, alice):
