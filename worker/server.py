@@ -64,7 +64,6 @@ from .config import WorkerConfig
 from .context import TaskHost, WorkerContext
 from .core.events import (
     EndWorker,
-    Event,
     Leave,
     OfRunning,
     SchedulerLost,
@@ -72,8 +71,9 @@ from .core.events import (
     SessionOpened,
     WorkerEnding,
 )
+from .core.features import FEATURES
 from .core.seats import MAX_BLOCKED
-from .core.state import MESSAGE_TYPES, WorkerState
+from .core.state import WorkerState
 from .data.peers import Peers
 from .data.serving import DataServer, LateHandler, for_listening
 from .data.store import Store
@@ -118,6 +118,8 @@ class WorkerServer:
         self._executor: TaskExecutor | None = None
         self._listener: Listener | None = None
         self._server: DataServer | None = None
+        #: The types of the scheduler's messages that the core handles.
+        self._of_core: frozenset[type[Message]] = frozenset()
         self._answering: Answering | None = None
         self._peers: Peers | None = None
         self._started: StartedRecord | None = None
@@ -206,7 +208,7 @@ class WorkerServer:
     def _finish_and_leave(self, reason: str) -> None:
         logger.info("worker %s leaves when its running tasks have ended: %s", self.name, reason)
         self._stop_reason = reason
-        self._handle(Leave(reason))
+        self.executor.handle(Leave(reason))
 
     # --- The data port ----------------------------------------------------------------------------
 
@@ -249,7 +251,7 @@ class WorkerServer:
         actors = Actors(self.name, self.address, self._loop)
         context.set_own(actors=actors, host=TaskHost(self.name, config.worker_id, self._find))
         self._executor = TaskExecutor(
-            WorkerState(config.nthreads, self.address),
+            WorkerState(config.nthreads, self.address, FEATURES),
             context,
             Store(config.memory_limit),
             wake=self._wake,
@@ -261,7 +263,8 @@ class WorkerServer:
         )
         actors.waits = ActorWaits(self._executor, self._loop, self._crashed)
         transfers = Transfers()
-        self._peers = Peers(security, self._executor.store, transfers, self._handle)
+        self._peers = Peers(security, self._executor.store, transfers, self._executor.handle)
+        self._of_core = frozenset(self._executor.state.messages)
         self._answering = Answering(self._executor, self.stop, self._peers.reach)
         await self._answering.plugins.begin_with(config.preloaded)
         self._reporter = StatusReporter(self._executor, transfers)
@@ -378,7 +381,7 @@ class WorkerServer:
         # At once for the threads of slots: what they send follows the inventory.
         with executor.sending:
             self._connection = connection
-            self._handle(SessionOpened(self._is_first))
+            executor.handle(SessionOpened(self._is_first))
         if connection.allow_bypass():
             executor.slot_reading = SlotReading(connection, executor.is_alone)
         if self._started is not None:
@@ -388,9 +391,11 @@ class WorkerServer:
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `SessionOwner`. Messages may come on the thread of a slot (`slot_reading`)."""
         in_slot = threading.get_ident() != self._thread_id
-        if not MESSAGE_TYPES.issuperset(map(type, messages)):
-            others = [message for message in messages if type(message) not in MESSAGE_TYPES]
-            messages = [message for message in messages if type(message) in MESSAGE_TYPES]
+        executor = self.executor
+        of_core = self._of_core
+        if not of_core.issuperset(map(type, messages)):
+            others = [message for message in messages if type(message) not in of_core]
+            messages = [message for message in messages if type(message) in of_core]
             if in_slot:
                 self._loop.call_soon_threadsafe(self._on_others, connection, others)
             else:
@@ -400,8 +405,6 @@ class WorkerServer:
                     return  # one of them ended the session
         if not messages:
             return
-        executor = self._executor
-        assert executor is not None
         if in_slot:
             with self._session_lock:
                 if connection is self._connection:
@@ -503,9 +506,6 @@ class WorkerServer:
             self._server.on_closed(connection, None)
 
     # --- Between the core and the loop ------------------------------------------------------------
-
-    def _handle(self, event: Event) -> None:
-        self.executor.handle(event)
 
     def _wake(self) -> None:
         """Have `_flush` called when this turn of the loop ends. Called on any thread."""

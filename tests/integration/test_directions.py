@@ -18,7 +18,8 @@ from weft.protocol.net.data_line import _WorkerLine
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import Message, sent_by, sent_to
 from weft.protocol.wire.roles import CLIENTS, Role
-from weft.worker.core.state import MESSAGE_TYPES
+from weft.worker.core.features import FEATURES
+from weft.worker.core.state import WorkerState
 from weft.worker.data.serving import DataServer
 from weft.worker.family.supervisor_link import SupervisorLink
 from weft.worker.server import WorkerServer
@@ -46,8 +47,9 @@ def test_a_client_handles_what_it_is_sent(role):
 
 def test_a_worker_handles_what_it_is_sent():
     others = named_in(WorkerServer._on_other)
-    assert not MESSAGE_TYPES & others
-    assert MESSAGE_TYPES | others == {*sent_to(Role.WORKER)} - OF_SESSIONS
+    of_core = {*WorkerState(1, "", FEATURES).messages}
+    assert not of_core & others
+    assert of_core | others == {*sent_to(Role.WORKER)} - OF_SESSIONS
 
 
 def test_a_supervisor_handles_what_it_is_sent():

@@ -26,7 +26,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.payload import Blob
 from weft.worker.core.actor_calls import HandedOver, HolderLines
-from weft.worker.core.events import ActorBlocked, ActorResumes
+from weft.worker.core.features.actor_waits import ActorBlocked, ActorResumes
 
 from .actor_calls import Confirmed
 from .graphs import ACTOR

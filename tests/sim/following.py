@@ -12,8 +12,7 @@ from weft.client.core.events import SendInOrder
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import LogRecords, WantOutput
 from weft.scheduler.core.output.wishes import wishes_of
-from weft.worker.core.events import OutputCame
-from weft.worker.core.features.output import RecordBuffer
+from weft.worker.core.features.output import OutputCame, RecordBuffer
 
 if TYPE_CHECKING:
     from .client_node import ClientNode

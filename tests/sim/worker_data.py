@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.messages import GetData, KeysData, Put
-from weft.worker.core.events import CopiesFetched, CopiesNotFetched, Fetch, ValueExpired, ValuePut
+from weft.worker.core.events import CopiesFetched, CopiesNotFetched, Fetch
+from weft.worker.core.features.puts import EarlyValues, ValueExpired, ValuePut
 
 from .graphs import packed, unpacked
 
@@ -48,7 +49,7 @@ class WorkerDataNode:
                 assert spec.key == key
                 self._node.store[attempt] = spec.value
                 self._node._handle(ValuePut(key, attempt, spec.nbytes))
-                if attempt in self._node.core.early:
+                if attempt in self._node.core.record(EarlyValues):
                     self._world.probes["put early"] += 1
                     seconds = self._world.rng.choice([0.01, 1.0])
                     self._world.at(seconds, self._expire, attempt, is_work=False)

@@ -33,15 +33,12 @@ from weft.worker.core.events import (
     CatchOutput,
     ChunkDone,
     EndWorker,
-    Event,
     FailWait,
     Fetch,
     ForgetValues,
     InterruptRunning,
     Leave,
-    OutputCame,
     Run,
-    RunningSeen,
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
@@ -49,7 +46,11 @@ from weft.worker.core.events import (
     SlotResumes,
     StartSlot,
     WatchRunning,
+    WorkerEvent,
 )
+from weft.worker.core.features import FEATURES
+from weft.worker.core.features.output import OutputCame
+from weft.worker.core.features.timeouts import RunningSeen, TimeLimits
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
@@ -84,7 +85,7 @@ class WorkerNode:
         self.host = host
         self.resources = resources
         self.worker_id = sim.new_id("worker")
-        self.core = WorkerState(sim.plan.nthreads, address)
+        self.core = WorkerState(sim.plan.nthreads, address, FEATURES)
         self.store: dict[int, bytes] = {}
         self.memory = None if sim.limits is None else ProcessMemory(self, sim.limits)
         self.is_alive = True
@@ -267,7 +268,7 @@ class WorkerNode:
             self._handle(event)
 
     # -- the core ---------------------------------------------------------------------------------
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: WorkerEvent) -> None:
         self.core.handle(event, self.world.now)
         self.world.touched[self] = None
         before, self.core.before = self.core.before, []
@@ -354,8 +355,8 @@ class WorkerNode:
         if self._is_looking:
             return
         running = [task.attempt for task in self.running if task is not None]
-        self._handle(RunningSeen([a for a in running if a in self.core.timeouts]))
-        if self.core.timeouts and self.is_alive:
+        self._handle(RunningSeen([a for a in running if a in self.core.record(TimeLimits)]))
+        if self.core.record(TimeLimits) and self.is_alive:
             self._is_looking = True
             self.world.at(LOOK_S, self._look_again, is_work=False)
 

@@ -25,7 +25,6 @@ from weft.worker.core.events import (
     CopiesNotFetched,
     EndFetch,
     EndWorker,
-    Event,
     FailWait,
     Fetch,
     ForgetFunctions,
@@ -39,7 +38,10 @@ from weft.worker.core.events import (
     StartSlot,
     TakeSeat,
     WatchRunning,
+    WorkerEvent,
 )
+from weft.worker.core.features import FEATURES
+from weft.worker.core.features.puts import EarlyValues
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
@@ -137,7 +139,7 @@ class Hands:
     """
 
     def __init__(self, nthreads: int = 1) -> None:
-        self.state = WorkerState(nthreads, "tcp://me")
+        self.state = WorkerState(nthreads, "tcp://me", FEATURES)
         self.messages: list[Message] = []
         #: {slot: the tasks that it has started and not reported}
         self.started: dict[int, list[WorkerTask]] = {i: [] for i in range(nthreads)}
@@ -166,11 +168,11 @@ class Hands:
         """Let the core handle messages; return its own."""
         return self.handle(SchedulerSent(messages))
 
-    def handle(self, event: Event) -> list[Message]:
+    def handle(self, event: WorkerEvent) -> list[Message]:
         self.take_in(event)
         return self._drain()
 
-    def take_in(self, event: Event) -> None:
+    def take_in(self, event: WorkerEvent) -> None:
         """Pass an event to the core."""
         self.state.handle(event, self.now)
 
@@ -230,7 +232,7 @@ class Hands:
         held = {a for a, record in state.by_attempt.items() if record.state == "memory"}
         unfinished = {t.attempt for tasks in self.started.values() for t in tasks}
         assert held | set(state.released) <= self.store
-        early = {a for a, nbytes in state.early.items() if isinstance(nbytes, int)}
+        early = {a for a, nbytes in state.record(EarlyValues).items() if isinstance(nbytes, int)}
         assert early <= self.store <= held | set(state.released) | unfinished | early
         for slot in state.slots:
             assert slot.busy == (slot.index in self.awake)

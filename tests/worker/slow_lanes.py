@@ -14,10 +14,10 @@ from unittest.mock import patch
 from tests.worker.builders import Hands
 from weft.protocol.wire.messages import NOT_BEGUN, AssignTasks, DropAttempts
 from weft.worker.core import assignment, copies, slots
-from weft.worker.core import state as state_module
 from weft.worker.core.drops import drop
-from weft.worker.core.events import ChunkDone, Event, ForgetFunctions
-from weft.worker.core.features import timeouts
+from weft.worker.core.events import ChunkDone, ForgetFunctions, WorkerEvent
+from weft.worker.core.features import FEATURES
+from weft.worker.core.features.timeouts import TimeLimits
 from weft.worker.core.inputs import note_missing, placeholder, unpin
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import (
@@ -70,8 +70,9 @@ def slow_on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
                 task.n_waiting_on += 1
         task.inputs = inputs or ()
         move(state, task, WAITING if task.n_waiting_on else READY)
-    if message.timeouts_us:
-        timeouts.note(state, message)
+    for column, follow in state.features.columns:
+        if getattr(message, column):
+            follow(state, message)
     assignment.report_unknown(state, message, unknown)
 
 
@@ -141,11 +142,11 @@ def slow_on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
 
 
 @contextmanager
-def slow_lanes() -> Iterator[None]:
-    """Let all cores use these instead of the fused lanes."""
+def slow_lanes(state: WorkerState) -> Iterator[None]:
+    """Let a core use these instead of the fused lanes."""
     handlers = {AssignTasks: slow_on_assign_tasks, DropAttempts: slow_on_drop_attempts}
     with (
-        patch.dict(state_module._MESSAGES, handlers),
+        patch.dict(state.messages, handlers),
         patch.object(slots, "fill", slow_fill),
         patch.object(slots, "finish", slow_finish),
         patch.object(copies, "wake", slow_wake),
@@ -169,7 +170,7 @@ def shown(state: WorkerState) -> list[Any]:
         ),
         *(list(index) for index in (state.waiting, state.cancelled, state.released, state.owed)),
         sorted(task.attempt for task in state.ready),
-        [(attempt, limit.timeout_us) for attempt, limit in state.timeouts.items()],
+        [(attempt, limit.timeout_us) for attempt, limit in state.record(TimeLimits).items()],
         [(slot.busy, slot.n_executing, repr(slot.chunk)) for slot in state.slots],
         [slot.index for slot in state.idle],
         [(peer.address, list(map(repr, peer.queue))) for peer in state.fetching.waiting],
@@ -187,10 +188,10 @@ class TwinHands(Hands):
 
     def __init__(self, nthreads: int = 1) -> None:
         super().__init__(nthreads)
-        self.twin = WorkerState(nthreads, "tcp://me")
+        self.twin = WorkerState(nthreads, "tcp://me", FEATURES)
 
-    def take_in(self, event: Event) -> None:
-        with slow_lanes():
+    def take_in(self, event: WorkerEvent) -> None:
+        with slow_lanes(self.twin):
             self.twin.handle(copy.deepcopy(event), 0.0)
         super().take_in(event)
         assert repr(shown(self.twin)) == repr(shown(self.state))

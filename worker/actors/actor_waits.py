@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.messages.actors import call_text
-from ..core.events import ActorBlocked, ActorResumes
+from ..core.features.actor_waits import ActorBlocked, ActorResumes
 
 if TYPE_CHECKING:
     from ...protocol.host.blocking import TaskWait

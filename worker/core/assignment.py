@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import RemoteProtocolError
-from ...protocol.wire.messages import PUT_FUNCTION, AssignTasks
+from ...protocol.wire.messages import AssignTasks
 from .copies import on_located_keys
 from .drops import supersede
-from .features import timeouts
-from .features.puts import await_values, end_lapsed, forget_early
 from .inputs import link, note_missing
 from .tasks import MISSING, NO_ATTEMPT, READY, WorkerFunction, WorkerTask
 
 if TYPE_CHECKING:
+    from .feature import Filing
     from .state import WorkerState
 
 
@@ -21,9 +20,13 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
     """File each task as ready or waiting; a new attempt takes the old one's place (a hot lane)."""
     _check(message)
     functions = []
+    filing: dict[Filing, None] | None = None
     for id, blob in zip(message.functions, message.function_blobs, strict=True):
-        functions.append(function_of(state, id, blob))
-    lapsed = await_values(state, message) if PUT_FUNCTION in message.functions else None
+        function = function_of(state, id, blob)
+        functions.append(function)
+        if function.filing is not None:
+            filing = {**(filing or {}), function.filing: None}
+    filed = [file(state, message) for file in filing] if filing else ()
     clients, dependencies = message.function_clients, message.dependencies
     by_key, by_attempt = state.by_key, state.by_attempt
     failed = state.failures.by_attempt
@@ -64,16 +67,20 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         for attempt, n_raised in zip(message.attempts, message.n_raised, strict=True):
             if attempt in by_attempt:
                 by_attempt[attempt].n_raised = n_raised
-    if message.timeouts_us:
-        timeouts.note(state, message)
+    for column, follow in state.features.columns:
+        if getattr(message, column):
+            follow(state, message)
     if unknown or message.located_keys:
         report_unknown(state, message, unknown)
-    if lapsed:
-        end_lapsed(state, lapsed)
+    for go_on in filed:
+        if go_on is not None:
+            go_on()
     if message.attempts:
         state.last_attempt = max(state.last_attempt, message.attempts[-1])
-        if state.early:
-            forget_early(state, state.last_attempt)
+    if state.busy:
+        for name, assigned in state.features.assigned:
+            if name in state.busy:
+                assigned(state, message)
 
 
 def report_unknown(state: WorkerState, message: AssignTasks, unknown: list[WorkerTask]) -> None:
@@ -100,7 +107,8 @@ def function_of(state: WorkerState, id: bytes, blob: Any) -> WorkerFunction:
     """Return the function of that id, which is new, or known, or known without its pickle."""
     function = state.functions.get(id)
     if function is None:
-        function = state.functions[id] = WorkerFunction(id, blob)
+        function = WorkerFunction(id, blob, state.features.filing.get(id))
+        state.functions[id] = function
     elif function.blob is None and blob is not None:
         function.blob = blob
     return function

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from ...protocol.wire.messages import (
     NO_HASH,
     AssignTasks,
-    HoldCopies,
     HoldersGone,
     LocatedKeys,
 )
 from .events import CopiesFetched, CopiesNotFetched, EndFetch, Fetch
-from .inputs import desire_no_more, move_waiters, note_missing, placeholder, wake
+from .inputs import move_waiters, note_missing, settle, wake
 from .reports import report_replica
 from .tasks import FETCH, FLIGHT, FORGOTTEN, MEMORY, MISSING, WorkerTask
 from .transitions import move
@@ -43,43 +42,14 @@ def on_located_keys(state: WorkerState, message: LocatedKeys | AssignTasks) -> N
         if record is not None and (
             record.state == MISSING or (record.state == FETCH and record.attempt != attempt)
         ):
-            _locate(state, record, attempt, nbytes, holders, spec_hash)
-            if state.desired:
-                _settle_desired(state, key)
+            locate(state, record, attempt, nbytes, holders, spec_hash)
+            if state.busy:
+                found = state.by_key[key]
+                if found.state in {MISSING, MEMORY}:
+                    settle(state, found)
 
 
-def on_hold_copies(state: WorkerState, message: HoldCopies) -> None:
-    """Fetch copies that the scheduler wants here, although no task here reads them.
-
-    A key that is a task here, or is here already under another attempt, is left as it is.
-    """
-    hashes = message.spec_hashes or repeat(NO_HASH)
-    columns = message.keys, message.attempts, message.nbytes, message.holders
-    for key, attempt, nbytes, holders, spec_hash in zip(*columns, hashes, strict=False):
-        record = state.by_key.get(key)
-        if record is None:
-            record = placeholder(state, key)
-        elif record.state == MEMORY and record.attempt == attempt:
-            report_replica(state.to_scheduler, record)
-            continue
-        elif record.state not in {MISSING, FETCH, FLIGHT}:
-            continue
-        if key not in state.desired:
-            state.desired[key] = None
-            record.pins += 1
-        if record.state == MISSING or (record.state == FETCH and record.attempt != attempt):
-            _locate(state, record, attempt, nbytes, holders, spec_hash)
-        _settle_desired(state, key)
-
-
-def _settle_desired(state: WorkerState, key: str) -> None:
-    """Desire a copy no more that is here, or that is nowhere."""
-    record = state.by_key.get(key)
-    if record is not None and record.state in {MISSING, MEMORY}:
-        desire_no_more(state, record)
-
-
-def _locate(
+def locate(
     state: WorkerState,
     record: WorkerTask,
     attempt: int,
@@ -144,8 +114,8 @@ def on_fetched(state: WorkerState, event: CopiesFetched) -> None:
             move(state, copy, MEMORY)
             report_replica(state.to_scheduler, copy)
             wake(state, copy)
-            if state.desired:
-                desire_no_more(state, copy)
+            if state.busy:
+                settle(state, copy)
             continue
         # It was dropped while it was on its way, and the shell has stored it. But the same
         # attempt may have come from elsewhere since, or still be in use.
@@ -189,8 +159,8 @@ def _end_copies(
         note_missing(state, copy, holder, unreachable=unreachable)
         others = [address for address in copy.holders if address != holder]
         move(state, copy, MISSING)
-        if state.desired and not others:
-            desire_no_more(state, copy, forget=False)
+        if state.busy and not others:
+            settle(state, copy, forget=False)
         if not copy.pins:
             move(state, copy, FORGOTTEN)
         elif others:

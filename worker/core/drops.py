@@ -20,7 +20,7 @@ from ...protocol.wire.messages import (
     WorkerLeaving,
 )
 from .events import EndWorker, ForgetFunctions, InterruptRunning, Leave, WorkerEnding
-from .inputs import desire_no_more, is_awaited, move_waiters, note_missing, placeholder, unpin
+from .inputs import is_awaited, move_waiters, note_missing, placeholder, settle, unpin
 from .ready import worst_first
 from .seats import take_back
 from .tasks import (
@@ -58,7 +58,8 @@ def drop(state: WorkerState, record: WorkerTask) -> None:
 
 def supersede(state: WorkerState, old: WorkerTask, new: WorkerTask) -> None:
     """Make the tasks that wait for `old` wait for `new`; drop what no task uses of `old`."""
-    desire_no_more(state, old, forget=False)
+    if state.busy:
+        settle(state, old, forget=False)
     if old.pins and old.state != MEMORY:
         move_waiters(old, new)
     drop(state, old)
@@ -82,8 +83,8 @@ def on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
             del by_key[record.key], by_attempt[attempt]
             forget.append(attempt)
             continue
-        if record.key in state.desired:
-            desire_no_more(state, record)
+        if state.busy:
+            settle(state, record)
             if record.state == FORGOTTEN:
                 continue
         is_unfinished = record.state in UNFINISHED
@@ -210,8 +211,8 @@ def end(state: WorkerState) -> None:
 def on_ending(state: WorkerState, event: WorkerEnding) -> None:
     """Forget everything. Tasks that are being executed are cancelled; no other is started."""
     state.owed.clear()
-    for key in list(state.desired):
-        desire_no_more(state, state.by_key[key])
+    for end_feature in state.features.ending:
+        end_feature(state)
     # Tasks first: their pins on copies, and the placeholders, go with them.
     records = list(state.by_attempt.values())
     for of_tasks in (True, False):

@@ -1,5 +1,6 @@
 """The events that `WorkerState.handle` takes, and the actions that it leaves for the shell.
 
+The events here are those of the kernel; features have events of their own, beside their handlers.
 Events and actions are batches of columns. Values never pass through here: the shell has put them
 into its store, under the attempt that made them, before it reports them.
 """
@@ -12,22 +13,27 @@ from typing import TypeAlias
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
-from ...protocol.wire.messages import LogRecords, TaskOutput
 from ...protocol.wire.payload import Blob
 from .tasks import WorkerFunction
 
 # --- Events ---------------------------------------------------------------------------------------
 
 
+class WorkerEvent:
+    """Something that the shell reports to the core."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
-class SchedulerSent:
+class SchedulerSent(WorkerEvent):
     """Messages from the scheduler, in order."""
 
     messages: Sequence[Message]
 
 
 @dataclass(slots=True)
-class ChunkDone:
+class ChunkDone(WorkerEvent):
     """The attempts that slot `slot` has finished since its last event.
 
     The first four columns are the attempts whose values are in the store, the failed ones follow.
@@ -52,7 +58,7 @@ class ChunkDone:
 
 
 @dataclass(slots=True)
-class CopiesFetched:
+class CopiesFetched(WorkerEvent):
     """The answer to a `Fetch`: copies of `keys` are in the store; the holder has no others."""
 
     holder: str
@@ -62,7 +68,7 @@ class CopiesFetched:
 
 
 @dataclass(slots=True)
-class CopiesNotFetched:
+class CopiesNotFetched(WorkerEvent):
     """A `Fetch` got no answer: the holder is out of reach, or its answer was invalid."""
 
     holder: str
@@ -70,56 +76,31 @@ class CopiesNotFetched:
 
 
 @dataclass(slots=True)
-class ValuePut:
-    """A client has put the value of `attempt`: it is in the store."""
-
-    key: str
-    attempt: int
-    nbytes: int
-
-
-@dataclass(slots=True)
-class ValueExpired:
-    """The value of `attempt`, which a client has put, has been here for a long time."""
-
-    attempt: int
-
-
-@dataclass(slots=True)
-class ValueRefused:
-    """A client has sent the value of `attempt`, which this worker cannot take."""
-
-    key: str
-    attempt: int
-    failure: Failure
-
-
-@dataclass(slots=True)
-class SchedulerLost:
+class SchedulerLost(WorkerEvent):
     """The connection to the scheduler has ended: keep everything and go on, report nothing."""
 
 
 @dataclass(slots=True)
-class SessionOpened:
+class SessionOpened(WorkerEvent):
     """The scheduler, the same or a new one, sent its welcome."""
 
     is_first: bool  #: this process has had no session before: it has nothing
 
 
 @dataclass(slots=True)
-class WorkerEnding:
+class WorkerEnding(WorkerEvent):
     """The worker ends now: forget everything, and start nothing more."""
 
 
 @dataclass(slots=True)
-class Leave:
+class Leave(WorkerEvent):
     """Finish the running tasks and start no others; `EndWorker` follows, once."""
 
     reason: str
 
 
 @dataclass(slots=True)
-class SlotBlocked:
+class SlotBlocked(WorkerEvent):
     """The task of slot `slot` waits from now on. All that the slot has finished was reported."""
 
     slot: int
@@ -134,7 +115,7 @@ class SlotBlocked:
 
 
 @dataclass(slots=True)
-class SlotWaits:
+class SlotWaits(WorkerEvent):
     """The task of slot `slot`, which has given its seat up for good, begins or ends a wait."""
 
     slot: int
@@ -145,69 +126,11 @@ class SlotWaits:
 
 
 @dataclass(slots=True)
-class SlotResumes:
+class SlotResumes(WorkerEvent):
     """The task of slot `slot` could go on: give it a seat, now or later with `Run`."""
 
     slot: int
 
-
-@dataclass(slots=True)
-class ActorBlocked:
-    """The thread of an actor has waited for so long that the scheduler is to know of it.
-
-    The fields are those of a row of `ActorsBlocked`.
-    """
-
-    key: str
-    attempt: int  #: that has made the actor
-    keys: list[str]
-    actors: list[str]
-    calls: list[str]
-    begun: list[str]
-    open: list[str]
-
-
-@dataclass(slots=True)
-class ActorResumes:
-    """The thread of an actor goes on."""
-
-    attempt: int
-
-
-@dataclass(slots=True)
-class RunningSeen:
-    """These attempts run now; at least all that have a time limit."""
-
-    attempts: Sequence[int]
-
-
-@dataclass(slots=True)
-class OutputCame:
-    """Tasks have printed or logged."""
-
-    message: TaskOutput | LogRecords
-
-
-Event: TypeAlias = (
-    SchedulerSent
-    | ChunkDone
-    | SlotBlocked
-    | SlotWaits
-    | SlotResumes
-    | ActorBlocked
-    | ActorResumes
-    | OutputCame
-    | RunningSeen
-    | CopiesFetched
-    | CopiesNotFetched
-    | ValuePut
-    | ValueExpired
-    | ValueRefused
-    | WorkerEnding
-    | Leave
-    | SchedulerLost
-    | SessionOpened
-)
 
 # --- Actions --------------------------------------------------------------------------------------
 
@@ -303,7 +226,7 @@ class InterruptRunning:
 
 @dataclass(slots=True)
 class WatchRunning:
-    """Look now and then which attempts run, while `WorkerState.timeouts` has any."""
+    """Look now and then which attempts run, while any has a time limit."""
 
 
 @dataclass(slots=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.messages import PUT_FUNCTION
 from .tasks import (
     FETCH,
-    FLIGHT,
     FORGOTTEN,
     MEMORY,
     MISSING,
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
 
 #: States of records that are here only because tasks read them.
 _KEPT_BY_PINS: Final = frozenset((RELEASED, FETCH, MISSING))
-#: States of a record whose value is to come from a peer.
-_ON_ITS_WAY: Final = frozenset((MISSING, FETCH, FLIGHT))
 
 
 def link(state: WorkerState, task: WorkerTask, keys: list[str], unknown: list[WorkerTask]) -> None:
@@ -80,19 +76,16 @@ def note_missing(
     attempts.append(0 if record.attempt == NO_ATTEMPT else record.attempt)
 
 
-def desire_no_more(state: WorkerState, record: WorkerTask, *, forget: bool = True) -> None:
-    """Take back the pin of a copy that the scheduler wanted here: it is here, or will not be."""
-    if record.key not in state.desired or state.by_key.get(record.key) is not record:
-        return
-    del state.desired[record.key]
-    record.pins -= 1
-    if forget and not record.pins and record.state in _ON_ITS_WAY:
-        move(state, record, FORGOTTEN)
+def settle(state: WorkerState, record: WorkerTask, *, forget: bool = True) -> None:
+    """Let features know that a record is in memory, dropped or replaced, or will not come."""
+    for name, settled in state.features.settled:
+        if name in state.busy:
+            settled(state, record, forget)
 
 
 def is_awaited(task: WorkerTask) -> bool:
-    """Return whether a task waits for the value that a client puts."""
-    return task.state == WAITING and task.function.id == PUT_FUNCTION
+    """Return whether a task waits for a value that an event of a feature brings."""
+    return task.state == WAITING and task.function.filing is not None
 
 
 def move_waiters(old: WorkerTask, new: WorkerTask) -> None:

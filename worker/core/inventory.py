@@ -24,8 +24,7 @@ from ...protocol.wire.messages import (
     InventoryUnfinished,
 )
 from .drops import end
-from .events import CatchOutput, SchedulerLost, SessionOpened
-from .features import actor_waits, puts, timeouts
+from .events import SchedulerLost, SessionOpened
 from .inputs import note_missing
 from .seats import report_of
 from .tasks import EXECUTING, MEMORY, MISSING, WorkerTask
@@ -75,6 +74,8 @@ def on_scheduler_lost(state: WorkerState, event: SchedulerLost) -> None:
     if state.is_leaving and not state.has_left:
         end(state)
     _clear_reports(state)
+    for session_lost in state.features.session_lost:
+        session_lost(state)
 
 
 def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
@@ -83,16 +84,16 @@ def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
     It replaces all reports that wait: those were made before the session began.
     """
     _clear_reports(state)
-    puts.give_up_all(state)
-    timeouts.report_again(state)
+    for session_opening in state.features.session_opening:
+        session_opening(state)
     if not event.is_first:
-        state.before.append(CatchOutput(0, []))  # until this scheduler sends what is wanted
         _send_inventory(state)
+        for session_back in state.features.session_back:
+            session_back(state)
 
 
 def _clear_reports(state: WorkerState) -> None:
     state.to_scheduler.clear()
-    state.records_times = False  # until this scheduler, or the next one, asks for them
     state.reporting.is_urgent = True
 
 
@@ -149,8 +150,6 @@ def _send_inventory(state: WorkerState) -> None:
     blocked = [attempt for attempt in waiting if attempt not in state.parked]
     if blocked:
         send(report_of(state, blocked))
-    if state.actor_waits:
-        send(actor_waits.report(state.actor_waits.values()))
 
 
 def _phase(state: WorkerState, record: WorkerTask) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import AttemptsFinished, AttemptTimes, ReplicasAdded
-from .events import ChunkDone, Event
+from .events import ChunkDone, WorkerEvent
 from .tasks import Slot, WorkerTask
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Reporting:
         return min(max(self.cost_s * WORTH, SHORTEST_S), LONGEST_S)
 
 
-def decide_wait(state: WorkerState, n_before: int, event: Event) -> None:
+def decide_wait(state: WorkerState, n_before: int, event: WorkerEvent) -> None:
     """Decide, after an event, until when the out-box may wait; `n_before` messages did already."""
     reporting = state.reporting
     if not n_before:
@@ -70,7 +70,7 @@ def decide_wait(state: WorkerState, n_before: int, event: Event) -> None:
         reporting.is_urgent = False
 
 
-def _is_patient(state: WorkerState, n_before: int, event: Event) -> bool:
+def _is_patient(state: WorkerState, n_before: int, event: WorkerEvent) -> bool:
     """Return whether the messages of an event may wait, and are sent with later ones."""
     if len(state.idle) == state.n_seats:
         return False

@@ -189,7 +189,7 @@ def pass_on(state: WorkerState, slot: Slot) -> None:
 def on_fail_waits(state: WorkerState, message: FailWaits) -> None:
     """End waits that would have no end; those that are over by now are left alone."""
     for attempt, text in zip(message.attempts, message.texts, strict=True):
-        if attempt in state.waits_for or attempt in state.actor_waits:
+        if attempt in state.waits_for or any(w(state, attempt) for w in state.features.waits):
             state.before.append(FailWait(attempt, text))
 
 

@@ -9,8 +9,6 @@ from ...protocol.wire.failure import RESCHEDULE, is_interruption
 from ...protocol.wire.messages import INTERRUPTED, RETURNED, AttemptsErred
 from . import seats
 from .events import ChunkDone, Run
-from .features import timeouts
-from .features.times import report_times
 from .inputs import move_waiters, placeholder, unpin, wake
 from .reports import report_finished
 from .tasks import EXECUTING, FORGOTTEN, MEMORY, SEATED, Slot, WorkerTask
@@ -97,8 +95,10 @@ def feed(state: WorkerState, asking: Slot) -> None:
 def on_chunk_done(state: WorkerState, event: ChunkDone) -> Slot | None:
     """File the attempts that a slot has finished; return the slot if it asks for more."""
     slot = state.slots[event.slot]
-    if state.records_times:
-        report_times(state, event, slot)
+    if state.busy:
+        for name, chunk_done in state.features.chunk_done:
+            if name in state.busy:
+                chunk_done(state, event, slot)
     if state.cancelled:
         _end_cancelled(state, event)
     if event.attempts:
@@ -123,8 +123,10 @@ def finish(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
     """Move the attempts whose values are in the store to memory (a hot lane)."""
     by_attempt = state.by_attempt
     slot.n_executing -= len(event.attempts)
-    if state.timeouts:
-        timeouts.drop_all(state, event.attempts)
+    if state.busy:
+        for name, attempts_ended in state.features.attempts_ended:
+            if name in state.busy:
+                attempts_ended(state, event.attempts)
     for attempt, nbytes, duration_us in zip(
         event.attempts, event.nbytes, event.durations_us, strict=True
     ):

@@ -19,42 +19,36 @@ transition log; batches of columns. Costs O(1 + dependencies) per task; `ReturnA
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TypeVar
 
 from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire import messages as m
-from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
 from . import assignment, copies, drops, inventory, reports, seats, slots
 from .events import (
-    ActorBlocked,
-    ActorResumes,
     After,
     Before,
     ChunkDone,
     CopiesFetched,
     CopiesNotFetched,
-    Event,
     ForgetValues,
     Leave,
-    OutputCame,
-    RunningSeen,
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
     SlotBlocked,
     SlotResumes,
     SlotWaits,
-    ValueExpired,
-    ValuePut,
-    ValueRefused,
     WorkerEnding,
+    WorkerEvent,
 )
-from .features import actor_waits, output, puts, timeouts, times
+from .feature import Handler, WorkerFeature, WorkerFeatures
 from .fetching import Fetching
 from .ready import ReadyTasks
 from .tasks import Slot, WorkerFunction, WorkerTask
+
+_Record = TypeVar("_Record")
 
 
 class WorkerState:
@@ -64,7 +58,7 @@ class WorkerState:
     while it is there.
     """
 
-    def __init__(self, nthreads: int, address: str = "") -> None:
+    def __init__(self, nthreads: int, address: str, features: Sequence[WorkerFeature]) -> None:
         #: This worker's own address, which stands for "no holder is known" in `KeysMissing`.
         self.address = address
         #: Actions that the shell does before it sends `to_scheduler`, and `after` that.
@@ -90,12 +84,6 @@ class WorkerState:
         self.failures = inventory.KeptFailures()
         #: All copies in state "fetch" or "flight".
         self.fetching = Fetching()
-        #: {key: None} of copies that the scheduler wants here, on their way. Each is pinned once
-        #: more than tasks here read it.
-        self.desired: dict[str, None] = {}
-        #: {attempt: bytes of the value} that a client has put before the assignment; for a value
-        #: that was refused its failure, for one that was forgotten None.
-        self.early: dict[int, int | Failure | None] = {}
         #: No attempt that was assigned here is higher.
         self.last_attempt = 0
         #: {id: function}. All that were sent and not dropped; dropped ones live on in their tasks.
@@ -113,8 +101,6 @@ class WorkerState:
         #: {attempt: its wait}, of those of `blocked` that wait for tasks, or for calls of actors,
         #: without a time limit.
         self.waits_for: dict[int, SlotBlocked | SlotWaits] = {}
-        #: {attempt that made an actor: the wait of its thread}, of those that last.
-        self.actor_waits: dict[int, ActorBlocked] = {}
         #: {attempt: None} of those of `blocked` and `returning` that the scheduler was not sent.
         self.parked: dict[int, None] = {}
         #: Seats that no slot has: the next slots that return take them.
@@ -134,16 +120,31 @@ class WorkerState:
         self.ended: dict[int, int] = {}
         #: {attempt: None}: those of `cancelled` whose end this session's scheduler waits for.
         self.owed: dict[int, None] = {}
-        #: The scheduler wants the times of attempts.
-        self.records_times = False
-        #: {attempt: its time limit} of all unfinished tasks that have one.
-        self.timeouts: dict[int, timeouts.TimeLimit] = {}
         #: No task is started any more: the scheduler asks the unstarted ones back.
         self.is_leaving = False
         #: It leaves, and `EndWorker` was put out: no slot executes, or the scheduler is lost.
         self.has_left = False
 
-    def handle(self, event: Event, now: float) -> None:
+        self.features = WorkerFeatures(features)
+        #: {name: None} of the features that have something to do.
+        self.busy: dict[str, None] = {}
+        #: {type: its handler} of the messages of the scheduler that the core handles.
+        self.messages: dict[type[Message], Handler] = {**_MESSAGES, **self.features.messages}
+        self._events: dict[type[WorkerEvent], Handler] = {**_EVENTS, **self.features.events}
+
+    def record(self, kind: type[_Record]) -> _Record:
+        """Return a record of a feature; `kind` is its class."""
+        found: _Record = self.features.records[kind]
+        return found
+
+    def set_busy(self, feature: str, is_busy: bool) -> None:
+        """Note whether a feature has something to do, by its name."""
+        if is_busy:
+            self.busy[feature] = None
+        else:
+            self.busy.pop(feature, None)
+
+    def handle(self, event: WorkerEvent, now: float) -> None:
         """Apply `event` to the state; `now` is in seconds, from any fixed point.
 
         Raises:
@@ -156,7 +157,7 @@ class WorkerState:
         if event.__class__ is ChunkDone:
             asking = slots.on_chunk_done(self, event)
         else:
-            _EVENTS[event.__class__](self, event)
+            self._events[event.__class__](self, event)
         if self.idle and not self.is_leaving:
             if self.ready.n:
                 slots.dispatch(self, asking)
@@ -190,33 +191,27 @@ class WorkerState:
 
     def _on_received(self, event: SchedulerSent) -> None:
         for message in event.messages:
-            handler = _MESSAGES.get(message.__class__)
+            handler = self.messages.get(message.__class__)
             if handler is None:
                 raise RemoteProtocolError(f"a worker does not handle {type(message).__name__}")
             handler(self, message)
 
 
-_EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
+#: Those of the kernel; features declare theirs.
+_EVENTS: dict[type[WorkerEvent], Handler] = {
     SchedulerSent: WorkerState._on_received,
     CopiesFetched: copies.on_fetched,
     CopiesNotFetched: copies.on_fetch_failed,
-    ValuePut: puts.on_value_put,
-    ValueExpired: puts.on_value_expired,
-    ValueRefused: puts.on_value_refused,
     Leave: drops.on_leave,
-    OutputCame: output.on_output_came,
-    RunningSeen: timeouts.on_running_seen,
     SlotBlocked: seats.on_blocked,
     SlotResumes: seats.on_resumes,
-    ActorBlocked: actor_waits.on_blocked,
-    ActorResumes: actor_waits.on_resumes,
     SlotWaits: seats.on_waits,
     WorkerEnding: drops.on_ending,
     SchedulerLost: inventory.on_scheduler_lost,
     SessionOpened: inventory.on_session_opened,
 }
 
-_MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
+_MESSAGES: dict[type[Message], Handler] = {
     m.AssignTasks: assignment.on_assign_tasks,
     m.DropAttempts: drops.on_drop_attempts,
     m.ReturnAttempts: drops.on_return_attempts,
@@ -224,13 +219,7 @@ _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     m.InterruptAttempts: drops.on_interrupt_attempts,
     m.LocatedKeys: copies.on_located_keys,
     m.HoldersGone: copies.on_holders_gone,
-    m.HoldCopies: copies.on_hold_copies,
     m.KeysUnknown: drops.on_keys_unknown,
     m.DropFunctions: drops.on_drop_functions,
     m.FailWaits: seats.on_fail_waits,
-    m.WantOutput: output.on_want_output,
-    m.RecordTimes: times.on_record_times,
 }
-
-#: The types of the scheduler's messages that the core handles.
-MESSAGE_TYPES: Final = frozenset(_MESSAGES)

@@ -12,6 +12,7 @@ from ...protocol.wire.messages import NO_HASH
 from ...protocol.wire.payload import Blob
 
 if TYPE_CHECKING:
+    from .feature import Filing
     from .fetching import Peer
 
 State: TypeAlias = Literal[
@@ -55,10 +56,12 @@ NO_ATTEMPT = -1
 class WorkerFunction:
     """A function that tasks here use. Its pickle is opaque to the core."""
 
-    __slots__ = ("blob", "call", "estimate_us", "id")
+    __slots__ = ("blob", "call", "estimate_us", "filing", "id")
 
-    def __init__(self, id: bytes, blob: Blob | None) -> None:
+    def __init__(self, id: bytes, blob: Blob | None, filing: Filing | None = None) -> None:
         self.id = id
+        #: What files its tasks, which are not run; None = they are.
+        self.filing = filing
         #: None = the scheduler assumed that it is known here; its tasks fail with an error.
         self.blob = blob
         #: Predicted duration of one task, microseconds; 0 = none was measured yet.

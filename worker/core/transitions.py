@@ -109,8 +109,10 @@ def move(state: WorkerState, record: WorkerTask, finish: State) -> None:
             del state.by_attempt[attempt]
     if start not in _UNLISTED:
         _leave(state, record, start, finish)
-    if state.timeouts and finish not in UNFINISHED:
-        state.timeouts.pop(attempt, None)
+    if state.busy and finish not in UNFINISHED:
+        for name, attempts_ended in state.features.attempts_ended:
+            if name in state.busy:
+                attempts_ended(state, (attempt,))
     if finish == FORGOTTEN:
         if start in _STORED:
             state.forget.append(attempt)

@@ -57,7 +57,7 @@ def violations(state: WorkerState) -> Iterator[tuple[str, object]]:
         for record in records:
             if not holds(record):
                 yield name, record
-    for name, broken_by in OF_STATE.items():
+    for name, broken_by in (OF_STATE | state.features.invariants).items():
         for item in broken_by(state):
             yield name, item
 
@@ -90,7 +90,8 @@ def _by_attempt(records: Iterable[WorkerTask]) -> dict[int, WorkerTask]:
 
 def _pins(state: WorkerState) -> Iterator[WorkerTask]:
     users = Counter(read for record in _records(state) for read in record.inputs)
-    users.update(state.by_key[key] for key in state.desired if key in state.by_key)
+    for pins in state.features.pins:
+        users.update(pins(state))
     return (record for record in _records(state) if record.pins != users[record])
 
 
@@ -202,12 +203,7 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
         for attempt, n in Counter([*state.by_attempt, *state.cancelled, *state.released]).items()
         if n > 1
     ),
-    "pins count the inputs of unfinished tasks, and desired copies": _pins,
-    "desired copies are on their way": lambda state: (
-        key
-        for key in state.desired
-        if key not in state.by_key or state.by_key[key].state not in AT_PEER
-    ),
+    "pins count the inputs of unfinished tasks, and what features want": _pins,
     "inputs are filed": lambda state: (
         {read for record in _records(state) for read in record.inputs} - {*_records(state)}
     ),
@@ -354,20 +350,8 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
         if state.failures.nbytes != sum(entry[3] for entry in state.failures.by_attempt.values())
         else []
     ),
-    "early values are of attempts to come": lambda state: (
-        attempt
-        for attempt in state.early
-        if attempt <= state.last_attempt or attempt in state.by_attempt
-    ),
     "owed names cancelled attempts": lambda state: (
         attempt for attempt in state.owed if attempt not in state.cancelled
-    ),
-    "timeouts lists unfinished tasks, those that run with their begin": lambda state: (
-        attempt
-        for attempt, limit in state.timeouts.items()
-        if attempt not in state.by_attempt
-        or state.by_attempt[attempt].state not in UNFINISHED
-        or (limit.began is not None and state.by_attempt[attempt].state != EXECUTING)
     ),
     "forget, missing and ended are empty between events": lambda state: (
         [*state.forget, *state.missing, *state.ended]

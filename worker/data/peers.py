@@ -16,7 +16,7 @@ from typing import Final
 from ...protocol.net.data_line import DataLines
 from ...protocol.trust.security import Security
 from ...protocol.wire.messages import GetData, KeysData
-from ..core.events import CopiesFetched, CopiesNotFetched, EndFetch, Event, Fetch
+from ..core.events import CopiesFetched, CopiesNotFetched, EndFetch, Fetch, WorkerEvent
 from ..core.failed_fetches import FetchFailureLog
 from ..reaching import unreached
 from ..slots.activity import Transfers
@@ -38,7 +38,7 @@ class Peers:
         security: Security,
         store: Store,
         transfers: Transfers,
-        handle: Callable[[Event], None],
+        handle: Callable[[WorkerEvent], object],
     ) -> None:
         self._security = security
         self._store = store

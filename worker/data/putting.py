@@ -13,7 +13,7 @@ from typing import Final
 from ...protocol.net.connection import Connection
 from ...protocol.wire.messages import Put, PutDone
 from ...protocol.wire.payload import blob_nbytes
-from ..core.events import ValueExpired, ValuePut, ValueRefused
+from ..core.features.puts import EarlyValues, ValueExpired, ValuePut, ValueRefused
 from ..slots.executor import TaskExecutor
 
 __all__ = ["answer", "take_values"]
@@ -24,7 +24,7 @@ _PATIENCE_S: Final = 30.0
 
 def take_values(executor: TaskExecutor, message: Put) -> None:
     """Store the values of a message."""
-    store = executor.store
+    store, early = executor.store, executor.state.record(EarlyValues)
     limit = store.memory_limit
     for key, attempt, value in zip(message.keys, message.attempts, message.values, strict=True):
         if value is None or attempt in store:
@@ -39,7 +39,7 @@ def take_values(executor: TaskExecutor, message: Put) -> None:
             continue
         store.put_packed(attempt, value)
         executor.handle(ValuePut(key, attempt, nbytes))
-        if attempt in executor.state.early:
+        if attempt in early:
             loop = asyncio.get_running_loop()
             loop.call_later(_PATIENCE_S, executor.handle, ValueExpired(attempt))
 

@@ -29,8 +29,7 @@ from ...protocol.values.log_records import packed, text_of
 from ...protocol.wire.message import MAX_NUMBER
 from ...protocol.wire.messages import EVERYONE, LEAST_LEVEL, MAX_LOGGER_CHARS, STDERR, STDOUT
 from ..context import task_here
-from ..core.events import OutputCame
-from ..core.features.output import MAX_LINE_CHARS, OutputBuffer, RecordBuffer
+from ..core.features.output import MAX_LINE_CHARS, OutputBuffer, OutputCame, RecordBuffer
 from .log_catching import RecordCatcher
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...protocol.errors import InternalError, LocalProtocolError, Reschedule
@@ -37,19 +37,19 @@ from ..core.events import (
     After,
     CatchOutput,
     ChunkDone,
-    Event,
     FailWait,
     ForgetFunctions,
     ForgetValues,
     LeaveSeat,
-    OutputCame,
     Run,
     SchedulerSent,
     SlotBlocked,
     SlotResumes,
     StartSlot,
     TakeSeat,
+    WorkerEvent,
 )
+from ..core.features.times import records_times
 from ..core.seats import MAX_BLOCKED
 from ..core.state import WorkerState
 from ..core.tasks import WorkerFunction, WorkerTask
@@ -249,7 +249,7 @@ class TaskExecutor:
         contexts = list(self._contexts.items())
         return [(key, thread) for thread, one in contexts if (key := one.task_key)]
 
-    def handle(self, event: Event, slot: int | None = None) -> bool:
+    def handle(self, event: WorkerEvent, slot: int | None = None) -> bool:
         """Hand an event to the core and do its actions. Any thread may call this.
 
         Return whether slot `slot`, that of this thread, has something in its chunk.
@@ -555,7 +555,7 @@ class TaskExecutor:
     def _report(self, report: ChunkDone, values: list[Any]) -> bool:
         """Report the slot's finished tasks; return whether there is something in its chunk."""
         self.interrupts.gates[report.slot].close()
-        if self.state.records_times:
+        if self.state.busy and records_times(self.state):
             report.types = [short_type_name(value) for value in values]
         # First the store: as soon as the core has a record of a value, other threads may read it.
         self.store.put(report.attempts, values, report.nbytes)
@@ -564,7 +564,7 @@ class TaskExecutor:
             self.send_output(output.take(threading.get_ident()))
         return self.handle(report, report.slot)
 
-    def send_output(self, events: list[OutputCame]) -> None:
+    def send_output(self, events: Sequence[WorkerEvent]) -> None:
         """Send what tasks have printed and logged, before what is reported later."""
         for event in events:
             with closed_here():

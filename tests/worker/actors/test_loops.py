@@ -28,6 +28,8 @@ from weft.worker.actors import actor_thread
 from weft.worker.actors.actor_thread import Mail
 from weft.worker.actors.actors import Actors, make_actor
 from weft.worker.context import WorkerContext, set_worker
+from weft.worker.core.features import FEATURES
+from weft.worker.core.state import WorkerState
 from weft.worker.slots.interrupting import Interrupts, TaskInterrupted
 
 
@@ -223,9 +225,10 @@ async def test_the_connection_of_a_caller_that_does_not_read_is_closed(monkeypat
 
 async def test_an_actor_that_is_being_made_can_be_interrupted():
     making.clear()
-    state = SimpleNamespace(slots=[None], cancelled={7: None})
+    state = WorkerState(1, "", FEATURES)
+    state.cancelled.update({7: Task()})  # type: ignore[dict-item]
     contexts: dict[int, Any] = {}
-    interrupts = Interrupts(state, contexts, print, print)  # type: ignore[arg-type]
+    interrupts = Interrupts(state, contexts, print, print)
     actors = Actors("worker", "tcp://here:1", asyncio.get_running_loop())
     errors: list[BaseException] = []
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.worker.builders import Hands, assign
 from weft.protocol.errors import InvalidTransition
+from weft.worker.core.features import FEATURES
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import EXECUTING, FORGOTTEN, NEW, NO_FUNCTION, State, WorkerTask
 from weft.worker.core.transitions import TRANSITIONS, move
@@ -41,7 +42,7 @@ def test_a_move_that_the_table_lacks_raises_and_changes_nothing(start, finish):
     record = WorkerTask("x", 1, 0, NO_FUNCTION, b"", 0)
     record.state = start
     with pytest.raises(InvalidTransition) as caught:
-        move(WorkerState(1), record, finish)
+        move(WorkerState(1, "tcp://me", FEATURES), record, finish)
     assert (caught.value.start, caught.value.finish) == (start, finish)
     assert record.state == start
 

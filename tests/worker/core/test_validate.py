@@ -10,7 +10,11 @@ from tests.worker.builders import SLOW, Hands, assign, drop, locate
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire.messages import DropAttempts
 from weft.worker.core.events import SlotBlocked
-from weft.worker.core.features.timeouts import TimeLimit
+from weft.worker.core.feature import WorkerFeatures
+from weft.worker.core.features import FEATURES
+from weft.worker.core.features.desired_copies import DesiredCopies
+from weft.worker.core.features.puts import EarlyValues
+from weft.worker.core.features.timeouts import TimeLimit, TimeLimits
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import NO_ATTEMPT, NO_FUNCTION, WorkerFunction, WorkerTask
 from weft.worker.core.validate import OF_RECORDS, OF_STATE, validate
@@ -109,8 +113,12 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "cancelled files cancelled tasks": lambda state: state.cancelled.update({3: stranger()}),
     "released files released records": set_to("released", "attempt", 77),
     "an attempt is filed once": lambda state: state.cancelled.update({2: one(state, "cancelled")}),
-    "pins count the inputs of unfinished tasks, and desired copies": set_to("memory", "pins", 1),
-    "desired copies are on their way": lambda state: state.desired.update({"gone": None}),
+    "pins count the inputs of unfinished tasks, and what features want": set_to(
+        "memory", "pins", 1
+    ),
+    "desired copies are on their way": lambda state: state.record(DesiredCopies).update(
+        {"gone": None}
+    ),
     "inputs are filed": lambda state: one(state, "waiting").inputs.append(stranger()),
     "a waiting task is among the waiters of its inputs": set_to("flight", "waiters", None),
     "the ready queue holds all ready tasks, once": lambda state: lane_of(state).run.clear(),
@@ -188,10 +196,10 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "failures.nbytes is the sum over the kept failures": lambda state: setattr(
         state.failures, "nbytes", 1
     ),
-    "early values are of attempts to come": lambda state: state.early.update({0: 1}),
+    "early values are of attempts to come": lambda state: state.record(EarlyValues).update({0: 1}),
     "owed names cancelled attempts": lambda state: state.owed.update({4: None}),
     "timeouts lists unfinished tasks, those that run with their begin": (
-        lambda state: state.timeouts.update({2: TimeLimit(5)})
+        lambda state: state.record(TimeLimits).update({2: TimeLimit(5)})
     ),
     "forget, missing and ended are empty between events": lambda state: state.ended.update({1: 0}),
 }
@@ -208,7 +216,8 @@ def test_the_busy_state_has_a_record_in_each_state_and_is_valid():
 
 
 def test_each_invariant_is_broken_once():
-    assert BREAKS.keys() == OF_RECORDS.keys() | OF_STATE.keys()
+    of_features = WorkerFeatures(FEATURES).invariants
+    assert BREAKS.keys() == OF_RECORDS.keys() | OF_STATE.keys() | of_features.keys()
 
 
 @pytest.mark.parametrize("name", BREAKS)

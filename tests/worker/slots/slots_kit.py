@@ -17,6 +17,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.worker.context import WorkerContext
 from weft.worker.core.events import SchedulerSent
+from weft.worker.core.features import FEATURES
 from weft.worker.core.state import WorkerState
 from weft.worker.data.store import Store
 from weft.worker.slots.executor import TaskExecutor
@@ -37,7 +38,7 @@ class Bench:
     """An executor, and a scheduler that is the test."""
 
     def __init__(self, nthreads: int = 1, started: StartedRecord | None = None):
-        self.state = WorkerState(nthreads, "tcp://me")
+        self.state = WorkerState(nthreads, "tcp://me", FEATURES)
         self.woken = threading.Event()
         self.crashes: list[BaseException] = []
         #: Takes messages in the threads of slots; as long as it refuses, `listen` gets them.

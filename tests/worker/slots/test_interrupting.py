@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from weft.protocol.wire.failure import RESCHEDULE
 from weft.worker.core.events import ChunkDone
+from weft.worker.core.features import FEATURES
+from weft.worker.core.state import WorkerState
 from weft.worker.slots.interrupting import Interrupts, SlotGate, TaskInterrupted, mend
 
 
@@ -145,7 +148,8 @@ def test_an_exception_that_comes_late_is_raised_at_the_gate_or_not_at_all():
 
 def test_a_thread_is_interrupted_once_for_each_time_that_it_is_asked():
     contexts = {}
-    state = SimpleNamespace(slots=[None], cancelled={7: None})
+    state: Any = WorkerState(1, "", FEATURES)
+    state.cancelled.update({7: None})
     loop = Timers()
     interrupts = Interrupts(state, contexts, print, print)
     hits = []
@@ -171,7 +175,8 @@ def test_a_thread_is_interrupted_once_for_each_time_that_it_is_asked():
 
 
 def test_a_task_that_has_looked_at_the_flag_gets_time():
-    state = SimpleNamespace(slots=[None], cancelled={7: None, 8: None})
+    state: Any = WorkerState(1, "", FEATURES)
+    state.cancelled.update({7: None, 8: None})
     interrupts = Interrupts(state, {}, print, print)
     assert not interrupts.is_asked(7)
     interrupts.ask([7, 8], Timers())

@@ -1,3 +1,23 @@
-"""What the kernel of a worker does not know: one module for each feature."""
+"""What the kernel of a worker does not know: one module for each feature.
+
+The order is that in which the hooks of one event are called. No feature needs what another one has
+done, so it is that of the alphabet.
+"""
 
 from __future__ import annotations
+
+from typing import Final
+
+from ..feature import WorkerFeature
+from . import actor_waits, desired_copies, output, puts, timeouts, times
+
+__all__ = ["FEATURES"]
+
+FEATURES: Final[tuple[WorkerFeature, ...]] = (
+    actor_waits.FEATURE,
+    desired_copies.FEATURE,
+    output.FEATURE,
+    puts.FEATURE,
+    timeouts.FEATURE,
+    times.FEATURE,
+)

@@ -1,11 +1,11 @@
 """The lines that tasks print and log, until they are sent: within a limit of lines per second.
 
-And the records of loggers that clients follow. A part of the core. `worker/output/output.py`
-catches both.
+And the records of loggers that clients follow. `worker/output/output.py` catches both.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages import (
@@ -15,7 +15,8 @@ from ....protocol.wire.messages import (
     TaskOutput,
     WantOutput,
 )
-from ..events import CatchOutput, OutputCame
+from ..events import CatchOutput, WorkerEvent
+from ..feature import WorkerFeature
 
 if TYPE_CHECKING:
     from ..state import WorkerState
@@ -31,6 +32,13 @@ MAX_RECORDS: Final = MAX_LINES
 GRAVE_LEVEL: Final = 30
 #: Loggers whose left out records are counted apart.
 MAX_COUNTED: Final = 50
+
+
+@dataclass(slots=True)
+class OutputCame(WorkerEvent):
+    """Tasks have printed or logged."""
+
+    message: TaskOutput | LogRecords
 
 
 class OutputBuffer:
@@ -130,11 +138,24 @@ class RecordBuffer:
         return LogRecords(names=names, levels=levels, dropped=dropped, records=records)
 
 
-def on_want_output(state: WorkerState, message: WantOutput) -> None:
+def _on_want_output(state: WorkerState, message: WantOutput) -> None:
     """The scheduler reports which clients want the output of their tasks, and follow loggers."""
     state.before.append(CatchOutput(message.level, message.clients, message.loggers))
 
 
-def on_output_came(state: WorkerState, event: OutputCame) -> None:
+def _on_output_came(state: WorkerState, event: OutputCame) -> None:
     """Send lines, before the reports of what follows."""
     state.to_scheduler.append(event.message)
+
+
+def _catch_nothing(state: WorkerState) -> None:
+    """Wait until this scheduler sends what is wanted."""
+    state.before.append(CatchOutput(0, []))
+
+
+FEATURE: Final = WorkerFeature(
+    name="output",
+    messages={WantOutput: _on_want_output},
+    events={OutputCame: _on_output_came},
+    session_back=_catch_nothing,
+)

@@ -8,6 +8,9 @@ value for which there is no use is forgotten; the scheduler knows nothing of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.failure import Failure
@@ -19,7 +22,8 @@ from ....protocol.wire.messages import (
     AttemptsReturned,
 )
 from ..drops import supersede
-from ..events import ValueExpired, ValuePut, ValueRefused
+from ..events import WorkerEvent
+from ..feature import WorkerFeature
 from ..inputs import is_awaited, move_waiters, placeholder, wake
 from ..tasks import FORGOTTEN, MEMORY, WAITING, WorkerTask
 from ..transitions import move
@@ -27,23 +31,57 @@ from ..transitions import move
 if TYPE_CHECKING:
     from ..state import WorkerState
 
+_NAME: Final = "puts"
 #: Values that came before their assignments: the oldest is forgotten beyond that.
 MAX_EARLY: Final = 16
 #: Attempts whose value came too early, or was refused: the oldest is forgotten beyond that.
 MAX_LAPSED: Final = 1024
 
 
-def await_values(state: WorkerState, message: AssignTasks) -> list[WorkerTask]:
+@dataclass(slots=True)
+class ValuePut(WorkerEvent):
+    """A client has put the value of `attempt`: it is in the store."""
+
+    key: str
+    attempt: int
+    nbytes: int
+
+
+@dataclass(slots=True)
+class ValueExpired(WorkerEvent):
+    """The value of `attempt`, which a client has put, has been here for a long time."""
+
+    attempt: int
+
+
+@dataclass(slots=True)
+class ValueRefused(WorkerEvent):
+    """A client has sent the value of `attempt`, which this worker cannot take."""
+
+    key: str
+    attempt: int
+    failure: Failure
+
+
+class EarlyValues(dict[int, "int | Failure | None"]):
+    """{attempt: bytes of the value} that a client has put before the assignment.
+
+    For a value that was refused its failure, for one that was forgotten None.
+    """
+
+
+def _await_values(state: WorkerState, message: AssignTasks) -> Callable[[], None] | None:
     """File the rows of a message whose values clients put. The other rows may read them.
 
     Returns:
-        Those whose value was here already, and is not any more: see `end_lapsed`.
+        What ends those whose value was here already, and is not any more.
     """
+    early = state.record(EarlyValues)
     lapsed: list[WorkerTask] = []
     function = state.functions[PUT_FUNCTION]
     for row, place in enumerate(message.function_of):
         attempt = message.attempts[row]
-        if message.functions[place] != PUT_FUNCTION or is_known(state, attempt):
+        if message.functions[place] != PUT_FUNCTION or _is_known(state, attempt):
             continue
         key = message.keys[row]
         task = WorkerTask(
@@ -61,43 +99,49 @@ def await_values(state: WorkerState, message: AssignTasks) -> list[WorkerTask]:
             supersede(state, old, task)
         move(state, task, WAITING)
         task.n_waiting_on = 1
-        if attempt in state.early:
-            nbytes = state.early[attempt]
+        if attempt in early:
+            nbytes = early[attempt]
             if isinstance(nbytes, int):
-                del state.early[attempt]
+                del early[attempt]
                 _finish(state, task, nbytes)
             else:
                 lapsed.append(task)
-    return lapsed
+    return partial(_end_lapsed, state, lapsed) if lapsed else None
 
 
-def end_lapsed(state: WorkerState, tasks: list[WorkerTask]) -> None:
+def _end_lapsed(state: WorkerState, tasks: list[WorkerTask]) -> None:
     """Fail the tasks whose values were refused before they were assigned; give the others back."""
     returned: list[int] = []
     for task in tasks:
-        failure = state.early[task.attempt]
+        failure = state.record(EarlyValues)[task.attempt]
         if isinstance(failure, list):
             _refuse(state, task, failure)
         else:
-            give_up(state, task)
+            _give_up(state, task)
             returned.append(task.attempt)
     if returned:
         state.to_scheduler.append(AttemptsReturned(attempts=returned))
 
 
-def is_known(state: WorkerState, attempt: int) -> bool:
+def _is_known(state: WorkerState, attempt: int) -> bool:
     """Return whether there is a record of an attempt."""
     return attempt in state.by_attempt or attempt in state.cancelled or attempt in state.released
 
 
-def forget_early(state: WorkerState, last_attempt: int) -> None:
+def _forget_early(state: WorkerState, last_attempt: int) -> None:
     """Forget the values up to an attempt, which were not assigned and will not be."""
-    for attempt in [attempt for attempt in state.early if attempt <= last_attempt]:
-        if isinstance(state.early.pop(attempt), int):
+    early = state.record(EarlyValues)
+    for attempt in [attempt for attempt in early if attempt <= last_attempt]:
+        if isinstance(early.pop(attempt), int):
             state.forget.append(attempt)
+    state.set_busy(_NAME, bool(early))
 
 
-def on_value_put(state: WorkerState, event: ValuePut) -> None:
+def _on_assigned(state: WorkerState, message: AssignTasks) -> None:
+    _forget_early(state, state.last_attempt)
+
+
+def _on_value_put(state: WorkerState, event: ValuePut) -> None:
     """Finish the task whose value is in the store now, or keep the value for its assignment."""
     attempt = event.attempt
     task = state.by_attempt.get(attempt)
@@ -108,43 +152,46 @@ def on_value_put(state: WorkerState, event: ValuePut) -> None:
     elif attempt <= state.last_attempt:
         state.forget.append(attempt)
     else:
-        state.early[attempt] = event.nbytes
-        values = [other for other, nbytes in state.early.items() if isinstance(nbytes, int)]
+        early = state.record(EarlyValues)
+        early[attempt] = event.nbytes
+        state.set_busy(_NAME, True)
+        values = [other for other, nbytes in early.items() if isinstance(nbytes, int)]
         if len(values) > MAX_EARLY:
             _lapse(state, values[0])
 
 
-def on_value_expired(state: WorkerState, event: ValueExpired) -> None:
+def _on_value_expired(state: WorkerState, event: ValueExpired) -> None:
     """Forget a value that came long ago, and whose assignment has not come."""
-    if isinstance(state.early.get(event.attempt), int):
+    if isinstance(state.record(EarlyValues).get(event.attempt), int):
         _lapse(state, event.attempt)
 
 
 def _lapse(state: WorkerState, attempt: int) -> None:
-    state.early[attempt] = None
     state.forget.append(attempt)
-    _limit_lapsed(state)
+    _note_lapsed(state, attempt, None)
 
 
-def _limit_lapsed(state: WorkerState) -> None:
-    if len(state.early) > MAX_LAPSED:
-        forget_early(state, min(state.early))
+def _note_lapsed(state: WorkerState, attempt: int, failure: Failure | None) -> None:
+    early = state.record(EarlyValues)
+    early[attempt] = failure
+    state.set_busy(_NAME, True)
+    if len(early) > MAX_LAPSED:
+        _forget_early(state, min(early))
 
 
-def on_value_refused(state: WorkerState, event: ValueRefused) -> None:
+def _on_value_refused(state: WorkerState, event: ValueRefused) -> None:
     """Fail the task whose value this worker cannot take."""
     task = state.by_attempt.get(event.attempt)
     if task is not None and is_awaited(task) and task.key == event.key:
         _refuse(state, task, event.failure)
     elif event.attempt > state.last_attempt:
-        state.early[event.attempt] = event.failure
-        _limit_lapsed(state)
+        _note_lapsed(state, event.attempt, event.failure)
 
 
 def _refuse(state: WorkerState, task: WorkerTask, failure: Failure) -> None:
     state.failures.keep(task, failure)
     duration_us = int((state.now - task.arrived) * 1e6)
-    give_up(state, task)
+    _give_up(state, task)
     state.to_scheduler.append(
         AttemptsErred(
             attempts=[task.attempt],
@@ -155,17 +202,17 @@ def _refuse(state: WorkerState, task: WorkerTask, failure: Failure) -> None:
     )
 
 
-def give_up(state: WorkerState, task: WorkerTask) -> None:
+def _give_up(state: WorkerState, task: WorkerTask) -> None:
     """Wait for a value no longer. The scheduler decides about the tasks that read it."""
     move(state, task, FORGOTTEN)
     if task.pins:
         move_waiters(task, placeholder(state, task.key))
 
 
-def give_up_all(state: WorkerState) -> None:
+def _give_up_all(state: WorkerState) -> None:
     """Wait for no value any more: a new session begins, in which each is assigned again."""
     for task in [task for task in state.waiting.values() if is_awaited(task)]:
-        give_up(state, task)
+        _give_up(state, task)
 
 
 def _finish(state: WorkerState, task: WorkerTask, nbytes: int) -> None:
@@ -182,3 +229,24 @@ def _finish(state: WorkerState, task: WorkerTask, nbytes: int) -> None:
         )
     )
     wake(state, task)
+
+
+FEATURE: Final = WorkerFeature(
+    name=_NAME,
+    record=EarlyValues,
+    events={
+        ValuePut: _on_value_put,
+        ValueExpired: _on_value_expired,
+        ValueRefused: _on_value_refused,
+    },
+    invariants={
+        "early values are of attempts to come": lambda state: (
+            attempt
+            for attempt in state.record(EarlyValues)
+            if attempt <= state.last_attempt or attempt in state.by_attempt
+        ),
+    },
+    filing={PUT_FUNCTION: _await_values},
+    assigned=_on_assigned,
+    session_opening=_give_up_all,
+)

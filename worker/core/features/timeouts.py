@@ -1,7 +1,7 @@
 """How long attempts run that have a time limit, and the report of those that exceed it.
 
 The shell looks now and then which attempts run, as long as some here have a limit: so tasks without
-one cost nothing, and those with one no more than a place in `WorkerState.timeouts`. The time counts
+one cost nothing, and those with one no more than a place in `TimeLimits`. The time counts
 from the look that has seen an attempt first, also while it waits for others. The scheduler decides
 what becomes of an attempt that is overdue. It is sent the report again, now and then and in each
 session, until it has dropped the attempt: it may not know the task yet.
@@ -9,18 +9,30 @@ session, until it has dropped the attempt: it may not know the task yet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages import AssignTasks, AttemptsOverdue
-from ..events import RunningSeen, WatchRunning
+from ..events import WatchRunning, WorkerEvent
+from ..feature import WorkerFeature
+from ..tasks import EXECUTING
 from ..transitions import UNFINISHED
 
 if TYPE_CHECKING:
     from ..state import WorkerState
 
+_NAME: Final = "timeouts"
 #: An overdue attempt is reported again after this time, seconds.
 REPORT_AGAIN_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class RunningSeen(WorkerEvent):
+    """These attempts run now; at least all that have a time limit."""
+
+    attempts: Sequence[int]
 
 
 class TimeLimit:
@@ -37,21 +49,28 @@ class TimeLimit:
         self.report_at = inf
 
 
-def note(state: WorkerState, message: AssignTasks) -> None:
+class TimeLimits(dict[int, TimeLimit]):
+    """{attempt: its time limit} of all unfinished tasks that have one."""
+
+
+def _note(state: WorkerState, message: AssignTasks) -> None:
     """Note the limits of attempts that are assigned."""
-    if not state.timeouts:
+    limits = state.record(TimeLimits)
+    if not limits:
         state.after.append(WatchRunning())
     for attempt, timeout_us in zip(message.attempts, message.timeouts_us, strict=True):
         task = state.by_attempt.get(attempt)
         if timeout_us and task is not None and task.state in UNFINISHED:
-            state.timeouts.setdefault(attempt, TimeLimit(timeout_us))
+            limits.setdefault(attempt, TimeLimit(timeout_us))
+    state.set_busy(_NAME, bool(limits))
 
 
-def on_running_seen(state: WorkerState, event: RunningSeen) -> None:
+def _on_running_seen(state: WorkerState, event: RunningSeen) -> None:
     """Report the attempts that have run for too long."""
+    limits = state.record(TimeLimits)
     overdue: list[int] = []
     for attempt in event.attempts:
-        limit = state.timeouts.get(attempt)
+        limit = limits.get(attempt)
         if limit is None:  # it has ended meanwhile
             continue
         if limit.began is None:
@@ -61,18 +80,39 @@ def on_running_seen(state: WorkerState, event: RunningSeen) -> None:
             limit.report_at = state.now + REPORT_AGAIN_S
             overdue.append(attempt)
     if overdue:
-        timeouts_us = [state.timeouts[attempt].timeout_us for attempt in overdue]
+        timeouts_us = [limits[attempt].timeout_us for attempt in overdue]
         state.to_scheduler.append(AttemptsOverdue(attempts=overdue, timeouts_us=timeouts_us))
 
 
-def report_again(state: WorkerState) -> None:
+def _report_again(state: WorkerState) -> None:
     """Begin a session: what was reported in the last one may be lost."""
-    for limit in state.timeouts.values():
+    for limit in state.record(TimeLimits).values():
         if limit.began is not None:
             limit.report_at = limit.began + limit.timeout_us / 1e6
 
 
-def drop_all(state: WorkerState, attempts: list[int]) -> None:
+def _drop(state: WorkerState, attempts: Sequence[int]) -> None:
     """Forget the limits of attempts that have ended."""
+    limits = state.record(TimeLimits)
     for attempt in attempts:
-        state.timeouts.pop(attempt, None)
+        limits.pop(attempt, None)
+    state.set_busy(_NAME, bool(limits))
+
+
+FEATURE: Final = WorkerFeature(
+    name=_NAME,
+    record=TimeLimits,
+    events={RunningSeen: _on_running_seen},
+    invariants={
+        "timeouts lists unfinished tasks, those that run with their begin": lambda state: (
+            attempt
+            for attempt, limit in state.record(TimeLimits).items()
+            if attempt not in state.by_attempt
+            or state.by_attempt[attempt].state not in UNFINISHED
+            or (limit.began is not None and state.by_attempt[attempt].state != EXECUTING)
+        ),
+    },
+    columns={"timeouts_us": _note},
+    attempts_ended=_drop,
+    session_opening=_report_again,
+)

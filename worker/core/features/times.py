@@ -15,22 +15,34 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire.failure import Failure
 from ....protocol.wire.messages import AttemptsFinished, AttemptTimes, RecordTimes
 from ..events import ChunkDone
+from ..feature import WorkerFeature
 from ..tasks import Slot
 
 if TYPE_CHECKING:
     from ..state import WorkerState
 
 
+_NAME: Final = "times"
 #: Characters of the name of a type.
 MAX_TYPE_CHARS: Final = 100
 
 
-def on_record_times(state: WorkerState, message: RecordTimes) -> None:
+def _on_record_times(state: WorkerState, message: RecordTimes) -> None:
     """The scheduler wants the times of attempts, or does not want them any more."""
-    state.records_times = message.on
+    state.set_busy(_NAME, message.on)
 
 
-def report_times(state: WorkerState, event: ChunkDone, slot: Slot) -> None:
+def _stop(state: WorkerState) -> None:
+    """Report none until this scheduler, or the next one, asks for them."""
+    state.set_busy(_NAME, False)
+
+
+def records_times(state: WorkerState) -> bool:
+    """Return whether the scheduler wants the times of attempts."""
+    return _NAME in state.busy
+
+
+def _report_times(state: WorkerState, event: ChunkDone, slot: Slot) -> None:
     """Report the times of attempts, before their ends are reported."""
     new = _times_of(state, event, slot)
     if not new.attempts:
@@ -95,3 +107,12 @@ def _type_of(failure: Failure) -> str:
     """Return the name of the exception of a failure, or else its kind."""
     is_exception = failure[0] == "exception" and len(failure) > 3
     return str(failure[3] if is_exception else failure[0])[:MAX_TYPE_CHARS]
+
+
+FEATURE: Final = WorkerFeature(
+    name=_NAME,
+    messages={RecordTimes: _on_record_times},
+    chunk_done=_report_times,
+    session_opening=_stop,
+    session_lost=_stop,
+)

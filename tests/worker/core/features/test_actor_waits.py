@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire.messages import ActorsBlocked, ActorsResumed, FailWaits, InventoryEnd
-from weft.worker.core.events import (
-    ActorBlocked,
-    ActorResumes,
-    FailWait,
-    SchedulerLost,
-    SchedulerSent,
-    SessionOpened,
-)
+from weft.worker.core.events import FailWait, SchedulerLost, SchedulerSent, SessionOpened
+from weft.worker.core.features import FEATURES
+from weft.worker.core.features.actor_waits import ActorBlocked, ActorResumes
 from weft.worker.core.state import WorkerState
 
 WAIT = ActorBlocked("a", 7, ["x"], ["b"], ["h/1/2"], ["h/1/1"], ["h/1/1"])
@@ -29,7 +24,7 @@ REPORT = ActorsBlocked(
 
 @pytest.fixture
 def state() -> WorkerState:
-    state = WorkerState(1)
+    state = WorkerState(1, "tcp://me", FEATURES)
     state.handle(SessionOpened(is_first=True), 0.0)
     return state
 

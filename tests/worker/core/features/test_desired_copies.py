@@ -12,6 +12,7 @@ from weft.protocol.wire.messages import (
     ReplicasAdded,
 )
 from weft.worker.core.events import SessionOpened, WorkerEnding
+from weft.worker.core.features.desired_copies import DesiredCopies
 
 
 def hold(*rows):
@@ -37,7 +38,7 @@ def test_a_desired_copy_is_fetched_kept_and_reported(worker):
     worker.receive(hold(X))
     assert worker.asked("tcp://a") == ["x"]
     assert worker.answer("tcp://a") == [ReplicasAdded(attempts=[1], keys=["x"])]
-    assert worker.state.desired == {}
+    assert worker.state.record(DesiredCopies) == {}
     assert worker.state.by_key["x"].pins == 0
     worker.receive(drop(1))
     assert worker.store == set()
@@ -107,7 +108,7 @@ def test_a_drop_leaves_what_a_task_waits_for(worker):
     worker.receive(assign("2 y <- x", located=[X]))
     worker.receive(hold(X))
     worker.receive(drop(1))
-    assert worker.state.desired == {}
+    assert worker.state.record(DesiredCopies) == {}
     assert worker.state.by_key["x"].state == "missing"
     worker.receive(locate(("x", 3, 100, ["tcp://b"])))
     worker.answer("tcp://b")
@@ -117,7 +118,7 @@ def test_a_drop_leaves_what_a_task_waits_for(worker):
 def test_a_key_that_is_assigned_here_is_desired_no_more(worker):
     worker.receive(hold(X))
     worker.receive(assign("2 x"))
-    assert worker.state.desired == {}
+    assert worker.state.record(DesiredCopies) == {}
     assert worker.run_all() == ["x"]
     assert any(isinstance(message, AttemptsFinished) for message in worker.messages)
 
@@ -129,7 +130,7 @@ def test_a_dropped_value_that_is_in_use_is_kept_again(worker):
     worker.receive(drop(1))
     assert worker.state.released
     assert worker.receive(hold(X)) == [ReplicasAdded(attempts=[1], keys=["x"])]
-    assert worker.state.desired == {}
+    assert worker.state.record(DesiredCopies) == {}
     assert worker.run_all() == ["y", "z"]
     assert worker.state.by_key["x"].state == "memory"
 
@@ -137,7 +138,7 @@ def test_a_dropped_value_that_is_in_use_is_kept_again(worker):
 def test_a_task_here_is_left_as_it_is(worker):
     worker.receive(assign("2 x"))
     worker.receive(hold(X))
-    assert worker.state.desired == {}
+    assert worker.state.record(DesiredCopies) == {}
     assert worker.fetches == {}
 
 
@@ -154,4 +155,4 @@ def test_a_worker_that_ends_forgets_desired_copies(worker):
     worker.receive(assign("2 y <- x"))
     worker.handle(WorkerEnding())
     assert worker.state.by_key == {}
-    assert worker.state.desired == {}
+    assert worker.state.record(DesiredCopies) == {}

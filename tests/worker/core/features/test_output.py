@@ -6,7 +6,8 @@ import gc
 
 from tests.worker.builders import Hands
 from weft.protocol.wire import messages as m
-from weft.worker.core.events import CatchOutput, OutputCame, SchedulerSent, SessionOpened
+from weft.worker.core.events import CatchOutput, SchedulerSent, SessionOpened
+from weft.worker.core.features import FEATURES
 from weft.worker.core.features.output import (
     GRAVE_LEVEL,
     MAX_COUNTED,
@@ -14,6 +15,7 @@ from weft.worker.core.features.output import (
     MAX_LINES,
     MAX_RECORDS,
     OutputBuffer,
+    OutputCame,
     RecordBuffer,
 )
 from weft.worker.core.state import WorkerState
@@ -100,7 +102,7 @@ def test_a_long_line_is_cut():
 
 
 def test_the_shell_is_asked_to_catch_what_the_scheduler_wants_until_the_next_session():
-    state = WorkerState(1)
+    state = WorkerState(1, "tcp://me", FEATURES)
     state.handle(SchedulerSent([m.WantOutput(clients=[3], level=20)]), 0.0)
     assert state.before == [CatchOutput(20, [3])]
     state.before.clear()

@@ -14,15 +14,9 @@ from weft.protocol.wire.messages import (
     InventoryHeld,
     InventoryUnfinished,
 )
-from weft.worker.core.events import (
-    Leave,
-    SchedulerLost,
-    SessionOpened,
-    ValueExpired,
-    ValuePut,
-    ValueRefused,
-)
+from weft.worker.core.events import Leave, SchedulerLost, SessionOpened
 from weft.worker.core.features import puts
+from weft.worker.core.features.puts import EarlyValues, ValueExpired, ValuePut, ValueRefused
 
 FAILURE = ["not-sent", "d", "it is too large"]
 
@@ -86,7 +80,7 @@ def test_a_value_may_come_before_its_assignment(worker):
     assert take(worker, 5) == []
     assert worker.receive(assign("4 a")) == []
     assert worker.receive(awaiting("5 d")) == [finished(5)]
-    assert worker.state.early == {}
+    assert worker.state.record(EarlyValues) == {}
 
 
 def test_a_value_may_come_before_its_assignment_comes_with_the_session(worker):
@@ -115,7 +109,7 @@ def test_an_early_value_is_forgotten_when_a_later_attempt_comes(worker):
     take(worker, 5)
     worker.receive(assign("6 a"))
     assert worker.store == set()
-    assert worker.state.early == {}
+    assert worker.state.record(EarlyValues) == {}
 
 
 def test_a_value_that_waits_for_too_long_is_forgotten_and_its_task_given_back(worker):

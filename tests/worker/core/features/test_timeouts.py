@@ -10,8 +10,8 @@ from weft.protocol.wire.messages import (
     AttemptsEnded,
     AttemptsOverdue,
 )
-from weft.worker.core.events import ChunkDone, RunningSeen, SchedulerLost, SessionOpened
-from weft.worker.core.features.timeouts import REPORT_AGAIN_S
+from weft.worker.core.events import ChunkDone, SchedulerLost, SessionOpened
+from weft.worker.core.features.timeouts import REPORT_AGAIN_S, RunningSeen, TimeLimits
 
 
 def limited(*lines, us=5_000_000, **options):
@@ -65,7 +65,7 @@ def test_attempts_without_a_limit_are_not_looked_at():
     message.timeouts_us = [0, 7]
     worker.receive(message)
     assert worker.n_looks == 1
-    assert [*worker.state.timeouts] == [3]
+    assert [*worker.state.record(TimeLimits)] == [3]
 
 
 def test_nothing_is_left_of_an_attempt_that_has_ended():
@@ -80,7 +80,7 @@ def test_nothing_is_left_of_an_attempt_that_has_ended():
     assert see(worker, 1e6, 1, 2) == []
     worker.start()
     worker.receive(drop(3, 5), give_back(1))
-    assert worker.state.timeouts == {}
+    assert worker.state.record(TimeLimits) == {}
     worker.report()
 
 
