@@ -75,7 +75,10 @@ _MAX_REASON_CHARS: Final = 1000
 
 
 class SessionOwner(Protocol):
-    """The owner of a session, which uses it. All calls come from the loop's thread."""
+    """The owner of a session, which uses it. All calls come from the loop's thread.
+
+    What an owner leaves out does nothing.
+    """
 
     async def prepare(self, connection: Connection, address: str, security: Security) -> None:
         """Do what must precede the registration and needs the cluster's id."""

@@ -17,9 +17,8 @@ from ...protocol.errors import CommError, WeftError
 from ...protocol.host.facts import process_facts
 from ...protocol.host.log_ring import page_of_latest
 from ...protocol.net.connection import Connection
-from ...protocol.net.session import Finder, SessionRunner
+from ...protocol.net.session import Finder, SessionOwner, SessionRunner
 from ...protocol.reported import with_metrics_url
-from ...protocol.trust.security import Security
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import (
@@ -67,7 +66,7 @@ class SupervisorPolicy(Policy):
         return self.is_embedded or (outage.error is None and not isinstance(error, CommError))
 
 
-class SupervisorLink:
+class SupervisorLink(SessionOwner):
     """The owner of the supervisor's session. For the loop's thread only."""
 
     def __init__(
@@ -164,9 +163,6 @@ class SupervisorLink:
 
     # --- The session ------------------------------------------------------------------------------
 
-    async def prepare(self, connection: Connection, address: str, security: Security) -> None:
-        """See `SessionOwner`."""
-
     def registration(self, number: int, last_epoch: int) -> Message:
         """See `SessionOwner`."""
         return RegisterSupervisor(
@@ -206,9 +202,6 @@ class SupervisorLink:
             elif isinstance(message, Ask):
                 connection.send([self._answer(message)])
 
-    def on_writable(self, connection: Connection) -> None:
-        """See `SessionOwner`; all that is sent is small."""
-
     def on_lost(self, reason: WeftError) -> None:
         """See `SessionOwner`."""
         self._reports.on_answers(self._runner.session.n_answered)
@@ -221,9 +214,6 @@ class SupervisorLink:
             _log.warning("%s; trying again for %.3g s", outage.last_error, left_s)
         else:
             _log.debug("cannot reach the scheduler yet: %s", outage.last_error)
-
-    def on_outage(self, outage: Outage, left_s: float) -> None:
-        """See `SessionOwner`; nothing is logged here, because each loss is logged at once."""
 
     def on_over(self, end: GiveUp) -> None:
         """See `SessionOwner`."""
