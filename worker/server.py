@@ -30,7 +30,7 @@ from ..protocol.errors import (
 )
 from ..protocol.host.facts import process_facts
 from ..protocol.net.connection import Connection
-from ..protocol.net.session import SessionRunner
+from ..protocol.net.session import SessionOwner, SessionRunner
 from ..protocol.net.sockets import host_on_the_way_to
 from ..protocol.net.transport import Listener, listen
 from ..protocol.reported import with_metrics_url
@@ -39,6 +39,7 @@ from ..protocol.wire.address import parse_address
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import (
+    ACTOR_FUNCTION,
     Ask,
     AttemptsErred,
     AttemptsFinished,
@@ -58,7 +59,7 @@ from ..protocol.wire.messages import (
 from ..protocol.wire.session import GiveUp, Outage, Session
 from ..protocol.wording import counted
 from .actors.actor_waits import ActorWaits
-from .actors.actors import Actors
+from .actors.actors import Actors, make_actor
 from .answering import Answering
 from .config import WorkerConfig
 from .context import TaskHost, WorkerContext
@@ -75,7 +76,7 @@ from .core.features import FEATURES
 from .core.seats import MAX_BLOCKED
 from .core.state import WorkerState
 from .data.peers import Peers
-from .data.serving import DataServer, LateHandler, for_listening
+from .data.serving import DataServer, for_listening
 from .data.store import Store
 from .measuring.numbers import SUFFIX
 from .measuring.status import StatusReporter
@@ -87,15 +88,13 @@ from .slots.silence import BEAT_S
 from .slots.slot_reading import SlotReading
 from .slots.started import StartedRecord, attempts_of_unsendable
 
-__all__ = ["WorkerPolicy", "WorkerServer"]
-
 logger = logging.getLogger("weft.worker")
 
 #: Time that a worker waits at its end until its goodbye is written.
 _GOODBYE_S = 0.5
 
 
-class WorkerServer:
+class WorkerServer(SessionOwner):
     """One worker. `run` runs it until its end; `stop` ends it from outside."""
 
     def __init__(
@@ -219,15 +218,13 @@ class WorkerServer:
         address = config.data_address(scheduler, await self._own_host(scheduler))
         # If the scheduler may be reached unencrypted, so may its workers.
         allow_plaintext = parse_address(scheduler).scheme == "tcp"
-        # The executor needs the address, and serves the connections that are made to it.
-        late = LateHandler()
         try:
             self._listener = await listen(
                 address,
                 role=Role.WORKER_DATA,
                 accepted_roles={Role.PEER},
                 security=for_listening(security, address),
-                on_connection=lambda connection: late,
+                on_connection=self._on_data_connection,
                 allow_plaintext=allow_plaintext,
             )
         except CommError as error:
@@ -260,9 +257,12 @@ class WorkerServer:
             crashed=self._crashed,
             started=self._started,
             output=catcher_for(self._loop, config),
+            own={ACTOR_FUNCTION: make_actor},
         )
         actors.waits = ActorWaits(self._executor, self._loop, self._crashed)
         transfers = Transfers()
+        # Before anything is awaited: from then on connections may come.
+        self._server = DataServer(self._executor, transfers, self._started)
         self._peers = Peers(security, self._executor.store, transfers, self._executor.handle)
         self._of_core = frozenset(self._executor.state.messages)
         self._answering = Answering(self._executor, self.stop, self._peers.reach)
@@ -270,8 +270,11 @@ class WorkerServer:
         self._reporter = StatusReporter(self._executor, transfers)
         if config.metrics_url and config.started_path is not None:
             self._reporter.write_to(config.started_path.with_suffix(SUFFIX), self.name)
-        self._server = late.server = DataServer(self._executor, transfers, self._started)
         self._executor.start()
+
+    def _on_data_connection(self, connection: Connection) -> DataServer:
+        assert self._server is not None
+        return self._server
 
     def _beat(self, record: StartedRecord, due: float) -> None:
         record.beat()
@@ -331,8 +334,7 @@ class WorkerServer:
     def _have_ended(self, executor: TaskExecutor) -> bool:
         assert self._answering is not None
         actors = executor.context.actors
-        have_actors_ended = actors is None or actors.have_ended()
-        return executor.join(0.0) and self._answering.join() and have_actors_ended
+        return executor.join(0.0) and self._answering.join() and (not actors or actors.have_ended())
 
     # --- The session with the scheduler -----------------------------------------------------------
 
@@ -475,9 +477,6 @@ class WorkerServer:
     def _log_outage(self, text: str, error: WeftError | None) -> None:
         # The supervisor logs it for all its workers.
         logger.log(logging.DEBUG if self.config.supervisor_id else logging.WARNING, text, error)
-
-    def on_outage(self, outage: Outage, left_s: float) -> None:
-        """See `SessionOwner`; nothing is logged here, because each loss is logged at once."""
 
     def on_over(self, end: GiveUp) -> None:
         """See `SessionOwner`."""

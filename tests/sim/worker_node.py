@@ -54,7 +54,7 @@ from weft.worker.core.features.timeouts import RunningSeen, TimeLimits
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
-from weft.worker.server import WorkerPolicy
+from weft.worker.policy import WorkerPolicy
 from weft.worker.slots.executor import WATCH_S
 from weft.worker.slots.timeouts import LOOK_S
 

@@ -41,7 +41,8 @@ from weft.protocol.wire.messages import (
 from weft.protocol.wire.session import Outage
 from weft.worker.config import WorkerConfig
 from weft.worker.core.events import WorkerEnding
-from weft.worker.server import WorkerPolicy, WorkerServer
+from weft.worker.policy import WorkerPolicy
+from weft.worker.server import WorkerServer
 
 TOKEN = Security(b"a token for tests only")
 

@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...protocol.net.data_line import DataLines
 from ...protocol.trust.security import Security
@@ -19,8 +19,10 @@ from ...protocol.wire.messages import GetData, KeysData
 from ..core.events import CopiesFetched, CopiesNotFetched, EndFetch, Fetch, WorkerEvent
 from ..core.failed_fetches import FetchFailureLog
 from ..reaching import unreached
-from ..slots.activity import Transfers
 from .store import Store
+
+if TYPE_CHECKING:
+    from ..slots.activity import Transfers
 
 __all__ = ["Peers"]
 

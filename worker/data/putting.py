@@ -8,13 +8,15 @@ an attempt that the scheduler has not assigned here takes no value for long.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...protocol.net.connection import Connection
 from ...protocol.wire.messages import Put, PutDone
 from ...protocol.wire.payload import blob_nbytes
 from ..core.features.puts import EarlyValues, ValueExpired, ValuePut, ValueRefused
-from ..slots.executor import TaskExecutor
+
+if TYPE_CHECKING:
+    from ..slots.executor import TaskExecutor
 
 __all__ = ["answer", "take_values"]
 

@@ -23,6 +23,7 @@ import dataclasses
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
     CommClosed,
@@ -46,11 +47,13 @@ from ...protocol.wire.messages import (
     Unsupported,
 )
 from ...protocol.wire.payload import Blob, blob_nbytes
-from ..slots.activity import Transfers
-from ..slots.executor import TaskExecutor
 from ..slots.started import N_SERVING, StartedRecord
 from . import putting
 from .packing import error_blob, is_large
+
+if TYPE_CHECKING:
+    from ..slots.activity import Transfers
+    from ..slots.executor import TaskExecutor
 
 logger = logging.getLogger("weft.worker")
 
@@ -289,21 +292,6 @@ class DataServer:
             connection.send(
                 data([error_blob(UnpicklableResult(key, "value", str(error))) for key in packed])
             )
-
-
-class LateHandler:
-    """Handles the data port's connections by a server that is made when the port is known."""
-
-    server: DataServer
-
-    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        self.server.on_messages(connection, messages)
-
-    def on_writable(self, connection: Connection) -> None:
-        self.server.on_writable(connection)
-
-    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
-        self.server.on_closed(connection, error)
 
 
 def for_listening(security: Security, address: str) -> Security:

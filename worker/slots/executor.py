@@ -20,8 +20,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import InternalError, LocalProtocolError, Reschedule
 from ...protocol.host.blocking import TaskWait, on_blocked_here, on_interrupts_here
@@ -29,9 +29,8 @@ from ...protocol.values.serialize import loads, loads_arguments
 from ...protocol.values.sizeof import sizeof
 from ...protocol.wire.failure import Failure, interrupted
 from ...protocol.wire.message import Message
-from ...protocol.wire.messages import ACTOR_FUNCTION, AttemptsErred, AttemptsFinished, DropAttempts
+from ...protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts
 from ...protocol.wire.payload import Blob
-from ..actors.actors import make_actor
 from ..context import WorkerContext, set_worker
 from ..core.events import (
     After,
@@ -55,7 +54,6 @@ from ..core.state import WorkerState
 from ..core.tasks import WorkerFunction, WorkerTask
 from ..data.packing import pack_to_ride_along, short_type_name
 from ..data.store import Store
-from ..output.output import OutputCatcher
 from .activity import SlotClock
 from .coroutines import as_call
 from .failing import failure_of, unsendable
@@ -63,6 +61,9 @@ from .interrupting import IN_PLACE_OF, Interrupts, SlotGate, TaskInterrupted, cl
 from .seats import SlotSeat
 from .slot_reading import SlotReading
 from .started import StartedRecord
+
+if TYPE_CHECKING:
+    from ..output.output import OutputCatcher
 
 logger = logging.getLogger("weft.worker")
 
@@ -94,6 +95,7 @@ class TaskExecutor:
             failed.
         started: the file in which to note the attempts being executed, if any.
         output: catches what tasks print and log, if that is to be sent to clients.
+        own: {id: function} of those of weft itself, which are not sent as pickles.
     """
 
     def __init__(
@@ -108,10 +110,12 @@ class TaskExecutor:
         crashed: Callable[[BaseException], object],
         started: StartedRecord | None = None,
         output: OutputCatcher | None = None,
+        own: Mapping[bytes, Callable[..., Any]],
     ) -> None:
         self.state = state
         self.store = store
-        self._context = context
+        #: Without a task.
+        self.context = context
         self._wake = wake
         self._watch = watch
         #: `send_waiting` will be called.
@@ -119,6 +123,7 @@ class TaskExecutor:
         self._send = send
         self._crashed = crashed
         self._started = started
+        self._own = own
         self._output = output
         if output is not None:
             output.begin(self)
@@ -146,18 +151,13 @@ class TaskExecutor:
         self._contexts: dict[int, WorkerContext] = {}
         self.interrupts = Interrupts(state, self._contexts, self.handle, crashed)
 
-    @property
-    def context(self) -> WorkerContext:
-        """The worker's description, without a task."""
-        return self._context
-
     def start(self) -> None:
         """Start the threads. They are daemons: a task that never ends does not keep the process."""
         for slot in list(self.state.slots):
             self._start_thread(slot.index)
 
     def _start_thread(self, slot: int) -> None:
-        name = f"weft-{self._context.name}-{slot}"
+        name = f"weft-{self.context.name}-{slot}"
         thread = threading.Thread(target=self._run_slot, args=(slot,), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -214,7 +214,7 @@ class TaskExecutor:
             key = report.failures[0][1]
         else:
             key = "" if record is None else record.key
-        failures = [unsendable(error, key, self._context.name)]
+        failures = [unsendable(error, key, self.context.name)]
         self.handle(SchedulerSent([DropAttempts(attempts=[attempt])]))
         us = report.durations_us
         return AttemptsErred(attempts=[attempt], durations_us=us, failures=failures)
@@ -356,7 +356,7 @@ class TaskExecutor:
 
     def _run_slot(self, slot: int) -> None:
         try:
-            context = copy.copy(self._context)
+            context = copy.copy(self.context)
             seat = context.here.seat = SlotSeat(self, slot)
             set_worker(context)
             on_blocked_here(seat.blocked)
@@ -515,7 +515,7 @@ class TaskExecutor:
         report, values = seat.pending
         if len(self.state.blocked) + len(self.state.returning) >= MAX_BLOCKED:
             raise RuntimeError(
-                f"{MAX_BLOCKED} tasks of worker {self._context.name} wait for others already, each "
+                f"{MAX_BLOCKED} tasks of worker {self.context.name} wait for others already, each "
                 "on a thread of its own: submit fewer tasks that wait, or in larger steps"
             )
         gate = self.interrupts.gates[slot]
@@ -582,8 +582,7 @@ class TaskExecutor:
             if function.call is None:
                 if function.blob is None:
                     raise InternalError(f"the function {function.id.hex()} was never sent here")
-                is_own = function.id == ACTOR_FUNCTION
-                function.call = make_actor if is_own else as_call(loads(function.blob))
+                function.call = self._own.get(function.id) or as_call(loads(function.blob))
             return function.call  # type: ignore[no-any-return]
 
     def _failure(self, error: BaseException, task: WorkerTask) -> Failure:
@@ -593,7 +592,7 @@ class TaskExecutor:
                 error = Reschedule(IN_PLACE_OF)
             elif self.interrupts.was_asked(task.attempt):
                 return interrupted(task.key)
-        return failure_of(error, task, self._context.name, TaskExecutor._load.__code__)
+        return failure_of(error, task, self.context.name, TaskExecutor._load.__code__)
 
 
 #: The code of a slot's thread around a task.

@@ -11,10 +11,12 @@ from weft.protocol.values.exceptions import unpack_exception
 from weft.protocol.values.serialize import loads, reduce_future
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
+    ACTOR_FUNCTION,
     AssignTasks,
     AttemptsErred,
     AttemptsFinished,
 )
+from weft.worker.actors.actors import make_actor
 from weft.worker.context import WorkerContext
 from weft.worker.core.events import SchedulerSent
 from weft.worker.core.features import FEATURES
@@ -52,6 +54,7 @@ class Bench:
             send=lambda messages: self.take(messages),
             crashed=self.crashes.append,
             started=started,
+            own={ACTOR_FUNCTION: make_actor},
         )
         self.executor.start()
         self.timers: list[threading.Timer] = []
