@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.wire.messages import Operated
 from ..protocol.wire.messages.coordination import BACKGROUND
-from .core.events import Confirm, ObjectCall
+from .core.events import Confirm
+from .core.features.coordination import ObjectCall
 from .core.tasks import Watcher
 from .future import Future
 from .results.refusing import items_of

@@ -23,6 +23,7 @@ from .calls.call_options import check_keywords, unexpected
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import rows_of
 from .calls.options import DEFAULTS
+from .core.features.cluster import cluster_of
 from .shell.executor_calls import Calls, Rows
 from .shell.interruptible import SLICE_S
 
@@ -120,7 +121,7 @@ class Executor(futures.Executor):
     @property
     def _max_workers(self) -> int:
         """The number of calls that the cluster runs at once now; other libraries read it."""
-        return max(1, self._client._usable().core.nthreads)
+        return max(1, cluster_of(self._client._usable().core).nthreads)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> futures.Future[T]:
         """Run `fn(*args, **kwargs)` on a worker; return its future.

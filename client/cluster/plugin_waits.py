@@ -16,7 +16,8 @@ from ...protocol.errors import NoAnswer, QuestionFailed
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.payload import Blob
 from ...protocol.wording import lasting
-from ..core.events import AskScheduler, ForgetWatcher
+from ..core.events import ForgetWatcher
+from ..core.features.questions import AskScheduler
 from ..insight.asking import ask, checked
 from ..shell.engine import Engine
 from ..shell.watchers import AsyncWaiter

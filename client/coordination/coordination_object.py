@@ -42,8 +42,7 @@ from ...protocol.wire.messages.coordination import (
     TOO_LARGE,
     UNKNOWN_NAME,
 )
-from ..core.events import AnswerTaken, CallAbandoned, ObjectCall
-from ..core.features.coordination import NO_ANSWER
+from ..core.features.coordination import NO_ANSWER, AnswerTaken, CallAbandoned, ObjectCall
 from ..insight.asking import error_of_end
 from ..modes import Mode, OfMode, T
 from ..shell.both_ways import blocks_here, result_of, wait, waiter_here

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ...protocol.errors import ClientClosed, NotHeld
 from ...protocol.wire.messages import WARNED, Operated
 from ...protocol.wire.messages.coordination import LOCK, MAX_COUNT, MAX_LOCKS, MULTILOCK, SEMAPHORE
-from ..core.events import CallAbandoned
+from ..core.features.coordination import CallAbandoned
 from ..dask import absent
 from ..modes import Mode, T, waits
 from ..shell.both_ways import blocks_here, result_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...protocol.durations import Duration
     from ...protocol.wire.payload import Blob
     from ..client import Client
-    from ..core.events import ObjectCall
+    from ..core.features.coordination import ObjectCall
     from ..shell.engine import Engine
     from .coordination_object import Read
 

@@ -13,7 +13,7 @@ from ...protocol.values.serialize import loads
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.coordination import TOPIC
 from ...protocol.wire.plain import unpack
-from ..core.events import CallAbandoned, ObjectCall
+from ..core.features.coordination import CallAbandoned, ObjectCall
 from ..core.tasks import Watcher
 from ..modes import waits
 from ..shell.both_ways import result_of

@@ -6,46 +6,15 @@ Messages about keys that were released meanwhile are expected, and ignored.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure, cancelled, data_lost
-from ...protocol.wire.messages import (
-    Answer,
-    AskFailed,
-    ClusterChanged,
-    ClusterStopped,
-    Denied,
-    KeysCancelled,
-    KeysData,
-    KeysErred,
-    KeysInMemory,
-    KeysPending,
-    KeysRetried,
-    KeysStarted,
-    KeysUnknown,
-    KeysUnrunnable,
-    LogRecords,
-    Operated,
-    PluginGone,
-    PluginsHeld,
-    PutWanted,
-    Recovered,
-    Recovering,
-    ResultsReady,
-    TaskOutput,
-    Unsupported,
-)
-from .events import AnswersReceived, EndSession, Warn
-from .features.callers import submit_for_another
-from .features.coordination import on_call_refused, on_operated
-from .features.plugins import on_plugin_gone, on_plugins_held, on_stated
-from .features.puts import drop_value, on_put_wanted
+from .events import AnswersReceived, EndSession
 from .fetching import take, turn_from
-from .recipes import has_recipe
-from .reconciling import lose_actor, submit_held
+from .recipes import drop_value, has_recipe
+from .reconciling import is_of_no_use, submit_held
 from .retrying import on_keys_retried, on_retry_refused
-from .sessions import on_recovered, on_recovering
 from .tasks import (
     CANCELLED,
     ERROR,
@@ -61,18 +30,19 @@ from .tasks import (
     is_unreadable,
 )
 from .transitions import move, set_status
-from .watching import check_cluster_watchers, fail, note_started, take_answer, touch, wake
+from .watching import fail, note_started, touch, wake
 
 if TYPE_CHECKING:
+    from .feature import Handler
     from .state import ClientState
 
-_MAX_WARNINGS: Final = 100
-_MAX_UNRUNNABLE: Final = 1000
+#: {kind of a failure: the status of its future}; of all others it is an error
+_STATUSES: Final[dict[str, Status]] = {"cancelled": CANCELLED, "data-lost": LOST}
 
 
-def on_received(core: ClientState, event: AnswersReceived, _now: float) -> None:
+def on_received(core: ClientState, event: AnswersReceived) -> None:
     """Handle messages in their order."""
-    handlers = _HANDLERS
+    handlers = core.handlers
     for message in event.messages:
         handler = handlers.get(type(message))
         if handler is None:
@@ -91,7 +61,7 @@ def find(core: ClientState, key: str) -> FutureState | None:
     return None if state.failure is not None or state.has_data else state
 
 
-def on_results_ready(core: ClientState, message: ResultsReady) -> None:
+def on_results_ready(core: ClientState, message: m.ResultsReady) -> None:
     states = core.table.states
     touched = core.touched
     is_calm = not (core.barriers or core.unanswered)
@@ -117,7 +87,7 @@ def on_results_ready(core: ClientState, message: ResultsReady) -> None:
         batch.append(state)
 
 
-def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
+def on_keys_in_memory(core: ClientState, message: m.KeysInMemory) -> None:
     holders = message.holders
     recipes = core.recipes
     news: list[FutureState] = []
@@ -143,36 +113,33 @@ def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
         wake(core, state)
 
 
-def on_keys_erred(core: ClientState, message: KeysErred) -> None:
+def on_keys_erred(core: ClientState, message: m.KeysErred) -> None:
     failures = message.failures
     for key, place in zip(message.keys, message.failure_of, strict=True):
         failure = failures[place]
         state = find(core, key)
         if state is None:
-            state = _lost_actor(core, key, failure)
+            state = _ended_result(core, key, failure)
             if state is None:
                 continue
-        is_refused = failure[0] == "not-permitted"
-        if is_refused and core.callers and submit_for_another(core, state, failure):
+        kind = failure[0]
+        if kind == "not-permitted" and any(
+            settle(core, state, failure) for settle in core.features.not_permitted
+        ):
             continue
-        status: Status = ERROR
-        if failure[0] == "cancelled":
-            status = CANCELLED
-        elif failure[0] == "data-lost":
-            status = LOST
-        fail(core, state, status, failure)
-        state.blob = None  # of an actor; after the failure, because users read both
+        fail(core, state, _STATUSES.get(kind, ERROR), failure)
+        state.blob = None  # of a result that has ended; after the failure: users read both
 
 
-def _lost_actor(core: ClientState, key: str, failure: Failure) -> FutureState | None:
-    """Return the state of an actor that is lost: its handle is here, but is of no use any more."""
+def _ended_result(core: ClientState, key: str, failure: Failure) -> FutureState | None:
+    """Return the state of a result that is here, but is of no use any more."""
     state = core.table.states.get(key)
-    if failure[:2] != ["actor-lost", key] or state is None or state.failure is not None:
+    if failure[0] not in core.features.ending or failure[1] != key or state is None:
         return None
     return state if state.phase == SENT and state.status == FINISHED else None
 
 
-def on_keys_pending(core: ClientState, message: KeysPending) -> None:
+def on_keys_pending(core: ClientState, message: m.KeysPending) -> None:
     lost: dict[FutureState, None] = {}
     for key in message.keys:
         state = find(core, key)
@@ -185,25 +152,25 @@ def on_keys_pending(core: ClientState, message: KeysPending) -> None:
         turn_from(core, lost)
 
 
-def on_keys_cancelled(core: ClientState, message: KeysCancelled) -> None:
+def on_keys_cancelled(core: ClientState, message: m.KeysCancelled) -> None:
     for key in message.keys:
         state = find(core, key)
         if state is not None:
             fail(core, state, CANCELLED, cancelled(key, message.reason))
 
 
-def on_keys_started(core: ClientState, message: KeysStarted) -> None:
+def on_keys_started(core: ClientState, message: m.KeysStarted) -> None:
     note_started(core, message.keys)
 
 
-def on_keys_unknown(core: ClientState, message: KeysUnknown) -> None:
+def on_keys_unknown(core: ClientState, message: m.KeysUnknown) -> None:
     for key in message.keys:
         state = core.table.states.get(key)
         if state is None or state.phase != SENT or key in core.barriers:
             continue
         if core.unanswered:
             core.unanswered.pop(key, None)
-        if lose_actor(core, state):
+        if is_of_no_use(core, state):
             continue
         if state.has_data or is_unreadable(state):
             move(core, state, KEPT)  # until a task reads it
@@ -223,25 +190,7 @@ def on_keys_unknown(core: ClientState, message: KeysUnknown) -> None:
         submit_held(core)
 
 
-def on_keys_unrunnable(core: ClientState, message: KeysUnrunnable) -> None:
-    if len(core.unrunnable) >= _MAX_UNRUNNABLE:
-        core.unrunnable.clear()
-    core.unrunnable.update(dict.fromkeys(message.keys, message.reason))
-    if message.reason in core.warnings:
-        return
-    if len(core.warnings) >= _MAX_WARNINGS:
-        core.warnings.clear()
-    core.warnings[message.reason] = None
-    n = len(message.keys)
-    first = message.keys[0] if message.keys else "?"
-    if n == 1:
-        text = f"task {first!r} waits for a worker that can run it"
-    else:  # only the first are named
-        text = f"tasks ({first!r} and others) wait for a worker that can run them"
-    core.after.append(Warn(f"{text}: {message.reason}"))
-
-
-def on_keys_data(core: ClientState, message: KeysData) -> None:
+def on_keys_data(core: ClientState, message: m.KeysData) -> None:
     on_answer(core, message.request)
     take(core, message.request, message.keys, message.results)
 
@@ -263,71 +212,34 @@ def on_answer(core: ClientState, request: int) -> None:
         core.confirmations = [c for c in core.confirmations if not 0 < c[1] <= request]
 
 
-def on_retried(core: ClientState, message: KeysRetried) -> None:
+def on_retried(core: ClientState, message: m.KeysRetried) -> None:
     on_answer(core, message.request)
     on_keys_retried(core, message)
 
 
-def on_cluster_changed(core: ClientState, message: ClusterChanged) -> None:
-    core.n_workers = message.n_workers
-    core.nthreads = message.nthreads
-    check_cluster_watchers(core)
+def on_refused(core: ClientState, message: m.Denied | m.Unsupported) -> None:
+    """Notify the one whose request the scheduler does not take."""
+    if not on_retry_refused(core, message):
+        any(refused(core, message) for refused in core.features.refused)
 
 
-def on_denied(core: ClientState, message: Denied) -> None:
-    found = core.shutdowns.pop(message.request, None)
-    if found is None:
-        on_refused(core, message)
-    else:
-        touch(core, found[0], message)
-
-
-def on_refused(core: ClientState, message: Denied | Unsupported) -> None:
-    """Notify the caller of a question, or of another call, that has no answer."""
-    if not on_call_refused(core, message) and not on_retry_refused(core, message):
-        on_answered(core, message)
-
-
-def on_answered(core: ClientState, message: Answer | AskFailed | Denied | Unsupported) -> None:
-    """Notify the caller of a question; one about a plugin that was stated again has none."""
-    if not on_stated(core, message):
-        take_answer(core, message)
-
-
-def on_task_output(core: ClientState, message: TaskOutput | LogRecords) -> None:
-    """Show it, before results that come later are seen."""
-    if core.output is not None:
-        touch(core, core.output, message)
-
-
-def on_cluster_stopped(core: ClientState, message: ClusterStopped) -> None:
+def on_cluster_stopped(core: ClientState, message: m.ClusterStopped) -> None:
     """End the session, instead of looking for another scheduler."""
     core.after.append(EndSession(message.reason))
 
 
-_HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
-    ResultsReady: on_results_ready,
-    KeysInMemory: on_keys_in_memory,
-    KeysErred: on_keys_erred,
-    KeysPending: on_keys_pending,
-    KeysCancelled: on_keys_cancelled,
-    KeysRetried: on_retried,
-    KeysStarted: on_keys_started,
-    KeysUnknown: on_keys_unknown,
-    KeysUnrunnable: on_keys_unrunnable,
-    PutWanted: on_put_wanted,
-    KeysData: on_keys_data,
-    ClusterChanged: on_cluster_changed,
-    ClusterStopped: on_cluster_stopped,
-    Answer: on_answered,
-    AskFailed: on_answered,
-    Denied: on_denied,
-    Unsupported: on_refused,
-    Operated: on_operated,
-    PluginGone: on_plugin_gone,
-    PluginsHeld: on_plugins_held,
-    TaskOutput: on_task_output,
-    LogRecords: on_task_output,
-    Recovering: on_recovering,
-    Recovered: on_recovered,
+ANSWERS: Final[dict[type, Handler]] = {
+    AnswersReceived: on_received,
+    m.ResultsReady: on_results_ready,
+    m.KeysInMemory: on_keys_in_memory,
+    m.KeysErred: on_keys_erred,
+    m.KeysPending: on_keys_pending,
+    m.KeysCancelled: on_keys_cancelled,
+    m.KeysRetried: on_retried,
+    m.KeysStarted: on_keys_started,
+    m.KeysUnknown: on_keys_unknown,
+    m.KeysData: on_keys_data,
+    m.ClusterStopped: on_cluster_stopped,
+    m.Denied: on_refused,
+    m.Unsupported: on_refused,
 }

@@ -87,12 +87,12 @@ def _do_wait(core: ClientState, states: Iterable[FutureState]) -> bool:
     return any(state in core.waiting_states and state.phase == NEW for state in states)
 
 
-def keep_waiting(core: ClientState, operation: Any, now: float) -> None:
+def keep_waiting(core: ClientState, operation: Any) -> None:
     """Keep an operation until `take_ready` returns it."""
     loans = []
     if operation.__class__ is Borrow:
         operation, loans = operation.task, operation.loans
-    waiting = Waiting(operation, loans, now)
+    waiting = Waiting(operation, loans, core.now)
     table = core.table.states
     inputs = [table[key] for _, keys in _rows_of(operation) for key in keys if key in table]
     states = dict.fromkeys([*waiting.states, *inputs])
@@ -119,13 +119,14 @@ def take_ready(core: ClientState) -> list[Waiting]:
     return ready
 
 
-def settle_late_loans(core: ClientState, now: float) -> bool:
+def settle_late_loans(core: ClientState) -> bool:
     """Fail the calls whose loans are not settled in time; return whether there were any."""
     found = False
     for waiting in core.waiting:
         if not core.is_linked:
-            waiting.since = now  # the lending client is likely to be without a connection as well
-        elif now - waiting.since >= LOAN_TIMEOUT_S and waiting.open_loans:
+            # The lending client is likely to be without a connection as well.
+            waiting.since = core.now
+        elif core.now - waiting.since >= LOAN_TIMEOUT_S and waiting.open_loans:
             _fail_late(core, waiting)
             found = True
     return found

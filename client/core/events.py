@@ -1,15 +1,16 @@
 """The operations and events that the client's core takes, and the actions that it leaves.
 
 Events come through `ClientState.handle`. Operations are the calls of users, in their order; a bare
-`FutureState` among them is the release of one future, because that is by far the most frequent one.
-Actions are the work of the shell besides sending messages: those of `ClientState.before` before it
-sends, the others after it.
+`FutureState` among them is the release of one future, because that is by far the most frequent one,
+and a `TaskRecord` or `TaskColumns` is a submission. Features have operations of their own. Actions
+are the work of the shell besides sending messages: those of `ClientState.before` before it sends,
+the others after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ...protocol.wire.failure import Failure
@@ -73,52 +74,25 @@ class RetryFailed:
 
 
 @dataclass(slots=True)
-class WatchCluster:
-    """Notify `watcher` of the number of workers as soon as there are `n_workers`."""
-
-    watcher: Watcher
-    n_workers: int
-
-
-@dataclass(slots=True)
-class AskScheduler:
-    """Notify `watcher` of the answer to one page of a question.
-
-    It is the message: an `Answer`, `AskFailed`, `Denied` or `Unsupported`; None at the end.
-    """
-
-    watcher: Watcher
-    name: str
-    arguments: dict[str, Any]
-    page: str = ""
-    #: the id of the process that the scheduler passes it on to; "" = none
-    to: str = ""
-    blobs: list[Blob | None] = field(default_factory=list)
-    #: ask again after a lost connection, when it is unknown whether it was answered
-    is_repeated: bool = True
-
-
-@dataclass(slots=True)
 class ForgetWatcher:
-    """The watcher no longer waits for the cluster, or for an answer."""
+    """The watcher no longer waits for an answer."""
 
     watcher: Watcher
+
+
+@dataclass(slots=True)
+class Tell:
+    """Notify `watcher` of this item, behind all earlier operations; on any thread."""
+
+    watcher: Watcher
+    item: Any = None
 
 
 @dataclass(slots=True)
 class WaitFailed:
-    """The wait of `watcher` would have no end: notify it with this object."""
+    """Not an operation, but an item for `Tell`: the wait would have no end."""
 
-    watcher: Watcher
     text: str
-
-
-@dataclass(slots=True)
-class CallEnded:
-    """A call of an actor has ended that `watcher` waits for: notify it with the call."""
-
-    watcher: Watcher
-    call: Any  #: an `ActorFuture`; the core does not look into it
 
 
 @dataclass(slots=True)
@@ -180,64 +154,6 @@ class SendInOrder:
     message: Message
 
 
-@dataclass(slots=True, eq=False)
-class ObjectCall:
-    """Notify `watcher` of the answer: `Operated`, `Denied`, `Unsupported`; None at the end."""
-
-    watcher: Watcher | None
-    kind: str
-    name: str
-    operation: str
-    arguments: dict[str, Any]
-    values: list[Blob | None] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
-    #: of the message; 0 until the core has read of it
-    request: int = 0
-    #: number of sessions in which it was sent
-    n_sent: int = 0
-    #: it was late, and the scheduler has been started again since this client came
-    is_after_restart: bool = False
-    #: number of values of a queue that its answer gave
-    n_given: int = 0
-    #: when its caller has waited long enough, by the clock of the events; None = never
-    due: float | None = None
-    #: it waits for what a client has set, which may be lost with the scheduler
-    awaits_set: bool = False
-    #: of the scheduler when it released a lease that the client had; -1 = it does not
-    released_epoch: int = -1
-
-
-@dataclass(slots=True)
-class AnswerTaken:
-    """The caller has what the answer gave."""
-
-    call: ObjectCall
-    #: the scheduler keeps futures until it reads of this
-    has_futures: bool = False
-
-
-@dataclass(slots=True)
-class CallAbandoned:
-    """The caller waits no more: withdraw the call, or give back what its answer gave."""
-
-    call: ObjectCall
-
-
-@dataclass(slots=True)
-class ShutDown:
-    """Stop the cluster; notify `watcher` with None when the connection ends, or with `Denied`."""
-
-    watcher: Watcher
-    reason: str
-
-
-Operation: TypeAlias = (
-    "FutureState | TaskRecord | TaskColumns | Want | Cancel | Withdraw | RetryFailed | Watch"
-    " | Unwatch | WatchCluster | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm"
-    " | Borrow | Lent | SendInOrder | ShutDown | WaitFailed | CallEnded | ObjectCall | AnswerTaken"
-    " | CallAbandoned"
-)
-
 # --- Events ---------------------------------------------------------------------------------------
 
 
@@ -245,7 +161,7 @@ Operation: TypeAlias = (
 class Operations:
     """The operations of users since the last event of this type, in order."""
 
-    operations: list[Any]  #: of Operation; a list of a union would be checked item by item
+    operations: list[Any]
 
 
 @dataclass(slots=True)

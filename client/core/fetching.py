@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire.failure import Failure, data_lost
 from ...protocol.wire.messages import FetchKeys, ReportMissing, WantKeys
 from ...protocol.wire.payload import Blob
-from .events import FetchFrom
+from .events import FetchFrom, ResultsFetched, ResultsNotFetched
 from .tasks import FINISHED, LOST, PENDING, FutureState
 from .transitions import set_status
 from .watching import THROUGH_SCHEDULER, fail, wake
 
 if TYPE_CHECKING:
+    from .feature import Handler
     from .state import ClientState
 
 MAX_NBYTES_IN_FLIGHT: Final = 256 << 20
@@ -181,16 +182,21 @@ def _why(core: ClientState, key: str, address: str, rounds: int, is_relayed: boo
     return data_lost(key, f"it was requested {rounds} times, and its holder never had it")
 
 
-def give_up_holder(core: ClientState, request: int, reason: str) -> None:
+def on_fetched(core: ClientState, event: ResultsFetched) -> None:
+    """Store the data that came from a holder."""
+    take(core, event.request, event.keys, event.blobs)
+
+
+def on_not_fetched(core: ClientState, event: ResultsNotFetched) -> None:
     """Request through the scheduler the keys that a holder could not give."""
-    fetch = _end(core, request)
+    fetch = _end(core, event.request)
     if fetch is None:
         return
     core.unreachable[fetch.holder] = None
     reasons = core.unreachable_reasons
     if fetch.holder not in reasons and len(reasons) >= MAX_REASONS:
         reasons.clear()
-    reasons[fetch.holder] = reason
+    reasons[fetch.holder] = event.reason
     ask_through_scheduler(core, [*fetch.states, *core.fetch_queues.pop(fetch.holder, {})])
 
 
@@ -232,3 +238,9 @@ def _end(core: ClientState, request: int) -> FetchUnderWay | None:
     for state in fetch.states:
         core.fetching.pop(state, None)
     return fetch
+
+
+FETCHING: Final[dict[type, Handler]] = {
+    ResultsFetched: on_fetched,
+    ResultsNotFetched: on_not_fetched,
+}

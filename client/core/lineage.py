@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.wire.messages import ACTOR_FUNCTION
 from .recipes import has_recipe, recipe_of
 from .releasing import release
 from .submitting import add_row, close_submissions, submit
@@ -55,7 +54,7 @@ def submit_with_inputs(
         if current.phase == SENT or (current.phase == GONE and current.key in core.temporary):
             continue
         if task is not None:
-            is_made = current.status == FINISHED and task.function.id == ACTOR_FUNCTION
+            is_made = current.status == FINISHED and task.function.id in core.features.unique
             if current.phase == GONE:
                 # Not in the table, so nothing else would release it.
                 add_row(core, task, current.key, is_delivered=is_done, is_made=is_made)

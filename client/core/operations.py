@@ -8,41 +8,17 @@ that key comes with a later event.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.failure import Failure, cancelled
 from ...protocol.wire.messages import CancelKeys, WantKeys, WithdrawKeys
+from ...protocol.wire.options import TaskOptions
+from . import events
 from .borrowing import keep_waiting, must_wait, take_ready
-from .events import (
-    AnswerTaken,
-    AskScheduler,
-    Borrow,
-    CallAbandoned,
-    CallEnded,
-    Cancel,
-    Confirm,
-    ForgetWatcher,
-    Lent,
-    Loaded,
-    ObjectCall,
-    Operations,
-    RetryFailed,
-    SendInOrder,
-    ShutDown,
-    Unreadable,
-    Unwatch,
-    WaitFailed,
-    Want,
-    Watch,
-    WatchCluster,
-    Withdraw,
-)
-from .features.callers import note_caller
-from .features.coordination import call_object, on_abandoned, on_taken
-from .features.puts import inherit_values, keep_value
+from .events import Borrow, Cancel, Confirm, Operations
 from .fetching import turn_from
 from .lineage import release_temporary, supply
-from .recipes import SMALL_NBYTES, keep_result
+from .recipes import SMALL_NBYTES, inherit_values, keep_result, keep_value
 from .releasing import guard, note_let_go, release, set_barrier
 from .retrying import can_retry, on_retry
 from .submitting import close_submissions, submit, submit_columns
@@ -61,123 +37,64 @@ from .tasks import (
     FutureState,
     TaskColumns,
     TaskRecord,
-    Watcher,
 )
 from .transitions import drop, move, set_status
 from .watching import (
-    ask_scheduler,
     confirm,
     fail,
     fail_released,
-    forget,
     note_started,
-    shut_down,
-    touch,
-    unwatch,
+    on_forget,
+    on_tell,
+    on_unwatch,
     watch,
-    watch_cluster,
 )
 
 if TYPE_CHECKING:
+    from .feature import Handler
     from .state import ClientState
 
 
-def on_operations(core: ClientState, event: Operations, now: float) -> None:
+def on_operations(core: ClientState, event: Operations) -> None:
     """Handle operations in their order; then request confirmations; releases come last."""
     released: list[FutureState] = []
-    confirmations: list[Watcher] = []
+    handlers = core.handlers
     waiting = core.waiting
-    is_due = False
     for operation in event.operations:
         cls = operation.__class__
         if cls is FutureState:
             released.append(operation)
         elif waiting and must_wait(core, operation):
-            keep_waiting(core, operation, now)
+            keep_waiting(core, operation)
         elif cls is TaskRecord:
             on_task(core, operation)
-        elif cls is TaskColumns:
-            on_columns(core, operation)
-        elif cls is Watch:
-            watch(core, operation.watcher, operation.states)
-        elif cls is Unwatch:
-            unwatch(operation.watcher, operation.states)
-        elif cls is Want:
-            on_want(core, operation.states)
-        elif cls is Cancel:
-            on_cancel(core, operation)
-            is_due = True  # waiting submissions that read a cancelled key fail now
-        elif cls is Withdraw:
-            on_withdraw(core, operation)
-            is_due = True
-        elif cls is RetryFailed:
-            on_retry(core, operation)
-        elif cls is AskScheduler:
-            close_submissions(core)  # which the question may be about
-            ask_scheduler(core, operation)
-        elif cls is ObjectCall:
-            close_submissions(core)  # whose futures may be in its value
-            call_object(core, operation)
-        elif cls is AnswerTaken:
-            on_taken(core, operation)
-        elif cls is CallAbandoned:
-            on_abandoned(core, operation)
-        elif cls is SendInOrder:
-            close_submissions(core)
-            # While keys are asked about, the first messages of the session are gone already.
-            if core.is_linked or core.unanswered is not None:
-                core.to_scheduler.append(operation.message)
-        elif cls is WatchCluster:
-            watch_cluster(core, operation.watcher, operation.n_workers)
-        elif cls is ForgetWatcher:
-            forget(core, operation.watcher)
-        elif cls is WaitFailed:
-            touch(core, operation.watcher, operation)
-        elif cls is CallEnded:
-            touch(core, operation.watcher, operation.call)
-        elif cls is Loaded:
-            keep_result(core, operation.state)
-        elif cls is Unreadable:
-            note_unreadable(operation.state, operation.failure, core)
-        elif cls is Confirm:
-            if operation.states is not None and (core.kept or not core.is_linked):
-                supply(core, operation.states, (0, ""))
-            confirmations.append(operation.watcher)
-        elif cls is Borrow:
-            if core.end is None:
-                keep_waiting(core, operation, now)
-            else:
-                on_submission(core, operation.task)
-        elif cls is Lent:
-            operation.loan.is_settled = is_due = True
         else:
-            assert cls is ShutDown, operation
-            close_submissions(core)
-            shut_down(core, operation.watcher, operation.reason)
-    if waiting and is_due:
-        submit_ready(core, confirmations, released)
-    finish(core, confirmations, released)
+            handlers[cls](core, operation)
+    if core.may_go_on:
+        submit_ready(core, released)
+    finish(core, released)
 
 
-def finish(core: ClientState, confirmations: list[Watcher], released: list[FutureState]) -> None:
+def finish(core: ClientState, released: list[FutureState]) -> None:
     """End a run of submissions: see `on_operations`."""
     close_submissions(core)
     if core.temporary:
         release_temporary(core)
-    for watcher in confirmations:
-        confirm(core, watcher)
+    if core.to_confirm:
+        watchers, core.to_confirm = core.to_confirm, []
+        for watcher in watchers:
+            confirm(core, watcher)
     if released:
         on_released(core, released)
 
 
-def submit_ready(
-    core: ClientState, confirmations: list[Watcher], released: list[FutureState]
-) -> None:
+def submit_ready(core: ClientState, released: list[FutureState]) -> None:
     """Submit the tasks that have waited for keys of other clients and need not wait any more."""
+    core.may_go_on = False
     for waiting in take_ready(core):
         operation = waiting.operation
         if isinstance(operation, Confirm):
-            confirmations.append(operation.watcher)
+            core.to_confirm.append(operation.watcher)
         else:
             on_submission(core, operation)
         released += waiting.shared
@@ -185,10 +102,47 @@ def submit_ready(
 
 def go_on_after_loans(core: ClientState) -> None:
     """Do the operations whose loans were settled by another event than an operation."""
-    confirmations: list[Watcher] = []
     released: list[FutureState] = []
-    submit_ready(core, confirmations, released)
-    finish(core, confirmations, released)
+    submit_ready(core, released)
+    finish(core, released)
+
+
+def on_confirm(core: ClientState, operation: Confirm) -> None:
+    """Ask for a confirmation when all submissions of this event are sent."""
+    if operation.states is not None and (core.kept or not core.is_linked):
+        supply(core, operation.states, (0, ""))
+    core.to_confirm.append(operation.watcher)
+
+
+def on_borrow(core: ClientState, operation: Borrow) -> None:
+    """Have a submission wait for its loans."""
+    if core.end is None:
+        keep_waiting(core, operation)
+    else:
+        on_submission(core, operation.task)
+
+
+def on_lent(core: ClientState, operation: events.Lent) -> None:
+    """Note that the lending client has done its part."""
+    operation.loan.is_settled = core.may_go_on = True
+
+
+def on_send_in_order(core: ClientState, operation: events.SendInOrder) -> None:
+    """Send a message that nothing answers."""
+    close_submissions(core)
+    # While keys are asked about, the first messages of the session are gone already.
+    if core.is_linked or core.unanswered is not None:
+        core.to_scheduler.append(operation.message)
+
+
+def on_loaded(core: ClientState, operation: events.Loaded) -> None:
+    """Keep a result that was unpickled as a recipe."""
+    keep_result(core, operation.state)
+
+
+def on_unreadable(core: ClientState, operation: events.Unreadable) -> None:
+    """Fail a result that cannot be unpickled."""
+    note_unreadable(operation.state, operation.failure, core)
 
 
 def on_submission(core: ClientState, tasks: TaskRecord | TaskColumns) -> None:
@@ -204,7 +158,7 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
     state = task.state
     if state.phase != NEW and not is_only_wanted(state):
         if task.options.attempt:
-            note_caller(core, state, task.options)
+            _join(core, state, task.options)
         return  # another future of the same key submitted it
     state.spec = task
     if not task.function.blob:
@@ -260,7 +214,7 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
         if state in rows or (state.phase != NEW and not is_only_wanted(state)):
             is_whole = False
             if tasks.options.attempt:
-                note_caller(core, state, tasks.options)
+                _join(core, state, tasks.options)
             continue
         state.spec = tasks
         drop(state)  # its data was lost and its record gone: it is counted once more
@@ -289,6 +243,11 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
         return
     for state in rows:
         submit(core, state, tasks.row(state.key))
+
+
+def _join(core: ClientState, state: FutureState, options: TaskOptions) -> None:
+    for joined in core.features.joined:
+        joined(core, state, options)
 
 
 def trace(core: ClientState, state: FutureState, keys: list[str]) -> list[FutureState] | None:
@@ -357,10 +316,10 @@ def on_released(core: ClientState, released: list[FutureState]) -> None:
     release(core, keys)
 
 
-def on_want(core: ClientState, states: list[FutureState]) -> None:
+def on_want(core: ClientState, operation: events.Want) -> None:
     """Ask for keys that other clients submitted."""
     new = []
-    for state in states:
+    for state in operation.states:
         if state.phase != NEW or state in core.waiting_states:
             continue
         if core.end is not None:
@@ -379,6 +338,7 @@ def on_want(core: ClientState, states: list[FutureState]) -> None:
 
 def on_cancel(core: ClientState, operation: Cancel) -> None:
     """Cancel states that are not done: here at once, and at the scheduler."""
+    core.may_go_on = bool(core.waiting)  # submissions that read a cancelled key fail now
     keys = []
     for state in operation.states:
         if state.status != PENDING:
@@ -405,12 +365,12 @@ def on_cancel(core: ClientState, operation: Cancel) -> None:
         )
 
 
-def on_withdraw(core: ClientState, operation: Withdraw) -> None:
+def on_withdraw(core: ClientState, operation: events.Withdraw) -> None:
     """Cancel what was not sent, and have the scheduler cancel what has not begun."""
     held = [state for state in operation.states if state.status == PENDING and state.phase != SENT]
     on_cancel(core, Cancel(held, reason=operation.reason))
     keys = [state.key for state in operation.states if state.status == PENDING]
-    watch(core, operation.watcher, operation.states)
+    watch(core, operation)
     if keys:
         close_submissions(core)
         if core.is_linked:
@@ -440,3 +400,23 @@ def is_only_wanted(state: FutureState) -> bool:
     This is the case when a future was unpickled, before or while this client submitted its key.
     """
     return state.phase != GONE and state.status == PENDING and state.spec is None
+
+
+OPERATIONS: Final[dict[type, Handler]] = {
+    Operations: on_operations,
+    TaskColumns: on_columns,
+    events.Watch: watch,
+    events.Unwatch: on_unwatch,
+    events.Want: on_want,
+    Cancel: on_cancel,
+    events.Withdraw: on_withdraw,
+    events.RetryFailed: on_retry,
+    events.SendInOrder: on_send_in_order,
+    events.ForgetWatcher: on_forget,
+    events.Tell: on_tell,
+    events.Loaded: on_loaded,
+    events.Unreadable: on_unreadable,
+    Confirm: on_confirm,
+    Borrow: on_borrow,
+    events.Lent: on_lent,
+}

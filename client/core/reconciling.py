@@ -19,34 +19,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.failure import actor_lost
 from ...protocol.wire.messages import (
-    ACTOR_FUNCTION,
     ReleaseKeys,
     ReleaseOthers,
     Resubmitted,
-    ShutdownCluster,
     WantKeys,
 )
-from .features.coordination import resume_calls
 from .lineage import is_held, release_temporary, submit_with_inputs
 from .recipes import has_recipe
 from .releasing import release, set_barrier
 from .retrying import retry_again
 from .submitting import close_submissions
 from .tasks import (
-    ERROR,
     FINISHED,
     GONE,
     HELD,
     KEPT,
     SENT,
     FutureState,
-    TaskColumns,
     is_unreadable,
 )
 from .transitions import move
-from .watching import ask_to_answer, fail, send_question
+from .watching import ask_to_answer, fail
 
 if TYPE_CHECKING:
     from .state import ClientState
@@ -56,7 +50,7 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 30.0
 
 
-def ask(core: ClientState, now: float) -> None:
+def ask(core: ClientState) -> None:
     """Ask the same scheduler for all wanted keys; everything else waits for the answers."""
     core.unacknowledged = core.checked | core.unacknowledged
     core.checked = {}
@@ -75,7 +69,7 @@ def ask(core: ClientState, now: float) -> None:
     want(core, keys)
     core.unanswered = dict.fromkeys(keys)
     core.n_unanswered_before = len(keys)
-    core.last_answer = now
+    core.last_answer = core.now
 
 
 def submit_again(core: ClientState, *, is_first: bool) -> int:
@@ -126,19 +120,19 @@ def forget_function(state: FutureState) -> None:
         state.function = None
 
 
-def look_at_answers(core: ClientState, now: float) -> None:
+def look_at_answers(core: ClientState) -> None:
     """Stop waiting for answers when none came for `PATIENCE_S`; their keys count as unknown."""
     unanswered = core.unanswered
     if unanswered is None:
         return
     if len(unanswered) != core.n_unanswered_before:
         core.n_unanswered_before = len(unanswered)
-        core.last_answer = now
-    elif now - core.last_answer >= PATIENCE_S:
+        core.last_answer = core.now
+    elif core.now - core.last_answer >= PATIENCE_S:
         core.unanswered = {}
         for key in unanswered:
             state = core.table.states.get(key)
-            if state is None or lose_actor(core, state):
+            if state is None or is_of_no_use(core, state):
                 continue
             if state.has_data:
                 move(core, state, KEPT)
@@ -146,23 +140,11 @@ def look_at_answers(core: ClientState, now: float) -> None:
                 move(core, state, HELD)
 
 
-def lose_actor(core: ClientState, state: FutureState) -> bool:
-    """Fail a state whose actor the scheduler has dropped; return False if it is not one.
-
-    Its call could run again, but would make an object that knows nothing of what the first has
-    done.
-    """
-    spec = state.spec
-    if state.status != FINISHED or spec is None:
-        return False
-    if isinstance(spec, TaskColumns):  # a graph may have rows of other functions, too
-        spec = spec.row(state.key)
-    if spec.function.id != ACTOR_FUNCTION:
-        return False
-    text = "has ended while this client was away for longer than its lease; make a new actor"
-    fail(core, state, ERROR, actor_lost(state.key, text))
-    state.blob = None  # its handle; after the failure, because users read both
-    return True
+def is_of_no_use(core: ClientState, state: FutureState) -> bool:
+    """Return whether a result has ended with its task, which the scheduler has dropped."""
+    return state.status == FINISHED and any(
+        dropped(core, state) for dropped in core.features.dropped
+    )
 
 
 def go_on(core: ClientState, *, is_restarted: bool = False) -> None:
@@ -181,11 +163,8 @@ def go_on(core: ClientState, *, is_restarted: bool = False) -> None:
     later = [key for key in later if not is_held(core.table, key)]
     if later:
         core.to_scheduler.append(ReleaseKeys(keys=later))
-    resume_calls(core, is_restarted=is_restarted)
-    for request, question in core.questions.items():
-        send_question(core, request, question)
-    for request, (_, reason) in core.shutdowns.items():
-        core.to_scheduler.append(ShutdownCluster(reason=reason, request=request))
+    for linked in core.features.linked:
+        linked(core, is_restarted)
     if core.confirmations:
         number = ask_to_answer(core)
         core.confirmations = [(watcher, number) for watcher, _ in core.confirmations]

@@ -12,49 +12,33 @@ The functions over this record are in modules by subject: `operations` (of users
 scheduler's messages), `sessions` (the connection), `submitting`, `borrowing` (keys of other
 clients), `fetching`, `watching`, and `reconciling`: after the loss of a connection the client sends
 the keys that it wants, instead of repeating its messages. `transitions` has the moves of a state,
-`validate` the invariants.
+`validate` the invariants. What is not about tasks is in features, each with records of its own: see
+`feature`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import SubmitTasks
 from ...protocol.wire.options import TaskOptions
-from . import sessions
-from .answers import on_received
+from .answers import ANSWERS
 from .borrowing import Waiting
-from .events import (
-    Action,
-    AnswersReceived,
-    AskScheduler,
-    ClientClosing,
-    ClientTick,
-    Connected,
-    Disconnected,
-    Event,
-    GaveUp,
-    Notify,
-    Operations,
-    PutEnded,
-    RecipesSpilled,
-    ResultsFetched,
-    ResultsNotFetched,
-    Unsendable,
-)
-from .features.coordination import ObjectCalls
-from .features.plugins import KeptPlugins
-from .features.puts import ClientPuts, on_put_ended
-from .features.remembered import Remembered
-from .fetching import FetchUnderWay, give_up_holder, issue, take
-from .operations import on_operations
-from .recipes import LIMIT_NBYTES, ConstantMaker, Recipes, on_spilled, spill
+from .events import Action, Event, Notify
+from .fetching import FETCHING, FetchUnderWay, issue
+from .operations import OPERATIONS
+from .recipes import LIMIT_NBYTES, RECIPES, ConstantMaker, Recipes, spill
 from .reconciling import go_on
+from .sessions import SESSIONS
 from .table import FutureTable
 from .tasks import FutureState, Watcher
+
+if TYPE_CHECKING:
+    from .feature import ClientFeatures
+
+Record = TypeVar("Record")
 
 
 class ClientState:
@@ -63,14 +47,26 @@ class ClientState:
     def __init__(
         self,
         table: FutureTable,
+        features: ClientFeatures,
         constants: ConstantMaker | None = None,
         limit_nbytes: int = LIMIT_NBYTES,
     ) -> None:
         self.table = table
+        self.features = features
+        #: {type of events, operations and messages: what handles them}
+        self.handlers = {
+            **FETCHING,
+            **RECIPES,
+            **SESSIONS,
+            **OPERATIONS,
+            **ANSWERS,
+            **features.handlers,
+        }
+        self._records: dict[type, Any] = {kind: kind() for kind in features.records}
+        #: Of the event that is being handled.
+        self.now = 0.0
         #: From which tasks are submitted again.
         self.recipes = Recipes(limit_nbytes, constants)
-        #: The values of large arguments.
-        self.puts = ClientPuts()
         #: Actions that must be visible to users' threads before the messages leave.
         self.before: list[Notify] = []
         #: Messages, in order.
@@ -83,8 +79,6 @@ class ClientState:
         self.is_linked = False
         #: Why no submission can succeed any more; None while one can, and then only is it linked.
         self.end: Failure | None = None
-        self.n_workers = 0
-        self.nthreads = 0
         #: No request has a higher number.
         self.last_request = 0
 
@@ -104,13 +98,8 @@ class ClientState:
         #: {key: None} without a future, submitted for the tasks that read them, and to be released
         #: after these. Empty between events.
         self.temporary: dict[str, None] = {}
-        #: {state: {(attempt, actor): None}} that have submitted a known key that is pending, or was
-        #: at the last tick. Empty outside of tasks.
-        self.callers: dict[FutureState, dict[tuple[int, str], None]] = {}
         #: The epoch of the last scheduler.
         self.epoch = 0
-        #: The return of the scheduler, if the user is to read of it and has not yet.
-        self.comeback: sessions.Comeback | None = None
         #: {state: None} finished, and borrowed by other clients while there was no connection.
         self.lent: dict[FutureState, None] = {}
 
@@ -157,33 +146,22 @@ class ClientState:
         #: None}. See `borrowing`.
         self.waiting: list[Waiting] = []
         self.waiting_states: dict[FutureState, None] = {}
+        #: A loan was settled, or an input has failed, in this event: some may go on.
+        self.may_go_on = False
 
-        #: Takes what tasks print and log; None = the user does not want it.
-        self.output: Watcher | None = None
         #: Watchers whose batch is not empty; empty between events.
         self.touched: list[Watcher] = []
-        #: [(watcher, number of workers)]: more than there are.
-        self.cluster_watchers: list[tuple[Watcher, int]] = []
         #: {request: states} that failed and are to run again; the scheduler has not answered yet.
         self.retries: dict[int, list[FutureState]] = {}
-        #: {request: question} to the scheduler that was not answered; sent while linked.
-        self.questions: dict[int, AskScheduler] = {}
-        self.object_calls: ObjectCalls = ObjectCalls()  #: calls of locks, queues and others
-        self.remembered: Remembered = Remembered()  #: what this client has set
-        self.plugins: KeptPlugins = KeptPlugins()  #: those that this client has registered
-        #: {request: (watcher, reason)} of ShutdownCluster; sent only while linked.
-        self.shutdowns: dict[int, tuple[Watcher, str]] = {}
         #: [(watcher, request)] of `Confirm`; 0 = not asked yet, for want of a connection.
         self.confirmations: list[tuple[Watcher, int]] = []
-        #: {reason: None} of tasks that no worker can run: the user was warned.
-        self.warnings: dict[str, None] = {}
-        #: {key: reason} of tasks that no worker could run when the scheduler reported it last, for
-        #: the texts of timeouts. Any thread reads it.
-        self.unrunnable: dict[str, str] = {}
+        #: Watchers of `Confirm` in this event, to be asked for when all its submissions are sent.
+        self.to_confirm: list[Watcher] = []
 
     def handle(self, event: Event, now: float) -> None:
         """Apply an event; the resulting work is in `before`, `to_scheduler` and `after`."""
-        _HANDLERS[type(event)](self, event, now)
+        self.now = now
+        self.handlers[event.__class__](self, event)
         if self.unanswered is not None and not self.unanswered:
             go_on(self)
         if self.fetch_queues:
@@ -201,26 +179,6 @@ class ClientState:
         self.last_request += 1
         return self.last_request
 
-
-def _on_fetched(core: ClientState, event: ResultsFetched, _now: float) -> None:
-    take(core, event.request, event.keys, event.blobs)
-
-
-def _on_fetch_failed(core: ClientState, event: ResultsNotFetched, _now: float) -> None:
-    give_up_holder(core, event.request, event.reason)
-
-
-_HANDLERS: Final[dict[type, Callable[[ClientState, Any, float], None]]] = {
-    Operations: on_operations,
-    AnswersReceived: on_received,
-    ResultsFetched: _on_fetched,
-    ResultsNotFetched: _on_fetch_failed,
-    PutEnded: on_put_ended,
-    RecipesSpilled: on_spilled,
-    Connected: sessions.on_connected,
-    Disconnected: sessions.on_disconnected,
-    GaveUp: sessions.on_gave_up,
-    ClientClosing: sessions.on_closed,
-    Unsendable: sessions.on_unsendable,
-    ClientTick: sessions.on_tick,
-}
+    def record(self, kind: type[Record]) -> Record:
+        """Return the record of a feature. The modules of features have functions that do."""
+        return cast("Record", self._records[kind])

@@ -1,4 +1,4 @@
-"""The invariants that the comments of `state` and `tasks` state, by name.
+"""The invariants that the comments of `state` and `tasks` state, by name; features have others.
 
 For tests and the simulator, between two calls of `handle`; O(everything). An invariant returns the
 items that break it. A failure is a bug of weft, whatever the scheduler sent.
@@ -7,7 +7,7 @@ items that break it. A failure is a bug of weft, whatever the scheduler sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import InvalidState
@@ -16,6 +16,7 @@ from .tasks import FAILED, FINISHED, HELD, KEPT, SENT, FutureState, is_unreadabl
 from .watching import THROUGH_SCHEDULER
 
 if TYPE_CHECKING:
+    from .feature import Invariant
     from .state import ClientState
 
 
@@ -25,7 +26,7 @@ def validate(core: ClientState) -> None:
     Raises:
         InvalidState: one does not hold. The text names it, and describes the item that breaks it.
     """
-    for name, invariant in INVARIANTS.items():
+    for name, invariant in {**INVARIANTS, **core.features.invariants}.items():
         for found in invariant(core):
             story = found.describe() if isinstance(found, FutureState) else ()
             raise InvalidState(f"{name}; found {found!r}", story)
@@ -49,20 +50,13 @@ def _misfiled_fetches(core: ClientState) -> list[FutureState]:
 
 
 def _requests(core: ClientState) -> list[int]:
-    asked = [number for _, number in core.confirmations]
     return [
         core.check,
         *core.fetches,
-        *core.questions,
         *core.retries,
-        *core.shutdowns,
-        *core.object_calls.pending,
-        *core.object_calls.untaken,
-        *core.object_calls.restating,
-        *core.remembered.stating,
-        *core.plugins.restating,
         *core.barriers.values(),
-        *asked,
+        *(number for _, number in core.confirmations),
+        *(number for requests in core.features.requests for number in requests(core)),
     ]
 
 
@@ -81,7 +75,7 @@ def _unless(holds: bool, found: object) -> list[object]:
 
 
 #: {what holds: what breaks it}.
-INVARIANTS: Final[dict[str, Callable[[ClientState], Iterable[object]]]] = {
+INVARIANTS: Final[dict[str, Invariant]] = {
     # States.
     "states are filed by their key": lambda core: [
         state for key, state in core.table.states.items() if state.key != key
@@ -150,13 +144,6 @@ INVARIANTS: Final[dict[str, Callable[[ClientState], Iterable[object]]]] = {
         k for k in core.let_go if k in core.barriers
     ],
     "requests are numbered": lambda core: [n for n in _requests(core) if n > core.last_request],
-    "bytes of what was set are counted": lambda core: _unless(
-        core.remembered.nbytes == sum(x.nbytes for x in core.remembered.settings.values()),
-        core.remembered.nbytes,
-    ),
-    "more was put into a queue than taken out": lambda core: [
-        name for name, use in core.remembered.queues.items() if use.n_taken >= use.n_put
-    ],
     # Fetching.
     "no fetch queue is empty": lambda core: [h for h, q in core.fetch_queues.items() if not q],
     "a state is fetched once": _misfiled_fetches,
@@ -176,9 +163,7 @@ INVARIANTS: Final[dict[str, Callable[[ClientState], Iterable[object]]]] = {
     "reasons of holders are few": lambda core: [*core.unreachable_reasons][fetching.MAX_REASONS :],
     # Watchers.
     "no batch is left between events": lambda core: core.touched,
-    "watchers of the cluster want more workers": lambda core: [
-        n for _, n in core.cluster_watchers if n <= core.n_workers
-    ],
+    "no confirmation is left to be asked for between events": lambda core: core.to_confirm,
     "confirmations are asked for while linked": lambda core: [
         watcher for watcher, n in core.confirmations if n == 0 and core.is_linked
     ],

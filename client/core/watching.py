@@ -9,17 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.failure import Failure, cancelled
-from ...protocol.wire.messages import (
-    Answer,
-    Ask,
-    AskFailed,
-    Denied,
-    FetchKeys,
-    ShutdownCluster,
-    Unsupported,
-)
-from ...protocol.wire.messages.questions import NO_ANSWER
-from .events import AskScheduler
+from ...protocol.wire.messages import FetchKeys
+from .events import ForgetWatcher, Tell, Unwatch, Watch, Withdraw
 from .tasks import (
     CANCELLED,
     FINISHED,
@@ -44,10 +35,11 @@ THROUGH_SCHEDULER: Final = ""
 # --- States ---------------------------------------------------------------------------------------
 
 
-def watch(core: ClientState, watcher: Watcher, states: list[FutureState]) -> None:
-    """Notify `watcher` of each state once: now if it is ready, else as soon as it is."""
+def watch(core: ClientState, operation: Watch | Withdraw) -> None:
+    """Notify the watcher of each state once: now if it is ready, else as soon as it is."""
+    watcher = operation.watcher
     wants_data = watcher.wants_data
-    for state in states:
+    for state in operation.states:
         status = state.status
         if status == FINISHED:
             if not wants_data or state.has_data:
@@ -84,6 +76,11 @@ def unwatch(watcher: Watcher, states: list[FutureState]) -> None:
             state.watchers = None
         elif watchers.__class__ is list and watcher in watchers:
             watchers.remove(watcher)
+
+
+def on_unwatch(_core: ClientState, operation: Unwatch) -> None:
+    """Remove a watcher that no longer waits from its states."""
+    unwatch(operation.watcher, operation.states)
 
 
 def note_started(core: ClientState, keys: list[str]) -> None:
@@ -160,78 +157,12 @@ def fail_released(core: ClientState, state: FutureState) -> None:
     state.spec = spec
 
 
-# --- The cluster, and answers ---------------------------------------------------------------------
+# --- Answers --------------------------------------------------------------------------------------
 
 
-def watch_cluster(core: ClientState, watcher: Watcher, n_workers: int) -> None:
-    """Notify `watcher` as soon as there are `n_workers` workers."""
-    if core.end is not None:
-        touch(core, watcher, None)
-        return
-    core.cluster_watchers.append((watcher, n_workers))
-    check_cluster_watchers(core)
-
-
-def check_cluster_watchers(core: ClientState) -> None:
-    """Notify the watchers whose number of workers is reached."""
-    for entry in core.cluster_watchers[:]:
-        if core.n_workers >= entry[1]:
-            core.cluster_watchers.remove(entry)
-            touch(core, entry[0], core.n_workers)
-
-
-def ask_scheduler(core: ClientState, question: AskScheduler) -> None:
-    """Ask the scheduler, now or when there is a connection again."""
-    if core.end is not None:
-        touch(core, question.watcher, None)
-        return
-    request = core.next_request()
-    core.questions[request] = question
-    if core.is_linked:
-        send_question(core, request, question)
-
-
-def send_question(core: ClientState, request: int, question: AskScheduler) -> None:
-    """Send one page of a question; after a lost connection, once more."""
-    core.to_scheduler.append(
-        Ask(
-            request=request,
-            name=question.name,
-            arguments=question.arguments,
-            page=question.page,
-            to=question.to,
-            blobs=question.blobs,
-        )
-    )
-
-
-def fail_questions(core: ClientState) -> None:
-    """Fail the questions that were sent and must not be asked twice: the connection was lost."""
-    text = (
-        "the connection to the scheduler was lost before the answer came; whether the function has "
-        "run is not known"
-    )
-    for request, question in [q for q in core.questions.items() if not q[1].is_repeated]:
-        del core.questions[request]
-        touch(core, question.watcher, AskFailed(request=request, kind=NO_ANSWER, text=text))
-
-
-def take_answer(core: ClientState, message: Answer | AskFailed | Denied | Unsupported) -> None:
-    """Notify the watcher that asked, unless it no longer waits."""
-    question = core.questions.pop(message.request, None)
-    if question is not None:
-        touch(core, question.watcher, message)
-
-
-def shut_down(core: ClientState, watcher: Watcher, reason: str) -> None:
-    """Request the end of the cluster."""
-    if core.end is not None:
-        touch(core, watcher, None)
-        return
-    request = core.next_request()
-    core.shutdowns[request] = (watcher, reason)
-    if core.is_linked:
-        core.to_scheduler.append(ShutdownCluster(reason=reason, request=request))
+def on_tell(core: ClientState, operation: Tell) -> None:
+    """Notify a watcher of what is not about states."""
+    touch(core, operation.watcher, operation.item)
 
 
 def confirm(core: ClientState, watcher: Watcher) -> None:
@@ -249,14 +180,12 @@ def ask_to_answer(core: ClientState) -> int:
     return request
 
 
-def forget(core: ClientState, watcher: Watcher) -> None:
-    """Remove a watcher that no longer waits for the cluster or for an answer."""
-    core.cluster_watchers = [e for e in core.cluster_watchers if e[0] is not watcher]
+def on_forget(core: ClientState, operation: ForgetWatcher) -> None:
+    """Remove a watcher that no longer waits for an answer."""
+    watcher = operation.watcher
     core.confirmations = [c for c in core.confirmations if c[0] is not watcher]
     if core.waiting:
         waiting = core.waiting
         waiting[:] = [w for w in waiting if getattr(w.operation, "watcher", None) is not watcher]
-    for request in [n for n, q in core.questions.items() if q.watcher is watcher]:
-        del core.questions[request]
-    for request in [n for n, (w, _) in core.shutdowns.items() if w is watcher]:
-        del core.shutdowns[request]
+    for forgotten in core.features.forgotten:
+        forgotten(core, watcher)

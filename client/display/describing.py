@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import WeftError
 from ...protocol.wire.keys import key_of, prefix_of
+from ..core.features.cluster import cluster_of
 from ..core.tasks import NO_VALUE, FutureState
 from . import html
 
@@ -123,12 +124,10 @@ def line_of(client: Client[Any]) -> str:
     core = client._engine.core
     if core.end is not None:
         return f"<{name}: {client.scheduler_address!r} has ended: make a new one>"
-    expected = n_expected(client.cluster, core.n_workers)
-    of = f" of {expected}" if core.n_workers < expected else ""
-    return (
-        f"<{name}: {client.scheduler_address!r} workers={core.n_workers}{of} "
-        f"threads={core.nthreads}>"
-    )
+    n_workers, nthreads = cluster_of(core).n_workers, cluster_of(core).nthreads
+    expected = n_expected(client.cluster, n_workers)
+    of = f" of {expected}" if n_workers < expected else ""
+    return f"<{name}: {client.scheduler_address!r} workers={n_workers}{of} threads={nthreads}>"
 
 
 def of_client(client: Client[Any]) -> str:
@@ -141,11 +140,11 @@ def _of_client(client: Client[Any]) -> str:
     engine = client._engine
     if engine is not None and seen["status"] == "running":
         glimpse = client._glimpse
-        core, cluster = engine.core, client.cluster
+        size, cluster = cluster_of(engine.core), client.cluster
         seen |= {
-            "n_workers": core.n_workers,
-            "n_expected": n_expected(cluster, core.n_workers),
-            "threads": core.nthreads,
+            "n_workers": size.n_workers,
+            "n_expected": n_expected(cluster, size.n_workers),
+            "threads": size.nthreads,
             "memory_limit": getattr(cluster, "memory_limit", None),
             "n_futures": len(engine.table.states),
             "scheduler": client.scheduler_address,
@@ -154,7 +153,7 @@ def _of_client(client: Client[Any]) -> str:
             "workers": glimpse.workers,
             "as_of": glimpse.as_of,
         }
-        if not core.is_linked:
+        if not engine.core.is_linked:
             seen["note"] = "There is no connection to the scheduler; the client is reconnecting."
         glimpse.refresh_soon(engine)
     return html.of_cluster(seen)

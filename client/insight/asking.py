@@ -15,7 +15,7 @@ from ...protocol.errors import ClientClosed, CommClosed, NoAnswer, QuestionFaile
 from ...protocol.wire.answers import Pages, answer_in
 from ...protocol.wire.messages import Answer
 from ...protocol.wire.payload import Blob
-from ..core.events import AskScheduler
+from ..core.features.questions import AskScheduler
 from ..shell.both_ways import wait, waiter_here
 from ..shell.engine import Engine
 from ..shell.watchers import AsyncWaiter, Waiter

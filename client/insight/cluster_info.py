@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import NotPermitted, WorkerStartTimeout
 from ...protocol.wire.messages import Denied
-from ..core.events import ShutDown, WatchCluster
+from ..core.features.cluster import WatchCluster, cluster_of
+from ..core.features.questions import ShutDown
 from ..display.describing import DescribedWorkers
 from ..modes import on_loop, waits
 from ..shell.both_ways import result_of, wait, waiter_here
@@ -45,7 +46,7 @@ def wait_for_workers(
 async def _wait_for_workers(engine: Engine, n_workers: int, timeout: float | None) -> None:
     waiter = waiter_here()
     if not await wait(engine, waiter, WatchCluster(waiter, n_workers), timeout):
-        raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
+        raise WorkerStartTimeout(n_workers, cluster_of(engine.core).n_workers, timeout or 0.0)
     if waiter.answer is None:
         raise error_of_end(engine)
 

@@ -42,10 +42,12 @@ from ..core.events import (
     Operations,
     PutAt,
     SpillRecipes,
+    Tell,
     Unreadable,
     Warn,
-    WatchCluster,
 )
+from ..core.features import FEATURES
+from ..core.features.output import output_of
 from ..core.operations import note_unreadable
 from ..core.recipes import LIMIT_NBYTES
 from ..core.state import ClientState
@@ -134,7 +136,7 @@ class Engine(EngineWaiting):
         self.table = FutureTable(threading.RLock())
         #: Held around each event of the core and the draining of its out-boxes.
         self.lock = threading.RLock()
-        self.core = ClientState(self.table, Constants(), recovery_nbytes)
+        self.core = ClientState(self.table, FEATURES, Constants(), recovery_nbytes)
         #: See `SchedulerLink`.
         self.worker_of_tasks: Callable[[], tuple[str, str]] | None = None
         #: What is submitted while there is no session.
@@ -281,12 +283,12 @@ class Engine(EngineWaiting):
                 pass
         else:
             waiter = ThreadWaiter(1, wants_data=False)
-            self.wait(waiter, WatchCluster(waiter, 0), None)
+            self.wait(waiter, Tell(waiter), None)
 
     async def settle_async(self) -> None:
         """Do what `settle` does, in a coroutine."""
         waiter = AsyncWaiter(1, wants_data=False)
-        await self.wait_async(waiter, WatchCluster(waiter, 0), None)
+        await self.wait_async(waiter, Tell(waiter), None)
 
     @staticmethod
     def is_alone() -> bool:
@@ -385,7 +387,7 @@ class Engine(EngineWaiting):
         )
         link = self.link
         link.worker_of_tasks = self.worker_of_tasks
-        self.core.output = self.shown
+        output_of(self.core).watcher = self.shown
         if self.shown is not None:
             self.shown.place = self._place
             link.first_messages = self.shown.first_messages

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from ...protocol.errors import WaitingCycle
 from ...protocol.host.blocking import TaskWait, awaited, blocked
 from ..core.events import (
-    CallEnded,
     ForgetWatcher,
     SendInOrder,
+    Tell,
     Unwatch,
     WaitFailed,
     Watch,
@@ -184,7 +184,7 @@ class EngineWaiting:
         """Return what the worker reports of a wait in one of its tasks."""
 
         def fail(text: str) -> None:
-            self.post(WaitFailed(waiter, text))
+            self.post(Tell(waiter, WaitFailed(text)))
 
         return _reported(states, calls, fail)
 
@@ -296,7 +296,7 @@ def watch_calls(engine: EngineWaiting, watcher: Watcher, calls: Iterable[ActorFu
     """Have `watcher` notified of each of these calls, once, by the core as of states."""
     notes: CallNotes = {}
     for call in calls:
-        note = partial(engine.post, CallEnded(watcher, call))
+        note = partial(engine.post, Tell(watcher, call))
         if call.notify(note):
             notes[call] = note
         else:

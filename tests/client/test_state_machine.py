@@ -39,6 +39,7 @@ from weft.client.core.events import (
     Want,
     Watch,
 )
+from weft.client.core.features import FEATURES
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
@@ -259,7 +260,7 @@ class ClientMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.table = FutureTable(nullcontext())
-        self.core = ClientState(self.table, ModelConstants())
+        self.core = ClientState(self.table, FEATURES, ModelConstants())
         self.epoch = 1
         self.scheduler = ModelScheduler()
         self.queue = []

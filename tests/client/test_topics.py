@@ -12,6 +12,7 @@ import pytest
 
 import weft
 from weft import Client
+from weft.client.core.features.coordination import calls_of
 from weft.protocol.errors import ClientClosed, SerializationError, TooLarge
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -205,4 +206,4 @@ def test_a_subscription_that_ends_as_it_asks_for_more_leaves_no_call(client, mon
     engine.loop.call_soon_threadsafe(engine.call_back, lambda _: idle.set(), None)
     assert idle.wait(60)
     engine.settle()
-    assert [x for x in engine.core.object_calls.pending.values() if x.operation == "next"] == []
+    assert [x for x in calls_of(engine.core).pending.values() if x.operation == "next"] == []

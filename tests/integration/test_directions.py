@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from weft.client.core import answers
+from weft.client.core.answers import ANSWERS
+from weft.client.core.features import FEATURES
 from weft.client.shell.actor_lines import _ActorLine
 from weft.deploy.http.viewer import Viewer
 from weft.protocol.net.data_line import _WorkerLine
@@ -42,7 +43,8 @@ def named_in(function: Callable[..., Any]) -> set[type[Message]]:
 @pytest.mark.parametrize("role", CLIENTS)
 def test_a_client_handles_what_it_is_sent(role):
     # After a farewell the connection ends, and then the client looks for the next scheduler.
-    assert {*answers._HANDLERS} == {*sent_to(role)} - OF_SESSIONS - {m.Bye}
+    handled = {kind for kind in {**ANSWERS, **FEATURES.handlers} if issubclass(kind, Message)}
+    assert handled == {*sent_to(role)} - OF_SESSIONS - {m.Bye}
 
 
 def test_a_worker_handles_what_it_is_sent():

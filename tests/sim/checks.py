@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.client.core.features.coordination import calls_of
 from weft.scheduler.core.data.relays import relays_of
 from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.scheduler.core.invariants.validate import validate as validate_scheduler
@@ -148,4 +149,4 @@ def check_empty(sim: Simulation) -> None:
         inside = worker.task_client
         if inside is not None:
             assert not inside.table.states, f"{inside!r} has futures left"
-            assert not inside.core.object_calls.leases, f"{inside!r} holds locks"
+            assert not calls_of(inside.core).leases, f"{inside!r} holds locks"

@@ -24,6 +24,7 @@ from weft.client.core.events import (
     ResultsNotFetched,
     Want,
 )
+from weft.client.core.features import FEATURES
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import NEW, FunctionRecord, FutureState, TaskColumns, TaskRecord
@@ -54,7 +55,7 @@ class ClientProcess:
         self.name = name
         self.client_id = sim.new_id("client")
         self.table = FutureTable(nullcontext())
-        self.core = ClientState(self.table, Constants())
+        self.core = ClientState(self.table, FEATURES, Constants())
         self.is_alive = True
         self._operations: list[Any] = []
         self._is_woken = False

@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.client.core.events import AnswerTaken, CallAbandoned, ObjectCall
+from weft.client.core.features.coordination import AnswerTaken, CallAbandoned, ObjectCall, calls_of
+from weft.client.core.features.remembered import remembered_of
 from weft.client.core.tasks import SENT, Watcher
 from weft.protocol.wire.messages import Operated
 from weft.protocol.wire.messages import coordination as h
@@ -240,7 +241,7 @@ class ObjectUsers:
         for lease, (holder, kind, name) in list(self.believed.items()):
             if holder is not client:
                 continue
-            if lease in core.object_calls.lost or not client.is_alive:
+            if lease in calls_of(core).lost or not client.is_alive:
                 self.sim.world.probes["held: lost"] += client.is_alive
                 # Where only lines and schedulers fail, all holders are back in time.
                 assert not (client.is_alive and self.sim.plan.executes_once), f"{lease} was lost"
@@ -249,7 +250,7 @@ class ObjectUsers:
                 core.is_linked
                 and handle is not None
                 and handle.peer is not None
-                and not core.object_calls.restating
+                and not calls_of(core).restating
                 and self.sim.scheduler.core.epoch == core.epoch
             ):
                 record = objects_of(self.sim.scheduler.core).records.get((kind, name))
@@ -268,7 +269,7 @@ class ObjectUsers:
         known = marks_of(self.sim.scheduler.core).set
         for client in self.sim.clients:
             if client.is_alive:
-                remembered = client.core.remembered
+                remembered = remembered_of(client.core)
                 assert not remembered.stating, f"{client!r} has no answer for what it stated"
                 gone = [x.what for n, x in remembered.settings.items() if n not in known]
                 assert not gone, f"{client!r} was not told that others have set {gone}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.client.core.events import AskScheduler
+from weft.client.core.features.questions import AskScheduler
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import Answer
 from weft.scheduler.core.data.copies import MAX_FAILURES, copies_of, is_over

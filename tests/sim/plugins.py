@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from weft.client.core.events import AskScheduler
+from weft.client.core.features.plugins import plugins_of as kept_plugins
+from weft.client.core.features.questions import AskScheduler
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import AskFailed, PluginDone, SetUpPlugin, TearDownPlugin
 from weft.scheduler.core.plugins.records import plugins_of
@@ -152,5 +153,7 @@ def check(sim: Simulation) -> None:
         missing = for_supervisors - {*supervisor.plugins.core.ready}
         assert not missing or sim.plan.p_plugin_fails, f"{supervisor!r} has not {missing}"
         assert not supervisor.plugins.core.is_holding, supervisor
-    kept = {name for client in sim.clients if client.is_alive for name in client.core.plugins.kept}
+    kept = {
+        name for client in sim.clients if client.is_alive for name in kept_plugins(client.core).kept
+    }
     assert kept <= held or sim.plan.p_plugin_fails, (kept, held)

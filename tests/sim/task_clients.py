@@ -18,6 +18,7 @@ from weft.client.core.events import (
     Confirm,
     ForgetWatcher,
     Loaded,
+    Tell,
     Unwatch,
     WaitFailed,
     Watch,
@@ -398,7 +399,7 @@ class Parent:
         """End the present wait, for it would have no end."""
         wait = self.waiting
         if isinstance(wait, Wait) and isinstance(wait.watcher, TaskWatcher):
-            self.client.post(WaitFailed(wait.watcher, text))
+            self.client.post(Tell(wait.watcher, WaitFailed(text)))
 
     def interrupt(self) -> None:
         """Raise an exception in the thread, where that is possible."""

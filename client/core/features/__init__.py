@@ -1,3 +1,39 @@
-"""What a client does beside its tasks: see `client.core.feature`."""
+"""The features of a client, in their order.
+
+The order is that in which the hooks of one event are called: a session is linked with the leases
+and calls of coordination first, which the tasks that were submitted before rely upon, and then with
+the questions about them. Plugins look at the answers to questions before those who asked.
+"""
 
 from __future__ import annotations
+
+from typing import Final
+
+from ..feature import ClientFeatures
+from . import (
+    actors,
+    callers,
+    cluster,
+    coordination,
+    output,
+    plugins,
+    puts,
+    questions,
+    restarts,
+    unrunnable,
+)
+
+FEATURES: Final = ClientFeatures(
+    (
+        actors.FEATURE,
+        callers.FEATURE,
+        puts.FEATURE,
+        coordination.FEATURE,
+        plugins.FEATURE,
+        questions.FEATURE,
+        cluster.FEATURE,
+        output.FEATURE,
+        restarts.FEATURE,
+        unrunnable.FEATURE,
+    )
+)

@@ -11,10 +11,11 @@ Outside of tasks no submission names an attempt, and nothing is kept.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.failure import Failure, refused_attempt
 from ....protocol.wire.options import TaskOptions
+from ..feature import ClientFeature
 from ..lineage import release_temporary, submit_with_inputs
 from ..submitting import close_submissions
 from ..tasks import HELD, PENDING, SENT, FutureState
@@ -24,31 +25,43 @@ if TYPE_CHECKING:
     from ..state import ClientState
 
 
-def note_caller(core: ClientState, state: FutureState, options: TaskOptions) -> None:
+class Callers:
+    """The attempts that have submitted known keys. Empty outside of tasks."""
+
+    def __init__(self) -> None:
+        #: {state: {(attempt, actor): None}} that have submitted a known key that is pending, or was
+        #: at the last tick
+        self.by_state: dict[FutureState, dict[tuple[int, str], None]] = {}
+
+
+def on_joined(core: ClientState, state: FutureState, options: TaskOptions) -> None:
     """Note that an attempt has submitted a key that is known."""
     if state.status == PENDING and state.spec is not None:
-        core.callers.setdefault(state, {})[options.caller] = None
+        core.record(Callers).by_state.setdefault(state, {})[options.caller] = None
 
 
-def forget_callers(core: ClientState) -> None:
+def _on_ticked(core: ClientState) -> None:
     """Forget those of what is not pending any more."""
-    core.callers = {
-        state: callers
-        for state, callers in core.callers.items()
-        if state.status == PENDING and core.table.states.get(state.key) is state
-    }
+    known = core.record(Callers)
+    if known.by_state:
+        known.by_state = {
+            state: callers
+            for state, callers in known.by_state.items()
+            if state.status == PENDING and core.table.states.get(state.key) is state
+        }
 
 
 def submit_for_another(core: ClientState, state: FutureState, failure: Failure) -> bool:
     """Submit what was refused to one attempt on behalf of another; False if there is none."""
-    callers = core.callers.get(state)
+    by_state = core.record(Callers).by_state
+    callers = by_state.get(state)
     if callers is None or state.phase != SENT or state.spec is None:
         return False
     refused = refused_attempt(failure)
     for caller in [caller for caller in callers if caller[0] == refused]:
         del callers[caller]
     if not callers:
-        del core.callers[state]
+        del by_state[state]
         return False
     move(core, state, HELD)
     if submit_with_inputs(core, state, next(iter(callers))) is not None:
@@ -57,3 +70,12 @@ def submit_for_another(core: ClientState, state: FutureState, failure: Failure) 
     if core.temporary:
         release_temporary(core)
     return True
+
+
+FEATURE: Final = ClientFeature(
+    name="callers",
+    records=(Callers,),
+    joined=on_joined,
+    not_permitted=submit_for_another,
+    ticked=_on_ticked,
+)

@@ -16,7 +16,7 @@ because a call that is sent again has its whole time there once more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.messages import Denied, Operate, Operated, Unsupported
@@ -32,9 +32,14 @@ from ....protocol.wire.messages.coordination import (
     TOO_LARGE,
     WITHDRAW,
 )
-from ..events import AnswerTaken, CallAbandoned, ObjectCall, Warn
+from ....protocol.wire.payload import Blob
+from ..events import Warn
+from ..feature import ClientFeature
+from ..submitting import close_submissions
+from ..tasks import Watcher
 from ..watching import touch
 from .remembered import (
+    REMEMBERED_INVARIANTS,
     Remembered,
     note_answer,
     note_restart,
@@ -42,6 +47,7 @@ from .remembered import (
     note_superseded,
     note_taken,
     numbers_there,
+    remembered_of,
     state_again,
 )
 
@@ -53,6 +59,52 @@ NO_ANSWER: Final = "no-answer"
 
 #: Operations whose answer gives something.
 _GIVING: Final = frozenset({"acquire", "get", "drain"})
+
+
+# --- Operations of users --------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class ObjectCall:
+    """Notify `watcher` of the answer: `Operated`, `Denied`, `Unsupported`; None at the end."""
+
+    watcher: Watcher | None
+    kind: str
+    name: str
+    operation: str
+    arguments: dict[str, Any]
+    values: list[Blob | None] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    #: of the message; 0 until the core has read of it
+    request: int = 0
+    #: number of sessions in which it was sent
+    n_sent: int = 0
+    #: it was late, and the scheduler has been started again since this client came
+    is_after_restart: bool = False
+    #: number of values of a queue that its answer gave
+    n_given: int = 0
+    #: when its caller has waited long enough, by the clock of the events; None = never
+    due: float | None = None
+    #: it waits for what a client has set, which may be lost with the scheduler
+    awaits_set: bool = False
+    #: of the scheduler when it released a lease that the client had; -1 = it does not
+    released_epoch: int = -1
+
+
+@dataclass(slots=True)
+class AnswerTaken:
+    """The caller has what the answer gave."""
+
+    call: ObjectCall
+    #: the scheduler keeps futures until it reads of this
+    has_futures: bool = False
+
+
+@dataclass(slots=True)
+class CallAbandoned:
+    """The caller waits no more: withdraw the call, or give back what its answer gave."""
+
+    call: ObjectCall
 
 
 # --- The record -----------------------------------------------------------------------------------
@@ -102,15 +154,21 @@ class ObjectCalls:
         self.to_acknowledge: list[int] = []
 
 
+def calls_of(core: ClientState) -> ObjectCalls:
+    """Return the calls and leases."""
+    return core.record(ObjectCalls)
+
+
 # --- Functions ------------------------------------------------------------------------------------
 
 
 def call_object(core: ClientState, call: ObjectCall) -> None:
     """Send a call, now or when there is a connection."""
+    close_submissions(core)  # whose futures may be in its value
     if core.end is not None:
         _notify(core, call, None)
         return
-    calls = core.object_calls
+    calls = calls_of(core)
     calls.is_used = True
     call.request = core.next_request()
     if call.operation == "release":
@@ -148,14 +206,14 @@ def _send(core: ClientState, call: ObjectCall) -> None:
 
 
 def _take_acknowledged(core: ClientState) -> list[int]:
-    calls = core.object_calls
+    calls = calls_of(core)
     numbers, calls.to_acknowledge = calls.to_acknowledge, []
     return numbers
 
 
 def on_operated(core: ClientState, message: Operated) -> None:
     """Notify the caller of its answer; note what it has got."""
-    calls = core.object_calls
+    calls = calls_of(core)
     request = message.request
     if SUPERSEDED in message.info:
         note_superseded(core, message)
@@ -204,9 +262,9 @@ def _answer_of_release(core: ClientState, call: ObjectCall) -> Operated:
     return Operated(request=call.request, problem=HOLD_LOST, text=text)
 
 
-def on_call_refused(core: ClientState, message: Denied | Unsupported) -> bool:
+def _on_refused(core: ClientState, message: Denied | Unsupported) -> bool:
     """Notify the caller of a call that the scheduler does not take; False if it is none."""
-    calls = core.object_calls
+    calls = calls_of(core)
     call = calls.pending.pop(message.request, None)
     if call is not None:
         _notify(core, call, message)
@@ -217,9 +275,9 @@ def on_call_refused(core: ClientState, message: Denied | Unsupported) -> bool:
     return calls.restating.pop(message.request, None) is not None
 
 
-def on_call_unsendable(core: ClientState, message: Operate, reason: str) -> None:
+def _on_unsendable(core: ClientState, message: Operate, reason: str) -> None:
     """Fail a call that the protocol forbids."""
-    call = core.object_calls.pending.pop(message.request, None)
+    call = calls_of(core).pending.pop(message.request, None)
     text = f"it could not be sent: {reason}"
     if call is None:
         note_stated(core, message.request, text)
@@ -229,7 +287,7 @@ def on_call_unsendable(core: ClientState, message: Operate, reason: str) -> None
 
 def on_taken(core: ClientState, operation: AnswerTaken) -> None:
     """Acknowledge an answer with the next call, or soon if the scheduler keeps values for it."""
-    calls = core.object_calls
+    calls = calls_of(core)
     request = operation.call.request
     if calls.untaken.pop(request, None) is None:
         return
@@ -244,7 +302,7 @@ def on_taken(core: ClientState, operation: AnswerTaken) -> None:
 
 def on_abandoned(core: ClientState, operation: CallAbandoned) -> None:
     """Withdraw a call, or give back what its answer gave."""
-    calls, call = core.object_calls, operation.call
+    calls, call = calls_of(core), operation.call
     if call.operation == "release":
         call.watcher = None  # it is done all the same: the caller does not have the lease any more
         return
@@ -260,13 +318,13 @@ def _withdraw(core: ClientState, call: ObjectCall) -> None:
         call_object(core, ObjectCall(None, "", "", WITHDRAW, {"request": call.request}))
 
 
-def end_late_calls(core: ClientState, now: float) -> None:
+def _on_ticked(core: ClientState) -> None:
     """End the calls that have waited long enough for a scheduler that was, or is, away."""
-    calls = core.object_calls
+    calls = calls_of(core)
     late = [
         call
         for call in (calls.resent if core.is_linked else calls.pending).values()
-        if call.due is not None and call.due <= now
+        if call.due is not None and call.due <= core.now
     ]
     for call in late:
         calls.resent.pop(call.request, None)
@@ -275,12 +333,12 @@ def end_late_calls(core: ClientState, now: float) -> None:
             _notify(core, call, Operated(request=call.request, problem=NO_ANSWER))
 
 
-def resume_calls(core: ClientState, *, is_restarted: bool) -> None:
+def _on_linked(core: ClientState, is_restarted: bool) -> None:
     """Begin a session: send the leases that this client has, and the calls without answer.
 
     To a scheduler that was started again, also what it has set.
     """
-    calls = core.object_calls
+    calls = calls_of(core)
     calls.restating = {}
     calls.to_acknowledge = []
     calls.is_after_restart = calls.is_after_restart or is_restarted
@@ -290,7 +348,7 @@ def resume_calls(core: ClientState, *, is_restarted: bool) -> None:
     withdrawn = [c.arguments["request"] for c in calls.pending.values() if not c.kind]
     pending = [*calls.pending, *calls.untaken, *withdrawn]
     if is_restarted:
-        note_restart(core)
+        note_restart(core, calls)
     arguments: dict[str, Any] = {"pending": pending}
     numbers = numbers_there(core)
     if numbers:
@@ -314,9 +372,9 @@ def resume_calls(core: ClientState, *, is_restarted: bool) -> None:
         _send(core, call)
 
 
-def end_object_calls(core: ClientState) -> None:
+def _on_ended(core: ClientState) -> None:
     """End all calls: there will be no connection any more."""
-    calls = core.object_calls
+    calls = calls_of(core)
     for call in calls.pending.values():
         _notify(core, call, None)
     calls.pending.clear()
@@ -325,4 +383,29 @@ def end_object_calls(core: ClientState) -> None:
     calls.restating.clear()
     calls.leases.clear()
     calls.to_acknowledge = []
-    core.remembered = Remembered()
+    remembered_of(core).clear()
+
+
+def _requests(core: ClientState) -> list[int]:
+    calls = calls_of(core)
+    stating = remembered_of(core).stating
+    return [*calls.pending, *calls.untaken, *calls.restating, *stating]
+
+
+FEATURE: Final = ClientFeature(
+    name="coordination",
+    records=(ObjectCalls, Remembered),
+    handlers={
+        ObjectCall: call_object,
+        AnswerTaken: on_taken,
+        CallAbandoned: on_abandoned,
+        Operated: on_operated,
+    },
+    unsendable={Operate: _on_unsendable},
+    invariants=REMEMBERED_INVARIANTS,
+    requests=_requests,
+    linked=_on_linked,
+    ended=_on_ended,
+    ticked=_on_ticked,
+    refused=_on_refused,
+)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld
 from ....protocol.wire.payload import Blob
-from ..events import AskScheduler, Warn
+from ..events import Warn
+from ..feature import ClientFeature
+from .questions import AskScheduler, questions_of, take_answer
 
 if TYPE_CHECKING:
     from ..state import ClientState
@@ -52,27 +54,32 @@ class KeptPlugins:
         self.restating: dict[int, KeptPlugin] = {}
 
 
-def keep_plugin(core: ClientState, question: AskScheduler) -> None:
+def plugins_of(core: ClientState) -> KeptPlugins:
+    """Return the plugins that this client has registered."""
+    return core.record(KeptPlugins)
+
+
+def _keep(core: ClientState, question: AskScheduler) -> None:
     """Keep a plugin that the scheduler has, by the question that has registered it."""
     plugin_id = question.arguments["plugin"]
-    core.plugins.kept[plugin_id] = KeptPlugin(question.name, question.arguments, question.blobs)
+    plugins_of(core).kept[plugin_id] = KeptPlugin(question.name, question.arguments, question.blobs)
 
 
 def on_plugin_gone(core: ClientState, message: PluginGone) -> None:
     """Forget a plugin that workers are not to have any more."""
-    core.plugins.kept.pop(message.plugin, None)
+    plugins_of(core).kept.pop(message.plugin, None)
 
 
 def on_plugins_held(core: ClientState, message: PluginsHeld) -> None:
     """Forget the plugins that have ended while this client was away."""
-    plugins = core.plugins
+    plugins = plugins_of(core)
     known = {*message.plugins, *(plugin.id for plugin in plugins.restating.values())}
     plugins.kept = {i: plugin for i, plugin in plugins.kept.items() if i in known}
 
 
-def state_plugins(core: ClientState, *, is_new: bool) -> None:
+def _on_begun(core: ClientState, is_new: bool) -> None:
     """State the plugins to a new scheduler, or those that it may not have read to the same one."""
-    plugins = core.plugins
+    plugins = plugins_of(core)
     unconfirmed = {plugin.id for plugin in plugins.restating.values()}
     plugins.restating = {}
     for plugin in plugins.kept.values():
@@ -90,25 +97,32 @@ def state_plugins(core: ClientState, *, is_new: bool) -> None:
         )
 
 
+def on_answer(core: ClientState, message: Answer | AskFailed) -> None:
+    """Take an answer: about a plugin that was stated again, or for a user, perhaps about one."""
+    if on_stated(core, message):
+        return
+    question = questions_of(core).get(message.request)
+    if (
+        isinstance(question, AskScheduler)
+        and question.name in REGISTRATIONS
+        and isinstance(message, Answer)
+        and REGISTRATIONS[question.name] in message.info
+        and not message.info.get("was_ignored")
+    ):
+        _keep(core, question)
+    take_answer(core, message)
+
+
 def on_stated(core: ClientState, message: Any) -> bool:
     """Take the answer about a stated plugin; False if it is about something else."""
-    plugin = core.plugins.restating.pop(message.request, None)
+    plugin = plugins_of(core).restating.pop(message.request, None)
     if plugin is None:
-        question = core.questions.get(message.request)
-        if (
-            question is not None
-            and question.name in REGISTRATIONS
-            and isinstance(message, Answer)
-            and REGISTRATIONS[question.name] in message.info
-            and not message.info.get("was_ignored")
-        ):
-            keep_plugin(core, question)
         return False
     problem = ""
     if not isinstance(message, Answer):
         problem = message.text if isinstance(message, AskFailed) else "it is not permitted"
     elif message.info.get("was_ignored"):
-        core.plugins.kept.pop(plugin.id, None)  # another client has stated its own first
+        plugins_of(core).kept.pop(plugin.id, None)  # another client has stated its own first
     elif message.info.get("n_failed"):
         where = REGISTRATIONS[plugin.question]
         problem = f"it failed on {message.info['n_failed']} of the {where}"
@@ -117,3 +131,18 @@ def on_stated(core: ClientState, message: Any) -> bool:
         text = f"plugin {name!r} could not be set up again with the new scheduler: {problem}"
         core.after.append(Warn(f"{text}; register it again"))
     return True
+
+
+FEATURE: Final = ClientFeature(
+    name="plugins",
+    records=(KeptPlugins,),
+    handlers={
+        Answer: on_answer,
+        AskFailed: on_answer,
+        PluginGone: on_plugin_gone,
+        PluginsHeld: on_plugins_held,
+    },
+    requests=lambda core: plugins_of(core).restating,
+    begun=_on_begun,
+    refused=on_stated,
+)

@@ -24,10 +24,12 @@ from ....protocol.wire.messages.coordination import (
 )
 from ....protocol.wire.payload import Blob, blob_nbytes
 from ....protocol.wording import counted
-from ..events import ObjectCall, Warn
+from ..events import Warn
 
 if TYPE_CHECKING:
+    from ..feature import Invariant
     from ..state import ClientState
+    from .coordination import ObjectCall, ObjectCalls
 
 #: The most settings, and bytes of their values: those of the oldest are forgotten.
 MAX_SETTINGS: Final = 10_000
@@ -90,10 +92,24 @@ class Remembered:
     #: lines about what is lost, or waited for, that are not reported yet: `stating` is not empty
     lost: list[str] = field(default_factory=list)
 
+    def clear(self) -> None:
+        """Forget all: the client has ended."""
+        self.settings.clear()
+        self.nbytes = 0
+        self.forgotten.clear()
+        self.stating.clear()
+        self.queues.clear()
+        self.lost.clear()
+
+
+def remembered_of(core: ClientState) -> Remembered:
+    """Return the settings of this client."""
+    return core.record(Remembered)
+
 
 def note_answer(core: ClientState, call: ObjectCall, answer: Operated) -> None:
     """Remember what a call has set or put; forget what does not hold any more."""
-    remembered = core.remembered
+    remembered = remembered_of(core)
     if call.kind == QUEUE:
         if call.operation == "put" and len(remembered.queues) < MAX_QUEUES:
             remembered.queues.setdefault(call.name, QueueUse()).n_put += 1
@@ -120,17 +136,17 @@ def note_answer(core: ClientState, call: ObjectCall, answer: Operated) -> None:
 
 def note_taken(core: ClientState, call: ObjectCall) -> None:
     """Note that a caller has values of a queue: it gives them back no more."""
-    use = core.remembered.queues.get(call.name)
+    use = remembered_of(core).queues.get(call.name)
     if use is not None:
         use.n_taken += call.n_given
         if use.n_taken >= use.n_put:
-            del core.remembered.queues[call.name]
+            del remembered_of(core).queues[call.name]
 
 
 def note_superseded(core: ClientState, answer: Operated) -> None:
     """Forget the settings that do not hold any more."""
     for number in answer.info[SUPERSEDED]:
-        _forget(core.remembered, number)
+        _forget(remembered_of(core), number)
 
 
 def _forget(remembered: Remembered, number: int) -> None:
@@ -142,17 +158,17 @@ def _forget(remembered: Remembered, number: int) -> None:
 
 def numbers_there(core: ClientState) -> list[int]:
     """Return the numbers of the settings that the scheduler has, unless others have set anew."""
-    there = [n for n, setting in core.remembered.settings.items() if setting.is_there]
-    return [*there, *core.remembered.forgotten]
+    there = [n for n, setting in remembered_of(core).settings.items() if setting.is_there]
+    return [*there, *remembered_of(core).forgotten]
 
 
-def note_restart(core: ClientState) -> None:
+def note_restart(core: ClientState, calls: ObjectCalls) -> None:
     """Note that the scheduler is a new one, which has nothing; report what is lost with the old."""
-    remembered = core.remembered
+    remembered = remembered_of(core)
     for setting in remembered.settings.values():
         setting.is_there = False
     queues = dict(remembered.queues)
-    for call in core.object_calls.pending.values():
+    for call in calls.pending.values():
         if call.kind == QUEUE and call.operation in ("put", "get"):
             queues.setdefault(call.name, QueueUse())
     for name, use in queues.items():
@@ -163,7 +179,7 @@ def note_restart(core: ClientState) -> None:
     own = {(setting.kind, setting.name) for setting in remembered.settings.values()}
     waits = {
         (call.kind, call.name): None
-        for call in core.object_calls.pending.values()
+        for call in calls.pending.values()
         if call.awaits_set and (call.kind, call.name) not in own
     }
     for kind, name in waits:
@@ -177,14 +193,14 @@ def note_restart(core: ClientState) -> None:
             f"most {MAX_NBYTES >> 20} MiB and {MAX_SETTINGS} objects to state again; set it again"
         )
     remembered.queues = {}
-    for call in core.object_calls.untaken.values():
+    for call in calls.untaken.values():
         call.n_given = 0  # not of what will be put at the new scheduler
     remembered.forgotten = {}
 
 
 def state_again(core: ClientState) -> None:
     """Send the settings that the scheduler does not have, in the order in which they were made."""
-    remembered = core.remembered
+    remembered = remembered_of(core)
     remembered.stating = {}
     for number, setting in sorted(remembered.settings.items()):
         if setting.is_there:
@@ -207,7 +223,7 @@ def state_again(core: ClientState) -> None:
 
 def note_stated(core: ClientState, request: int, problem: str) -> bool:
     """Note the answer to a setting that was stated again; return False if it was something else."""
-    remembered = core.remembered
+    remembered = remembered_of(core)
     number = remembered.stating.pop(request, None)
     if number is None:
         return False
@@ -225,7 +241,7 @@ def note_stated(core: ClientState, request: int, problem: str) -> bool:
 
 def _report(core: ClientState) -> None:
     """Report to the user what is lost, when all is known of it."""
-    remembered = core.remembered
+    remembered = remembered_of(core)
     if remembered.stating:
         return
     lost, remembered.lost = remembered.lost, []
@@ -234,3 +250,16 @@ def _report(core: ClientState) -> None:
         n_more = counted(len(lost) - MAX_LINES, "more object")
         text = f"{n_more} were lost with the scheduler, or are waited for, likewise"
         core.after.append(Warn(text))
+
+
+REMEMBERED_INVARIANTS: Final[dict[str, Invariant]] = {
+    "bytes of what was set are counted": lambda core: (
+        []
+        if remembered_of(core).nbytes
+        == sum(setting.nbytes for setting in remembered_of(core).settings.values())
+        else [remembered_of(core).nbytes]
+    ),
+    "more was put into a queue than taken out": lambda core: [
+        name for name, use in remembered_of(core).queues.items() if use.n_taken >= use.n_put
+    ],
+}

@@ -90,7 +90,7 @@ def test_the_client_keeps_nothing_of_the_data(client, scheduler):
     future = client.scatter(np.arange(100_000))
     client._engine.settle()
     assert future._state.spec is None
-    assert not list(client._engine.core.puts.records)
+    assert not list(client._engine.core.recipes.values)
     assert client._engine.core.recipes.nbytes == 0
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from weft import Client, CountDown, Event, Lock, MultiLock, Queue, Semaphore, Variable
+from weft.client.core.features.coordination import calls_of
 from weft.protocol.errors import (
     AlreadyHeld,
     ClientClosed,
@@ -253,7 +254,7 @@ def test_a_closed_queue_fails_those_that_wait(client, other, wait_until):
     queue.put("first")
     assert waits() == "first"
     waits = in_thread(Queue("closing", client=other).get)
-    wait_until(lambda: other._engine.core.object_calls.pending)
+    wait_until(lambda: calls_of(other._engine.core).pending)
     Queue("another", client=other).qsize()  # the call before it has been read: names begin anew
     queue.close()
     assert isinstance(waits(), HeldClosed)

@@ -9,6 +9,7 @@ from weft.client.core.events import (
     Connected,
     Operations,
 )
+from weft.client.core.features import FEATURES
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import FunctionRecord, FutureState, TaskColumns, TaskRecord, Watcher
@@ -26,7 +27,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.table = FutureTable(nullcontext())
-        self.core = ClientState(self.table)
+        self.core = ClientState(self.table, FEATURES)
         self.function = FunctionRecord(b"f" * 16, b"<f>", "f")
         self.now = 0.0
         #: {columns: the states that they had before the core took them}

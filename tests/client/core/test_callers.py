@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core.events import ClientTick, Operations
+from weft.client.core.features import FEATURES
+from weft.client.core.features.callers import Callers
 from weft.client.core.state import ClientState
 from weft.client.core.validate import validate
 from weft.protocol.wire.failure import not_permitted
@@ -18,7 +20,7 @@ from .test_state import Bench, ready
 @pytest.fixture
 def bench():
     bench = Bench()
-    bench.core = ClientState(bench.table, Constants())
+    bench.core = ClientState(bench.table, FEATURES, Constants())
     assert bench.connect(epoch=1) == []
     yield bench
     validate(bench.core)
@@ -68,7 +70,7 @@ def test_the_refusal_of_the_last_one_is_a_failure_also_when_others_have_shared_i
     bench.do(bench.task("f", options=of_attempt(8)))
     bench.hear(ready(["f"]))
     bench.handle(ClientTick())
-    assert not bench.core.callers
+    assert not bench.core.record(Callers).by_state
 
 
 def test_an_input_is_submitted_again_on_behalf_of_the_task_that_reads_it(bench):

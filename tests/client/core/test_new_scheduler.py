@@ -19,8 +19,9 @@ from weft.client.core.events import (
     Warn,
     Watch,
 )
+from weft.client.core.features import FEATURES
+from weft.client.core.features.restarts import PATIENCE_TICKS
 from weft.client.core.recipes import SMALL_NBYTES
-from weft.client.core.sessions import PATIENCE_TICKS
 from weft.client.core.state import ClientState
 from weft.client.core.tasks import NO_VALUE
 from weft.client.core.validate import validate
@@ -51,7 +52,7 @@ class Constants:
 @pytest.fixture
 def bench():
     bench = Bench()
-    bench.core = ClientState(bench.table, Constants())
+    bench.core = ClientState(bench.table, FEATURES, Constants())
     assert bench.connect(epoch=1) == []
     yield bench
     validate(bench.core)
@@ -316,7 +317,7 @@ def test_the_recipe_of_a_small_result_is_no_longer_that_of_its_call(bench):
 @pytest.fixture
 def small(bench):
     """A client that keeps two of three large calls in memory."""
-    bench.core = ClientState(bench.table, Constants(), 5 * SMALL_NBYTES // 2)
+    bench.core = ClientState(bench.table, FEATURES, Constants(), 5 * SMALL_NBYTES // 2)
     assert bench.connect(epoch=1) == []
     bench.tasks = [bench.task(key) for key in "abc"]
     for task in bench.tasks:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core.events import (
-    AnswerTaken,
-    CallAbandoned,
     ClientClosing,
     ClientTick,
     Disconnected,
-    ObjectCall,
     Operations,
     Unsendable,
     Warn,
 )
-from weft.client.core.features.coordination import NO_ANSWER
+from weft.client.core.features.coordination import (
+    NO_ANSWER,
+    AnswerTaken,
+    CallAbandoned,
+    ObjectCall,
+    calls_of,
+)
 from weft.protocol.wire.messages import (
     Denied,
     Operate,
@@ -194,7 +197,7 @@ def test_an_abandoned_call_is_withdrawn_and_so_is_what_it_has_got(bench, watcher
     ]
     # The answer that crossed it is not for a caller any more.
     assert bench.hear(Operated(request=waiting.request, info=GRANTED)) == ([], [])
-    assert bench.core.object_calls.leases == {}
+    assert calls_of(bench.core).leases == {}
     bench.handle(Disconnected())
     resume, *again = bench.connect(1)
     pending = [*[x.request for x in sent], waiting.request, got.request]
@@ -207,7 +210,7 @@ def test_an_abandoned_call_that_was_answered_and_taken_changes_nothing(bench, wa
     bench.do(call)
     answered(bench, call, info=GRANTED)
     assert bench.do(CallAbandoned(call)) == []
-    assert [*bench.core.object_calls.leases] == ["1"]
+    assert [*calls_of(bench.core).leases] == ["1"]
 
 
 def test_an_abandoned_release_is_done_all_the_same(bench, watcher):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.core.events import AskScheduler, Disconnected, Warn
+from weft.client.core.events import Disconnected, Warn
+from weft.client.core.features.plugins import plugins_of
+from weft.client.core.features.questions import AskScheduler
 from weft.protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld, Resubmitted
 
 from .test_state import Bench, Listener
@@ -89,7 +91,7 @@ def test_unconfirmed_plugins_are_stated_again_in_the_next_session(bench):
     (stated,) = bench.connect(2)
     assert stated.arguments["plugin"] == "p-2"
     bench.hear(PluginsHeld(plugins=["p-1"]))
-    assert {*bench.core.plugins.kept} == {"p-1", "p-2"}
+    assert {*plugins_of(bench.core).kept} == {"p-1", "p-2"}
     bench.hear(Answer(request=stated.request, info={"workers": []}))
     bench.handle(Disconnected())
     assert bench.connect(2) == []

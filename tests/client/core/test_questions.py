@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.core.events import AskScheduler, Disconnected, Unsendable
+from weft.client.core.events import Disconnected, Unsendable
+from weft.client.core.features.questions import AskScheduler, questions_of
 from weft.protocol.wire.messages import Ask, AskFailed
 
 from .test_state import Bench, Listener
@@ -45,7 +46,7 @@ def test_a_question_that_cannot_be_sent_fails(bench, watcher):
     assert notified.items == [
         AskFailed(request=1, kind="bad-argument", text="it could not be sent: too long")
     ]
-    assert not bench.core.questions
+    assert not questions_of(bench.core)
 
 
 def test_a_question_follows_earlier_submissions(bench, watcher):

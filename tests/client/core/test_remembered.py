@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.core.events import (
-    AnswerTaken,
-    CallAbandoned,
-    ClientClosing,
-    Disconnected,
-    ObjectCall,
-    Warn,
-)
+from weft.client.core.events import ClientClosing, Disconnected, Warn
 from weft.client.core.features import remembered
+from weft.client.core.features.coordination import AnswerTaken, CallAbandoned, ObjectCall
+from weft.client.core.features.remembered import remembered_of
 from weft.protocol.wire.messages import Denied, Operate, Operated, Resubmitted
 from weft.protocol.wire.messages import coordination as h
 
@@ -90,7 +85,7 @@ def test_settings_that_do_not_hold_any_more_are_not_stated(bench, kind):
     assert [x.arguments["number"] for x in restarted(bench)[0]] == [9]
     bench.hear(Operated(request=0, info={h.SUPERSEDED: [9, 10]}))
     assert restarted(bench, 3) == ([], [])
-    assert bench.core.remembered.nbytes == 0
+    assert remembered_of(bench.core).nbytes == 0
 
 
 def test_a_refused_setting_is_not_stated(bench):
@@ -286,4 +281,4 @@ def test_a_forgotten_setting_that_does_not_hold_any_more_is_not_reported(bench, 
 def test_nothing_is_remembered_at_the_end(bench):
     put(bench, h.VARIABLE, 7)
     bench.handle(ClientClosing())
-    assert bench.core.remembered.settings == {}
+    assert remembered_of(bench.core).settings == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.client.core.core_kit import Bench, Listener, erred, in_memory, ready
 from weft.client.core.events import (
-    AskScheduler,
     Cancel,
     ClientClosing,
     ClientTick,
@@ -15,12 +14,12 @@ from weft.client.core.events import (
     Notify,
     Operations,
     SendInOrder,
-    ShutDown,
     Unwatch,
     Want,
     Warn,
     Watch,
 )
+from weft.client.core.features.questions import AskScheduler, ShutDown
 from weft.client.core.tasks import FunctionRecord
 from weft.protocol.wire.messages import (
     Answer,

@@ -21,6 +21,7 @@ from weft.client.core.events import (
     Operations,
     Watch,
 )
+from weft.client.core.features import FEATURES
 from weft.client.core.state import ClientState
 from weft.client.core.submitting import add_row, close_submissions
 from weft.client.core.table import FutureTable
@@ -62,7 +63,7 @@ def test_readme_shows_the_transitions_of_the_code():
     ("start", "finish"), [*product(PHASES, PHASES), *product(STATUSES, STATUSES)]
 )
 def test_a_move_that_the_table_lacks_is_refused_with_a_description(start, finish):
-    core = ClientState(FutureTable(nullcontext()))
+    core = ClientState(FutureTable(nullcontext()), FEATURES)
     state = FutureState("a")
     is_phase = start in PHASES
     if is_phase:
@@ -134,7 +135,7 @@ class Side:
 
     def __init__(self):
         self.table = FutureTable(nullcontext())
-        self.core = ClientState(self.table)
+        self.core = ClientState(self.table, FEATURES)
         self.functions = [FunctionRecord(c * 16, b"<f>", "f") for c in (b"f", b"g")]
         self.futures = []
         self.seen = []
@@ -226,7 +227,7 @@ def test_the_fused_lanes_do_what_the_moves_of_the_table_do(steps):
             ):
                 stack.enter_context(patch.object(module, name, replacement))
             handlers = {ResultsReady: slow_on_results_ready}
-            stack.enter_context(patch.dict(answers._HANDLERS, handlers))
+            stack.enter_context(patch.dict(slow.core.handlers, handlers))
             slow.do(step)
         assert fast.facts() == slow.facts()
         assert fast.seen == slow.seen

@@ -9,7 +9,9 @@ import pytest
 from weft.client.core import fetching
 from weft.client.core.borrowing import Waiting
 from weft.client.core.events import Loan
-from weft.client.core.features.remembered import QueueUse
+from weft.client.core.features import FEATURES
+from weft.client.core.features.cluster import WatchCluster, cluster_of
+from weft.client.core.features.remembered import QueueUse, remembered_of
 from weft.client.core.fetching import FetchUnderWay
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
@@ -32,7 +34,7 @@ from weft.protocol.wire.options import NO_OPTIONS
 @pytest.fixture
 def core():
     """A linked core with one state, sent and pending."""
-    core = ClientState(FutureTable(nullcontext()))
+    core = ClientState(FutureTable(nullcontext()), FEATURES)
     core.is_linked = True
     core.table.find_or_make("a").phase = SENT
     validate(core)
@@ -117,10 +119,6 @@ BREAKAGES = {
         core.let_go.update({"a": None}),
     ],
     "requests are numbered": lambda core, a: setattr(core, "check", core.last_request + 1),
-    "bytes of what was set are counted": lambda core, a: setattr(core.remembered, "nbytes", 1),
-    "more was put into a queue than taken out": lambda core, a: core.remembered.queues.update(
-        {"q": QueueUse(1, 1)}
-    ),
     "no fetch queue is empty": lambda core, a: core.fetch_queues.update({"tcp://w:1": {}}),
     "a state is fetched once": lambda core, a: core.fetching.update({a: None}),
     "requests are counted by holder": lambda core, a: core.n_fetches.update({"tcp://w:1": 1}),
@@ -136,11 +134,18 @@ BREAKAGES = {
         {f"tcp://w:{i}": "no route" for i in range(fetching.MAX_REASONS + 1)}
     ),
     "no batch is left between events": lambda core, a: core.touched.append(Watcher(True)),
-    "watchers of the cluster want more workers": lambda core, a: core.cluster_watchers.append(
-        (Watcher(False), 0)
+    "no confirmation is left to be asked for between events": lambda core, a: (
+        core.to_confirm.append(Watcher(False))
     ),
     "confirmations are asked for while linked": lambda core, a: core.confirmations.append(
         (Watcher(False), 0)
+    ),
+    "bytes of what was set are counted": lambda core, a: setattr(remembered_of(core), "nbytes", 1),
+    "more was put into a queue than taken out": lambda core, a: remembered_of(core).queues.update(
+        {"q": QueueUse(1, 1)}
+    ),
+    "watchers of the cluster want more workers": lambda core, a: cluster_of(core).watched.append(
+        WatchCluster(Watcher(False), 0)
     ),
 }
 
@@ -153,7 +158,7 @@ def test_a_broken_invariant_is_named(core, name):
 
 
 def test_every_invariant_is_broken_by_a_test():
-    assert list(INVARIANTS) == list(BREAKAGES)
+    assert [*INVARIANTS, *FEATURES.invariants] == list(BREAKAGES)
 
 
 def test_the_error_describes_the_state_that_breaks_the_invariant(core):

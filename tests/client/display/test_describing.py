@@ -8,6 +8,7 @@ import pytest
 
 from tests.client.display.test_html import Shown
 from weft.client import Client
+from weft.client.core.features.cluster import cluster_of
 from weft.client.display import describing
 from weft.deploy.local.cluster import LocalCluster
 
@@ -56,7 +57,8 @@ def test_the_table_of_workers_comes_without_waiting_and_stays_for_the_next_time(
 def test_the_text_of_a_client_whose_workers_are_starting_says_how_many_there_will_be():
     with Client(processes=False, n_workers=3, threads_per_worker=1) as client:
         assert "workers=3 threads=3>" in repr(client)
-        client._engine.core.n_workers, client._engine.core.nthreads = 0, 0
+        size = cluster_of(client._engine.core)
+        size.n_workers, size.nthreads = 0, 0
         assert "workers=0 of 3 threads=0>" in repr(client)
 
 

@@ -7,8 +7,9 @@ from contextlib import nullcontext
 import pytest
 
 from weft.client import as_completed
-from weft.client.core.events import ClientTick, FetchFrom
-from weft.client.core.fetching import FAST_ROUNDS, MAX_ROUNDS, give_up_holder, issue, take
+from weft.client.core.events import ClientTick, FetchFrom, ResultsNotFetched
+from weft.client.core.features import FEATURES
+from weft.client.core.fetching import FAST_ROUNDS, MAX_ROUNDS, issue, on_not_fetched, take
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import SENT
@@ -51,7 +52,7 @@ def test_a_worker_that_ends_while_no_request_is_open_is_not_logged(client, sched
 
 @pytest.fixture
 def core():
-    core = ClientState(FutureTable(nullcontext()))
+    core = ClientState(FutureTable(nullcontext()), FEATURES)
     core.is_linked = True
     return core
 
@@ -74,7 +75,7 @@ def test_a_result_that_the_scheduler_does_not_relay_fails_with_the_reason_of_its
             (ask,) = core.after
             assert isinstance(ask, FetchFrom)
             core.after = []
-            give_up_holder(core, ask.request, f"no route {round_}")
+            on_not_fetched(core, ResultsNotFetched(ask.request, f"no route {round_}"))
             issue(core)
         (message,) = (m for m in core.to_scheduler if isinstance(m, FetchKeys))
         core.to_scheduler = []
@@ -99,6 +100,6 @@ def test_reasons_are_kept_for_a_limited_number_of_workers(n, core, monkeypatch):
     for i in range(3 * n):
         finished(core, f"k{i}", f"tcp://w:{i}")
         issue(core)
-        give_up_holder(core, core.after.pop().request, "no route")
+        on_not_fetched(core, ResultsNotFetched(core.after.pop().request, "no route"))
         validate(core)
     assert len(core.unreachable_reasons) <= n
