@@ -90,6 +90,19 @@ class ObjectCall:
     #: of the scheduler when it released a lease that the client had; -1 = it does not
     released_epoch: int = -1
 
+    def message(self, request: int, acknowledged: list[int] | None = None) -> Operate:
+        """Return the message of that number, which acknowledges answers to others."""
+        return Operate(
+            request=request,
+            operation=self.operation,
+            kind=self.kind,
+            name=self.name,
+            arguments=self.arguments,
+            values=self.values,
+            keys=self.keys,
+            acknowledged=acknowledged or [],
+        )
+
 
 @dataclass(slots=True)
 class AnswerTaken:
@@ -108,15 +121,6 @@ class CallAbandoned:
 
 
 # --- The record -----------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Lease:
-    """A lock or semaphore that this client holds, as it is stated in a new session."""
-
-    kind: str
-    name: str
-    arguments: dict[str, Any]
 
 
 class ObjectCalls:
@@ -142,8 +146,9 @@ class ObjectCalls:
         self.pending: dict[int, ObjectCall] = {}
         #: {request: call} whose answer gave something that the caller has not taken yet
         self.untaken: dict[int, ObjectCall] = {}
-        #: {text of the lease: lease} that were granted and not released
-        self.leases: dict[str, Lease] = {}
+        #: {text of the lease: the call that states it in a new session} of those of locks and
+        #: semaphores that were granted and not released
+        self.leases: dict[str, ObjectCall] = {}
         #: {request: text of the lease} that were stated in this session and are not confirmed
         self.restating: dict[int, str] = {}
         #: {request: call} with a time limit that were sent again in this session
@@ -191,18 +196,7 @@ def _notify(core: ClientState, call: ObjectCall, answer: object) -> None:
 
 def _send(core: ClientState, call: ObjectCall) -> None:
     call.n_sent += 1
-    core.to_scheduler.append(
-        Operate(
-            request=call.request,
-            operation=call.operation,
-            kind=call.kind,
-            name=call.name,
-            arguments=call.arguments,
-            values=call.values,
-            keys=call.keys,
-            acknowledged=_take_acknowledged(core),
-        )
-    )
+    core.to_scheduler.append(call.message(call.request, _take_acknowledged(core)))
 
 
 def _take_acknowledged(core: ClientState) -> list[int]:
@@ -244,7 +238,8 @@ def on_operated(core: ClientState, message: Operated) -> None:
             if "names" in arguments:
                 arguments["names"] = message.info.get("names")
                 arguments.pop("number", None)
-            calls.leases[arguments["lease"]] = Lease(call.kind, call.name, arguments)
+            lease = ObjectCall(None, call.kind, call.name, RESTATE, arguments)
+            calls.leases[arguments["lease"]] = lease
     else:
         calls.to_acknowledge.append(request)
     _notify(core, call, message)
@@ -357,15 +352,7 @@ def _on_linked(core: ClientState, is_restarted: bool) -> None:
     for name, lease in calls.leases.items():
         request = core.next_request()
         calls.restating[request] = name
-        core.to_scheduler.append(
-            Operate(
-                request=request,
-                operation=RESTATE,
-                kind=lease.kind,
-                name=lease.name,
-                arguments=lease.arguments,
-            )
-        )
+        core.to_scheduler.append(lease.message(request))
     state_again(core)
     calls.resent = {n: call for n, call in calls.pending.items() if call.due is not None}
     for call in calls.pending.values():

@@ -11,10 +11,10 @@ remembered. So are waits for what another client may have set that is gone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages import Operate, Operated
+from ....protocol.wire.messages import Operated
 from ....protocol.wire.messages.coordination import (
     DATASET,
     METADATA,
@@ -22,7 +22,7 @@ from ....protocol.wire.messages.coordination import (
     RESTATE,
     SUPERSEDED,
 )
-from ....protocol.wire.payload import Blob, blob_nbytes
+from ....protocol.wire.payload import blob_nbytes
 from ....protocol.wording import counted
 from ..events import Warn
 
@@ -48,11 +48,8 @@ _SETTING_OVERHEAD: Final = 200
 class ObjectSetting:
     """A setting that a call has made, as it is stated again."""
 
-    kind: str
-    name: str
-    arguments: dict[str, Any]
-    values: list[Blob | None]
-    keys: list[str]
+    #: the call that states it
+    call: ObjectCall
     nbytes: int
     #: the scheduler of this session has it
     is_there: bool = True
@@ -60,11 +57,12 @@ class ObjectSetting:
     @property
     def what(self) -> str:
         """Return what the user calls it."""
-        if self.kind == DATASET:
-            return f"dataset {self.arguments['dataset']!r}"
-        if self.kind == METADATA:
-            return f"metadata {self.arguments['path']!r}"
-        return f"{self.kind} {self.name!r}"
+        call = self.call
+        if call.kind == DATASET:
+            return f"dataset {call.arguments['dataset']!r}"
+        if call.kind == METADATA:
+            return f"metadata {call.arguments['path']!r}"
+        return f"{call.kind} {call.name!r}"
 
 
 @dataclass(slots=True)
@@ -122,9 +120,10 @@ def note_answer(core: ClientState, call: ObjectCall, answer: Operated) -> None:
         return
     arguments = {name: call.arguments[name] for name in _STATED if name in call.arguments}
     nbytes = _SETTING_OVERHEAD + sum(blob_nbytes(blob) for blob in call.values if blob is not None)
-    remembered.settings[number] = ObjectSetting(
-        call.kind, call.name, arguments, call.values, call.keys, nbytes
+    stated = replace(
+        call, watcher=None, operation=RESTATE, arguments={**arguments, "number": number}
     )
+    remembered.settings[number] = ObjectSetting(stated, nbytes)
     remembered.nbytes += nbytes
     while remembered.nbytes > MAX_NBYTES or len(remembered.settings) > MAX_SETTINGS:
         oldest = next(iter(remembered.settings))
@@ -176,7 +175,7 @@ def note_restart(core: ClientState, calls: ObjectCalls) -> None:
         line += f"; this client had put {counted(use.n_put, 'value')} there" if use.n_put else ""
         line += f", and taken {use.n_taken} out" if use.n_taken else ""
         remembered.lost.append(line)
-    own = {(setting.kind, setting.name) for setting in remembered.settings.values()}
+    own = {(setting.call.kind, setting.call.name) for setting in remembered.settings.values()}
     waits = {
         (call.kind, call.name): None
         for call in calls.pending.values()
@@ -207,17 +206,7 @@ def state_again(core: ClientState) -> None:
             continue
         request = core.next_request()
         remembered.stating[request] = number
-        core.to_scheduler.append(
-            Operate(
-                request=request,
-                operation=RESTATE,
-                kind=setting.kind,
-                name=setting.name,
-                arguments={**setting.arguments, "number": number},
-                values=setting.values,
-                keys=setting.keys,
-            )
-        )
+        core.to_scheduler.append(setting.call.message(request))
     _report(core)
 
 
