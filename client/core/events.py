@@ -89,13 +89,6 @@ class Tell:
 
 
 @dataclass(slots=True)
-class WaitFailed:
-    """Not an operation, but an item for `Tell`: the wait would have no end."""
-
-    text: str
-
-
-@dataclass(slots=True)
 class Loaded:
     """The result of `state` was unpickled: its pickle is only a recipe now."""
 

@@ -14,10 +14,10 @@ What is sent when, and how each call ends, is decided in `core/features/actor_ca
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import (
@@ -28,7 +28,7 @@ from ...protocol.errors import (
     WeftError,
 )
 from ...protocol.net.connection import Connection, settle_unknown
-from ...protocol.wire.handshake import Role
+from ...protocol.net.data_line import connect_to_data_port
 from ...protocol.wire.messages import (
     ActorFailures,
     ActorResults,
@@ -37,9 +37,8 @@ from ...protocol.wire.messages import (
 )
 from ..core.events import Confirm
 from ..core.features.actor_calls import ActorCall, LineCalls
-from ..core.tasks import Watcher
 from .delayed_signals import delay_handlers, has_room_for_calls, run_delayed
-from .watchers import call_in
+from .watchers import Calling, call_in
 
 if TYPE_CHECKING:
     from ...protocol.wire.message import Message
@@ -150,22 +149,11 @@ class _ActorLine:
         return []
 
     async def _connect(self) -> None:
-        from ...protocol.net.transport import connect
-
         engine = self._lines.engine
         assert engine.link is not None, "the client is open"
-        # A worker's data port shows a certificate that the worker made; see `DataLines`.
-        security = dataclasses.replace(
-            engine.link.security, certificate_pem=None, private_key_pem=None
-        )
         try:
-            connection = await connect(
-                self.address,
-                role=Role.PEER,
-                server_role=Role.WORKER_DATA,
-                security=security,
-                handler=self,
-                timeout_s=_CONNECT_TIMEOUT_S,
+            connection = await connect_to_data_port(
+                self.address, engine.link.security, self, _CONNECT_TIMEOUT_S
             )
         except WeftError as error:
             self.end(f"cannot be reached at its worker's address {self.address} ({error})", "")
@@ -200,7 +188,8 @@ class _ActorLine:
                 if isinstance(message, ActorResults):
                     notify += self._calls.on_results(message, self._lines.hold)
                     if message.keys:
-                        self._lines.engine.post(Confirm(_Taken(self, message)))
+                        taken = partial(call_in, self.loop, self.confirm, message)
+                        self._lines.engine.post(Confirm(Calling(taken)))
                 elif isinstance(message, ActorFailures):
                     notify += self._calls.on_failures(message)
                 elif isinstance(message, Unsupported):
@@ -248,21 +237,6 @@ class _ActorLine:
         if self._timer is not None:
             self._timer.cancel()
         _call_all(notify)
-
-
-class _Taken(Watcher):
-    """Waits until the scheduler has read that this client wants the futures in some results."""
-
-    __slots__ = ("_line", "_message")
-
-    def __init__(self, line: _ActorLine, message: ActorResults) -> None:
-        super().__init__(wants_data=False)
-        self._line = line
-        self._message = message
-
-    def on_ready(self, items: list[Any]) -> None:
-        """See `Watcher`."""
-        call_in(self._line.loop, self._line.confirm, self._message)
 
 
 class ActorLines:

@@ -22,6 +22,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 from ...protocol.errors import ClientClosed
@@ -64,7 +65,7 @@ from .in_task import awaits_here, has_tasks
 from .link import SchedulerLink
 from .past_loop import PastLoop
 from .spilling import spill
-from .watchers import AsyncWaiter, Confirmed, ThreadWaiter, call_in
+from .watchers import AsyncWaiter, Calling, ThreadWaiter, call_in
 
 logger: Final = logging.getLogger("weft.client")
 
@@ -314,7 +315,7 @@ class Engine(EngineWaiting):
 
     def _ask_to_confirm(self) -> None:
         # The request comes with the next flush at the earliest, behind all earlier operations.
-        self.post(Confirm(Confirmed(self._on_confirmed, self.n_flushes + 1)))
+        self.post(Confirm(Calling(partial(self._on_confirmed, self.n_flushes + 1))))
 
     def loan_begins(self, loan: Watcher) -> None:
         """Note that another client's call borrows futures of this one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -16,21 +17,13 @@ from ..core.events import (
     SendInOrder,
     Tell,
     Unwatch,
-    WaitFailed,
     Watch,
     Withdraw,
 )
 from ..core.tasks import FutureState, Watcher
 from .in_task import check_not_own, check_not_own_calls, is_in_task
 from .interrupts import on_interrupt
-from .watchers import (
-    AsyncTaskWaiter,
-    AsyncWaiter,
-    TaskWaiter,
-    ThreadWaiter,
-    Waiter,
-    is_ready,
-)
+from .watchers import AsyncWaiter, ThreadWaiter, Waiter, call_in, is_ready
 
 if TYPE_CHECKING:
     from ..actors import ActorFuture
@@ -56,6 +49,8 @@ class EngineWaiting:
     output: TaskOutputs | None = None
     #: The last Ctrl-C during a wait.
     interruption: Interruption | None = None
+    loop: asyncio.AbstractEventLoop
+    lock: threading.RLock  # type: ignore[valid-type]
     _past_loop: PastLoop
     _thread_id: int
 
@@ -158,40 +153,46 @@ class EngineWaiting:
         stops_at_failure: bool,
         calls: Sequence[ActorFuture],
     ) -> bool:
-        check_not_own(states)
-        n_all = len(states) + len(calls)
-        is_for_all = n in (None, n_all)
-        if calls and (is_for_all or not states):
+        if calls and (n in (None, len(states) + len(calls)) or not states):
             check_not_own_calls(calls)
-        waiter = TaskWaiter(n or n_all, wants_data, stops_at_failure)
-        is_reported = timeout is None and is_for_all
+        waiter = ThreadWaiter(n or len(states) + len(calls), wants_data, stops_at_failure)
         with (
-            blocked(self._task_wait(waiter, states, calls) if is_reported else None),
-            self._watching(waiter, calls) if calls else contextlib.nullcontext(),
+            blocked(self._task_wait(waiter, states, timeout, n, calls)),
+            self._watching(waiter, calls),
         ):
             is_done = self.wait(waiter, Watch(waiter, states), timeout)
-        if waiter.problem:
-            self.post(Unwatch(waiter, states))
-            raise WaitingCycle(waiter.problem)
+        self._check_end(waiter, states)
         return is_done
 
     def _task_wait(
         self,
-        waiter: TaskWaiter | AsyncTaskWaiter,
+        waiter: Waiter,
         states: list[FutureState],
+        timeout: float | None,
+        n: int | None,
         calls: Sequence[ActorFuture],
-    ) -> TaskWait:
-        """Return what the worker reports of a wait in one of its tasks."""
+    ) -> TaskWait | None:
+        """Return what the worker reports of a wait in one of its tasks; None if that may end."""
+        check_not_own(states)
+        if timeout is not None or n not in (None, len(states) + len(calls)):
+            return None
 
         def fail(text: str) -> None:
-            self.post(Tell(waiter, WaitFailed(text)))
+            with self.lock:
+                waiter.fail(text)
 
-        return _reported(states, calls, fail)
+        return _reported(states, calls, partial(call_in, self.loop, fail))
+
+    def _check_end(self, waiter: Waiter, states: list[FutureState]) -> None:
+        """Raise WaitingCycle if a wait would have had no end."""
+        if waiter.problem:
+            self.post(Unwatch(waiter, states))
+            raise WaitingCycle(waiter.problem)
 
     @contextlib.contextmanager
     def _watching(self, waiter: Watcher, calls: Sequence[ActorFuture]) -> Iterator[None]:
         """Have `waiter` notified of each of these calls once; on any thread, through the core."""
-        notes = watch_calls(self, waiter, calls)
+        notes = watch_calls(self, waiter, calls) if calls else {}
         try:
             yield
         finally:
@@ -208,23 +209,13 @@ class EngineWaiting:
         calls: Sequence[ActorFuture] = (),
     ) -> bool:
         """Do what `wait_for` does, in a coroutine."""
-        n_all = len(states) + len(calls)
-        n_left = n_all if n is None else n
-        waiter: AsyncWaiter
-        wait = None
-        if is_in_task():
-            check_not_own(states)
-            waiter = in_task = AsyncTaskWaiter(n_left, wants_data, stops_at_failure)
-            if timeout is None and n_left == n_all:
-                wait = self._task_wait(in_task, states, calls)
-        else:
-            waiter = AsyncWaiter(n_left, wants_data, stops_at_failure)
+        n_left = len(states) + len(calls) if n is None else n
+        waiter = AsyncWaiter(n_left, wants_data, stops_at_failure)
+        wait = self._task_wait(waiter, states, timeout, n, calls) if is_in_task() else None
         try:
-            with self._watching(waiter, calls) if calls else contextlib.nullcontext():
+            with self._watching(waiter, calls):
                 is_done = await self.wait_async(waiter, Watch(waiter, states), timeout, wait)
-            if waiter.problem:
-                self.post(Unwatch(waiter, states))
-                raise WaitingCycle(waiter.problem)
+            self._check_end(waiter, states)
             return is_done
         finally:
             if self.output is not None:

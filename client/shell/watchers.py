@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ..core.events import WaitFailed
 from ..core.tasks import NO_VALUE, PENDING, FutureState, Watcher
 from .interruptible import acquire
 
@@ -59,6 +58,13 @@ class Waiter(Watcher):
         if self.n_left <= 0:
             self.wake()
 
+    def fail(self, problem: str) -> None:
+        """End the wait, because it would have no end. The caller holds the engine's lock."""
+        if self.n_left > 0:
+            self.problem = problem
+            self.n_left = 0
+            self.wake()
+
     def wake(self) -> None:
         """Wake the caller that waits. Called once."""
         raise NotImplementedError
@@ -81,29 +87,6 @@ class ThreadWaiter(Waiter):
     def wait(self, timeout: float | None) -> bool:
         """Wait, at most `timeout` seconds; return whether it is done. Ctrl-C interrupts."""
         return acquire(self._lock, timeout)
-
-
-class _FailingWaiter(Waiter):
-    """A wait in a task, which fails if it would have no end."""
-
-    __slots__ = ()
-
-    def on_ready(self, items: list[Any]) -> None:
-        """See `Watcher`."""
-        for item in items:
-            if item.__class__ is WaitFailed:
-                if self.n_left > 0:
-                    self.problem = item.text
-                    self.n_left = 0
-                    self.wake()
-                return
-        super().on_ready(items)
-
-
-class TaskWaiter(_FailingWaiter, ThreadWaiter):
-    """Blocks the thread of a task."""
-
-    __slots__ = ()
 
 
 class StartWaiter(ThreadWaiter):
@@ -140,25 +123,18 @@ class AsyncWaiter(Waiter):
         return self._future.done()
 
 
-class AsyncTaskWaiter(_FailingWaiter, AsyncWaiter):
-    """Blocks a coroutine of a task."""
+class Calling(Watcher):
+    """Calls a function when something is ready, whatever it is."""
 
-    __slots__ = ()
+    __slots__ = ("_call",)
 
-
-class Confirmed(Watcher):
-    """Notes that the scheduler has read the submissions up to a reading of the queue."""
-
-    __slots__ = ("_n_flushes", "_note")
-
-    def __init__(self, note: Callable[[int], None], n_flushes: int) -> None:
+    def __init__(self, call: Callable[[], object]) -> None:
         super().__init__(wants_data=False)
-        self._note = note
-        self._n_flushes = n_flushes
+        self._call = call
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""
-        self._note(self._n_flushes)
+        self._call()
 
 
 def settle(future: asyncio.Future[None]) -> None:

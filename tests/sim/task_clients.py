@@ -20,7 +20,6 @@ from weft.client.core.events import (
     Loaded,
     Tell,
     Unwatch,
-    WaitFailed,
     Watch,
 )
 from weft.client.core.tasks import NO_VALUE, FutureState, Watcher
@@ -135,8 +134,8 @@ class TaskWatcher(Watcher):
         if self.n_left <= 0:
             return
         for item in items:
-            if isinstance(item, WaitFailed):
-                self.problem = item.text
+            if isinstance(item, str):
+                self.problem = item
                 self.n_left = 0
             elif isinstance(item, FutureState) and item.failure is not None:
                 self.parent.check_failure(item)
@@ -399,7 +398,7 @@ class Parent:
         """End the present wait, for it would have no end."""
         wait = self.waiting
         if isinstance(wait, Wait) and isinstance(wait.watcher, TaskWatcher):
-            self.client.post(Tell(wait.watcher, WaitFailed(text)))
+            self.client.post(Tell(wait.watcher, text))
 
     def interrupt(self) -> None:
         """Raise an exception in the thread, where that is possible."""
