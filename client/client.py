@@ -25,7 +25,7 @@ from .calls.annotations import options_of_call
 from .calls.call_options import NOT_GIVEN, option_of
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import check_unsupported, rows_of
-from .cluster import ending, log_forwarding, plugins, retiring, running, scaling
+from .cluster import log_forwarding, registering, restarting, retiring, retrying, running, scaling
 from .cluster.locating import ClusterLike, Location, check_options, check_own_options
 from .coordination import datasets, metadata, topics
 from .coordination.datasets import Datasets
@@ -547,16 +547,16 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     scale = scaling.scale
     run = running.run
     run_on_scheduler = running.run_on_scheduler
-    retry = ending.retry
-    restart_workers = ending.restart_workers
-    restart = ending.restart
-    register_plugin = plugins.register_plugin
-    register_worker_plugin = plugins.register_worker_plugin
-    register_scheduler_plugin = plugins.register_scheduler_plugin
-    unregister_plugin = plugins.unregister_plugin
-    unregister_worker_plugin = plugins.unregister_worker_plugin
-    register_worker_callbacks = plugins.register_worker_callbacks
-    upload_file = plugins.upload_file
+    retry = retrying.retry
+    restart_workers = restarting.restart_workers
+    restart = restarting.restart
+    register_plugin = registering.register_plugin
+    register_worker_plugin = registering.register_worker_plugin
+    register_scheduler_plugin = registering.register_scheduler_plugin
+    unregister_plugin = registering.unregister_plugin
+    unregister_worker_plugin = registering.unregister_worker_plugin
+    register_worker_callbacks = registering.register_worker_callbacks
+    upload_file = registering.upload_file
     forward_logging = log_forwarding.forward_logging
     unforward_logging = log_forwarding.unforward_logging
 

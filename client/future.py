@@ -296,7 +296,7 @@ class Future(_Reference, Waited[Result, Mode]):
         Raises:
             ValueError: the task was cancelled, or did not fail by itself; submit its call again.
         """
-        from .cluster.ending import retry_states
+        from .cluster.retrying import retry_states
 
         self._check_usable()
         return retry_states(self._engine, [self._state], asynchronous)

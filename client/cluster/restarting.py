@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
+from ...protocol.durations import seconds_of
 from ...protocol.errors import NotSupported
 from ...protocol.wire.answers import part_of, reading
 from ..core.events import Cancel
 from ..insight.asking import ask
 from ..insight.cluster_info import describe_workers, expect_workers
 from ..insight.inspecting import find_workers
+from ..modes import waits
 from ..shell.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from ...protocol.durations import Duration
+    from ..client import Client
+    from ..modes import Awaited, Blocking
 
 T = TypeVar("T")
 
@@ -25,8 +34,66 @@ _MAX_ASKED: Final = 1000
 _REASON: Final = "client.restart() was called"
 
 
-async def restart(client: T, engine: Engine, timeout_s: float, waits: bool) -> T:
-    """See `Client.restart`."""
+@waits
+def restart_workers(
+    client: Client[Any],
+    workers: str | Iterable[str] | None = None,
+    timeout: Duration | None = None,
+    raise_for_error: bool = True,
+) -> dict[str, str]:
+    """End the processes of workers at once and start others; return when these have joined.
+
+    What ran there is placed again and costs no retry, nor does it count as a death. Results of
+    which a worker had the only copy are computed again if they are needed.
+
+    Args:
+        workers: their names, hosts or addresses; None = all.
+        timeout: time to wait for the new processes; None = that of the client.
+        raise_for_error: raise an error if some have not joined in time.
+
+    Returns:
+        ``{address: end}`` of the old processes: "OK", "removed" (it had left before), or "timed
+        out" (no process of its name has joined in time; it may still come).
+
+    Raises:
+        UnknownWorker: no connected worker has this name.
+        NotSupported: a worker is a thread of this program (`processes=False`), or has no
+            supervisor; nothing was restarted.
+        TimeoutError: some have not joined in time, and `raise_for_error`.
+        NotPermitted: the client's token is of a lower role than client.
+    """
+    timeout_s = client._timeout_s if timeout is None else seconds_of(timeout, "timeout")
+    return client._run(_restart_workers(client._running(), workers, timeout_s, raise_for_error))
+
+
+@overload
+def restart(
+    client: Client[Blocking], timeout: Duration | None = None, wait_for_workers: bool = True
+) -> Client[Blocking]: ...
+@overload
+def restart(
+    client: Client[Awaited], timeout: Duration | None = None, wait_for_workers: bool = True
+) -> Coroutine[Any, Any, Client[Awaited]]: ...
+def restart(
+    client: Client[Any], timeout: Duration | None = None, wait_for_workers: bool = True
+) -> Any:
+    """Cancel all futures of this client, and restart all workers; return the client.
+
+    Results that are in this process stay readable. Tasks of other clients are placed again, and
+    their results computed again, so nothing of theirs is lost.
+
+    Args:
+        timeout: time to wait for the new processes; None = that of the client.
+        wait_for_workers: wait until they have joined.
+
+    Raises:
+        NotSupported, TimeoutError, NotPermitted: see `restart_workers`.
+    """
+    timeout_s = client._timeout_s if timeout is None else seconds_of(timeout, "timeout")
+    return client._run(_restart(client, client._running(), timeout_s, wait_for_workers))
+
+
+async def _restart(client: T, engine: Engine, timeout_s: float, waits: bool) -> T:
     workers = await find_workers(engine, None)
     _check(workers)
     states = engine.table.snapshot()
@@ -37,10 +104,9 @@ async def restart(client: T, engine: Engine, timeout_s: float, waits: bool) -> T
     return client
 
 
-async def restart_workers(
+async def _restart_workers(
     engine: Engine, workers: str | Iterable[str] | None, timeout_s: float, raises: bool
 ) -> dict[str, str]:
-    """See `Client.restart_workers`."""
     found = await find_workers(engine, workers)
     _check(found)
     ends = await _order(engine, found)

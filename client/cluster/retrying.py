@@ -1,10 +1,9 @@
-"""Methods of `Client` that end work or have it done again."""
+"""`Client.retry`: failed tasks run again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
-from ...protocol.durations import seconds_of
 from ...protocol.errors import ForeignFuture, NotPermitted
 from ..core.events import RetryFailed
 from ..core.retrying import can_retry
@@ -16,11 +15,9 @@ from ..shell.both_ways import settled
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Iterable
 
-    from ...protocol.durations import Duration
     from ..client import Client
-    from ..modes import Awaited, Blocking
 
 
 @waits
@@ -40,69 +37,6 @@ def retry(client: Client[Any], futures: Any, asynchronous: bool | None = None) -
         ForeignFuture: a future belongs to another client.
     """
     return retry_states(client._running(), states_in(futures, "retry"), asynchronous)
-
-
-@waits
-def restart_workers(
-    client: Client[Any],
-    workers: str | Iterable[str] | None = None,
-    timeout: Duration | None = None,
-    raise_for_error: bool = True,
-) -> dict[str, str]:
-    """End the processes of workers at once and start others; return when these have joined.
-
-    What ran there is placed again and costs no retry, nor does it count as a death. Results of
-    which a worker had the only copy are computed again if they are needed.
-
-    Args:
-        workers: their names, hosts or addresses; None = all.
-        timeout: time to wait for the new processes; None = that of the client.
-        raise_for_error: raise an error if some have not joined in time.
-
-    Returns:
-        ``{address: end}`` of the old processes: "OK", "removed" (it had left before), or "timed
-        out" (no process of its name has joined in time; it may still come).
-
-    Raises:
-        UnknownWorker: no connected worker has this name.
-        NotSupported: a worker is a thread of this program (`processes=False`), or has no
-            supervisor; nothing was restarted.
-        TimeoutError: some have not joined in time, and `raise_for_error`.
-        NotPermitted: the client's token is of a lower role than client.
-    """
-    from .restarting import restart_workers
-
-    timeout_s = client._timeout_s if timeout is None else seconds_of(timeout, "timeout")
-    return client._run(restart_workers(client._running(), workers, timeout_s, raise_for_error))
-
-
-@overload
-def restart(
-    client: Client[Blocking], timeout: Duration | None = None, wait_for_workers: bool = True
-) -> Client[Blocking]: ...
-@overload
-def restart(
-    client: Client[Awaited], timeout: Duration | None = None, wait_for_workers: bool = True
-) -> Coroutine[Any, Any, Client[Awaited]]: ...
-def restart(
-    client: Client[Any], timeout: Duration | None = None, wait_for_workers: bool = True
-) -> Any:
-    """Cancel all futures of this client, and restart all workers; return the client.
-
-    Results that are in this process stay readable. Tasks of other clients are placed again, and
-    their results computed again, so nothing of theirs is lost.
-
-    Args:
-        timeout: time to wait for the new processes; None = that of the client.
-        wait_for_workers: wait until they have joined.
-
-    Raises:
-        NotSupported, TimeoutError, NotPermitted: see `restart_workers`.
-    """
-    from .restarting import restart
-
-    timeout_s = client._timeout_s if timeout is None else seconds_of(timeout, "timeout")
-    return client._run(restart(client, client._running(), timeout_s, wait_for_workers))
 
 
 def retry_states(
