@@ -20,9 +20,13 @@ from ..protocol.host.blocking import awaited, blocked
 from .actors import ActorFuture, split
 from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
+from .display import ticking
+from .display.painting import make_painter
+from .display.progress import Progress
 from .future import Future, load
 from .modes import Mode, Result, T, Waited, waits
 from .results.failures import exception_of
+from .results.lateness import too_late
 from .results.refusing import engine_of, flat_futures, of_two_clients
 from .shell.both_ways import blocks_here, result_of
 from .shell.engine_waiting import CallNotes, LastWait, forget_calls, watch_calls
@@ -34,7 +38,6 @@ from .waiting import count_futures
 
 if TYPE_CHECKING:
     from ..protocol.durations import Duration
-    from .display.progress import Progress
     from .shell.engine import Engine
 
 
@@ -222,10 +225,8 @@ class as_completed(Waited[Result, Mode]):
             self._completions.wake()
 
     def _show(self, engine: Engine, states: list[FutureState]) -> None:
-        from .display import painting, progress, ticking
-
         if self._progress is None:
-            self._progress = progress.Progress(engine, painting.make_painter())
+            self._progress = Progress(engine, make_painter())
             self._progress.belong_to(self)
             ticking.begin(self._progress)
         self._progress.add(states)
@@ -349,8 +350,6 @@ class as_completed(Waited[Result, Mode]):
                 assert self._engine is not None
                 left = self._time_left()
                 if left == 0:
-                    from .results.lateness import too_late
-
                     raise await too_late(self._engine, *self._late())
                 if waiter is None:
                     self._block(self._engine, completions.event, left)

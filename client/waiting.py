@@ -21,6 +21,7 @@ from .actors import ActorFuture, split
 from .core.tasks import FutureState
 from .future import Future
 from .modes import Item, Waited
+from .results.lateness import too_late
 from .results.refusing import engine_of, flat_futures
 from .shell.both_ways import result_of, wait_for
 from .shell.short_tracebacks import short_tracebacks
@@ -125,8 +126,6 @@ async def _wait(
         if not await wait_for(
             engine, states, timeout_s, wants_data=False, n=n, stops_at_failure=stops, calls=calls
         ):
-            from .results.lateness import too_late
-
             raise await too_late(engine, *_late(futures, timeout_s))
     return _divide(futures)
 

@@ -21,6 +21,7 @@ from ...protocol.wire.keys import key_of, prefix_of
 from ..core.features.cluster import cluster_of
 from ..core.tasks import NO_VALUE, FutureState
 from . import html
+from .notebook import shell_of_program
 
 if TYPE_CHECKING:
     from ..client import Client
@@ -261,8 +262,6 @@ def of_futures(futures: Iterable[Future]) -> str:
 
 def show_lists_of_futures() -> None:
     """Have IPython show lists of futures as tables. Without IPython this has no effect."""
-    from .notebook import shell_of_program
-
     shell = shell_of_program()
     formatter = getattr(getattr(shell, "display_formatter", None), "formatters", {}).get(
         "text/html"

@@ -19,7 +19,8 @@ from ...protocol.rates import Rate
 from ...protocol.wording import lasting, rated
 from ..core.events import Unwatch, Watch
 from ..core.tasks import CANCELLED, FutureState, Watcher
-from ..results.refusing import items_of, no_future
+from ..future import Future
+from ..results.refusing import engine_of, items_of, no_future
 from ..shell.both_ways import blocks_here, result_of, waiter_here
 from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import ThreadWaiter, Waiter, unready
@@ -29,7 +30,6 @@ from .notebook import in_notebook
 from .painting import Painter, make_painter
 
 if TYPE_CHECKING:
-    from ..future import Future
     from ..modes import Awaited, Blocking, Mode, Waited
     from ..shell.engine import Engine
 
@@ -90,8 +90,6 @@ def progress(
         TypeError: there is something else among the futures, or another `group_by`.
         ValueError: a future was released, or they belong to several clients.
     """
-    from ..results.refusing import engine_of
-
     del multi, complete
     if group_by != "prefix":
         raise TypeError(
@@ -119,8 +117,6 @@ def progress(
 
 
 def _futures_in(futures: Any) -> list[Future]:
-    from ..future import Future
-
     found: list[Future] = []
     stack = [futures]
     while stack:

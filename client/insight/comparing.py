@@ -14,6 +14,9 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import WeftError
+from ...protocol.host.versions import process_versions
+from .asking import ask, ask_each
+from .cluster_info import describe_workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,10 +77,6 @@ async def compare_soon(engine: Engine, cluster: Any) -> Comparison | None:
 
 
 async def _compare(engine: Engine) -> None:
-    from ...protocol.host.versions import process_versions
-    from .asking import ask, ask_each
-    from .cluster_info import describe_workers
-
     with contextlib.suppress(WeftError):
         found: dict[str, dict[str, Any]] = {}
         workers = await describe_workers(engine, 1000)

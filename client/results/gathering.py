@@ -13,12 +13,14 @@ from ..actors import ActorFuture, split
 from ..calls.call_options import unexpected
 from ..calls.encoding import check_unsupported
 from ..core.tasks import FutureState
+from ..display.progress import wait_showing
 from ..future import Future, load, try_load
 from ..modes import T
 from ..shell.both_ways import result_of, wait_for
 from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import unready
 from .failures import exception_of
+from .lateness import too_late
 from .refusing import is_collection, is_of_an_executor, items_of, no_future
 
 if TYPE_CHECKING:
@@ -220,8 +222,6 @@ class Gathering:
         if left:
             self._engine.check_open()
             if not await self._wait(left, timeout):
-                from .lateness import too_late
-
                 raise await too_late(self._engine, *self._late(timeout))
         return self._outcome()
 
@@ -244,8 +244,6 @@ class Gathering:
         stops = not self._skips
         states, calls = split(left)
         if self._shows and not calls:
-            from ..display.progress import wait_showing
-
             return await wait_showing(self._engine, self._states, timeout, stops=stops)
         return await wait_for(
             self._engine, states, timeout, wants_data=True, stops_at_failure=stops, calls=calls
