@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Generator
-from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound="Openable")
@@ -33,23 +32,13 @@ class Openable(abc.ABC):
             raise TypeError(f"an asynchronous {type(self).__name__} needs `async with`")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self: T) -> T:
         return await self._open_async()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._close_async()
 
     def __await__(self: T) -> Generator[Any, None, T]:

@@ -7,7 +7,7 @@ time, or dies meanwhile, has an error in the place of its answer; the other answ
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from ...protocol.errors import ForeignFuture, QuestionFailed, UnknownWorker
@@ -172,15 +172,10 @@ async def has_what(engine: Engine, workers: str | Iterable[str] | None = None) -
         workers: their names, hosts or addresses; None = all.
     """
 
-    async def ask_one(address: str) -> tuple[Key, ...]:
-        keys: list[Key] = []
-        async for page in _ask_worker(engine, found[address], "held"):
-            with reading(_name_of(found[address])):
-                keys += map(key_of, part_of(page, "keys", list))
-        return tuple(keys)
-
     found = await find_workers(engine, workers)
-    return await ask_each(found, ask_one)
+    return await _ask_workers(
+        engine, found, "held", lambda page: map(key_of, part_of(page, "keys", list)), tuple
+    )
 
 
 def _complete(answers: dict[str, Any], call: str) -> dict[str, Any]:
@@ -213,17 +208,13 @@ async def nbytes(engine: Engine, keys: Any = None, summary: bool = True) -> dict
     """
     sizes: dict[str, int] = {}
     if keys is None:
-
-        async def ask_one(address: str) -> None:
-            async for page in _ask_worker(engine, found[address], "held"):
-                with reading(_name_of(found[address])):
-                    sizes.update(zip(page["keys"], page["nbytes"], strict=True))
-
         found = await find_workers(engine, None)
-        _complete(await ask_each(found, ask_one), "nbytes")
+        answers = await _ask_workers(engine, found, "held", _sizes_in, dict)
+        for of_one in _complete(answers, "nbytes").values():
+            sizes |= of_one
     else:
         async for page in ask_about(engine, "sizes", keys_of(engine, keys, "nbytes")):
-            sizes.update(zip(page["keys"], page["nbytes"], strict=True))
+            sizes.update(_sizes_in(page))
     if not summary:
         return {key_of(key): n for key, n in sizes.items()}
     totals: dict[str, int] = {}
@@ -231,6 +222,10 @@ async def nbytes(engine: Engine, keys: Any = None, summary: bool = True) -> dict
         name = name_in(key_of(key))
         totals[name] = totals.get(name, 0) + n
     return totals
+
+
+def _sizes_in(page: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    return zip(page["keys"], page["nbytes"], strict=True)
 
 
 def name_in(key: Key) -> str:
@@ -300,16 +295,11 @@ async def call_stack(engine: Engine, futures: Any = None, keys: Any = None) -> d
             running |= {worker for _, worker in page["processing"]}
         found = {a: worker for a, worker in found.items() if worker["id"] in running}
 
-    async def ask_one(address: str) -> dict[Key, tuple[str, ...]]:
-        stacks: dict[Key, tuple[str, ...]] = {}
-        async for page in _ask_worker(engine, found[address], "call_stack"):
-            with reading(_name_of(found[address])):
-                for key, frames in page["stacks"]:
-                    if wanted is None or key in wanted:
-                        stacks[key_of(key)] = tuple(frames)
-        return stacks
+    def stacks_in(page: dict[str, Any]) -> list[tuple[Key, tuple[str, ...]]]:
+        stacks = page["stacks"]
+        return [(key_of(k), tuple(of)) for k, of in stacks if wanted is None or k in wanted]
 
-    answers = await ask_each(found, ask_one)
+    answers = await _ask_workers(engine, found, "call_stack", stacks_in, dict)
     return {address: answer for address, answer in answers.items() if answer}
 
 
@@ -343,21 +333,9 @@ async def get_worker_logs(
     """
     arguments = _last(n)
     found = await find_workers(engine, workers)
-
-    async def ask_one(address: str) -> list[tuple[str, str]]:
-        worker = found[address]
-        pages = (
-            _ask_supervisor(engine, worker, "logs", arguments)
-            if nanny
-            else _ask_worker(engine, worker, "logs", arguments)
-        )
-        lines: list[tuple[str, str]] = []
-        async for page in pages:
-            with reading(_name_of(worker)):
-                lines += map(line_of, page["records"])
-        return lines
-
-    return await ask_each(found, ask_one)
+    return await _ask_workers(
+        engine, found, "logs", lambda page: map(line_of, page["records"]), list, arguments, nanny
+    )
 
 
 def line_of(row: list[Any]) -> tuple[str, str]:
@@ -386,12 +364,9 @@ async def get_versions(
     arguments = {"packages": names}
     found = await find_workers(engine, None)
 
-    async def ask_one(address: str) -> dict[str, Any]:
-        info: dict[str, Any] = {}
-        async for page in _ask_worker(engine, found[address], "versions", arguments):
-            info |= page
-        with reading(_name_of(found[address])):
-            part_of(info, "packages", dict)
+    def checked(items: list[Any]) -> dict[str, Any]:
+        info = dict(items)
+        part_of(info, "packages", dict)
         return info
 
     scheduler: dict[str, Any] = {}
@@ -399,7 +374,7 @@ async def get_versions(
         scheduler |= page
     answers = {
         "scheduler": scheduler,
-        "workers": await ask_each(found, ask_one),
+        "workers": await _ask_workers(engine, found, "versions", dict.items, checked, arguments),
         "client": process_versions(names),
     }
     if check:
@@ -428,26 +403,46 @@ def _check_versions(answers: dict[str, Any]) -> None:
         )
 
 
-# --- Asking one process ---------------------------------------------------------------------------
+# --- Asking workers -------------------------------------------------------------------------------
 
 
-def _ask_worker(
-    engine: Engine, worker: dict[str, Any], name: str, arguments: dict[str, Any] | None = None
-) -> Any:
-    return ask(engine, name, arguments, TIMEOUT_S, to=worker["id"], process=_name_of(worker))
+async def _ask_workers(
+    engine: Engine,
+    found: dict[str, dict[str, Any]],
+    name: str,
+    read: Callable[[dict[str, Any]], Iterable[Any]],
+    made: Callable[[list[Any]], Any],
+    arguments: dict[str, Any] | None = None,
+    nanny: bool = False,
+) -> dict[str, Any]:
+    """Ask workers at the same time; return `{address: answer, or error}`.
 
+    Args:
+        engine: the client's.
+        found: `{address: description}` of the workers.
+        name: of the question.
+        read: returns the rows of a page.
+        made: returns the answer that has these rows.
+        arguments: of the question.
+        nanny: ask the supervisors of the workers in their place.
+    """
 
-def _name_of(worker: dict[str, Any]) -> str:
-    return f"worker {worker['name']}"
+    async def ask_one(address: str) -> Any:
+        worker = found[address]
+        to, process = worker["id"], f"worker {worker['name']}"
+        if nanny:
+            to, process = worker["nanny"], f"the supervisor of {process}"
+            if not to:
+                why = "it has none, because it lives in the program's own process"
+                raise QuestionFailed(why, process)
+        rows: list[Any] = []
+        async for page in ask(engine, name, arguments, TIMEOUT_S, to=to, process=process):
+            with reading(process):
+                rows += read(page)
+        with reading(process):
+            return made(rows)
 
-
-def _ask_supervisor(
-    engine: Engine, worker: dict[str, Any], name: str, arguments: dict[str, Any]
-) -> Any:
-    process = f"the supervisor of worker {worker['name']}"
-    if not worker["nanny"]:
-        raise QuestionFailed("it has none, because it lives in the program's own process", process)
-    return ask(engine, name, arguments, TIMEOUT_S, to=worker["nanny"], process=process)
+    return await ask_each(found, ask_one)
 
 
 def _last(n: int | None) -> dict[str, Any]:

@@ -13,10 +13,9 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, overload
 
 from ...protocol.durations import seconds_of
@@ -266,38 +265,26 @@ class StreamContext(abc.ABC):
         await self._start(client._running())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        client = self._client
-        assert client is not None, "it was entered"
-        try:
-            client._run(self._stop(client))
-        except WeftError as failure:
-            self._note_failure(failure)
+    def __exit__(self, *_: object) -> None:
+        assert self._client is not None, "it was entered"
+        with self._failure_noted():
+            self._client._run(self._stop(self._client))
         self._finish()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        client = self._client
-        assert client is not None, "it was entered"
-        try:
-            await self._stop(client)
-        except WeftError as failure:
-            self._note_failure(failure)
+    async def __aexit__(self, *_: object) -> None:
+        assert self._client is not None, "it was entered"
+        with self._failure_noted():
+            await self._stop(self._client)
         await _in_thread(self._finish)
 
-    def _note_failure(self, failure: WeftError) -> None:
-        self._end = self._end or self._pages.read_at
-        self._failure = failure
-        logger.warning("the end of the task stream is missing: %s", failure)
+    @contextlib.contextmanager
+    def _failure_noted(self) -> Iterator[None]:
+        try:
+            yield
+        except WeftError as failure:
+            self._end = self._end or self._pages.read_at
+            self._failure = failure
+            logger.warning("the end of the task stream is missing: %s", failure)
 
     async def _start(self, engine: Engine) -> None:
         await self._pages.read(engine, _KEEP_S)
