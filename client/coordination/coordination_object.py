@@ -43,6 +43,7 @@ from ...protocol.wire.messages.coordination import (
     UNKNOWN_NAME,
 )
 from ..core.features.coordination import NO_ANSWER, AnswerTaken, CallAbandoned, ObjectCall
+from ..dask.absent import ABSENT, answer_for
 from ..insight.asking import error_of_end
 from ..modes import Mode, OfMode, T
 from ..shell.both_ways import blocks_here, result_of, wait, waiter_here
@@ -109,6 +110,11 @@ class CoordinationObject(OfMode[Mode]):
     _AWAITS: ClassVar[str] = ""
     #: No others are started in the place of a task that waits, if many wait already.
     _MAY_PARK: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        if cls.__name__ in ABSENT:
+            # By name: a checker that saw it would take any attribute for granted.
+            setattr(cls, "__getattr__", answer_for(cls.__name__))  # noqa: B010
 
     def __init__(self, name: str | None = None, client: Client[Mode] | None = None) -> None:
         if name is None:
@@ -291,6 +297,23 @@ def shown(name: str) -> str:
 
 def nothing(_engine: Engine, _answer: Operated) -> None:
     """Read an answer that says no more than that it was done."""
+
+
+def count_in(_engine: Engine, answer: Operated) -> int:
+    """Read an answer that is a number."""
+    return int(answer.info["n"])
+
+
+def check_int(name: str, value: object, least: int, most: int, why: str = "") -> None:
+    """Check a number that an object is made with, or that one of its calls has.
+
+    Raises:
+        TypeError, ValueError: it is none, or out of range; `why` is said of the least one.
+    """
+    if type(value) is not int:
+        raise TypeError(f"{name}= is an int, not {type(value).__name__}")
+    if not least <= value <= most:
+        raise ValueError(f"{name}= is from {least}{why} to {most}, not {value}")
 
 
 def check_name(name: object, of: str) -> None:

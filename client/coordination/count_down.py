@@ -7,25 +7,12 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.coordination import COUNT_DOWN, MAX_COUNT
 from ..modes import Mode, waits
-from .coordination_object import LATER, CoordinationObject
+from .coordination_object import LATER, CoordinationObject, check_int, count_in
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
     from ..client import Client
     from ..shell.engine import Engine
-
-
-def _checked(value: object, name: str) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{name}= is an int, not {type(value).__name__}")
-    if not 1 <= value <= MAX_COUNT:
-        raise ValueError(f"{name}= is from 1 to {MAX_COUNT}, not {value}")
-    return value
-
-
-def _left(_engine: Engine, answer: Operated) -> int:
-    n: int = answer.info["n"]
-    return n
 
 
 def _is_open(_engine: Engine, answer: Operated) -> bool:
@@ -51,7 +38,8 @@ class CountDown(CoordinationObject[Mode]):
     def __init__(
         self, name: str | None = None, n: int = 1, client: Client[Mode] | None = None
     ) -> None:
-        self.n = _checked(n, "n")
+        check_int("n", n, 1, MAX_COUNT)
+        self.n = n
         super().__init__(name, client)
         self._note("create")
 
@@ -68,7 +56,8 @@ class CountDown(CoordinationObject[Mode]):
         Raises:
             OtherLimit: the latch of this name counts down from another number.
         """
-        return self._call("count_down", _left, {"k": _checked(k, "k")})
+        check_int("k", k, 1, MAX_COUNT)
+        return self._call("count_down", count_in, {"k": k})
 
     @waits
     def wait(self, timeout: Duration | None = None) -> bool:
@@ -85,4 +74,4 @@ class CountDown(CoordinationObject[Mode]):
     @waits
     def count(self) -> int:
         """Return what is left at this moment; 0 = it is open."""
-        return self._call("count", _left)
+        return self._call("count", count_in)

@@ -18,7 +18,7 @@ from ...protocol.wire.plain import unpack
 from ..modes import waits
 from ..shell.both_ways import result_of
 from .coordination_object import NO_DEFAULT, CoordinationObject, check_name, nothing
-from .object_values import packed, unpacked
+from .object_values import first, packed
 
 if TYPE_CHECKING:
     from ...protocol.wire.messages import Operated
@@ -185,7 +185,7 @@ def get_dataset(client: Any, name: DatasetName, default: Any = NO_DEFAULT) -> An
 
     async def find() -> Any:
         try:
-            return await held._do("get", _only, {"dataset": text})
+            return await held._do("get", first, {"dataset": text})
         except DatasetNotFound:
             if default is NO_DEFAULT:
                 raise
@@ -198,10 +198,6 @@ def _names(_engine: Engine, answer: Operated) -> tuple[DatasetName, ...]:
     (blob,) = answer.values
     assert blob is not None, "the names are a blob"
     return tuple(map(name_from_text, unpack(blob)))
-
-
-def _only(engine: Engine, answer: Operated) -> Any:
-    return unpacked(engine, answer)[0]
 
 
 class Datasets(MutableMapping[Any, Any]):

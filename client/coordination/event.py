@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.coordination import EVENT
-from ..dask import absent
 from ..modes import Mode, waits
 from .coordination_object import CoordinationObject, nothing
 
@@ -40,9 +39,6 @@ class Event(CoordinationObject[Mode]):
             timeout: time to wait; None = no limit.
         """
         return self._call("wait", _is_set, timeout=timeout)
-
-    if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for("Event")
 
     @waits
     def set(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire.messages.coordination import LIMIT, MAX_COUNT, MAX_RATE, MIN_RATE
 from ..modes import Mode, waits
-from .coordination_object import LATER, nothing
+from .coordination_object import LATER, check_int, nothing
 from .locks import Acquirable
 
 if TYPE_CHECKING:
@@ -31,10 +31,8 @@ class Limit(Acquirable[Mode]):
             raise TypeError("a limit has a name: that of what is limited")
         if at_once is None and per_s is None:
             raise ValueError(f"limit {name!r} needs a number: at_once=, per_s=, or both")
-        if at_once is not None and type(at_once) is not int:
-            raise TypeError(f"at_once= is an int, not {type(at_once).__name__}")
-        if at_once is not None and not 1 <= at_once <= MAX_COUNT:
-            raise ValueError(f"at_once= is from 1 to {MAX_COUNT}, not {at_once}")
+        if at_once is not None:
+            check_int("at_once", at_once, 1, MAX_COUNT)
         if per_s is not None and type(per_s) not in (int, float):
             raise TypeError(f"per_s= is a number, not {type(per_s).__name__}")
         if per_s is not None and not MIN_RATE <= per_s <= MAX_RATE:

@@ -16,11 +16,18 @@ from ...protocol.errors import ClientClosed, NotHeld
 from ...protocol.wire.messages import WARNED, Operated
 from ...protocol.wire.messages.coordination import LOCK, MAX_COUNT, MAX_LOCKS, MULTILOCK, SEMAPHORE
 from ..core.features.coordination import CallAbandoned
-from ..dask import absent
 from ..modes import Mode, T, waits
 from ..shell.both_ways import blocks_here, result_of
 from ..shell.in_task import context_here, owner_here
-from .coordination_object import LATER, CoordinationObject, names_in, nothing, shown
+from .coordination_object import (
+    LATER,
+    CoordinationObject,
+    check_int,
+    count_in,
+    names_in,
+    nothing,
+    shown,
+)
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
@@ -193,10 +200,6 @@ class Acquirable(CoordinationObject[Mode]):
         return None
 
 
-def _count(_engine: Engine, answer: Operated) -> int:
-    return int(answer.info["n"])
-
-
 class Lock(Acquirable[Mode]):
     """A lock that one client, task or thread of the cluster holds at a time.
 
@@ -236,9 +239,6 @@ class Lock(Acquirable[Mode]):
         """
         return self._release(nothing)
 
-    if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for("Lock")
-
     @functools.cached_property
     def id(self) -> str:
         """A text that no other object has, also none of the same name."""
@@ -273,10 +273,7 @@ class Semaphore(Acquirable[Mode]):
     def __init__(
         self, max_leases: int = 1, name: str | None = None, client: Client[Mode] | None = None
     ) -> None:
-        if type(max_leases) is not int:
-            raise TypeError(f"max_leases= is an int, not {type(max_leases).__name__}")
-        if not 1 <= max_leases <= MAX_COUNT:
-            raise ValueError(f"max_leases= is from 1 to {MAX_COUNT}, not {max_leases}")
+        check_int("max_leases", max_leases, 1, MAX_COUNT)
         super().__init__(name, client)
         self.max_leases = max_leases
         self._note("create")
@@ -324,7 +321,7 @@ class Semaphore(Acquirable[Mode]):
     @waits
     def get_value(self) -> int:
         """Return how many leases are taken."""
-        return self._call("count", _count)
+        return self._call("count", count_in)
 
     @waits
     def close(self) -> None:
@@ -367,10 +364,7 @@ class MultiLock(Acquirable[Mode]):
 
     def _asked(self, num_locks: int | None = None) -> dict[str, Any]:
         number = len(self.names) if num_locks is None else num_locks
-        if type(number) is not int:
-            raise TypeError(f"num_locks= is an int, not {type(number).__name__}")
-        if not 1 <= number <= len(self.names):
-            raise ValueError(f"num_locks= is from 1 to {len(self.names)}, not {number}")
+        check_int("num_locks", number, 1, len(self.names))
         return {"names": self.names, "number": number}
 
     @waits

@@ -49,3 +49,8 @@ def unpacked(engine: Engine, answer: Operated) -> list[Any]:
         assert blob is not None, "each value has a pickle"
         values.append(loads_with_dependencies(blob, [future_of(engine, key) for key in keys]))
     return values
+
+
+def first(engine: Engine, answer: Operated) -> Any:
+    """Return the only value of an answer."""
+    return unpacked(engine, answer)[0]

@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ...protocol.wire.messages.coordination import MAX_BATCH, MAX_COUNT, QUEUE
-from ..dask import absent
 from ..modes import Item, Mode, waits
-from .coordination_object import LATER, CoordinationObject, nothing
-from .object_values import packed, unpacked
+from .coordination_object import LATER, CoordinationObject, check_int, count_in, nothing
+from .object_values import first, packed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from ...protocol.durations import Duration
-    from ...protocol.wire.messages import Operated
     from ..client import Client
     from ..modes import Awaited, Blocking
-    from ..shell.engine import Engine
 
 
 class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
@@ -40,10 +37,7 @@ class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
     def __init__(
         self, name: str | None = None, client: Client[Mode] | None = None, maxsize: int = 0
     ) -> None:
-        if type(maxsize) is not int:
-            raise TypeError(f"maxsize= is an int, not {type(maxsize).__name__}")
-        if not 0 <= maxsize <= MAX_COUNT:
-            raise ValueError(f"maxsize= is from 0 (no limit) to {MAX_COUNT}, not {maxsize}")
+        check_int("maxsize", maxsize, 0, MAX_COUNT, " (no limit)")
         super().__init__(name, client)
         self.maxsize = maxsize
         self._note("create")
@@ -114,24 +108,17 @@ class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
         if type(batch) is int and batch > MAX_BATCH:
             raise ValueError(f"batch= is at most {MAX_BATCH} values at once, not {batch}")
         if batch is False:
-            return self._call("get", _first, {"number": 1}, timeout=timeout)
+            return self._call("get", first, {"number": 1}, timeout=timeout)
         if batch is True:
             return self._call("drain", unpacked)
         return self._call("get", unpacked, {"number": batch}, timeout=timeout)
 
-    if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for("Queue")
-
     @waits
     def qsize(self) -> int:
         """Return how many values are in the queue at this moment."""
-        return self._call("count", lambda _engine, answer: int(answer.info["n"]))
+        return self._call("count", count_in)
 
     @waits
     def close(self) -> None:
         """End the queue: its values are dropped, and calls that wait raise `HeldClosed`."""
         return self._call("close", nothing)
-
-
-def _first(engine: Engine, answer: Operated) -> Any:
-    return unpacked(engine, answer)[0]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Generic
 
 from ...protocol.wire.messages.coordination import VARIABLE
-from ..dask import absent
 from ..modes import Item, Mode, waits
 from .coordination_object import CoordinationObject, nothing
-from .object_values import packed, unpacked
+from .object_values import first, packed
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
-    from ...protocol.wire.messages import Operated
-    from ..shell.engine import Engine
 
 
 class Variable(CoordinationObject[Mode], Generic[Item, Mode]):
@@ -58,16 +55,9 @@ class Variable(CoordinationObject[Mode], Generic[Item, Mode]):
         Raises:
             TimeoutError: none was set in time.
         """
-        return self._call("get", _only, timeout=timeout)  # type: ignore[no-any-return]
-
-    if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for("Variable")
+        return self._call("get", first, timeout=timeout)  # type: ignore[no-any-return]
 
     @waits
     def delete(self) -> None:
         """Delete the value, so that `get` waits for another one."""
         return self._call("delete", nothing)
-
-
-def _only(engine: Engine, answer: Operated) -> Any:
-    return unpacked(engine, answer)[0]

@@ -171,7 +171,6 @@ async def has_what(engine: Engine, workers: str | Iterable[str] | None = None) -
     Args:
         workers: their names, hosts or addresses; None = all.
     """
-
     found = await find_workers(engine, workers)
     return await _ask_workers(
         engine, found, "held", lambda page: map(key_of, part_of(page, "keys", list)), tuple
