@@ -22,9 +22,9 @@ from ..protocol.wire.keys import key_of
 from .actors import check_actor, map_actors, submit_actor
 from .calls import scattering
 from .calls.annotations import options_of_call
-from .calls.call_options import NOT_GIVEN, option_of
+from .calls.call_options import NOT_GIVEN, check_unsupported, option_of
 from .calls.calling import submit_call, submit_rows
-from .calls.encoding import check_unsupported, rows_of
+from .calls.encoding import rows_of
 from .cluster import log_forwarding, registering, restarting, retiring, retrying, running, scaling
 from .cluster.locating import ClusterLike, Location, check_options, check_own_options
 from .coordination import datasets, metadata, topics

@@ -1,4 +1,4 @@
-"""Refuses keywords that a function does not take, and guesses which option was meant."""
+"""Refuses keywords that a function or weft does not take, and guesses which option was meant."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from ...protocol.durations import seconds_of
 from ...protocol.values.serialize import function_name
 from ...protocol.wire.options import KEYWORDS
 from ...protocol.wording import nearest
+from ..dask.absent import ABSENT
 
 _OPTIONS: Final = ("key", "pure", *KEYWORDS)
 #: {name that is not similar, or is known from other libraries: what it is here}
@@ -25,6 +27,8 @@ _REFUSED: Final = re.compile(
     r"got an unexpected keyword argument '(\w+)'|^'(\w+)' is an invalid keyword argument"
 )
 _SIMILAR: Final = 0.75
+#: {option: values that ask for weft's own behaviour}. Others are refused. Times are in seconds.
+_HARMLESS: Final[dict[str, tuple[object, ...]]] = {"direct": (True,), "fifo_timeout": (0.1, 60.0)}
 
 
 class _NotGiven:
@@ -145,3 +149,30 @@ def _parameters_of_builtin(func: types.BuiltinFunctionType) -> frozenset[str] | 
     return frozenset(
         p.name for p in parameters if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)
     )
+
+
+def check_unsupported(**options: object) -> None:
+    """Refuse options of dask that would otherwise be silently ignored.
+
+    A false value is allowed, and so is a value that asks for weft's own behaviour (`_HARMLESS`).
+    """
+    for name, value in options.items():
+        if name in _HARMLESS:
+            if value is None:
+                continue
+            given = seconds_of(value, name) if name == "fifo_timeout" else value
+            if given not in _HARMLESS[name]:
+                raise _unsupported(name, f"; leave {value!r} out")
+        elif not _is_false(value):
+            raise _unsupported(name)
+
+
+def _unsupported(name: str, more: str = "") -> TypeError:
+    return TypeError(f"{name}= is not supported by weft{more}: {ABSENT['submit()'][name]}")
+
+
+def _is_false(value: object) -> bool:
+    try:
+        return not value
+    except Exception:  # collections of dask and arrays have no truth
+        return False

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Final
 
-from ...protocol.durations import seconds_of
 from ...protocol.errors import SerializationError
 from ...protocol.values.large_functions import LargeFunctions
 from ...protocol.values.serialize import (
@@ -36,7 +35,6 @@ from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ...protocol.wording import sized
 from ..core.submitting import MAX_NBYTES, MAX_TASKS
 from ..core.tasks import FunctionRecord
-from ..dask.absent import ABSENT
 from .options import for_the_function
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 
@@ -355,10 +353,6 @@ def bind_constants(
     return functools.partial(func, **kwargs), None
 
 
-#: {option: values that ask for weft's own behaviour}. Others are refused. Times are in seconds.
-_HARMLESS: Final[dict[str, tuple[object, ...]]] = {"direct": (True,), "fifo_timeout": (0.1, 60.0)}
-
-
 def rows_of(iterables: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Return the arguments of each call of a `map`.
 
@@ -412,30 +406,3 @@ def check_keys(key: object) -> str | list[str]:
     if isinstance(key, str):
         return check_key(key)
     return [check_key(name) for name in (key if isinstance(key, Iterable) else [key])]
-
-
-def check_unsupported(**options: object) -> None:
-    """Refuse options of dask that would otherwise be silently ignored.
-
-    A false value is allowed, and so is a value that asks for weft's own behaviour (`_HARMLESS`).
-    """
-    for name, value in options.items():
-        if name in _HARMLESS:
-            if value is None:
-                continue
-            given = seconds_of(value, name) if name == "fifo_timeout" else value
-            if given not in _HARMLESS[name]:
-                raise _unsupported(name, f"; leave {value!r} out")
-        elif not _is_false(value):
-            raise _unsupported(name)
-
-
-def _unsupported(name: str, more: str = "") -> TypeError:
-    return TypeError(f"{name}= is not supported by weft{more}: {ABSENT['submit()'][name]}")
-
-
-def _is_false(value: object) -> bool:
-    try:
-        return not value
-    except Exception:  # collections of dask and arrays have no truth
-        return False

@@ -40,7 +40,8 @@ from ..results.gathering import states_in
 from ..shell.both_ways import result_of, wait_for
 from ..shell.engine import Engine
 from ..shell.short_tracebacks import short_tracebacks
-from .encoding import Encoder, check_unsupported
+from .call_options import check_unsupported
+from .encoding import Encoder
 from .shared_arguments import MAX_NBYTES, parts_of, unchanging
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import NotSupported
-from ..calls.encoding import check_unsupported
+from ..calls.call_options import check_unsupported
 from ..future import Future, join_dask
 from ..results.gathering import Gathering
 from ..results.refusing import futures_of, is_collection, no_future

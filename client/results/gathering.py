@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, o
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import ForeignFuture
 from ..actors import ActorFuture, split
-from ..calls.call_options import unexpected
-from ..calls.encoding import check_unsupported
+from ..calls.call_options import check_unsupported, unexpected
 from ..core.tasks import FutureState
 from ..display.progress import wait_showing
 from ..future import Future, load, try_load
