@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import click
 
@@ -34,14 +33,11 @@ from . import (  # noqa: F401 - each adds its command to the group
     top,
     worker,
 )
-from .group import connection_file_option, fail, scheduler_option, split_address, weft
-from .hints import Command
+from .group import Chosen, fail, key_in, scheduler_and, weft
 
 
-@weft.command(cls=Command, short_help="Show a running cluster, or one task.")
-@click.argument("arguments", nargs=-1, metavar="[ADDRESS] [KEY]")
-@scheduler_option
-@connection_file_option
+@weft.command(short_help="Show a running cluster, or one task.")
+@scheduler_and("[KEY]")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole description, for programs.")
 @click.option(
     "--all",
@@ -49,13 +45,7 @@ from .hints import Command
     is_flag=True,
     help="List every scheduler of yours that can be found from this machine.",
 )
-def info(
-    arguments: tuple[str, ...],
-    at: str | None,
-    connection_file: Path | None,
-    as_json: bool,
-    is_all: bool,
-) -> None:
+def info(chosen: Chosen, arguments: list[str], as_json: bool, is_all: bool) -> None:
     """Show a running cluster: its workers, clients and tasks.
 
     With the KEY of a task (future.key): its state, the reason for it, where it is, what it needs,
@@ -73,21 +63,19 @@ def info(
     import json
 
     if is_all:
-        if arguments or at or connection_file is not None:
+        if arguments or any(chosen):
             raise click.UsageError("--all takes neither an address nor a file nor a key")
         _list_all(as_json)
         return
 
-    from .info import ask_cluster, ask_task, asking, describe, describe_task
+    from ..http.viewer import describe_cluster
+    from .info import ask_task, describe, describe_task
 
-    address, keys = split_address(arguments, at)
-    if len(keys) > 1:
-        raise click.UsageError(f"one key is expected, not {len(keys)}: {' '.join(keys)}")
-    if keys:
-        task, _ = asking(connection_file, address, lambda viewer: ask_task(viewer, keys[0]))
+    if key := key_in(arguments):
+        task, _ = chosen.ask(lambda viewer: ask_task(viewer, key))
         click.echo(json.dumps(task, indent=2) if as_json else describe_task(task))
         return
-    found, address = asking(connection_file, address, ask_cluster)
+    found, address = chosen.ask(describe_cluster)
     click.echo(json.dumps(found, indent=2) if as_json else describe(found, address))
 
 

@@ -36,20 +36,15 @@ def complete_workers(
 
 
 async def _names(connection_file: Path | None, address: str | None) -> dict[str, str]:
-    from ..http.viewer import Viewer
+    from ..http.viewer import viewing
     from .finding import find_scheduler
 
-    found = find_scheduler(connection_file, address)
-    viewer = Viewer()
     workers: dict[str, Any] = {}
-    await viewer.open(found.addresses[0], found.to_security(), _TIMEOUT_S)
-    try:
-        async for page in viewer.ask("workers", timeout_s=_TIMEOUT_S):
+    async with viewing(find_scheduler(connection_file, address), _TIMEOUT_S) as viewer:
+        async for page in viewer.ask("workers"):
             workers |= page["workers"]
             if len(workers) >= _N_ITEMS:
                 break
-    finally:
-        await viewer.leave()
     return {worker["name"]: worker["host"] for worker in workers.values()}
 
 

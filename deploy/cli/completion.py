@@ -6,10 +6,9 @@ import click
 from click.shell_completion import get_completion_class
 
 from .group import weft
-from .hints import Command
 
 
-@weft.command(cls=Command, short_help="Print the script by which a shell completes weft.")
+@weft.command(short_help="Print the script by which a shell completes weft.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the script by which bash (4.4 or newer), zsh or fish completes weft.

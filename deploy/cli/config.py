@@ -10,7 +10,6 @@ from click.shell_completion import CompletionItem
 from ...protocol.errors import ConfigError
 from ...protocol.settings.kinds import Flag, Resources, Texts, Whole
 from .group import weft
-from .hints import Command
 
 _WIDTH: Final = 42
 
@@ -24,7 +23,7 @@ def _complete_name(
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-@weft.command(cls=Command, short_help="Show each setting, its value, and where it came from.")
+@weft.command(short_help="Show each setting, its value, and where it came from.")
 @click.argument("name", required=False, shell_complete=_complete_name)
 @click.option("--json", "as_json", is_flag=True, help="Print an object, for programs.")
 def config(name: str | None, as_json: bool) -> None:

@@ -14,14 +14,14 @@ import click
 
 from ...protocol.errors import ConfigError
 from .group import weft
-from .hints import Command, FilePath
+from .hints import FilePath
 
 if TYPE_CHECKING:
     from ...protocol.trust.connection_file import ConnectionFile
     from ..kubernetes.release import Release
 
 
-@weft.command(cls=Command, short_help="Connect this machine to a cluster on Kubernetes.")
+@weft.command(short_help="Connect this machine to a cluster on Kubernetes.")
 @click.argument("cluster", metavar="k8s/RELEASE")
 @click.option("--namespace", "-n", metavar="NAME", help="As that of kubectl.")
 @click.option("--context", metavar="NAME", help="As that of kubectl.")

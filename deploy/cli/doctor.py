@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
-from .group import scheduler_options, weft
-from .hints import Command
+from .group import Chosen, scheduler_options, weft
 
 
-@weft.command(cls=Command, short_help="Look for what keeps a cluster from working.")
+@weft.command(short_help="Look for what keeps a cluster from working.")
 @scheduler_options
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON, for programs.")
 @click.option("--strict", is_flag=True, help="Exit with code 1 for warnings, too.")
 @click.option("--security", is_flag=True, help="Print the effective security settings instead.")
-def doctor(
-    address: str | None,
-    connection_file: Path | None,
-    as_json: bool,
-    strict: bool,
-    security: bool,
-) -> None:
+def doctor(chosen: Chosen, as_json: bool, strict: bool, security: bool) -> None:
     """Look for what may keep a cluster from working, and say what to do about it.
 
     It looks at this machine (memory, limits of open files, space), at the way to the scheduler
@@ -43,30 +35,29 @@ def doctor(
     import json
 
     if security:
-        _print_security(connection_file, address, as_json)
+        _print_security(chosen, as_json)
         return
     from ..doctor.checks import FAILED, OK, report, summary, worst
     from ..doctor.gathering import examine
 
-    checks = examine(connection_file, address)
+    checks = examine(*chosen)
     click.echo(json.dumps(summary(checks), indent=2) if as_json else report(checks))
     found = worst(checks)
     if found == FAILED or (strict and found != OK):
         sys.exit(1)
 
 
-def _print_security(path: Path | None, address: str | None, as_json: bool) -> None:
+def _print_security(chosen: Chosen, as_json: bool) -> None:
     import json
 
     from ...protocol.trust.finding import NoSchedulerFound
     from ..doctor.security import ALWAYS, default_settings, list_settings, settings_of
-    from .finding import find_scheduler
 
     settings = [*ALWAYS, *default_settings()]
     try:
-        settings += settings_of(find_scheduler(path, address))
+        settings += settings_of(chosen.find())
     except NoSchedulerFound:
-        if path is not None or address is not None:
+        if any(chosen):
             raise
         click.echo("no running scheduler was found; these are the defaults", err=True)
     if as_json:

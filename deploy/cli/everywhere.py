@@ -22,7 +22,7 @@ from ...protocol.settings.sources import read_settings
 from ...protocol.trust.connection_file import ConnectionFile
 from ...protocol.trust.finding import known_files
 from ...protocol.wording import counted
-from ..http.viewer import Viewer
+from ..http.viewer import viewing
 from ..scheduler.state_directory import state_home
 
 _TIMEOUT_S: Final = 3.0
@@ -156,19 +156,15 @@ async def _ask(file: ConnectionFile) -> Found:
     if file.pid and file.is_stale():
         text = f"its scheduler, process {file.pid}, is gone; remove the file"
         return Found(file.addresses[0], file.source, file.pid, file.host, {}, text)
-    viewer = Viewer()
     cluster: dict[str, Any] = {}
     problem = ""
     try:
-        await viewer.open(file.addresses[0], file.to_security(), _TIMEOUT_S)
-        async for page in viewer.ask("cluster", timeout_s=_TIMEOUT_S):
-            cluster |= page
+        async with viewing(file, _TIMEOUT_S) as viewer:
+            cluster = await viewer.ask_all("cluster")
     except TimeoutError:
         problem = "the scheduler does not answer"
     except WeftError as error:
         problem = str(error)
-    finally:
-        await viewer.leave()
     return Found(file.addresses[0], file.source, file.pid, file.host, cluster, problem)
 
 

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import click
 
-from .group import connection_file_option, scheduler_option, split_address, weft
-from .hints import Command
-
-if TYPE_CHECKING:
-    from ..http.viewer import Viewer
+from .group import Chosen, key_in, scheduler_and, weft
 
 
-@weft.command(cls=Command, short_help="Explain why a task does not run, or is not done.")
-@click.argument("arguments", nargs=-1, metavar="[ADDRESS] KEY")
-@scheduler_option
-@connection_file_option
+@weft.command(short_help="Explain why a task does not run, or is not done.")
+@scheduler_and("KEY")
 @click.option("--json", "as_json", is_flag=True, help="Print the parts, for programs.")
-def explain(
-    arguments: tuple[str, ...],
-    at: str | None,
-    connection_file: Path | None,
-    as_json: bool,
-) -> None:
+def explain(chosen: Chosen, arguments: list[str], as_json: bool) -> None:
     """Explain why a task does not run or is not done, and where its time went.
 
     KEY is future.key. The explanation follows the task to the one that it waits for in the end:
@@ -39,23 +25,13 @@ def explain(
     """
     import json
 
-    from ...client.insight.explaining import read
-    from .info import asking
+    from ...client.insight.explaining import read, unknown_task
 
-    address, keys = split_address(arguments, at)
-    if not keys:
+    key = key_in(arguments)
+    if not key:
         raise click.UsageError("which task? Give its key: weft explain KEY")
-    if len(keys) > 1:
-        raise click.UsageError(f"one key is expected, not {len(keys)}: {' '.join(keys)}")
-    info, _ = asking(connection_file, address, lambda viewer: _ask(viewer, keys[0]))
-    click.echo(json.dumps(info, indent=2) if as_json else str(read(info)))
-
-
-async def _ask(viewer: Viewer, key: str) -> dict[str, Any]:
-    from ...client.insight.explaining import unknown_task
-    from .info import TIMEOUT_S
-
-    async for page in viewer.ask("explanations", {"keys": [key]}, TIMEOUT_S):
-        for info in page["explanations"]:
-            return dict(info)
+    answer, _ = chosen.ask(lambda viewer: viewer.ask_all("explanations", {"keys": [key]}))
+    for found in answer["explanations"]:
+        click.echo(json.dumps(found, indent=2) if as_json else str(read(found)))
+        return
     raise unknown_task(key)

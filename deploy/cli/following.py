@@ -12,7 +12,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from ...client.insight.inspecting import choose_workers
@@ -26,10 +25,10 @@ from ...protocol.errors import (
     QuestionFailed,
     UnknownWorker,
 )
+from ...protocol.trust.connection_file import ConnectionFile
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wording import counted
 from ..http.viewer import Viewer
-from .finding import find_scheduler
 from .info import TIMEOUT_S
 from .log_rows import SCHEDULER, Row, read_rows
 
@@ -111,7 +110,7 @@ class Follower:
 
     def __init__(
         self,
-        find: Callable[[], Any],
+        find: Callable[[], ConnectionFile],
         names: tuple[str, ...],
         level: str,
         n: int,
@@ -153,7 +152,7 @@ class Follower:
     async def _follow(self) -> None:
         """Follow until the connection is lost, which is an error."""
         found = self._find()
-        viewer = Viewer()
+        viewer = Viewer(TIMEOUT_S)
         await viewer.open(found.addresses[0], found.to_security())
         try:
             await self._begin(viewer)
@@ -163,9 +162,7 @@ class Follower:
             viewer.close()
 
     async def _begin(self, viewer: Viewer) -> None:
-        epoch = 0
-        async for page in viewer.ask("cluster", timeout_s=TIMEOUT_S):
-            epoch = page["epoch"]
+        epoch = (await viewer.ask_all("cluster"))["epoch"]
         if not self._is_first:
             self._note("the scheduler is back")
             if epoch != self._epoch:
@@ -185,9 +182,7 @@ class Follower:
             self._flush()
 
     async def _list(self, viewer: Viewer) -> None:
-        workers: dict[str, dict[str, Any]] = {}
-        async for page in viewer.ask("workers", timeout_s=TIMEOUT_S):
-            workers |= page["workers"]
+        workers = (await viewer.ask_all("workers"))["workers"]
         try:
             chosen = choose_workers(workers, set(self._names) or None)
         except UnknownWorker:
@@ -239,8 +234,7 @@ class Follower:
         followed.is_asked = True
         process = followed.name
         try:
-            pages = viewer.ask("logs", arguments, TIMEOUT_S, to=followed.to, process=process)
-            async for page in pages:
+            async for page in viewer.ask("logs", arguments, to=followed.to, process=process):
                 with reading(process):
                     self._rows += read_rows(process, page)
                     followed.since = part_of(page, "end", int)
@@ -264,8 +258,7 @@ class Follower:
 
 
 def follow(
-    connection_file: Path | None,
-    address: str | None,
+    find: Callable[[], ConnectionFile],
     names: tuple[str, ...],
     level: str,
     n: int,
@@ -277,11 +270,8 @@ def follow(
     Raises:
         WeftError: there is no scheduler, or it does not permit it.
     """
-    follower = Follower(
-        lambda: find_scheduler(connection_file, address), names, level, n, show, note
-    )
     try:
-        asyncio.run(follower.run())
+        asyncio.run(Follower(find, names, level, n, show, note).run())
     except ConnectTimeout as error:
         raise CommError(str(error)) from None
     except TimeoutError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, TypeVar, cast
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import click
 
@@ -17,7 +18,12 @@ from .completing import complete_addresses, complete_connection_files
 from .hints import CommandGroup
 from .options import from_table
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from ...protocol.trust.connection_file import ConnectionFile
+    from ...protocol.wire.levels import Level
+    from ..http.viewer import Viewer
+
+T = TypeVar("T")
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -65,15 +71,58 @@ scheduler_option: Final = click.option(
 )
 
 
-def scheduler_options(function: F) -> F:
-    """Add ADDRESS, also as --scheduler, and --connection-file, which find a scheduler."""
+class Chosen(NamedTuple):
+    """The scheduler of a command, as its options choose it."""
+
+    connection_file: Path | None
+    address: str | None
+
+    def find(self) -> ConnectionFile:
+        """Find it; see `find_scheduler`."""
+        from .finding import find_scheduler
+
+        return find_scheduler(*self)
+
+    def demand(self, level: Level, what: str) -> ConnectionFile:
+        """Find it, and check that the token permits what `what` does."""
+        found = self.find()
+        found.demand(level, what)
+        return found
+
+    def ask(self, question: Callable[[Viewer], Awaitable[T]]) -> tuple[T, str]:
+        """Ask it; see `asking`."""
+        from .info import asking
+
+        return asking(self.find(), question)
+
+
+def scheduler_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ADDRESS, also as --scheduler, and --connection-file, as the parameter `chosen`."""
+    argument = click.argument("address", required=False, shell_complete=complete_addresses)
 
     @functools.wraps(function)
-    def found(address: str | None, at: str | None, **others: Any) -> Any:
-        return function(address=one_address(address, at), **others)
+    def call(address: str | None, at: str | None, connection_file: Path | None, **more: Any) -> Any:
+        return function(chosen=Chosen(connection_file, one_address(address, at)), **more)
 
-    argument = click.argument("address", required=False, shell_complete=complete_addresses)
-    return argument(scheduler_option(connection_file_option(cast("F", found))))
+    return argument(scheduler_option(connection_file_option(call)))
+
+
+def scheduler_and(others: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the same where other arguments follow ADDRESS, as the parameter `arguments`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        argument = click.argument("arguments", nargs=-1, metavar=f"[ADDRESS] {others}")
+
+        @functools.wraps(function)
+        def call(
+            arguments: tuple[str, ...], at: str | None, connection_file: Path | None, **more: Any
+        ) -> Any:
+            address, rest = split_address(arguments, at)
+            return function(chosen=Chosen(connection_file, address), arguments=rest, **more)
+
+        return argument(scheduler_option(connection_file_option(call)))
+
+    return decorate
 
 
 def one_address(argument: str | None, option: str | None) -> str | None:
@@ -90,6 +139,14 @@ def split_address(arguments: Sequence[str], option: str | None) -> tuple[str | N
     others = list(arguments)
     address = others.pop(0) if others and is_address(others[0]) else None
     return one_address(address, option), others
+
+
+def key_in(arguments: Sequence[str]) -> str:
+    """Return the key of a task, which is the only argument beside ADDRESS; "" if there is none."""
+    if len(arguments) > 1:
+        given = " ".join(arguments)
+        raise click.UsageError(f"one key is expected, not {len(arguments)}: {given}")
+    return arguments[0] if arguments else ""
 
 
 def start_log(level: str) -> None:

@@ -49,34 +49,6 @@ COMMANDS: Final = {
 }
 
 
-class CommandGroup(click.Group):
-    """A group whose help lists the commands by purpose.
-
-    Its error for an unknown command proposes a similar one.
-    """
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by `COMMANDS`, all with the same width of the first column."""
-        width = max(map(len, self.commands))
-        for title, names in COMMANDS.items():
-            room = formatter.width - 6 - width
-            rows = [(n.ljust(width), self.commands[n].get_short_help_str(room)) for n in names]
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            meant = _meant(args[0], self.list_commands(ctx), 0.5)
-            hint = _OTHER_COMMANDS.get(args[0]) or (
-                f"did you mean {meant}?" if meant else "see 'weft --help'"
-            )
-            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx) from error
-
-
 _NO_AUTHORITY: Final = (
     "no authority is needed: the token proves the certificate of the scheduler, which connection "
     "files have"
@@ -169,6 +141,36 @@ class Command(click.Command):
                 raise
             text = "; give a port with --port 8786, an address of this machine with --host"
             raise click.UsageError(error.message + text, ctx) from error
+
+
+class CommandGroup(click.Group):
+    """A group of `Command`s whose help lists them by purpose.
+
+    Its error for an unknown command proposes a similar one.
+    """
+
+    command_class: type[click.Command] | None = Command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by `COMMANDS`, all with the same width of the first column."""
+        width = max(map(len, self.commands))
+        for title, names in COMMANDS.items():
+            room = formatter.width - 6 - width
+            rows = [(n.ljust(width), self.commands[n].get_short_help_str(room)) for n in names]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            meant = _meant(args[0], self.list_commands(ctx), 0.5)
+            hint = _OTHER_COMMANDS.get(args[0]) or (
+                f"did you mean {meant}?" if meant else "see 'weft --help'"
+            )
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx) from error
 
 
 class CommandWithCodes(Command):

@@ -6,15 +6,14 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ...protocol.errors import CommError, NoAnswer
 from ...protocol.tables import Column, as_lines
+from ...protocol.trust.connection_file import ConnectionFile
 from ...protocol.wording import counted, sized
-from ..http.viewer import Viewer, describe_cluster
+from ..http.viewer import Viewer, viewing
 from ..overview.wording import states_text
-from .finding import find_scheduler
 
 T = TypeVar("T")
 
@@ -24,36 +23,23 @@ TIMEOUT_S: Final = 10.0
 _ADDRESS: Final = re.compile(r"[a-z]+://|[\w.-]+:\d+$|\[[0-9a-f:]+\]:\d+$")
 
 
-def asking(
-    connection_file: Path | None,
-    address: str | None,
-    question: Callable[[Viewer], Awaitable[T]],
-) -> tuple[T, str]:
+def asking(found: ConnectionFile, question: Callable[[Viewer], Awaitable[T]]) -> tuple[T, str]:
     """Connect as a viewer, ask, and return the answer and the address at which it was given.
 
     Raises:
-        WeftError: there is no scheduler, or it cannot be reached, or it does not answer.
+        WeftError: the scheduler cannot be reached, or it does not answer.
     """
-    found = find_scheduler(connection_file, address)
 
     async def run() -> T:
-        viewer = Viewer()
-        await viewer.open(found.addresses[0], found.to_security())
-        try:
-            return await question(viewer)
-        except NoAnswer:
-            raise
-        except TimeoutError:
-            raise CommError("the scheduler does not answer", found.addresses[0]) from None
-        finally:
-            await viewer.leave()
+        async with viewing(found, TIMEOUT_S) as viewer:
+            try:
+                return await question(viewer)
+            except NoAnswer:
+                raise
+            except TimeoutError:
+                raise CommError("the scheduler does not answer", found.addresses[0]) from None
 
     return asyncio.run(run()), found.addresses[0]
-
-
-async def ask_cluster(viewer: Viewer) -> dict[str, Any]:
-    """Return the description of the cluster."""
-    return await describe_cluster(viewer, TIMEOUT_S)
 
 
 async def ask_task(viewer: Viewer, key: str) -> dict[str, Any]:
@@ -65,10 +51,9 @@ async def ask_task(viewer: Viewer, key: str) -> dict[str, Any]:
     from ...client.insight.explaining import unknown_task
 
     arguments = {"keys": [key]}
-    pages = viewer.ask("tasks", arguments, TIMEOUT_S)
-    tasks: list[dict[str, Any]] = [task async for page in pages for task in page["tasks"]]
-    lines = viewer.ask("story", arguments, TIMEOUT_S)
-    story = [[age_s, what] async for page in lines for age_s, _, what in page["story"]]
+    tasks = (await viewer.ask_all("tasks", arguments))["tasks"]
+    events = (await viewer.ask_all("story", arguments))["story"]
+    story = [[age_s, what] for age_s, _, what in events]
     if tasks:
         return {**tasks[0], "story": story}
     if not story:

@@ -10,7 +10,6 @@ from ...client.insight.inspecting import choose_workers
 from ...protocol.errors import QuestionFailed
 from ...protocol.wire.answers import reading
 from ..http.viewer import Viewer
-from .info import TIMEOUT_S
 
 #: The name of the scheduler's process in a record.
 SCHEDULER: Final = "scheduler"
@@ -35,17 +34,13 @@ async def ask_logs(
     arguments: dict[str, Any] = {"n": n}
     if level:
         arguments["level"] = level
-    workers: dict[str, dict[str, Any]] = {}
-    async for page in viewer.ask("workers", timeout_s=TIMEOUT_S):
-        workers |= page["workers"]
+    workers = (await viewer.ask_all("workers"))["workers"]
     chosen = choose_workers(workers, set(names) or None).values()
 
     async def ask_one(process: str, to: str) -> list[Row]:
-        rows: list[Row] = []
-        async for page in viewer.ask("logs", arguments, TIMEOUT_S, to=to, process=process):
-            with reading(process):
-                rows += read_rows(process, page)
-        return rows
+        answer = await viewer.ask_all("logs", arguments, to=to, process=process)
+        with reading(process):
+            return read_rows(process, answer)
 
     asked = [ask_one(f"worker {worker['name']}", worker["id"]) for worker in chosen]
     if not names:

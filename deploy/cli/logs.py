@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from .completing import complete_workers
-from .group import scheduler_options, weft
-from .hints import Command, Count
+from .group import Chosen, scheduler_options, weft
+from .hints import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from .log_rows import Row
 
 
-@weft.command(cls=Command, short_help="Show the latest log lines of the scheduler and the workers.")
+@weft.command(short_help="Show the latest log lines of the scheduler and the workers.")
 @scheduler_options
 @click.option(
     "--worker",
@@ -50,8 +49,7 @@ if TYPE_CHECKING:
     help="Print a list of records, for programs; with --follow one record per line.",
 )
 def logs(
-    address: str | None,
-    connection_file: Path | None,
+    chosen: Chosen,
     workers: tuple[str, ...],
     n: int,
     follows: bool,
@@ -75,7 +73,6 @@ def logs(
     """
     import json
 
-    from .info import asking
     from .log_rows import as_plain, ask_logs, show
 
     least = (level or "").upper()
@@ -91,11 +88,9 @@ def logs(
             click.echo("\n".join(lines))
             sys.stdout.flush()
 
-        follow(connection_file, address, workers, least, n, print_rows, note)
+        follow(chosen.find, workers, least, n, print_rows, note)
         return
-    (rows, errors), _ = asking(
-        connection_file, address, lambda viewer: ask_logs(viewer, workers, n, least)
-    )
+    (rows, errors), _ = chosen.ask(lambda viewer: ask_logs(viewer, workers, n, least))
     if as_json:
         click.echo(json.dumps([as_plain(row) for row in rows], indent=2))
     else:

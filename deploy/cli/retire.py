@@ -10,7 +10,7 @@ import click
 
 from ...protocol.wording import counted
 from .completing import complete_workers
-from .group import connection_file_option, fail, scheduler_option, weft
+from .group import Chosen, connection_file_option, fail, scheduler_option, weft
 from .hints import CommandWithCodes, Count, Time
 
 if TYPE_CHECKING:
@@ -57,17 +57,13 @@ def retire(
     """
     import json
 
-    from .info import asking
-
     if not workers and n is None and keep is None:
         raise click.UsageError("name the workers that leave, or give -n or --keep")
     if n is not None and keep is not None:
         raise click.UsageError("-n is how many leave, --keep how many stay; give one of them")
 
-    async def ask(viewer: Viewer) -> dict[str, dict[str, Any]] | None:
-        return await ask_to_retire(viewer, workers, n, keep, timeout)
-
-    ends, _ = asking(connection_file, at, ask)
+    chosen = Chosen(connection_file, at)
+    ends, _ = chosen.ask(lambda viewer: ask_to_retire(viewer, workers, n, keep, timeout))
     if ends is None:
         fail(
             f"weft retire: they still run tasks after {timeout:g} s; they get no others, and leave "
@@ -96,21 +92,17 @@ async def ask_to_retire(
     import uuid
 
     from ...client.insight.inspecting import choose_workers
-    from .info import TIMEOUT_S
 
     arguments: dict[str, Any] = {"order": uuid.uuid4().hex}
     if names:
-        found: dict[str, dict[str, Any]] = {}
-        async for page in viewer.ask("workers", timeout_s=TIMEOUT_S):
-            found |= page["workers"]
+        found = (await viewer.ask_all("workers"))["workers"]
         arguments["workers"] = [w["id"] for w in choose_workers(found, set(names)).values()]
     arguments |= {k: v for k, v in (("n", n), ("keep", keep)) if v is not None}
-    ends: dict[str, dict[str, Any]] = {}
     try:
-        async for page in viewer.ask("retire", arguments, timeout_s):
-            ends |= page["workers"]
+        answer = await viewer.ask_all("retire", arguments, timeout_s)
     except TimeoutError:
         return None
+    ends: dict[str, dict[str, Any]] = answer["workers"]
     return ends
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import click
 
 from ...protocol.wording import counted
-from .group import connection_file_option, fail, scheduler_option, split_address, weft
+from .group import Chosen, fail, scheduler_and, weft
 from .hints import CommandWithCodes, Count, Time
 
 _N: Final = click.Argument(["n"], metavar="N")
 
 
 @weft.command(cls=CommandWithCodes, short_help="Have N workers in a running cluster.")
-@click.argument("arguments", nargs=-1, metavar="[ADDRESS] N")
 @click.option(
     "--wait", is_flag=True, help="Return when N workers are there, and those that leave are gone."
 )
@@ -27,16 +25,10 @@ _N: Final = click.Argument(["n"], metavar="N")
     metavar="TIME",
     help="Time for --wait.",
 )
-@scheduler_option
-@connection_file_option
+@scheduler_and("N")
 @click.pass_context
 def scale(
-    ctx: click.Context,
-    arguments: tuple[str, ...],
-    wait: bool,
-    timeout: float,
-    at: str | None,
-    connection_file: Path | None,
+    ctx: click.Context, chosen: Chosen, arguments: list[str], wait: bool, timeout: float
 ) -> None:
     """Have N workers in the whole cluster.
 
@@ -55,14 +47,11 @@ def scale(
     from ...client.cluster.scaling import scale_client
     from ...protocol.errors import NoAnswer
     from ...protocol.wire.levels import Level
-    from .finding import find_scheduler
 
-    address, others = split_address(arguments, at)
-    if len(others) != 1:
+    if len(arguments) != 1:
         raise click.UsageError("how many workers? Give one number: weft scale N")
-    n = Count(0).convert(others[0], _N, ctx)
-    found = find_scheduler(connection_file, address)
-    found.demand(Level.ADMIN, "weft scale")
+    n = Count(0).convert(arguments[0], _N, ctx)
+    found = chosen.demand(Level.ADMIN, "weft scale")
     where, security = found.addresses[0], found.to_security()
     with Client(where, security=security, name="weft scale", set_as_default=False) as client:
         try:

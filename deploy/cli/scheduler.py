@@ -14,7 +14,6 @@ from ...protocol.settings import common
 from ...protocol.settings import scheduler as table
 from ...protocol.settings.setting import settings_in
 from .group import start_log, weft
-from .hints import Command
 from .options import from_table, merged, name_of
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 SETTINGS: Final = (*settings_in(table), common.TOKEN_FILE, common.LOG_LEVEL)
 
 
-@weft.command(cls=Command)
+@weft.command()
 @from_table(*SETTINGS)
 def scheduler(**options: Any) -> None:
     """Run a scheduler, until Ctrl-C or a client's shutdown().

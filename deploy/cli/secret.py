@@ -12,12 +12,12 @@ import click
 
 from ...protocol.errors import ConfigError
 from .group import weft
-from .hints import Command, FilePath
+from .hints import FilePath
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-@weft.command(cls=Command, short_help="Print a Secret of Kubernetes for a new cluster.")
+@weft.command(short_help="Print a Secret of Kubernetes for a new cluster.")
 @click.argument("name")
 @click.option("--namespace", help="Its namespace. Default: that of kubectl.")
 @click.option(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
-from .group import scheduler_options, weft
-from .hints import Command, Count, Time
+from .group import Chosen, scheduler_options, weft
+from .hints import Count, Time
 
 
-@weft.command(cls=Command, short_help="Run small tasks on a cluster, and check their results.")
+@weft.command(short_help="Run small tasks on a cluster, and check their results.")
 @scheduler_options
 @click.option(
     "--workers",
@@ -38,12 +37,7 @@ from .hints import Command, Count, Time
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcomes as JSON, for programs.")
 def selftest(
-    address: str | None,
-    connection_file: Path | None,
-    n_workers: int,
-    timeout: float,
-    kill_worker: bool,
-    as_json: bool,
+    chosen: Chosen, n_workers: int, timeout: float, kill_worker: bool, as_json: bool
 ) -> None:
     """Run small tasks on a cluster, and check their results, errors and transfers.
 
@@ -66,10 +60,8 @@ def selftest(
     from ...client.client import Client
     from ...protocol.wire.levels import Level
     from ..selftest import SelfTest
-    from .finding import find_scheduler
 
-    found = find_scheduler(connection_file, address)
-    found.demand(Level.CLIENT, "weft selftest")
+    found = chosen.demand(Level.CLIENT, "weft selftest")
     outcomes = []
     where, security = found.addresses[0], found.to_security()
     with Client(where, security=security, name="weft selftest", set_as_default=False) as client:

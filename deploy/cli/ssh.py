@@ -13,7 +13,7 @@ from ...protocol.errors import ConfigError
 from ...protocol.settings import scheduler as of_scheduler
 from ...protocol.settings import worker as of_worker
 from .group import weft
-from .hints import Command, FilePath
+from .hints import FilePath
 from .options import from_table, parameter_of
 
 #: Of `weft worker`, as far as they are given here; the machines have settings of their own.
@@ -32,7 +32,7 @@ _OF_SCHEDULER: Final = (of_scheduler.PORT, of_scheduler.DASHBOARD_ADDRESS)
 _MARGIN_S: Final = 15.0
 
 
-@weft.command(cls=Command, short_help="Run a scheduler, and workers on other machines, by ssh.")
+@weft.command(short_help="Run a scheduler, and workers on other machines, by ssh.")
 @click.argument("hosts", nargs=-1, metavar="HOST...")
 @click.option(
     "--hostfile",

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from .group import scheduler_options, weft
-from .hints import Command, Time
-
-if TYPE_CHECKING:
-    from ...protocol.trust.connection_file import ConnectionFile
+from .group import Chosen, scheduler_options, weft
+from .hints import Time
 
 
-@weft.command(cls=Command, short_help="Show whether a cluster is well, once or repeatedly.")
+@weft.command(short_help="Show whether a cluster is well, once or repeatedly.")
 @scheduler_options
 @click.option("--json", "as_json", is_flag=True, help="Print the overview as JSON, for programs.")
 @click.option(
@@ -29,9 +24,7 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Time between two of them.",
 )
-def status(
-    address: str | None, connection_file: Path | None, as_json: bool, watch: bool, interval: float
-) -> None:
+def status(chosen: Chosen, as_json: bool, watch: bool, interval: float) -> None:
     """Show whether a cluster is well: its health, workers, tasks, functions and failures.
 
     A token of role view is enough. With --watch, rates are shown as well, and a scheduler that ends
@@ -47,13 +40,9 @@ def status(
     wrong options or configuration, 69 = down: no scheduler was found, or it cannot be reached, 77 =
     the scheduler refuses the token. After --watch: 0.
     """
-    from .finding import find_scheduler
     from .status_watch import print_once, print_repeatedly
 
-    def find() -> ConnectionFile:
-        return find_scheduler(connection_file, address)
-
     if watch:
-        print_repeatedly(find, interval, as_json)
+        print_repeatedly(chosen.find, interval, as_json)
     else:
-        sys.exit(print_once(find, as_json))
+        sys.exit(print_once(chosen.find, as_json))

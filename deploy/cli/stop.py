@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...protocol.wording import counted
-from .group import fail, scheduler_options, weft
+from .group import Chosen, fail, scheduler_options, weft
 from .hints import CommandWithCodes
 
 if TYPE_CHECKING:
     from ...protocol.trust.connection_file import ConnectionFile
-    from ..http.viewer import Viewer
 
 #: A scheduler that was asked to end has done so after this.
 _END_S: Final = 15.0
@@ -25,7 +23,7 @@ _POLL_S: Final = 0.05
 @weft.command(cls=CommandWithCodes, short_help="End a cluster: the scheduler and all its workers.")
 @scheduler_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, even if tasks are unfinished.")
-def stop(address: str | None, connection_file: Path | None, yes: bool) -> None:
+def stop(chosen: Chosen, yes: bool) -> None:
     """End a cluster: the scheduler and all its workers.
 
     Calls that other clients still wait for fail at once: no client looks for another scheduler.
@@ -41,12 +39,10 @@ def stop(address: str | None, connection_file: Path | None, yes: bool) -> None:
       weft stop tls://node1:8786 --connection-file ~/cluster.json --yes
     """
     from ...protocol.wire.levels import Level
-    from .finding import find_scheduler
     from .info import asking
 
-    found = find_scheduler(connection_file, address)
-    found.demand(Level.ADMIN, "weft stop")
-    cluster, where = asking(connection_file, address, _ask_cluster)
+    found = chosen.demand(Level.ADMIN, "weft stop")
+    cluster, where = asking(found, lambda viewer: viewer.ask_all("cluster"))
     text = unfinished_text(cluster)
     if text and not yes:
         if not sys.stdin.isatty():
@@ -55,15 +51,6 @@ def stop(address: str | None, connection_file: Path | None, yes: bool) -> None:
     _shut_down(found)
     workers = counted(cluster["n_workers"], "worker")
     click.echo(f"the scheduler at {where} has ended, with {workers}")
-
-
-async def _ask_cluster(viewer: Viewer) -> dict[str, Any]:
-    from .info import TIMEOUT_S
-
-    cluster: dict[str, Any] = {}
-    async for page in viewer.ask("cluster", timeout_s=TIMEOUT_S):
-        cluster |= page
-    return cluster
 
 
 def _shut_down(found: ConnectionFile) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ...protocol.errors import ConfigError
-from .group import scheduler_options, weft
-from .hints import Command, FilePath
+from .group import Chosen, scheduler_options, weft
+from .hints import FilePath
 
 if TYPE_CHECKING:
     from ...protocol.trust.connection_file import ConnectionFile
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROLES: Final = ("admin", "client", "worker", "view")
 
 
-@weft.command(cls=Command, short_help="Write a connection file for one role, or print it.")
+@weft.command(short_help="Write a connection file for one role, or print it.")
 @scheduler_options
 @click.option(
     "--role",
@@ -43,8 +43,7 @@ ROLES: Final = ("admin", "client", "worker", "view")
     help="Derive the token from the one in this file, without a scheduler; with --bare.",
 )
 def token(
-    address: str | None,
-    connection_file: Path | None,
+    chosen: Chosen,
     role: str,
     output: Path | None,
     bare: bool,
@@ -69,11 +68,11 @@ def token(
       weft token --role view --bare --output /etc/prometheus/weft-token
     """
     if token_file is not None:
-        if not bare or address is not None or connection_file is not None:
+        if not bare or any(chosen):
             raise ConfigError("it needs --bare, and no scheduler", "--token-file")
         _give_bare(_from_token_file(token_file, role), output)
         return
-    made = _from_scheduler(connection_file, address, role)
+    made = _from_scheduler(chosen, role)
     if bare:
         _give_bare(made.token, output)
     elif not made.cluster_id:
@@ -95,12 +94,12 @@ def _from_token_file(path: Path, role: str) -> str:
     return Security(read_token_file(path).encode()).token_for(role)
 
 
-def _from_scheduler(path: Path | None, address: str | None, role: str) -> ConnectionFile:
+def _from_scheduler(chosen: Chosen, role: str) -> ConnectionFile:
     from dataclasses import replace
 
     from ...protocol.trust import finding
 
-    found = finding.find(path, address, os.environ)
+    found = finding.find(*chosen, os.environ)
     try:
         return replace(found, token=found.to_security().token_for(role))
     except ConfigError as error:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ...protocol.errors import ConfigError
-from .group import scheduler_options, weft
-from .hints import Command, Count, Time
-
-if TYPE_CHECKING:
-    from ...protocol.trust.connection_file import ConnectionFile
+from .group import Chosen, scheduler_options, weft
+from .hints import Count, Time
 
 
-@weft.command(cls=Command, short_help="Watch a cluster in the terminal.")
+@weft.command(short_help="Watch a cluster in the terminal.")
 @scheduler_options
 @click.option(
     "--interval",
@@ -34,9 +29,7 @@ if TYPE_CHECKING:
     "the input is not a terminal.",
 )
 @click.option("-n", "n", type=Count(1), help="With plain lines: end after so many looks.")
-def top(
-    address: str | None, connection_file: Path | None, interval: float, plain: bool, n: int | None
-) -> None:
+def top(chosen: Chosen, interval: float, plain: bool, n: int | None) -> None:
     """Watch a cluster: its health, workers, functions and failures, with rates and times left.
 
     Keys: tab for the next table, s for another order, / for a filter, e to explain a task, r to
@@ -52,17 +45,12 @@ def top(
       weft top tls://node1:8786 --connection-file view.json
       weft top --plain -n 3 --interval 10s
     """
-    from .finding import find_scheduler
-
-    def find() -> ConnectionFile:
-        return find_scheduler(connection_file, address)
-
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if plain or not is_terminal:
         from .status_watch import print_repeatedly
 
-        find()  # without a scheduler there is one error, not one in each look
-        print_repeatedly(find, max(interval, 0.5), False, n, is_screen=False)
+        chosen.find()  # without a scheduler there is one error, not one in each look
+        print_repeatedly(chosen.find, max(interval, 0.5), False, n, is_screen=False)
         return
     if n is not None:
         raise click.UsageError("-n is for plain lines; give --plain as well")
@@ -80,6 +68,6 @@ def top(
     from ..top.app import TopApp
 
     try:
-        asyncio.run(TopApp(find, interval, Console()).run())
+        asyncio.run(TopApp(chosen.find, interval, Console()).run())
     except KeyboardInterrupt:
         return

@@ -13,8 +13,7 @@ from ...protocol.errors import ConnectTimeout
 from ...protocol.settings import common
 from ...protocol.settings import worker as table
 from ...protocol.settings.setting import Setting, settings_in
-from .group import fail, scheduler_options, start_log, weft
-from .hints import Command
+from .group import Chosen, fail, scheduler_options, start_log, weft
 from .options import from_table, merged, name_of
 
 if TYPE_CHECKING:
@@ -27,12 +26,10 @@ if TYPE_CHECKING:
 SETTINGS: Final = (*settings_in(table), common.LOG_LEVEL)
 
 
-@weft.command(
-    cls=Command, short_help="Run workers for a scheduler, until Ctrl-C or until it stops."
-)
+@weft.command(short_help="Run workers for a scheduler, until Ctrl-C or until it stops.")
 @scheduler_options
 @from_table(*SETTINGS)
-def worker(address: str | None, connection_file: Path | None, **options: Any) -> None:
+def worker(chosen: Chosen, **options: Any) -> None:
     """Run workers for the scheduler at ADDRESS, until Ctrl-C or a client's shutdown().
 
     They outlive their scheduler: when it ends, they keep their results, go on with their tasks,
@@ -77,12 +74,12 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
     places = DataPlaces.of(given, counts.n_workers)
 
     def find() -> tuple[tuple[str, ...], Security]:
-        found = finding.find(connection_file, address, os.environ)
+        found = finding.find(*chosen, os.environ)
         found.demand(Level.WORKER, "a worker")
         # Code of users runs in workers: they get no token that can do more.
         return found.addresses, found.to_security().lowered(Level.WORKER)
 
-    scheduler_address = _wait_for_scheduler(connection_file, address, connect_timeout)
+    scheduler_address = _wait_for_scheduler(chosen, connect_timeout)
 
     from ...worker.family.config import SupervisorConfig, WorkerSpec
     from ...worker.family.lifetimes import Lifetime
@@ -134,7 +131,7 @@ def _n_workers(given: Settings) -> int | None:
     return asked if asked is None or asked > 0 else max(1, n_cores() + 1 + asked)
 
 
-def _wait_for_scheduler(path: Path | None, address: str | None, timeout_s: float) -> str:
+def _wait_for_scheduler(chosen: Chosen, timeout_s: float) -> str:
     """Return the scheduler's address as soon as one is found; fail if there is none in time."""
     from ...protocol.host.exits import EXIT_NO_SCHEDULER
     from .finding import wait_for_scheduler
@@ -142,7 +139,7 @@ def _wait_for_scheduler(path: Path | None, address: str | None, timeout_s: float
     # In a container nothing else would end a first process that waits.
     signal.signal(signal.SIGTERM, _end_while_waiting)
     try:
-        return wait_for_scheduler(path, address, timeout_s).addresses[0]
+        return wait_for_scheduler(*chosen, timeout_s).addresses[0]
     except ConnectTimeout as error:
         fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
 

@@ -27,7 +27,7 @@ from ...protocol.trust.connection_file import ConnectionFile
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.levels import Level, level_of
 from ...protocol.wording import counted
-from ..http.viewer import Viewer
+from ..http.viewer import Viewer, viewing
 from .checks import FAILED, OK, WARNING, Finding
 from .judging import (
     judge_clock,
@@ -78,24 +78,21 @@ def examine(connection_file: Path | None, address: str | None) -> list[Finding]:
 
 async def _ask(found: ConnectionFile) -> list[Finding]:
     """Connect as a viewer, and ask the scheduler and some workers."""
-    viewer = Viewer()
+    checks: list[Finding] = []
     try:
-        await viewer.open(found.addresses[0], found.to_security(), TIMEOUT_S)
-    except WeftError as error:
-        return [_refused(found, error)]
-    role = level_of(found.token.encode())
-    checks = [Finding(OK, WAY, "token", f"accepted, of role {role.label}")]
-    if role < Level.CLIENT:
-        advice = "enough to look; tasks need a file of role client: 'weft token --role client'"
-        checks[0] = checks[0]._replace(advice=advice)
-    try:
-        checks += await _ask_scheduler(viewer, found)
+        async with viewing(found, TIMEOUT_S) as viewer:
+            role = level_of(found.token.encode())
+            checks.append(Finding(OK, WAY, "token", f"accepted, of role {role.label}"))
+            if role < Level.CLIENT:
+                advice = "enough to look; tasks need a file of role client: "
+                checks[0] = checks[0]._replace(advice=advice + "'weft token --role client'")
+            checks += await _ask_scheduler(viewer)
     except (TimeoutError, WeftError) as error:
+        if not checks and isinstance(error, WeftError):
+            return [_refused(found, error)]
         text = f"it does not answer: {error}"
         advice = "look at its log, and at its processor time in 'top'"
         checks.append(Finding(FAILED, SCHEDULER, "answers", text, advice))
-    finally:
-        await viewer.leave()
     return checks
 
 
@@ -113,13 +110,10 @@ def _refused(found: ConnectionFile, error: WeftError) -> Finding:
     return Finding(FAILED, WAY, "token", str(error), advice)
 
 
-async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Finding]:
-    cluster: dict[str, Any] = {}
-    workers: dict[str, dict[str, Any]] = {}
-    async for page in viewer.ask("cluster", timeout_s=TIMEOUT_S):
-        cluster |= page
-    async for page in viewer.ask("workers", timeout_s=TIMEOUT_S):
-        workers |= {a: {**worker, "address": a} for a, worker in page["workers"].items()}
+async def _ask_scheduler(viewer: Viewer) -> list[Finding]:
+    cluster = await viewer.ask_all("cluster")
+    by_address = (await viewer.ask_all("workers"))["workers"]
+    workers = [{**worker, "address": address} for address, worker in by_address.items()]
     checks = judge_workers(SCHEDULER, cluster)
     versions: dict[str, dict[str, str | None]] = {"this process": process_versions()["packages"]}
     try:
@@ -129,16 +123,14 @@ async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Finding]
         checks.append(judge_clock(SCHEDULER, of_scheduler.skew_s, of_scheduler.error_s))
         n_peers = len(workers) + cluster["n_clients"]
         checks.append(judge_files(SCHEDULER, of_scheduler.facts, n_peers))
-        overview: dict[str, Any] = {}
-        async for page in viewer.ask("overview", timeout_s=TIMEOUT_S):
-            overview |= page
+        overview = await viewer.ask_all("overview")
         checks.append(judge_loop(SCHEDULER, overview["loop_lag_s"]))
         checks += judge_health(SCHEDULER, overview)
     except (QuestionFailed, UnsupportedRequest) as error:
         text = f"it runs another release of weft ({error})"
         advice = "compare 'weft --version' there, and install the same release on all machines"
         checks.append(Finding(WARNING, SCHEDULER, "release", text, advice))
-    asked = choose_asked(list(workers.values()))
+    asked = choose_asked(workers)
     answers = await asyncio.gather(*[_ask_worker(viewer, worker) for worker in asked])
     there: list[tuple[dict[str, Any], _Condition]] = []
     for worker, (condition, packages, problem) in zip(asked, answers, strict=True):
@@ -149,7 +141,7 @@ async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Finding]
             continue
         versions[worker["name"]] = packages
         there.append((worker, condition))
-    checks += _judge_machines(list(workers.values()), there, len(workers) + cluster["n_clients"])
+    checks += _judge_machines(workers, there, len(workers) + cluster["n_clients"])
     checks += await _try_data_ports(viewer, [worker for worker, _ in there])
     if len(asked) < len(workers):
         text = f"{len(asked)} of {len(workers)} workers were asked"
@@ -209,9 +201,7 @@ async def _try_from(
     by_address = {str(holder["address"]): holder for holder in holders}
     process = f"worker {reader['name']}"
     question = {"addresses": list(by_address)}
-    found: dict[str, Any] = {}
-    async for page in viewer.ask("reach", question, _REACH_S, to=reader["id"], process=process):
-        found |= page
+    found = await viewer.ask_all("reach", question, _REACH_S, to=reader["id"], process=process)
     with reading(process):
         return len(by_address), [
             OutOfReach(reader, by_address[address], str(kind), str(text))
@@ -246,10 +236,8 @@ async def _condition(viewer: Viewer, process: str, to: str) -> _Condition:
     """Ask several times, and return the answer that took the least time."""
     best: _Condition | None = None
     for _ in range(_N_ROUND_TRIPS):
-        facts: dict[str, Any] = {}
         sent_s, start = time.time(), time.perf_counter()
-        async for page in viewer.ask("process", {}, TIMEOUT_S, to=to, process=process):
-            facts |= page
+        facts = await viewer.ask_all("process", to=to, process=process)
         # The clock of the day may be set meanwhile; the other one runs evenly.
         received_s = sent_s + time.perf_counter() - start
         with reading(process):
@@ -261,9 +249,7 @@ async def _condition(viewer: Viewer, process: str, to: str) -> _Condition:
 
 
 async def _versions(viewer: Viewer, process: str, to: str) -> dict[str, str | None]:
-    found: dict[str, Any] = {}
-    async for page in viewer.ask("versions", {}, TIMEOUT_S, to=to, process=process):
-        found |= page
+    found = await viewer.ask_all("versions", to=to, process=process)
     with reading(process):
         packages: dict[str, str | None] = part_of(found, "packages", dict)
     return packages

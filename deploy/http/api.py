@@ -41,7 +41,7 @@ class ScaleApi(Page):
                 reason = "target is a number of seconds, for example 5"
                 raise tornado.web.HTTPError(400, reason=reason) from None
         try:
-            await self.json_of(self.site.viewer.ask_one("desired", arguments))
+            await self.json_of(self.site.viewer.ask_all("desired", arguments))
         except QuestionFailed as error:
             raise tornado.web.HTTPError(400, reason=str(error).splitlines()[0]) from None
 
@@ -54,8 +54,7 @@ class Discovery(Page):
         await self.json_of(self._groups())
 
     async def _groups(self) -> list[dict[str, Any]]:
-        pages = self.site.viewer.ask("metrics_pages")
-        urls = [url async for page in pages for url in page["urls"]]
+        urls = (await self.site.viewer.ask_all("metrics_pages"))["urls"]
         return [group for url in urls if (group := target_group(url))]
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from ...protocol.errors import (
 from ...protocol.net.connection import Connection, settle_unknown
 from ...protocol.net.deadline import within
 from ...protocol.net.transport import connect
+from ...protocol.trust.connection_file import ConnectionFile
 from ...protocol.trust.security import Security
 from ...protocol.wire.answers import Pages, answer_in
 from ...protocol.wire.handshake import Role
@@ -38,9 +40,14 @@ ANSWER_TIMEOUT_S: Final = 2.0
 
 
 class Viewer:
-    """The connection to the scheduler."""
+    """The connection to the scheduler.
 
-    def __init__(self) -> None:
+    Args:
+        timeout_s: for each page of an answer, unless a question has a time of its own.
+    """
+
+    def __init__(self, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         #: Resolved with the reason when the connection has ended.
         self.closed: asyncio.Future[CommError | ProtocolError] = (
             asyncio.get_running_loop().create_future()
@@ -66,7 +73,7 @@ class Viewer:
             timeout_s=timeout_s,
         )
 
-    async def metrics(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
+    async def metrics(self) -> dict[str, Any]:
         """Return the scheduler's counters. Calls at the same time share one request.
 
         Raises:
@@ -76,7 +83,7 @@ class Viewer:
         """
         if self._metrics is None or self._metrics.done():
             self._metrics = self._send(GetMetrics(request=self._next_request()))
-        answer = await self._wait(self._metrics, timeout_s)
+        answer = await self._wait(self._metrics, self._timeout_s)
         assert isinstance(answer, Metrics)
         return answer.values
 
@@ -84,7 +91,7 @@ class Viewer:
         self,
         name: str,
         arguments: dict[str, Any] | None = None,
-        timeout_s: float = ANSWER_TIMEOUT_S,
+        timeout_s: float | None = None,
         *,
         to: str = "",
         process: str = "",
@@ -94,7 +101,7 @@ class Viewer:
         Args:
             name: of the question.
             arguments: of the question, plain data.
-            timeout_s: for each page.
+            timeout_s: for each page; None = that of this viewer.
             to: the id of the worker or supervisor that is asked; "" = the scheduler.
             process: its name, for errors.
 
@@ -112,15 +119,39 @@ class Viewer:
             yield answer.info
             is_left = pages.turn(answer)
 
-    async def ask_page(
-        self, name: str, page: str, timeout_s: float = ANSWER_TIMEOUT_S
-    ) -> tuple[dict[str, Any], str]:
+    async def ask_all(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        timeout_s: float | None = None,
+        *,
+        to: str = "",
+        process: str = "",
+    ) -> dict[str, Any]:
+        """Return the whole answer to a question: its pages, with their lists and dicts joined.
+
+        Raises:
+            TimeoutError, WeftError: see `ask`.
+        """
+        whole: dict[str, Any] = {}
+        async for page in self.ask(name, arguments, timeout_s, to=to, process=process):
+            for part, content in page.items():
+                before = whole.get(part)
+                if isinstance(before, dict) and isinstance(content, dict):
+                    before |= content
+                elif isinstance(before, list) and isinstance(content, list):
+                    before += content
+                else:
+                    whole[part] = content
+        return whole
+
+    async def ask_page(self, name: str, page: str) -> tuple[dict[str, Any], str]:
         """Return one page of the scheduler's answer to a question, and the name of the next one.
 
         Raises:
             TimeoutError, WeftError: see `ask`.
         """
-        answer = await self._ask(name, None, page, timeout_s)
+        answer = await self._ask(name, None, page)
         return answer.info, answer.next_page
 
     async def _ask(
@@ -128,11 +159,12 @@ class Viewer:
         name: str,
         arguments: dict[str, Any] | None,
         page: str,
-        timeout_s: float,
+        timeout_s: float | None = None,
         to: str = "",
         process: str = "",
     ) -> Answer:
         request = self._next_request()
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         question = Ask(request=request, name=name, arguments=arguments or {}, page=page, to=to)
         try:
             message = await self._wait(self._send(question), timeout_s)
@@ -144,18 +176,6 @@ class Viewer:
         answer = answer_in(message, name, process)
         assert answer is not None, message
         return answer
-
-    async def ask_one(
-        self,
-        name: str,
-        arguments: dict[str, Any] | None = None,
-        timeout_s: float = ANSWER_TIMEOUT_S,
-    ) -> dict[str, Any]:
-        """Return the answer to a question of one page; see `ask`."""
-        info: dict[str, Any] = {}
-        async for page in self.ask(name, arguments, timeout_s):
-            info |= page
-        return info
 
     def _next_request(self) -> int:
         self._n_requests += 1
@@ -225,22 +245,35 @@ class Viewer:
             await self.wait_closed()
 
 
-async def describe_cluster(viewer: Viewer, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
+@contextlib.asynccontextmanager
+async def viewing(found: ConnectionFile, timeout_s: float) -> AsyncIterator[Viewer]:
+    """Connect as a viewer to the scheduler of a connection file, and leave it with the block.
+
+    Args:
+        found: the file.
+        timeout_s: for the connection, and for each page of an answer.
+
+    Raises:
+        WeftError: see `Viewer.open`.
+    """
+    viewer = Viewer(timeout_s)
+    await viewer.open(found.addresses[0], found.to_security(), timeout_s)
+    try:
+        yield viewer
+    finally:
+        await viewer.leave()
+
+
+async def describe_cluster(viewer: Viewer) -> dict[str, Any]:
     """Return the description of a cluster with its workers and clients.
 
     Raises:
         TimeoutError, WeftError: see `Viewer.ask`.
     """
-    info: dict[str, Any] = {}
-    workers: dict[str, Any] = {}
-    clients: list[str] = []
-    async for page in viewer.ask("cluster", timeout_s=timeout_s):
-        info |= page
-    async for page in viewer.ask("workers", timeout_s=timeout_s):
-        workers |= page["workers"]
-    async for page in viewer.ask("clients", timeout_s=timeout_s):
-        clients += [client["name"] for client in page["clients"]]
-    return {**info, "workers": workers, "clients": clients}
+    info = await viewer.ask_all("cluster")
+    workers = await viewer.ask_all("workers")
+    clients = (await viewer.ask_all("clients"))["clients"]
+    return {**info, **workers, "clients": [client["name"] for client in clients]}
 
 
 async def check_acceptance(address: str, security: Security) -> None:

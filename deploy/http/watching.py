@@ -84,7 +84,7 @@ class ClusterWatch:
         return await self._clients.get()
 
     async def _ask_overview(self) -> dict[str, Any]:
-        info = await self._viewer.ask_one("overview")
+        info = await self._viewer.ask_all("overview")
         self.observe(info, time.monotonic())
         self.as_of = time.strftime("%H:%M:%S %Z")
         return info
@@ -99,10 +99,9 @@ class ClusterWatch:
         return workers
 
     async def _ask_clients(self) -> list[dict[str, Any]]:
-        async for page in self._viewer.ask("clients"):
-            clients: list[dict[str, Any]] = page["clients"]
-            return clients
-        return []
+        page, _ = await self._viewer.ask_page("clients", "")
+        clients: list[dict[str, Any]] = page["clients"]
+        return clients
 
     def observe(self, info: dict[str, Any], now: float) -> None:
         """Take the rates from an overview."""

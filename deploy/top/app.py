@@ -114,9 +114,9 @@ class TopApp:
                 self._view.message = f"{action.name} finishes what it runs, and leaves"
                 self._changed.set()
                 arguments = {"order": uuid.uuid4().hex, "workers": [action.worker_id]}
-                async for page in viewer.ask("retire", arguments, _RETIRE_S):
-                    for end in page["workers"].values():
-                        self._view.message = f"{end['name']}: {end['end']}"
+                answer = await viewer.ask_all("retire", arguments, _RETIRE_S)
+                for end in answer["workers"].values():
+                    self._view.message = f"{end['name']}: {end['end']}"
         except (TimeoutError, WeftError) as error:
             self._view.message = str(error)
         self._changed.set()

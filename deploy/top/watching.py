@@ -70,13 +70,13 @@ class OverviewReader:
         if self.viewer is None or self.viewer.closed.done():
             found = self._find()
             self.snapshot.address = found.addresses[0]
-            viewer = Viewer()
+            viewer = Viewer(_TIMEOUT_S)
             await viewer.open(found.addresses[0], found.to_security(), _TIMEOUT_S)
             self.viewer = viewer
             self._page, self._seen = "", {}
-        questions = [self.viewer.ask_page("overview", "", _TIMEOUT_S)]
+        questions = [self.viewer.ask_page("overview", "")]
         if self._reads_workers:
-            questions.append(self.viewer.ask_page("workers", self._page, _TIMEOUT_S))
+            questions.append(self.viewer.ask_page("workers", self._page))
         # Both leave at once: two questions that come together wake the scheduler once.
         (overview, _), *pages = await asyncio.gather(*questions)
         self.snapshot.take(overview, self._clock())

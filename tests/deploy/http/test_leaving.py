@@ -23,7 +23,7 @@ def test_no_socket_is_left_though_the_scheduler_does_not_answer_the_end_of_tls(t
         async def look() -> None:
             viewer = Viewer()
             await viewer.open(found.addresses[0], found.to_security())
-            assert (await viewer.ask_one("overview", timeout_s=60))["n_clients"] == 0
+            assert (await viewer.ask_all("overview", timeout_s=60))["n_clients"] == 0
             os.kill(started.process.pid, signal.SIGSTOP)
             await viewer.leave()
 
