@@ -18,6 +18,7 @@ from ..client.openable import Openable
 from ..client.shell.short_tracebacks import short_refusals, short_tracebacks
 from ..protocol.durations import seconds_of, seconds_or_none
 from ..protocol.errors import ConfigError, NotSupported
+from ..protocol.settings.kinds import parse_bytes
 from ..protocol.trust.page_access import link_into
 from . import settings
 from .adapting import Adaptation
@@ -304,7 +305,7 @@ class Cluster(OfMode[Mode], Openable):
         if memory is not None:
             if not self.memory_limit:
                 raise ConfigError("the workers have no memory limit; give n=", "memory")
-            nbytes = settings.parse_bytes(str(memory), "memory")
+            nbytes = parse_bytes(str(memory), "memory")
             n = math.ceil(nbytes / self.memory_limit)
         elif cores is not None:
             threads = settings.check_count(cores, "cores", 0)

@@ -15,29 +15,7 @@ from typing import Final
 
 from ..protocol.errors import ConfigError
 from ..protocol.host.machine import memory_limit, n_cores
-from ..protocol.settings.kinds import MAX_COUNT
-from ..protocol.settings.values import (
-    parse_bytes,
-    parse_host_port,
-    parse_resources,
-    read_memory_limit,
-)
-
-__all__ = [
-    "MAX_COUNT",
-    "WorkerCounts",
-    "check_count",
-    "check_free_port",
-    "check_own_host",
-    "decide_counts",
-    "host_of_interface",
-    "make_local_directory",
-    "parse_bytes",
-    "parse_host_port",
-    "parse_memory_limit",
-    "parse_resources",
-    "total_memory",
-]
+from ..protocol.settings.kinds import MAX_COUNT, MemoryLimit
 
 
 @dataclass(frozen=True)
@@ -91,7 +69,7 @@ def parse_memory_limit(
     Raises:
         ConfigError: it is none of these, or too small for a Python process.
     """
-    limit = read_memory_limit(value, setting)
+    limit = MemoryLimit().read(value, setting)
     if limit == "auto":
         n_workers = counts.n_workers or max(1, n_cores() // counts.nthreads)
         share = min(1 / n_workers, counts.nthreads / n_cores())

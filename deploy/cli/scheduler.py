@@ -12,6 +12,7 @@ import click
 from ...protocol.errors import ConfigError
 from ...protocol.settings import common
 from ...protocol.settings import scheduler as table
+from ...protocol.settings.kinds import parse_host_port
 from ...protocol.settings.setting import settings_in
 from .group import start_log, weft
 from .options import from_table, merged, name_of
@@ -51,7 +52,7 @@ def scheduler(**options: Any) -> None:
     from ..scheduler import restarting
     from ..scheduler.identity_files import IdentityFiles
     from ..scheduler.starting import SchedulerOptions, SchedulerStart
-    from ..settings import check_free_port, check_own_host, host_of_interface, parse_host_port
+    from ..settings import check_free_port, check_own_host, host_of_interface
 
     given = merged(SETTINGS, options)
     start_log(given[common.LOG_LEVEL])

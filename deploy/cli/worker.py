@@ -152,7 +152,7 @@ def _patience(given: Settings, setting: Setting[float]) -> float:
 
 def _metrics_page(given: Settings, directory: str, security: Security) -> FamilyPage | None:
     """Return the page with the metrics of the workers, which is not served yet; None = none."""
-    from ..settings import parse_host_port
+    from ...protocol.settings.kinds import parse_host_port
     from ..workers.family_page import FamilyPage
 
     address = given[table.METRICS_ADDRESS]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from ...protocol.errors import ConfigError
 from ...protocol.settings import local as table
+from ...protocol.settings.kinds import parse_host_port
 from ...protocol.settings.sources import read_settings
 from ...protocol.trust.security import Security, is_loopback, new_cluster_id, new_token
 from ...protocol.wire.levels import Level
@@ -102,7 +103,7 @@ def parse_dashboard_address(address: object, processes: bool) -> tuple[str, int]
         raise ConfigError(
             f"{address!r} is not host:port; write for example 127.0.0.1:8787", "dashboard_address"
         )
-    parsed = settings.parse_host_port(address, "dashboard_address")
+    parsed = parse_host_port(address, "dashboard_address")
     if not processes:
         text = "it needs processes=True: the pages are served by a process beside the scheduler's"
         if parsed[1]:

@@ -35,6 +35,7 @@ from ...protocol.durations import seconds_of
 from ...protocol.errors import NoAnswer, NotPermitted
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.stderr_logging import mark_warnings
+from ...protocol.settings.kinds import Resources
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
 from .. import settings
@@ -171,7 +172,7 @@ class LocalCluster(Cluster[Mode]):
                 processes=processes,
             )
             self.memory_limit = settings.parse_memory_limit(memory_limit, counts)
-            self.resources = settings.parse_resources(resources)
+            self.resources = Resources().read(resources, "resources")
             self._protocol = arguments.choose_protocol(protocol, processes, host)
             self._dashboard = arguments.parse_dashboard_address(dashboard_address, processes)
             self._log_level = arguments.choose_log_level(silence_logs)

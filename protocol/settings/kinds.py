@@ -1,26 +1,36 @@
-"""The types of settings: how a value is read, from a text or from a TOML file, and shown."""
+"""The types of settings: how a value is read, from a text or from a TOML file, and shown.
+
+Every function that reads a user's value raises `ConfigError` with the setting's name, the given
+value, and an example of a right one. Times are read by `durations`.
+"""
 
 from __future__ import annotations
 
 import abc
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from ..durations import seconds_of
 from ..errors import ConfigError
-from .values import (
-    parse_bytes,
-    parse_host_port,
-    parse_ports,
-    parse_resources,
-    read_memory_limit,
-)
 
 T = TypeVar("T")
 
 #: Limit of workers, and of threads per worker. A larger number is a typing error.
 MAX_COUNT: Final = 4096
+#: With less than this the interpreter does not fit, and workers would be killed at their start.
+MIN_MEMORY_LIMIT: Final = 64 << 20
+
+_UNITS: Final = {
+    "": 1,
+    "B": 1,
+    **{f"{p}{b}": 1000 ** (i + 1) for i, p in enumerate("KMGTP") for b in ("", "B")},
+    **{f"{p}I{b}": 1024 ** (i + 1) for i, p in enumerate("KMGTP") for b in ("", "B")},
+}
+_NUMBER: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE]\+?[0-9]+)?)\s*([A-Za-z]*)\s*")
+_FRACTION: Final = re.compile(r"[01]?\.[0-9]+|1\.")
+_MEMORY_HINT: Final = "use 'auto', a size such as 4GB, a fraction such as 0.5, or 'none'"
 
 
 class Kind(abc.ABC, Generic[T]):
@@ -57,7 +67,6 @@ class Text(Kind[Any]):
         self.metavar = metavar
 
     def read(self, value: object, where: str) -> str:
-        """See `Kind`."""
         if not isinstance(value, str):
             raise ConfigError(f"{value!r} is not a text; put it into quotation marks", where)
         return value
@@ -73,7 +82,6 @@ class Texts(Kind[tuple[str, ...]]):
         self.metavar = metavar
 
     def read(self, value: object, where: str) -> tuple[str, ...]:
-        """See `Kind`."""
         if isinstance(value, str):
             value = [word.strip() for word in value.split(",")]
         if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
@@ -81,7 +89,6 @@ class Texts(Kind[tuple[str, ...]]):
         return tuple(word for word in value if word)
 
     def show(self, value: tuple[str, ...]) -> str:
-        """See `Kind`."""
         return ",".join(value)
 
 
@@ -95,7 +102,6 @@ class HostNames(Texts):
         super().__init__("NAME")
 
     def read(self, value: object, where: str) -> tuple[str, ...]:
-        """See `Kind`."""
         names = []
         for given in super().read(value, where):
             name = given.strip().rstrip(".").lower()
@@ -115,7 +121,6 @@ class OneOf(Kind[Any]):
         self.words = ", ".join(choices[:-1]) + f" or {choices[-1]}"
 
     def read(self, value: object, where: str) -> str:
-        """See `Kind`."""
         if isinstance(value, str) and value.lower() in self.choices:
             return value.lower()
         raise ConfigError(f"{value!r} is not {self.words}", where)
@@ -131,7 +136,6 @@ class Flag(Kind[bool]):
     }
 
     def read(self, value: object, where: str) -> bool:
-        """See `Kind`."""
         if isinstance(value, str):
             value = self._WORDS.get(value.strip().lower(), value)
         if not isinstance(value, bool):
@@ -139,7 +143,6 @@ class Flag(Kind[bool]):
         return value
 
     def show(self, value: bool) -> str:
-        """See `Kind`."""
         return "true" if value else "false"
 
 
@@ -158,7 +161,6 @@ class Whole(Kind[Any]):
         self.words = f"whole number from {low} to {high}{others}"
 
     def read(self, value: object, where: str) -> int | None:
-        """See `Kind`."""
         if isinstance(value, str):
             text = value.strip().lower()
             if text in self._special:
@@ -175,7 +177,6 @@ class Whole(Kind[Any]):
         return value
 
     def show(self, value: int | None) -> str:
-        """See `Kind`."""
         for word, number in self._special.items():
             if number == value:
                 return word
@@ -192,7 +193,6 @@ class NumberOfWorkers(Whole):
         self.words = NumberOfWorkers.words
 
     def read(self, value: object, where: str) -> int | None:
-        """See `Kind`."""
         found = super().read(value, where)
         if found == 0:
             raise ConfigError(f"0 is not a {self.words}", where)
@@ -209,11 +209,9 @@ class TimeSpan(Kind[float]):
         self.least = least
 
     def read(self, value: object, where: str) -> float:
-        """See `Kind`."""
         return seconds_of(value, where, self.least)
 
     def show(self, value: float) -> str:
-        """See `Kind`."""
         for seconds, unit in ((3600, "h"), (60, "m")):
             if value >= 2 * seconds and value % seconds == 0:
                 return f"{value / seconds:g}{unit}"
@@ -230,14 +228,28 @@ class MaybeTimeSpan(Kind[Any]):
         self._span = TimeSpan(least)
 
     def read(self, value: object, where: str) -> Any:
-        """See `Kind`."""
         if isinstance(value, str) and value.strip().lower() == "none":
             return None
         return self._span.read(value, where)
 
     def show(self, value: Any) -> str:
-        """See `Kind`."""
         return "none" if value is None else self._span.show(value)
+
+
+def parse_bytes(text: str, setting: str = "") -> int:
+    """Read a size: `4GB`, `512 MiB`, `2e9`. KB is 1000 bytes, KiB 1024.
+
+    Raises:
+        ConfigError: it is not a size.
+    """
+    match = _NUMBER.fullmatch(text)
+    factor = _UNITS.get(match[2].upper()) if match else None
+    if match is None or factor is None:
+        raise ConfigError(
+            f"{text!r} is not a size; write for example 4GB, 512MiB or 2e9",
+            setting,
+        )
+    return int(float(match[1]) * factor)
 
 
 class Size(Kind[int]):
@@ -247,7 +259,6 @@ class Size(Kind[int]):
     words = "size: bytes, or 4GB, 512MiB"
 
     def read(self, value: object, where: str) -> int:
-        """See `Kind`."""
         if isinstance(value, str):
             return parse_bytes(value, where)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -256,7 +267,6 @@ class Size(Kind[int]):
         return value
 
     def show(self, value: int) -> str:
-        """See `Kind`."""
         for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
             if value and value % (1 << shift) == 0:
                 return f"{value >> shift}{unit}"
@@ -264,35 +274,97 @@ class Size(Kind[int]):
 
 
 class MemoryLimit(Kind[Any]):
-    """A limit of memory, see `read_memory_limit`."""
+    """A limit of memory: "auto", bytes (0 = none), or a float as fraction of the machine's."""
 
     metavar = "SIZE"
     words = "auto, none, a size (4GB), or a fraction of the machine's memory (0.5)"
 
     def read(self, value: object, where: str) -> str | float | int:
-        """See `Kind`."""
-        return read_memory_limit(value, where)
+        if value is None or (isinstance(value, str) and value.strip().lower() in ("none", "0")):
+            return 0
+        if isinstance(value, str):
+            text = value.strip()
+            if text.lower() == "auto":
+                return "auto"
+            if _FRACTION.fullmatch(text):
+                value = float(text)
+            else:
+                try:
+                    value = parse_bytes(text)
+                except ConfigError:
+                    text = f"{text!r} is not a memory limit; {_MEMORY_HINT}"
+                    raise ConfigError(text, where) from None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            raise ConfigError(f"{value!r} is not a memory limit; {_MEMORY_HINT}", where)
+        if isinstance(value, float) and 0 < value <= 1:
+            return value
+        if 0 < value < MIN_MEMORY_LIMIT:
+            raise ConfigError(
+                f"{value:g} bytes is less than a Python process needs "
+                f"({MIN_MEMORY_LIMIT >> 20} MiB); {_MEMORY_HINT}",
+                where,
+            )
+        return 0 if value == float("inf") else int(value)
 
     def show(self, value: str | float | int) -> str:
-        """See `Kind`."""
         if value == 0:
             return "none"
         return Size().show(value) if isinstance(value, int) else str(value)
 
 
 class Resources(Kind[dict[str, float]]):
-    """Amounts of abstract resources."""
+    """Amounts of abstract resources; in one text they are separated by spaces or commas."""
 
     metavar = "'NAME=AMOUNT ...'"
     words = "'GPU=2 MEM=10e9', or in a file a table { GPU = 2 }"
 
     def read(self, value: object, where: str) -> dict[str, float]:
-        """See `Kind`."""
-        return parse_resources(value, where)  # type: ignore[arg-type]
+        pairs: list[tuple[object, Any]] = []
+        if value is None:
+            return {}
+        if isinstance(value, str):
+            for word in value.replace(",", " ").split():
+                before, separator, after = word.partition("=")
+                if not separator:
+                    raise ConfigError(
+                        f"{word!r} is not NAME=AMOUNT; write for example 'GPU=2 MEM=10e9'",
+                        where,
+                    )
+                pairs.append((before, after))
+        elif isinstance(value, Mapping):
+            pairs += value.items()
+        else:
+            raise ConfigError(f"{value!r} is not a mapping of names to amounts", where)
+        resources = {}
+        for name, amount in pairs:
+            try:
+                number = float(amount)
+            except (TypeError, ValueError):
+                number = -1.0
+            if not isinstance(name, str) or not name or not 0 <= number < float("inf"):
+                raise ConfigError(f"{name!r} = {amount!r} is not a name and an amount >= 0", where)
+            if name in resources:
+                raise ConfigError(f"{name} is given twice; give one amount for it", where)
+            resources[name] = number
+        return resources
 
     def show(self, value: dict[str, float]) -> str:
-        """See `Kind`."""
         return " ".join(f"{name}={amount:g}" for name, amount in value.items())
+
+
+def parse_host_port(text: str, setting: str) -> tuple[str, int]:
+    """Read `host:port`, `:port` or `port`; the host defaults to 127.0.0.1.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    host, _, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16) or (
+        ":" in bare and bare == host
+    ):
+        raise ConfigError(f"{text!r} is not host:port; write for example 127.0.0.1:8787", setting)
+    return bare or "127.0.0.1", int(port)
 
 
 class HostPort(Kind[Any]):
@@ -302,7 +374,6 @@ class HostPort(Kind[Any]):
     words = "host:port"
 
     def read(self, value: object, where: str) -> str:
-        """See `Kind`."""
         text = str(value) if type(value) is int else value
         if not isinstance(text, str):
             raise ConfigError(f"{value!r} is not host:port", where)
@@ -311,17 +382,22 @@ class HostPort(Kind[Any]):
 
 
 class Ports(Kind[Any]):
-    """A port, or a range of them."""
+    """A port, or the first and the last of a range of them; 0 means any free one."""
 
     metavar = "PORT[:LAST]"
     words = "port, or a range of ports 9000:9099"
 
     def read(self, value: object, where: str) -> tuple[int, int]:
-        """See `Kind`."""
-        return parse_ports(str(value), where)
+        first, colon, last = str(value).strip().partition(":")
+        words = [first, last] if colon else [first, first]
+        if all(word.isascii() and word.isdigit() and int(word) < 1 << 16 for word in words):
+            low, high = int(words[0]), int(words[1])
+            if low <= high and (low > 0 or high == 0):
+                return low, high
+        text = f"{str(value)!r} is neither a port nor a range of ports"
+        raise ConfigError(text + "; write for example 9000 or 9000:9099", where)
 
     def show(self, value: tuple[int, int]) -> str:
-        """See `Kind`."""
         return str(value[0]) if value[0] == value[1] else f"{value[0]}:{value[1]}"
 
 
@@ -334,7 +410,6 @@ class PathTo(Kind[Any]):
         self.words = "path of a folder" if is_folder else "path of a file"
 
     def read(self, value: object, where: str) -> Path:
-        """See `Kind`."""
         if not isinstance(value, (str, Path)):
             raise ConfigError(f"{value!r} is not a path; put it into quotation marks", where)
         if not str(value):

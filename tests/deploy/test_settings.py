@@ -5,6 +5,7 @@ import pytest
 from weft.deploy import settings
 from weft.deploy.settings import WorkerCounts
 from weft.protocol.errors import ConfigError
+from weft.protocol.settings.kinds import Resources, parse_bytes, parse_host_port
 
 ONE = WorkerCounts(1, 1)
 
@@ -25,13 +26,13 @@ ONE = WorkerCounts(1, 1)
     ],
 )
 def test_a_size_is_read_with_its_unit(text, expected):
-    assert settings.parse_bytes(text) == expected
+    assert parse_bytes(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "lots", "4 GBs", "-1GB", "1e", "0x10", "nan", "4GB 2"])
 def test_a_text_that_is_no_size_is_refused(text):
     with pytest.raises(ConfigError, match="is not a size"):
-        settings.parse_bytes(text, "--memory-limit")
+        parse_bytes(text, "--memory-limit")
 
 
 def test_a_memory_limit_is_a_size_a_fraction_auto_or_none(monkeypatch):
@@ -63,10 +64,10 @@ def test_a_memory_limit_below_the_interpreter_s_own_need_is_refused():
 
 
 def test_resources_are_read_from_text_and_mappings():
-    assert settings.parse_resources("GPU=2 MEM=10e9") == {"GPU": 2.0, "MEM": 1e10}
-    assert settings.parse_resources("GPU=2,disk=0") == {"GPU": 2.0, "disk": 0.0}
-    assert settings.parse_resources({"GPU": 1}) == {"GPU": 1.0}
-    assert settings.parse_resources(None) == {}
+    assert Resources().read("GPU=2 MEM=10e9", "resources") == {"GPU": 2.0, "MEM": 1e10}
+    assert Resources().read("GPU=2,disk=0", "resources") == {"GPU": 2.0, "disk": 0.0}
+    assert Resources().read({"GPU": 1}, "resources") == {"GPU": 1.0}
+    assert Resources().read(None, "resources") == {}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_resources_are_read_from_text_and_mappings():
 )
 def test_values_that_are_no_resources_are_refused(value):
     with pytest.raises(ConfigError):
-        settings.parse_resources(value)
+        Resources().read(value, "resources")
 
 
 def test_by_default_each_core_has_a_worker_with_one_thread(monkeypatch):
@@ -105,13 +106,13 @@ def test_numbers_of_workers_that_make_no_sense_are_refused(counts):
     ],
 )
 def test_a_host_and_port_are_read(text, expected):
-    assert settings.parse_host_port(text, "x") == expected
+    assert parse_host_port(text, "x") == expected
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:99999", "::1:80", "host:-1"])
 def test_a_text_that_is_no_host_and_port_is_refused(text):
     with pytest.raises(ConfigError, match="is not host:port"):
-        settings.parse_host_port(text, "x")
+        parse_host_port(text, "x")
 
 
 def test_this_machine_has_memory():
