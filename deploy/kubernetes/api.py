@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ...protocol.errors import ConfigError
 from .errors import KubernetesError
 from .forwarding import PodPort
 from .release import DELETION_COST
-
-T = TypeVar("T")
 
 _TIMEOUT_S: Final = 30.0
 _NO_LIBRARY: Final = (
@@ -102,11 +100,9 @@ class Kube:
         call = core.connect_get_namespaced_pod_portforward
         try:
             # Not its `portforward`, which runs a thread that fails when the connection ends.
-            opened = self.do(
-                "get",
-                "pods/portforward",
-                lambda: stream(call, pod, self.namespace, ports=str(port), _preload_content=False),
-            )
+            where = call, pod, self.namespace
+            how = {"ports": str(port), "_preload_content": False}
+            opened = self._call("get", "pods/portforward", stream, *where, **how)
         except BaseException:
             core.api_client.close()
             raise
@@ -117,8 +113,10 @@ class Kube:
 
         return PodPort(opened.sock.sock, close)
 
-    def do(self, verb: str, resource: str, request: Callable[[], T]) -> T:
-        """Make a request.
+    def _call(
+        self, verb: str, resource: str, request: Callable[..., Any], *what: Any, **how: Any
+    ) -> Any:
+        """Make a request: call `request`, a method of the client, with these arguments.
 
         Raises:
             KubernetesError: it was refused, or there was no answer.
@@ -127,7 +125,7 @@ class Kube:
 
         refused = library("client.exceptions").ApiException
         try:
-            return request()
+            return request(*what, **how)
         except refused as error:
             # The library reports a refused websocket as status 0; its cause has the status.
             status = error.status or getattr(error.__context__, "status_code", None) or 0
@@ -138,6 +136,13 @@ class Kube:
                 f"the API server of Kubernetes at {self._settings.host} does not answer ({error}); "
                 "check the context of your kubeconfig and the network"
             ) from error
+
+    def _do(
+        self, verb: str, resource: str, request: Callable[..., Any], *names: str, **how: Any
+    ) -> Any:
+        """Make a request about objects of the namespace, within a time."""
+        how |= {"_request_timeout": _TIMEOUT_S}
+        return self._call(verb, resource, request, *names, self.namespace, **how)
 
     def _refusal(self, verb: str, resource: str, status: int, reason: object) -> str:
         where = f"in namespace {self.namespace!r}"
@@ -161,53 +166,27 @@ class Kube:
             "services": self.core.list_namespaced_service,
         }
 
-        def get() -> Any:
-            return calls[resource](
-                self.namespace, label_selector=selector, _request_timeout=_TIMEOUT_S
-            )
-
-        items: list[dict[str, Any]] = self.plain(self.do("list", resource, get))["items"]
+        found = self._do("list", resource, calls[resource], label_selector=selector)
+        items: list[dict[str, Any]] = self.plain(found)["items"]
         return items
 
     def secret(self, name: str) -> dict[str, str]:
         """Return the data of a Secret, in base64."""
-
-        def get() -> Any:
-            return self.core.read_namespaced_secret(
-                name, self.namespace, _request_timeout=_TIMEOUT_S
-            )
-
-        return dict(self.plain(self.do("get", f"secrets/{name}", get)).get("data") or {})
+        found = self._do("get", f"secrets/{name}", self.core.read_namespaced_secret, name)
+        return dict(self.plain(found).get("data") or {})
 
     def set_replicas(self, deployment: str, n: int) -> None:
         """Set the number of pods of a Deployment."""
         body = {"spec": {"replicas": n}}
-        self.do(
-            "patch",
-            "deployments/scale",
-            lambda: self.apps.patch_namespaced_deployment_scale(
-                deployment, self.namespace, body, _request_timeout=_TIMEOUT_S
-            ),
-        )
+        scale = self.apps.patch_namespaced_deployment_scale
+        self._do("patch", "deployments/scale", scale, deployment, body=body)
 
     def set_deletion_cost(self, pod: str, cost: str | None) -> None:
         """Set the annotation by which pods go first when there are to be fewer; None removes it."""
         body = {"metadata": {"annotations": {DELETION_COST: cost}}}
-        self.do(
-            "patch",
-            "pods",
-            lambda: self.core.patch_namespaced_pod(
-                pod, self.namespace, body, _request_timeout=_TIMEOUT_S
-            ),
-        )
+        self._do("patch", "pods", self.core.patch_namespaced_pod, pod, body=body)
 
     def log(self, pod: str, n_lines: int = 1000) -> str:
         """Return the latest lines of a pod's log."""
-        text: str = self.do(
-            "get",
-            "pods/log",
-            lambda: self.core.read_namespaced_pod_log(
-                pod, self.namespace, tail_lines=n_lines, _request_timeout=_TIMEOUT_S
-            ),
-        )
-        return text
+        read = self.core.read_namespaced_pod_log
+        return str(self._do("get", "pods/log", read, pod, tail_lines=n_lines))
