@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ..client.dask.absent import unknown_option
 from ..client.display import describing
+from ..client.insight.cluster_info import scheduler_info, workers_there
+from ..client.insight.inspecting import get_scheduler_logs, get_worker_logs
 from ..client.modes import Mode, OfMode, T, as_result, waits, waits_to_be_read
 from ..client.openable import Openable
 from ..client.shell.short_tracebacks import short_refusals, short_tracebacks
 from ..protocol.durations import seconds_of, seconds_or_none
-from ..protocol.errors import ConfigError, NotSupported
+from ..protocol.errors import ConfigError, NotSupported, WorkerStartTimeout
 from ..protocol.settings.kinds import parse_bytes
 from ..protocol.trust.page_access import link_into
 from . import settings
@@ -84,6 +86,10 @@ class Cluster(OfMode[Mode], Openable):
         """Return how many workers the first client waits for, so that it shows them; 0 later."""
         return 0
 
+    async def _explained(self, error: WorkerStartTimeout) -> WorkerStartTimeout:
+        """Return the error with what this kind of cluster knows about workers that are missing."""
+        return error
+
     # --- Use ------------------------------------------------------------------------------------
 
     @property
@@ -129,20 +135,17 @@ class Cluster(OfMode[Mode], Openable):
         """
         timeout_s = seconds_or_none(timeout, "timeout")
         self._take_n_expected()  # the caller reports what is waited for
-        if self.asynchronous:
-            return as_result(self._wait_for_workers_async(n_workers, timeout_s))
-        with short_tracebacks, self.get_client(set_as_default=False, name="cluster") as client:
-            if n_workers is None:
-                client._run(self._recount(client))
-            client.wait_for_workers(self.n_workers if n_workers is None else n_workers, timeout_s)
-        return None
 
-    async def _wait_for_workers_async(self, n_workers: int | None, timeout_s: float | None) -> None:
-        async with self.get_client(set_as_default=False, name="cluster") as client:
+        async def wait(client: Client[Any]) -> None:
             if n_workers is None:
                 await self._recount(client)
             n = self.n_workers if n_workers is None else n_workers
-            await client.wait_for_workers(n, timeout_s)
+            try:
+                await workers_there(client._running(), n, timeout_s)
+            except WorkerStartTimeout as error:
+                raise await self._explained(error) from None
+
+        return self._use(wait)
 
     @waits_to_be_read
     def scheduler_info(self) -> dict[str, Any]:
@@ -157,15 +160,12 @@ class Cluster(OfMode[Mode], Openable):
     def _awaited(
         self, name: str, choose: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> dict[str, Any]:
+        async def ask(client: Client[Any]) -> dict[str, Any]:
+            return choose(await scheduler_info.on(client._running()))
+
         if self.asynchronous:
-
-            async def ask() -> Any:
-                async with self.get_client(set_as_default=False, name="cluster") as client:
-                    return choose(await client.scheduler_info())
-
-            return _Awaited(name, ask)  # type: ignore[return-value]
-        with short_tracebacks, self.get_client(set_as_default=False, name="cluster") as client:
-            return choose(client.scheduler_info())
+            return _Awaited(name, lambda: self._use_async(ask))  # type: ignore[return-value]
+        return self._use(ask)
 
     @waits
     def get_logs(
@@ -178,7 +178,6 @@ class Cluster(OfMode[Mode], Openable):
             scheduler: include those of the scheduler.
             workers: include those of the workers.
         """
-        from ..client.insight.inspecting import get_scheduler_logs, get_worker_logs
 
         async def get(client: Client) -> dict[str, str]:
             engine = client._running()

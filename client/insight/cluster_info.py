@@ -37,18 +37,24 @@ def wait_for_workers(
     """
     timeout_s = seconds_or_none(timeout, "timeout")
     engine = client._running()
-    if type(n_workers) is not int or n_workers < 0:
-        raise ValueError(f"n_workers= is a whole number >= 0, not {n_workers!r}")
+    _check_number(n_workers)
     with short_tracebacks:
-        return result_of(engine, _wait_for_workers(engine, n_workers, timeout_s))
+        return result_of(engine, workers_there(engine, n_workers, timeout_s))
 
 
-async def _wait_for_workers(engine: Engine, n_workers: int, timeout: float | None) -> None:
+async def workers_there(engine: Engine, n_workers: int, timeout: float | None) -> None:
+    """Do what `wait_for_workers` does, in a coroutine of the engine's loop."""
+    _check_number(n_workers)
     waiter = waiter_here()
     if not await wait(engine, waiter, WatchCluster(waiter, n_workers), timeout):
         raise WorkerStartTimeout(n_workers, cluster_of(engine.core).n_workers, timeout or 0.0)
     if waiter.answer is None:
         raise error_of_end(engine)
+
+
+def _check_number(n_workers: object) -> None:
+    if type(n_workers) is not int or n_workers < 0:
+        raise ValueError(f"n_workers= is a whole number >= 0, not {n_workers!r}")
 
 
 async def expect_workers(engine: Engine, n_workers: int, timeout_s: float) -> None:
@@ -58,7 +64,7 @@ async def expect_workers(engine: Engine, n_workers: int, timeout_s: float) -> No
     """
     timeout_s = min(timeout_s, _MAX_START_S)
     with contextlib.suppress(WorkerStartTimeout):
-        await _wait_for_workers(engine, n_workers, timeout_s)
+        await workers_there(engine, n_workers, timeout_s)
 
 
 @on_loop

@@ -15,13 +15,11 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client.dask.absent import unknown_option
 from ...client.insight.asking import ask
-from ...client.modes import Mode, T, as_result, waits
-from ...protocol.durations import seconds_or_none
+from ...client.modes import Mode, as_result, waits
 from ...protocol.errors import ConfigError, WeftError, WorkerStartTimeout
 from ..cluster import Cluster
 from ..processes.in_thread import in_thread
@@ -42,7 +40,6 @@ from .release import (
 
 if TYPE_CHECKING:
     from ...client.client import Client
-    from ...protocol.durations import Duration
 
 _log = logging.getLogger("weft.cluster")
 
@@ -77,6 +74,8 @@ class KubeCluster(Cluster[Mode]):
         ConfigError: there is no such release or pool (the text names those that there are), no
             kubeconfig, or the package `kubernetes` is missing.
         KubernetesError: a right is missing, or the API server does not answer.
+        PodsNotReady: by `wait_for_workers`, in the place of a `WorkerStartTimeout`; the text has
+            what Kubernetes reports.
     """
 
     def __init__(
@@ -215,34 +214,8 @@ class KubeCluster(Cluster[Mode]):
         ]
         return problems_of(pods, events)
 
-    @waits
-    def wait_for_workers(
-        self, n_workers: int | None = None, timeout: Duration | None = None
-    ) -> None:
-        """Wait until `n_workers` (None = all) have joined.
-
-        Raises:
-            PodsNotReady: fewer had joined after `timeout`; the text has what Kubernetes reports.
-        """
-        timeout_s = seconds_or_none(timeout, "timeout")
-        if self.asynchronous:
-            return as_result(self._wait_async(n_workers, timeout_s))
-        try:
-            super().wait_for_workers(n_workers, timeout_s)
-        except WorkerStartTimeout as error:
-            raise self._with_problems(error) from None
-        return None
-
-    async def _wait_async(self, n_workers: int | None, timeout_s: float | None) -> None:
-        late: WorkerStartTimeout
-        try:
-            await super().wait_for_workers(n_workers, timeout_s)
-            return
-        except WorkerStartTimeout as error:
-            late = error
-        found: list[PodsNotReady] = []
-        await in_thread(lambda: found.append(self._with_problems(late)))
-        raise found[0]
+    async def _explained(self, error: WorkerStartTimeout) -> PodsNotReady:
+        return await in_thread(lambda: self._with_problems(error))
 
     def _with_problems(self, error: WorkerStartTimeout) -> PodsNotReady:
         try:
@@ -275,19 +248,7 @@ class KubeCluster(Cluster[Mode]):
                         logs[name] = str(error)
             return logs
 
-        return self._do(get)
-
-    def _do(self, work: Callable[[], T]) -> T:
-        """Do what blocks; an asynchronous cluster returns a coroutine."""
-        if not self.asynchronous:
-            return work()
-
-        async def do() -> T:
-            found: list[T] = []
-            await in_thread(lambda: found.append(work()))
-            return found[0]
-
-        return as_result(do())
+        return as_result(in_thread(get)) if self.asynchronous else get()
 
     # --- The number of workers --------------------------------------------------------------------
 
