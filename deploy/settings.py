@@ -11,11 +11,13 @@ import os
 import socket
 import tempfile
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ..protocol.errors import ConfigError
 from ..protocol.host.machine import memory_limit, n_cores
 from ..protocol.settings.kinds import MAX_COUNT, MemoryLimit
+from ..protocol.settings.setting import Setting
+from ..protocol.settings.sources import Settings
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,19 @@ def decide_counts(
     return WorkerCounts(n_workers, check_count(nthreads, "threads_per_worker"))
 
 
+def _bound(host: str, port: int) -> list[str]:
+    """Return the addresses of a host, each of which a socket could be bound to at this port."""
+    found = []
+    for family, type_, protocol, _, address in socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        with socket.socket(family, type_, protocol) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        found.append(str(address[0]))
+    return found
+
+
 def check_own_host(host: str, setting: str, *, may_be_every: bool = False) -> None:
     """Check that `host` is an address of this machine, to which others can connect.
 
@@ -122,16 +137,12 @@ def check_own_host(host: str, setting: str, *, may_be_every: bool = False) -> No
         ConfigError: it is not.
     """
     try:
-        infos = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-        for family, type_, protocol, _, address in infos:
-            if address[0] in ("0.0.0.0", "::") and not may_be_every:
-                raise ConfigError(
-                    f"{host} means every interface, which is no address to connect to; name one "
-                    "of this machine",
-                    setting,
-                )
-            with socket.socket(family, type_, protocol) as sock:
-                sock.bind(address)
+        if {*_bound(host, 0)} & {"0.0.0.0", "::"} and not may_be_every:
+            raise ConfigError(
+                f"{host} means every interface, which is no address to connect to; name one of "
+                "this machine",
+                setting,
+            )
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         every = ", or 0.0.0.0 for every one" if may_be_every else ""
@@ -142,12 +153,22 @@ def check_own_host(host: str, setting: str, *, may_be_every: bool = False) -> No
         ) from None
 
 
-def host_of_interface(name: str, setting: str) -> str:
+def host_of_interface(given: Settings, setting: Setting[str | None], host: Setting[Any]) -> str:
     """Return the address of a network interface of this machine, an IPv4 one if it has any.
 
+    Args:
+        given: the settings.
+        setting: the one that names the interface; "" is returned if it is not given.
+        host: the one in whose place it stands.
+
     Raises:
-        ConfigError: there is no such interface, or it has no address.
+        ConfigError: there is no such interface, or it has no address; or both are given.
     """
+    name = given[setting]
+    if not name:
+        return ""
+    if given.is_given(host):
+        raise ConfigError("give --host or --interface, not both", "--interface")
     import psutil
 
     interfaces = psutil.net_if_addrs()
@@ -159,7 +180,8 @@ def host_of_interface(name: str, setting: str) -> str:
     if hosts:
         return hosts.get(socket.AF_INET) or hosts[socket.AF_INET6]
     why = "has no address" if name in interfaces else "is no network interface of this machine"
-    raise ConfigError(f"{name!r} {why}; there are {', '.join(sorted(interfaces))}", setting)
+    text = f"{name!r} {why}; there are {', '.join(sorted(interfaces))}"
+    raise ConfigError(text, given.name_of(setting))
 
 
 def check_free_port(host: str, port: int) -> None:
@@ -169,11 +191,7 @@ def check_free_port(host: str, port: int) -> None:
         ConfigError: they cannot: the port is taken, or the address is not of this machine.
     """
     try:
-        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        for family, type_, protocol, _, address in infos:
-            with socket.socket(family, type_, protocol) as sock:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.bind(address)
+        _bound(host, port)
     except OSError as error:
         from ..protocol.trust.finding import known_files
 

@@ -116,8 +116,3 @@ def merged(settings: tuple[Setting[Any], ...], options: Mapping[str, Any]) -> Se
             value = tuple(word for words in value for word in words)
         chosen[setting] = value
     return read_settings().with_options(chosen)
-
-
-def name_of(settings: Settings, setting: Setting[Any]) -> str:
-    """Return how an error names a setting: as the user gave it, or by its option."""
-    return settings.origin(setting) or setting.option.partition("/")[0]

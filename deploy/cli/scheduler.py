@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ...protocol.errors import ConfigError
 from ...protocol.settings import common
 from ...protocol.settings import scheduler as table
-from ...protocol.settings.kinds import parse_host_port
 from ...protocol.settings.setting import settings_in
 from .group import start_log, weft
-from .options import from_table, merged, name_of
+from .options import from_table, merged
 
 if TYPE_CHECKING:
     from ...scheduler.server import SchedulerServer
@@ -47,56 +45,16 @@ def scheduler(**options: Any) -> None:
 
     Each option can be given by a file or the environment as well; see 'weft config scheduler'.
     """
-    from ...protocol.wire.session import MISSED_HEARTBEATS
     from ..processes.pid_file import pid_file
     from ..scheduler import restarting
-    from ..scheduler.identity_files import IdentityFiles
     from ..scheduler.starting import SchedulerOptions, SchedulerStart
-    from ..settings import check_free_port, check_own_host, host_of_interface
 
     given = merged(SETTINGS, options)
     start_log(given[common.LOG_LEVEL])
-    host, protocol = given[table.HOST], given[table.PROTOCOL]
-    if interface := given[table.INTERFACE]:
-        if given.is_given(table.HOST):
-            raise ConfigError("give --host or --interface, not both", "--interface")
-        host = host_of_interface(interface, name_of(given, table.INTERFACE))
-    http_host, http_port = "", 0
-    if given[table.DASHBOARD]:
-        http_host, http_port = parse_host_port(
-            given[table.DASHBOARD_ADDRESS], "--dashboard-address"
-        )
-        if given.is_given(table.DASHBOARD_ADDRESS):
-            check_free_port(http_host, http_port)
-    if protocol != "unix":
-        check_own_host(host.strip("[]"), name_of(given, table.HOST), may_be_every=True)
-    chosen = SchedulerOptions(
-        host=host,
-        port=given[table.PORT] if given.is_given(table.PORT) else None,
-        protocol=protocol,
-        connection_file=given[table.CONNECTION_FILE],
-        token_file=given[common.TOKEN_FILE],
-        name=given[table.NAME],
-        state_directory=given[table.STATE_DIR],
-        dashboard_host=http_host,
-        dashboard_port=http_port,
-        dashboard_host_names=given[table.DASHBOARD_HOST_NAMES],
-        dashboard_fallback=not given.is_given(table.DASHBOARD_ADDRESS),
-        client_lease_s=given[table.CLIENT_LEASE],
-        heartbeat_s=given[table.LIVENESS_TIMEOUT] / MISSED_HEARTBEATS,
-        limits={
-            "idle_timeout_s": given[table.IDLE_TIMEOUT] or 0.0,
-            "allowed_deaths": given[table.ALLOWED_DEATHS],
-            "target_duration_s": given[table.TARGET_DURATION],
-            "max_outbox_nbytes": given[table.OUTBOX_MEMORY],
-            "max_unfinished_nbytes": given[table.UNFINISHED_MEMORY],
-        },
-        files=IdentityFiles(
-            given[table.CLUSTER_ID_FILE], given[table.CERTIFICATE_FILE], given[table.KEY_FILE]
-        ),
-    )
+    chosen = SchedulerOptions(given)
 
     def on_ready(server: SchedulerServer, url: str) -> None:
+        _, http_port = chosen.pages
         if url and http_port and not url.endswith(f":{http_port}/"):
             click.echo(f"port {http_port} is taken, pages use a free one", err=True)
         path = str(chosen.path_of_file(server))

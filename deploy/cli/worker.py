@@ -14,7 +14,7 @@ from ...protocol.settings import common
 from ...protocol.settings import worker as table
 from ...protocol.settings.setting import Setting, settings_in
 from .group import Chosen, fail, scheduler_options, start_log, weft
-from .options import from_table, merged, name_of
+from .options import from_table, merged
 
 if TYPE_CHECKING:
     from ...protocol.settings.sources import Settings
@@ -66,9 +66,7 @@ def worker(chosen: Chosen, **options: Any) -> None:
     given = merged(SETTINGS, options)
     start_log(given[common.LOG_LEVEL])
     counts = decide_counts(_n_workers(given), given[table.NTHREADS])
-    limit = parse_memory_limit(
-        given[table.MEMORY_LIMIT], counts, name_of(given, table.MEMORY_LIMIT)
-    )
+    limit = parse_memory_limit(given[table.MEMORY_LIMIT], counts, given.name_of(table.MEMORY_LIMIT))
     connect_timeout = _patience(given, table.CONNECT_TIMEOUT)
     orphan_lease = _patience(given, table.ORPHAN_LEASE)
     places = DataPlaces.of(given, counts.n_workers)
@@ -86,7 +84,7 @@ def worker(chosen: Chosen, **options: Any) -> None:
 
     name = given[table.NAME] or socket.gethostname()
     local_directory = given[table.LOCAL_DIRECTORY]
-    directory = make_local_directory(local_directory, name_of(given, table.LOCAL_DIRECTORY))
+    directory = make_local_directory(local_directory, given.name_of(table.LOCAL_DIRECTORY))
     grace_period, lifetime = given[table.GRACE_PERIOD], given[table.LIFETIME]
     options = {
         "nthreads": counts.nthreads,
@@ -158,7 +156,7 @@ def _metrics_page(given: Settings, directory: str, security: Security) -> Family
     address = given[table.METRICS_ADDRESS]
     if address is None:
         return None
-    host, port = parse_host_port(address, name_of(given, table.METRICS_ADDRESS))
+    host, port = parse_host_port(address, given.name_of(table.METRICS_ADDRESS))
     return FamilyPage(host, port, directory, security)
 
 

@@ -15,12 +15,16 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from ...protocol.errors import CommError, ConfigError
 from ...protocol.host.facts import process_facts
+from ...protocol.settings import common
+from ...protocol.settings import scheduler as table
+from ...protocol.settings.kinds import parse_host_port
+from ...protocol.settings.sources import Settings
 from ...protocol.trust.addresses import DEFAULT_PORT
 from ...protocol.trust.connection_file import check_destination
 from ...protocol.trust.finding import default_path, known_files, remove_stale_files, run_directory
@@ -34,9 +38,11 @@ from ...protocol.trust.security import (
 )
 from ...protocol.wire.address import Address, parse_address
 from ...protocol.wire.levels import Level
+from ...protocol.wire.session import MISSED_HEARTBEATS
 from ...scheduler.config import SchedulerConfig
 from ...scheduler.server import SchedulerServer
 from ..processes.child import Lifeline
+from ..settings import check_free_port, check_own_host, host_of_interface
 from .daemon import DaemonConfig, run_daemon
 from .identity_files import IdentityFiles
 from .state_directory import (
@@ -55,36 +61,53 @@ _log = logging.getLogger("weft.scheduler")
 _PORT_PATIENCE_S: Final = 5.0
 
 
-@dataclass
 class SchedulerOptions:
-    """The options of `weft scheduler`.
+    """The settings of `weft scheduler`, as they are used.
 
     Attributes:
+        host: where it listens.
         port: 0 = any free one; None = the default one, or any free one if that is taken.
         protocol: tcp, tls or unix; None = tcp on this machine, tls beyond.
-        state_directory: None = the default one.
-        dashboard_host: "" = no pages.
-        dashboard_host_names: of the pages, beside those that this machine knows.
-        dashboard_fallback: take any free port for the pages if theirs is taken.
-        limits: more fields of `SchedulerConfig`.
+        pages: host and port of the pages, "" and 0 = none.
+        takes_any_page_port: take any free port for the pages if theirs is taken.
+        server: fields of `SchedulerConfig`.
         files: with the cluster's id, certificate and key; what is not given is made.
     """
 
-    host: str
-    port: int | None
-    protocol: str | None
-    connection_file: Path | None
-    token_file: Path | None
-    name: str | None
-    state_directory: Path | None
-    dashboard_host: str
-    dashboard_port: int
-    dashboard_fallback: bool
-    client_lease_s: float
-    heartbeat_s: float
-    dashboard_host_names: tuple[str, ...] = ()
-    limits: dict[str, Any] = field(default_factory=dict)
-    files: IdentityFiles = field(default_factory=IdentityFiles)
+    def __init__(self, given: Settings) -> None:
+        """Read the settings.
+
+        Raises:
+            ConfigError: they contradict each other, or name what this machine does not have.
+        """
+        self.host = host_of_interface(given, table.INTERFACE, table.HOST) or given[table.HOST]
+        self.protocol = given[table.PROTOCOL]
+        self.pages = "", 0
+        if given[table.DASHBOARD]:
+            self.pages = parse_host_port(given[table.DASHBOARD_ADDRESS], "--dashboard-address")
+            if given.is_given(table.DASHBOARD_ADDRESS):
+                check_free_port(*self.pages)
+        if self.protocol != "unix":
+            check_own_host(self.host.strip("[]"), given.name_of(table.HOST), may_be_every=True)
+        self.takes_any_page_port = not given.is_given(table.DASHBOARD_ADDRESS)
+        self.page_names = given[table.DASHBOARD_HOST_NAMES]
+        self.port = given[table.PORT] if given.is_given(table.PORT) else None
+        self.connection_file = given[table.CONNECTION_FILE]
+        self.token_file = given[common.TOKEN_FILE]
+        self.name = given[table.NAME]
+        self.state_directory = given[table.STATE_DIR]
+        self.server: dict[str, Any] = {
+            "client_lease_s": given[table.CLIENT_LEASE],
+            "heartbeat_s": given[table.LIVENESS_TIMEOUT] / MISSED_HEARTBEATS,
+            "idle_timeout_s": given[table.IDLE_TIMEOUT] or 0.0,
+            "allowed_deaths": given[table.ALLOWED_DEATHS],
+            "target_duration_s": given[table.TARGET_DURATION],
+            "max_outbox_nbytes": given[table.OUTBOX_MEMORY],
+            "max_unfinished_nbytes": given[table.UNFINISHED_MEMORY],
+        }
+        self.files = IdentityFiles(
+            given[table.CLUSTER_ID_FILE], given[table.CERTIFICATE_FILE], given[table.KEY_FILE]
+        )
 
     @property
     def uses_tls(self) -> bool:
@@ -217,7 +240,7 @@ class SchedulerStart:
         cluster_id = self._cluster_id(identity)
         security = Security(self._token(identity).encode(), cluster_id)
         given = self._options.files.read_certificate()
-        if not self._options.uses_tls and not needs_tls(self._options.dashboard_host or "::1"):
+        if not self._options.uses_tls and not needs_tls(self._options.pages[0] or "::1"):
             return security
         if given is not None:
             certificate, key = given
@@ -330,13 +353,12 @@ class SchedulerStart:
 
     def _run_at(self, port: int) -> None:
         options, directory, previous = self._options, self._directory, self._previous
+        page_host, page_port = options.pages
         security = self._security()
         config = SchedulerConfig(
             addresses=[options.address(port)],
             security=security,
-            client_lease_s=options.client_lease_s,
-            heartbeat_s=options.heartbeat_s,
-            **options.limits,
+            **options.server,
             facts=process_facts(),
         )
         if directory is not None:
@@ -356,10 +378,10 @@ class SchedulerStart:
         run_daemon(
             DaemonConfig(
                 scheduler=config,
-                dashboard_host=options.dashboard_host,
-                dashboard_port=previous["dashboard_port"] if previous else options.dashboard_port,
-                dashboard_host_names=options.dashboard_host_names,
-                dashboard_fallback=options.dashboard_fallback and not previous,
+                dashboard_host=page_host,
+                dashboard_port=previous["dashboard_port"] if previous else page_port,
+                dashboard_host_names=options.page_names,
+                dashboard_fallback=options.takes_any_page_port and not previous,
                 dashboard_patience_s=_PORT_PATIENCE_S if previous else 0.0,
                 connection_file=options.path_of_file,
                 on_listening=on_listening,

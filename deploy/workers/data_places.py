@@ -34,11 +34,7 @@ class DataPlaces:
         Raises:
             ConfigError: an address is not of this machine, or there are too few ports.
         """
-        host = given[table.HOST]
-        if interface := given[table.INTERFACE]:
-            if host is not None:
-                raise ConfigError("give --host or --interface, not both", "--interface")
-            host = host_of_interface(interface, given.origin(table.INTERFACE))
+        host = host_of_interface(given, table.INTERFACE, table.HOST) or given[table.HOST]
         own = table.HOST if given.is_given(table.HOST) else table.INTERFACE
         listening, contact = given[table.LISTEN_ADDRESS], given[table.CONTACT_ADDRESS]
         for setting, value in ((table.LISTEN_ADDRESS, listening), (table.CONTACT_ADDRESS, contact)):

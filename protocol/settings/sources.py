@@ -64,6 +64,10 @@ class Settings:
         found = self.given.get(setting)
         return "" if found is None else found[1]
 
+    def name_of(self, setting: Setting[Any]) -> str:
+        """Return how an error names a setting: as the user gave it, or by its option."""
+        return self.origin(setting) or setting.option.partition("/")[0]
+
     def choose(self, argument: object, setting: Setting[T]) -> T:
         """Return what an argument in Python says, checked; if it is None, the setting's value."""
         if argument is None:
