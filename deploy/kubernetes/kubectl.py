@@ -11,8 +11,6 @@ from typing import Any
 
 from ...protocol.errors import ConfigError
 
-__all__ = ["Kubectl"]
-
 #: Seconds for one answer; logins of clouds may ask their own service first.
 _LIMIT_S = 60
 

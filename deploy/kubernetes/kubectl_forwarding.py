@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from ...protocol.errors import ConfigError
 from .kubectl import Kubectl
 
-__all__ = ["PortForwarding"]
-
 _LINE = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) -> ")
 #: Seconds between attempts, and their limit.
 _PAUSE_S, _LONGEST_S = 0.5, 10.0

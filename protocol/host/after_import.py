@@ -18,8 +18,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["after_import", "forget", "loaded_module"]
-
 #: {module: functions to be called with it}; changed under the lock.
 _waiting: dict[str, dict[Callable[[ModuleType], object], None]] = {}
 #: Reentrant: a destructor that runs meanwhile may come here.

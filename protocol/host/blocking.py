@@ -19,18 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = [
-    "Awaits",
-    "InterruptGate",
-    "TaskWait",
-    "awaited",
-    "blocked",
-    "gate_here",
-    "on_awaits_here",
-    "on_blocked_here",
-    "on_interrupts_here",
-]
-
 
 class TaskWait(NamedTuple):
     """A wait of a thread without a time limit: for tasks and calls of actors, all of them."""

@@ -13,8 +13,6 @@ import re
 from pathlib import Path
 from typing import Final
 
-__all__ = ["running_commit"]
-
 _HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 #: As in the versions that setuptools-scm makes.
 _N_DIGITS: Final = 9

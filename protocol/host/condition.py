@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from .machine import memory_limit, n_cores
 
-__all__ = ["process_condition"]
-
 _SHARED_MEMORY: Final = Path("/dev/shm")
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-__all__ = ["MOST_FILES", "raise_file_limit"]
-
 #: No more than this, although the hard limit may be a thousand million: the children of tasks have
 #: the same limit, and some programs close every number below theirs one by one.
 MOST_FILES: Final = 65_536

@@ -12,8 +12,6 @@ import traceback
 from collections import deque
 from typing import Any, Final
 
-__all__ = ["LogRing", "keep_latest", "latest", "page_of_latest"]
-
 #: Bytes of the records that a process keeps, about.
 MAX_NBYTES: Final = 1 << 20
 #: A longer text is cut.

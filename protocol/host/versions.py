@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from .checkout import running_commit
 
-__all__ = ["PACKAGES", "process_versions", "versions_for"]
-
 #: Packages whose versions should be the same on all machines of a cluster.
 PACKAGES: Final = (
     "weft",

@@ -20,8 +20,6 @@ from typing import Final
 
 from ..wire.payload import Buffer
 
-__all__ = ["Bypass", "open_bypass"]
-
 #: Most parts of one write; the system's limit is 1024.
 _MAX_PARTS: Final = 64
 

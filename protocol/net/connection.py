@@ -15,8 +15,6 @@ from ..wire.levels import Level
 from ..wire.message import MAX_CODE, Message, Unknown
 from ..wire.messages import Unsupported, unsupported
 
-__all__ = ["Connection", "Handler", "settle_unknown"]
-
 _log: Final = logging.getLogger("weft.transport")
 
 #: Most answers to unknown messages that wait for a peer that does not read.

@@ -23,8 +23,6 @@ from ..wire.messages import GetData, KeysData, Put, PutDone, Unsupported
 from ..wire.session import Silence
 from .connection import Connection, Handler, settle_unknown
 
-__all__ = ["DataLines", "connect_to_data_port"]
-
 Request: TypeAlias = GetData | Put
 
 _log: Final = logging.getLogger("weft.data")

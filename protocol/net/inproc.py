@@ -28,8 +28,6 @@ from ..wire.levels import Level
 from ..wire.message import Message
 from .connection import Connection, Handler
 
-__all__ = ["InprocConnection", "InprocServer", "connect_inproc"]
-
 #: {name: server that accepts at it}: exactly the open servers.
 _servers: Final[dict[str, InprocServer]] = {}
 

@@ -50,8 +50,6 @@ from .stream import StreamConnection, tls_reason
 from .traffic import Traffic, TrafficByRole
 from .unfinished import UnfinishedFrames
 
-__all__ = ["Listener", "listen", "one_line"]
-
 logger: Final = logging.getLogger("weft.transport")
 
 _LOGGED_PER_WINDOW: Final = 10

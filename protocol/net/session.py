@@ -58,8 +58,6 @@ from ..wire.session import (
 from .connection import Connection, settle_unknown
 from .deadline import within
 
-__all__ = ["Finder", "SessionOwner", "SessionRunner"]
-
 #: Returns the scheduler's current addresses, the best one first, and the cluster's secret.
 Finder: TypeAlias = Callable[[], "tuple[Sequence[str], Security]"]
 

@@ -11,15 +11,6 @@ from typing import Any, Final
 
 from ..errors import CommError
 
-__all__ = [
-    "SocketFile",
-    "bind_tcp",
-    "bind_unix",
-    "host_on_the_way_to",
-    "outward_host",
-    "set_options",
-]
-
 _BACKLOG: Final = 1024
 #: A machine that vanished while nothing was being sent to it is noticed after about this time.
 _DEAD_PEER_S: Final = 30

@@ -31,8 +31,6 @@ from .connection import Connection, Handler
 from .sockets import set_options
 from .unfinished import MIN_RATE, Trickle, UnfinishedFrames
 
-__all__ = ["Owner", "StreamConnection", "tls_reason"]
-
 #: `writable` becomes False above HIGH bytes that wait to be written, and True again below LOW.
 _HIGH_BYTES: Final = 1 << 20
 _LOW_BYTES: Final = 256 << 10

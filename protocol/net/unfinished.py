@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .connection import Connection
     from .stream import StreamConnection
 
-__all__ = ["MIN_RATE", "MIN_RATE_WAITED_FOR", "Trickle", "UnfinishedFrames"]
-
 #: The bytes per second that a frame must arrive with if it is not complete within the time limit
 #: for its progress; the second number applies while other peers wait for memory because of it.
 MIN_RATE: Final = 2 << 10

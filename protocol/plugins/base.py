@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["SupervisorPlugin", "WorkerPlugin"]
-
 
 class WorkerPlugin:
     """Code that each worker runs before its tasks: a subclass has `setup`, `teardown` or both.

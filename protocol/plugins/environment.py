@@ -21,8 +21,6 @@ from typing import Any, Final
 
 from .base import SupervisorPlugin, WorkerPlugin
 
-__all__ = ["Environ", "InstallPlugin", "PipInstall"]
-
 #: Characters of pip's last lines that an error shows.
 _MAX_CHARS: Final = 4000
 

@@ -30,8 +30,6 @@ from .packing_files import (
     unpack_directory,
 )
 
-__all__ = ["UploadDirectory", "UploadFile"]
-
 _ARCHIVES: Final = (".zip", ".egg", ".whl", ".pyz")
 _SKIPPED: Final = (".git", ".github", ".pytest_cache", "__pycache__", "tests", "docs")
 

@@ -34,21 +34,6 @@ from ..errors import ConfigError, HandshakeError
 from ..wire.handshake import CLUSTER_ID_BYTES
 from ..wire.levels import Level, level_of, lowered
 
-__all__ = [
-    "MIN_TOKEN_BYTES",
-    "Security",
-    "certificate_der",
-    "channel_binding",
-    "check_pin",
-    "client_ssl_context",
-    "generate_certificate",
-    "is_loopback",
-    "needs_tls",
-    "new_cluster_id",
-    "new_token",
-    "server_ssl_context",
-]
-
 #: A client proves its token to a server that has not proved anything yet, so a token must not be
 #: guessable from a proof. `new_token` makes 43 characters; the limit refuses words and dates.
 MIN_TOKEN_BYTES = 16
