@@ -59,23 +59,25 @@ class Following:
 
     Attributes:
         processes: by id.
+        left: those that have left, by id: a new scheduler lists workers as they come back to it.
         turns: ids, the one that is asked next first.
     """
 
     processes: dict[str, Followed] = field(default_factory=dict)
+    left: dict[str, Followed] = field(default_factory=dict)
     turns: deque[str] = field(default_factory=deque)
 
     def update(self, names: dict[str, str]) -> list[str]:
         """Follow these processes, {id: name}, and no others; return the names of those that left.
 
-        A process that is there already goes on at its place.
+        A process that is or was there already goes on at its place.
         """
+        known = {**self.left, **self.processes}
         gone = [p.name for to, p in self.processes.items() if to not in names]
-        self.processes = {
-            to: self.processes.get(to) or Followed(name, to) for to, name in names.items()
-        }
-        known = [to for to in self.turns if to in names]
-        self.turns = deque(dict.fromkeys([*known, *names]))
+        self.processes = {to: known.get(to) or Followed(name, to) for to, name in names.items()}
+        self.left = {to: p for to, p in known.items() if to not in names}
+        there = [to for to in self.turns if to in names]
+        self.turns = deque(dict.fromkeys([*there, *names]))
         return gone
 
     def restart(self, to: str) -> None:

@@ -45,6 +45,16 @@ def test_processes_come_and_go_and_those_that_stay_go_on_at_their_place():
     assert following.processes["a"].since == 0
 
 
+def test_a_worker_that_is_listed_again_after_a_restart_goes_on_at_its_place():
+    following = Following()
+    following.update({"a": "w-a", "b": "w-b"})
+    following.processes["a"].since = 7
+    # A new scheduler lists the workers that have come back so far.
+    assert following.update({"b": "w-b"}) == ["w-a"]
+    assert following.update({"a": "w-a", "b": "w-b"}) == []
+    assert following.processes["a"].since == 7
+
+
 def log(text: str, level: int = logging.WARNING) -> int:
     logging.getLogger("mine").log(level, text)
     return os.getpid()
