@@ -41,7 +41,36 @@ _NEEDED: Final = frozenset(
 )
 
 
-class UploadFile(WorkerPlugin):
+class _Upload(WorkerPlugin):
+    """Files of the user that become files of a worker, as long as the plugin is there."""
+
+    #: Where they are on the worker; "" before that.
+    path = ""
+    _place: _Place | None = None
+
+    @property
+    def _is_importable(self) -> bool:
+        return True
+
+    def setup(self, worker: Any) -> None:
+        """Write the files, and make them importable."""
+        self._place = _Place(worker, is_importable=self._is_importable)
+        try:
+            self._fill(self._place)
+        except BaseException:
+            self._place.remove()  # a plugin that has failed is not torn down
+            raise
+
+    def _fill(self, place: _Place) -> None:
+        raise NotImplementedError
+
+    def teardown(self, worker: Any) -> None:
+        """Remove them again."""
+        if self._place is not None:
+            self._place.remove()
+
+
+class UploadFile(_Upload):
     """Bring a file to all workers; `client.upload_file` registers one.
 
     A Python file, or an archive of packages (.zip, .whl, .egg, .pyz), can be imported by tasks.
@@ -73,35 +102,24 @@ class UploadFile(WorkerPlugin):
             if not zipfile.is_zipfile(io.BytesIO(self.data)):
                 raise ValueError(f"{filename} is no archive, which its suffix says it is")
             _check_modules(modules_among(check_archive(self.data, filename)), filename)
-        #: Where it is on the worker; "" before that.
-        self.path = ""
-        self._place: _Place | None = None
 
-    def setup(self, worker: Any) -> None:
-        """Write the file, and make it importable."""
-        suffix = Path(self.filename).suffix
-        is_importable = suffix == ".py" or suffix in _ARCHIVES
-        self._place = _Place(worker, is_importable=is_importable)
-        with self._place.removed_on_error() as place:
-            self._fill(place, suffix, is_importable=is_importable)
+    @property
+    def _is_importable(self) -> bool:
+        return Path(self.filename).suffix in (".py", *_ARCHIVES)
 
-    def _fill(self, place: _Place, suffix: str, *, is_importable: bool) -> None:
+    def _fill(self, place: _Place) -> None:
         self.path = place.write(self.filename, self.data)
-        if suffix == ".py":
-            module = Path(self.filename).stem
+        file = Path(self.filename)
+        if file.suffix == ".py":
+            module = file.stem
             place.add(place.folder, [module])
             if self.load:
                 importlib.import_module(module)
-        elif is_importable:
+        elif self._is_importable:
             place.add(self.path, _tops_of(self.data))
 
-    def teardown(self, worker: Any) -> None:
-        """Remove it again."""
-        if self._place is not None:
-            self._place.remove()
 
-
-class UploadDirectory(WorkerPlugin):
+class UploadDirectory(_Upload):
     """Bring a directory to all workers; a package in it, or which it is, can be imported by tasks.
 
     On a worker it is `weft.get_worker().plugins["upload-" + its name].path`.
@@ -145,15 +163,6 @@ class UploadDirectory(WorkerPlugin):
         names = names_in(self.data)
         inside = [name.removeprefix(f"{folder.name}/") for name in names] if update_path else []
         _check_modules(modules_among([*names, *inside]), path)
-        #: Where it is on the worker; "" before that.
-        self.path = ""
-        self._place: _Place | None = None
-
-    def setup(self, worker: Any) -> None:
-        """Unpack the directory, and make it importable."""
-        self._place = _Place(worker, is_importable=True)
-        with self._place.removed_on_error() as place:
-            self._fill(place)
 
     def _fill(self, place: _Place) -> None:
         unpack_directory(self.data, place.folder)
@@ -163,11 +172,6 @@ class UploadDirectory(WorkerPlugin):
         if self.update_path:
             inside = [entry.name.partition(".")[0] for entry in os.scandir(self.path)]
             place.add(self.path, [name for name in inside if name.isidentifier()])
-
-    def teardown(self, worker: Any) -> None:
-        """Remove it again."""
-        if self._place is not None:
-            self._place.remove()
 
 
 class _Place:
@@ -183,15 +187,6 @@ class _Place:
         self._entries: dict[str, None] = {}
         #: What was written to a folder of the worker: the path, and which file it was.
         self._written: tuple[str, tuple[int, int]] | None = None
-
-    @contextlib.contextmanager
-    def removed_on_error(self) -> Iterator[_Place]:
-        """Leave nothing if the set-up fails: a plugin that has failed is not torn down."""
-        try:
-            yield self
-        except BaseException:
-            self.remove()
-            raise
 
     def write(self, name: str, data: bytes) -> str:
         """Write a file, so that no reader sees a part of it; return its path."""
