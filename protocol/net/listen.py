@@ -171,30 +171,8 @@ class Listener:
         self._traffic = TrafficByRole()
         self._log = RefusalLog("")
 
-    # --- Counters, of open and of ended connections -----------------------------------------------
-
-    @property
-    def bytes_in(self) -> int:
-        """Bytes received on all connections."""
-        return sum(traffic.bytes_in for traffic in self.traffic().values())
-
-    @property
-    def bytes_out(self) -> int:
-        """Bytes sent on all connections."""
-        return sum(traffic.bytes_out for traffic in self.traffic().values())
-
-    @property
-    def frames_in(self) -> int:
-        """Frames received on all connections."""
-        return sum(traffic.frames_in for traffic in self.traffic().values())
-
-    @property
-    def frames_out(self) -> int:
-        """Frames sent on all connections."""
-        return sum(traffic.frames_out for traffic in self.traffic().values())
-
     def traffic(self) -> dict[str, Traffic]:
-        """Return what went over all connections, by the role of the other end.
+        """Return what went over all connections, open and ended, by the role of the other end.
 
         "unknown" is that of connections that ended before they were authenticated.
         """
