@@ -157,12 +157,3 @@ async def serve(
     on_ready(port=sockets[0].getsockname()[1])
     await wait_gone()
     await listening.stop(server)
-
-
-def run(
-    config: FamilyPageConfig,
-    on_ready: Callable[..., None],
-    wait_gone: Callable[[], Coroutine[Any, Any, None]],
-) -> None:
-    """Be the process that serves the page; see `serve`."""
-    listening.run(serve(config, on_ready, wait_gone))

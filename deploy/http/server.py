@@ -104,12 +104,3 @@ async def serve(
     gate.failed.close()
     await site.close()
     viewer.close()
-
-
-def run(
-    config: HttpConfig,
-    on_ready: Callable[..., None],
-    wait_gone: Callable[[], Coroutine[Any, Any, None]],
-) -> None:
-    """Be the HTTP process; see `serve`."""
-    listening.run(serve(config, on_ready, wait_gone))

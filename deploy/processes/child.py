@@ -517,18 +517,21 @@ def _scheduler_main(parent: Parent) -> int:
 
 
 def _http_main(parent: Parent) -> int:
-    from ..http.server import HttpConfig, run
+    from ..http import listening
+    from ..http.server import HttpConfig, serve
 
     config = HttpConfig.from_plain(parent.read_config())
     config.on_link_used = lambda access: parent.report(used_link=access)
-    run(config, parent.ready, parent.wait_gone)
+    listening.run(serve(config, parent.ready, parent.wait_gone))
     return 0
 
 
 def _family_page_main(parent: Parent) -> int:
-    from ..http.family_page import FamilyPageConfig, run
+    from ..http import listening
+    from ..http.family_page import FamilyPageConfig, serve
 
-    run(FamilyPageConfig.from_plain(parent.read_config()), parent.ready, parent.wait_gone)
+    config = FamilyPageConfig.from_plain(parent.read_config())
+    listening.run(serve(config, parent.ready, parent.wait_gone))
     return 0
 
 
