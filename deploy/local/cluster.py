@@ -23,6 +23,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from ...client.cluster import scaling
@@ -256,7 +257,7 @@ class LocalCluster(Cluster[Mode]):
             memory_limit=self.memory_limit,
             resources=self.resources,
             name=self.name,
-            local_directory=self._files or None,
+            local_directory=Path(self._files) if self._files else None,
             modules=self._preload,
         )
         self.scheduler_address = await self._embedded.start()

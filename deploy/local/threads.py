@@ -9,8 +9,8 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ...protocol.host.facts import process_facts
 from ...protocol.net.deadline import unless
@@ -33,21 +33,16 @@ class EmbeddedCluster:
         security: Security,
         *,
         n_workers: int,
-        nthreads: int,
-        memory_limit: int,
-        resources: dict[str, float],
         name: str,
-        local_directory: str | None = None,
         modules: Sequence[str] = (),
+        **options: Any,
     ) -> None:
+        """Prepare; `options` are those of the workers, see `WorkerConfig`."""
         self._security = security
         self._n_workers = n_workers
-        self._nthreads = nthreads
-        self._memory_limit = memory_limit
-        self._resources = resources
         self._name = name
-        self._local_directory = None if local_directory is None else Path(local_directory)
         self._modules = modules
+        self._options = options
         self._preloaded: list[ModuleType] | None = None
         self._scheduler: SchedulerServer | None = None
         self._workers: list[WorkerServer] = []
@@ -85,11 +80,8 @@ class EmbeddedCluster:
                     scheduler=self._address,
                     security=self._security.lowered(Level.WORKER),
                     name=f"{self._name}-{self._n_started}",
-                    nthreads=self._nthreads,
-                    memory_limit=self._memory_limit,
-                    resources=self._resources,
-                    local_directory=self._local_directory,
                     preloaded=self._preloaded,
+                    **self._options,
                 )
             )
             run = asyncio.create_task(worker.run(), name=f"worker {self._n_started}")
