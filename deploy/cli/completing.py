@@ -36,8 +36,8 @@ def complete_workers(
 
 
 async def _names(connection_file: Path | None, address: str | None) -> dict[str, str]:
+    from ..finding import find_scheduler
     from ..http.viewer import viewing
-    from .finding import find_scheduler
 
     workers: dict[str, Any] = {}
     async with viewing(find_scheduler(connection_file, address), _TIMEOUT_S) as viewer:

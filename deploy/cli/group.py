@@ -79,7 +79,7 @@ class Chosen(NamedTuple):
 
     def find(self) -> ConnectionFile:
         """Find it; see `find_scheduler`."""
-        from .finding import find_scheduler
+        from ..finding import find_scheduler
 
         return find_scheduler(*self)
 

@@ -132,7 +132,7 @@ def _n_workers(given: Settings) -> int | None:
 def _wait_for_scheduler(chosen: Chosen, timeout_s: float) -> str:
     """Return the scheduler's address as soon as one is found; fail if there is none in time."""
     from ...protocol.host.exits import EXIT_NO_SCHEDULER
-    from .finding import wait_for_scheduler
+    from ..finding import wait_for_scheduler
 
     # In a container nothing else would end a first process that waits.
     signal.signal(signal.SIGTERM, _end_while_waiting)

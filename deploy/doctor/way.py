@@ -18,7 +18,7 @@ from ...protocol.trust.finding import NoSchedulerFound
 from ...protocol.trust.security import client_ssl_context
 from ...protocol.wire.address import Address, parse_address
 from ...protocol.wire.levels import Level, level_of
-from ..cli.finding import find_scheduler
+from ..finding import find_scheduler
 from .checks import FAILED, OK, WARNING, Finding
 from .judging import judge_certificate
 

@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ...protocol.errors import ConfigError, ConnectTimeout
-from ...protocol.net.probing import why_nobody_answers
-from ...protocol.settings.common import CONNECTION_FILE
-from ...protocol.settings.sources import read_settings
-from ...protocol.trust.connection_file import ConnectionFile
-from ...protocol.trust.finding import NoSchedulerFound, find
-from ...protocol.wire.levels import Level
+from ..protocol.errors import ConfigError, ConnectTimeout
+from ..protocol.net.probing import why_nobody_answers
+from ..protocol.settings.common import CONNECTION_FILE
+from ..protocol.settings.sources import read_settings
+from ..protocol.trust.connection_file import ConnectionFile
+from ..protocol.trust.finding import NoSchedulerFound, find
+from ..protocol.wire.levels import Level
 
 _log = logging.getLogger("weft.worker")
 
