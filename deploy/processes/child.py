@@ -20,7 +20,6 @@ import json
 import logging
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -33,8 +32,10 @@ from typing import IO, Any, Final
 from ...protocol.errors import ConfigError, WeftError
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.log_ring import keep_latest
-from .titles import ROOM, set_title
+from .titles import ROOM
 
+#: The module that the child runs; it imports what each kind does.
+_MAINS: Final = f"{__package__.rpartition('.')[0]}.mains"
 _MAX_TAIL_CHARS: Final = 4000
 
 #: Of this process, for `_let_go_in_fork`.
@@ -77,7 +78,7 @@ class Child:
     """A process that this one has started. Not thread-safe.
 
     Args:
-        kind: a key of `_MAINS`.
+        kind: of process, a key of the table in `deploy/mains.py`.
         session: start it in a session of its own, so that Ctrl-C in the terminal does not reach it.
     """
 
@@ -98,7 +99,7 @@ class Child:
             # standard input: as an argument it would be all that `ps` has room for.
             code = (
                 f"import sys; sys.path[:] = {[p or os.getcwd() for p in sys.path]!r}; "
-                f"from {__name__} import main; main({kind!r}, {theirs.fileno()}, {stderr})"
+                f"from {_MAINS} import main; main({kind!r}, {theirs.fileno()}, {stderr})"
             )
             try:
                 self.process = _start_python(
@@ -480,76 +481,3 @@ class Parent(Lifeline):
         """Report why the start failed."""
         text = str(error) if isinstance(error, WeftError) else f"{type(error).__name__}: {error}"
         self.say(error=text, is_config=isinstance(error, ConfigError))
-
-
-def main(kind: str, fd: int, stderr_fd: int) -> None:
-    """Be a child process of the given kind."""
-    _close_stdin()
-    # As if this were `python -c`: processes that a task spawns would look for a file "<stdin>".
-    del sys.argv[1:]
-    vars(sys.modules["__main__"]).pop("__file__", None)
-    set_title(_TITLES[kind])
-    parent = Parent(fd, stderr_fd)
-    # Ctrl-C is handled by the parent, which ends this process if necessary.
-    if kind != "workers":
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        code = _MAINS[kind](parent)
-    except WeftError as error:
-        parent.fail(error)
-        code = 1
-    finally:
-        parent.close()
-    sys.exit(code)
-
-
-def _close_stdin() -> None:
-    """Close the program text, so that standard input is empty."""
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-
-
-def _scheduler_main(parent: Parent) -> int:
-    from ..scheduler.daemon import run_embedded
-
-    return run_embedded(parent)
-
-
-def _http_main(parent: Parent) -> int:
-    from ..http import listening
-    from ..http.server import HttpConfig, serve
-
-    config = HttpConfig.from_plain(parent.read_config())
-    config.on_link_used = lambda access: parent.report(used_link=access)
-    listening.run(serve(config, parent.ready, parent.wait_gone))
-    return 0
-
-
-def _family_page_main(parent: Parent) -> int:
-    from ..http import listening
-    from ..http.family_page import FamilyPageConfig, serve
-
-    config = FamilyPageConfig.from_plain(parent.read_config())
-    listening.run(serve(config, parent.ready, parent.wait_gone))
-    return 0
-
-
-def _workers_main(parent: Parent) -> int:
-    from ..workers.workers import run_embedded
-
-    return run_embedded(parent)
-
-
-_TITLES: Final = {
-    "scheduler": "weft scheduler",
-    "http": "weft http",
-    "workers": "weft spawner",
-    "family-page": "weft metrics",
-}
-_MAINS: Final = {
-    "scheduler": _scheduler_main,
-    "http": _http_main,
-    "workers": _workers_main,
-    "family-page": _family_page_main,
-}
