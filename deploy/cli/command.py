@@ -68,8 +68,9 @@ def info(chosen: Chosen, arguments: list[str], as_json: bool, is_all: bool) -> N
         _list_all(as_json)
         return
 
-    from ..http.viewer import describe_cluster
-    from .info import ask_task, describe, describe_task
+    from ..http.viewer import ask_task, describe_cluster
+    from ..overview.wording import describe_task
+    from .info import describe
 
     if key := key_in(arguments):
         task, _ = chosen.ask(lambda viewer: ask_task(viewer, key))

@@ -42,60 +42,9 @@ def asking(found: ConnectionFile, question: Callable[[Viewer], Awaitable[T]]) ->
     return asyncio.run(run()), found.addresses[0]
 
 
-async def ask_task(viewer: Viewer, key: str) -> dict[str, Any]:
-    """Return the description of a task, with its story.
-
-    Raises:
-        QuestionFailed: the scheduler does not know it.
-    """
-    from ...client.insight.explaining import unknown_task
-
-    arguments = {"keys": [key]}
-    tasks = (await viewer.ask_all("tasks", arguments))["tasks"]
-    events = (await viewer.ask_all("story", arguments))["story"]
-    story = [[age_s, what] for age_s, _, what in events]
-    if tasks:
-        return {**tasks[0], "story": story}
-    if not story:
-        raise unknown_task(key)
-    return {"key": key, "state": "forgotten", "why": "no client needs it any more", "story": story}
-
-
 def is_address(text: str) -> bool:
     """Return whether an argument of a command is an address, and not the key of a task."""
     return _ADDRESS.match(text) is not None
-
-
-def describe_task(task: dict[str, Any]) -> str:
-    """Format the description of a task for display."""
-    rows = [("why", task["why"])]
-    if task["state"] != "forgotten":
-        holders = _named(task["holders"], task["n_holders"])
-        rows += [
-            ("function", task["function"]),
-            ("worker", f"{task['worker']}  {task['worker_address']}" if task["worker"] else ""),
-            ("result", "" if task["nbytes"] is None else sized(task["nbytes"])),
-            ("holders", holders),
-            ("inputs", _named(task["inputs"], task["n_inputs"])),
-            ("read by", _named(task["dependents"], task["n_dependents"])),
-            ("wanted by", ", ".join(task["wanted_by"])),
-            ("may run on", task["restrictions"]),
-            ("in span", ", ".join(task.get("span", ()))),
-            ("may run for", f"{limit_s:g} s" if (limit_s := task.get("timeout_s")) else ""),
-        ]
-        rows += [
-            ("attempt", f"on {worker}: {end}" if worker else end)
-            for worker, end in task["attempts"]
-        ]
-    lines = [f"task {task['key']}: {task['state']}"]
-    lines += [f"  {name:13}  {text}" for name, text in rows if text]
-    lines += [f"  {age_s:9.3f} s ago  {what}" for age_s, what in task["story"]]
-    return "\n".join(lines)
-
-
-def _named(names: list[str], n: int) -> str:
-    more = f" and {n - len(names)} more" if n > len(names) else ""
-    return ", ".join(names) + more
 
 
 _WORKERS: Final = (

@@ -6,17 +6,16 @@ from typing import Any, Final
 
 from ...protocol.host.exits import EXIT_NO_SCHEDULER
 from ...protocol.tables import as_lines
-from ...protocol.wording import counted, sized
+from ...protocol.wording import counted
 from ..overview.columns import COUNTS, MEAN_TIME
 from ..overview.snapshot import Snapshot
 from ..overview.wording import (
     health_level,
     late_text,
-    memory_text,
-    n_unfinished,
     short_number,
     short_time,
     states_text,
+    used_memory_text,
     workers_text,
 )
 
@@ -24,8 +23,6 @@ EXIT_OK: Final = 0
 EXIT_DEGRADED: Final = 1
 _N_FUNCTIONS: Final = 10
 _N_FAILURES: Final = 5
-#: A lower rate would be shown as 0.
-_LEAST_RATE: Final = 0.05
 
 
 def exit_code(snapshot: Snapshot) -> int:
@@ -52,17 +49,12 @@ def describe_status(snapshot: Snapshot) -> str:
     scheduler = late_text(o)
     if snapshot.cpu_share is not None:
         scheduler = f"{snapshot.cpu_share:.0%} of a core, {scheduler}"
-    memory = o["memory"]
     rows = [
         ("workers", workers_text(o)),
         ("threads", f"{short_number(o['threads_busy'])} of {short_number(o['threads'])} busy"),
-        (
-            "memory",
-            f"{memory_text(memory['resident'], memory['limit'])}, "
-            f"{sized(memory['managed'])} in results",
-        ),
+        ("memory", used_memory_text(o)),
         ("tasks", states_text(o["tasks"])),
-        ("progress", progress_text(snapshot)),
+        ("progress", snapshot.progress),
         ("since start", _totals(o["totals"])),
         ("clients", short_number(o["n_clients"])),
         ("scheduler", scheduler),
@@ -79,19 +71,6 @@ def describe_status(snapshot: Snapshot) -> str:
         lines += ["", "last failures"]
         lines += [failure_text(failure) for failure in failures]
     return "\n".join(lines)
-
-
-def progress_text(snapshot: Snapshot) -> str:
-    """Format the rate and the time that is left; "" if they are not known yet."""
-    per_second, eta_s = snapshot.rates.total
-    if per_second is None or per_second < _LEAST_RATE:
-        return ""
-    text = f"{short_number(per_second)} tasks/s"
-    left = n_unfinished(snapshot.overview["tasks"])
-    if left:
-        text += f", {short_number(left)} left"
-        text += f" for about {short_time(eta_s)}" if eta_s is not None else ""
-    return text
 
 
 def _totals(totals: dict[str, int]) -> str:

@@ -276,6 +276,25 @@ async def describe_cluster(viewer: Viewer) -> dict[str, Any]:
     return {**info, **workers, "clients": [client["name"] for client in clients]}
 
 
+async def ask_task(viewer: Viewer, key: str) -> dict[str, Any]:
+    """Return the description of a task, with its story.
+
+    Raises:
+        QuestionFailed: the scheduler does not know it.
+    """
+    from ...client.insight.explaining import unknown_task
+
+    arguments = {"keys": [key]}
+    tasks = (await viewer.ask_all("tasks", arguments))["tasks"]
+    events = (await viewer.ask_all("story", arguments))["story"]
+    story = [[age_s, what] for age_s, _, what in events]
+    if tasks:
+        return {**tasks[0], "story": story}
+    if not story:
+        raise unknown_task(key)
+    return {"key": key, "state": "forgotten", "why": "no client needs it any more", "story": story}
+
+
 async def check_acceptance(address: str, security: Security) -> None:
     """Return if a scheduler accepts a connection and answers on it: connect, ask, and leave.
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ...protocol.rates import Rate, SeenRate
-from .wording import n_unfinished
+from .wording import n_unfinished, short_number, short_time
+
+#: A lower rate would be shown as 0.
+_LEAST_RATE: Final = 0.05
 
 
 class ClusterRates:
@@ -65,3 +68,16 @@ class Snapshot:
         if self._cpu is not None and self._cpu[2] == cpu[2] and cpu[0] > self._cpu[0]:
             self.cpu_share = (cpu[1] - self._cpu[1]) / (cpu[0] - self._cpu[0])
         self._cpu = cpu
+
+    @property
+    def progress(self) -> str:
+        """The rate and the time that is left, for display; "" if they are not known yet."""
+        per_second, eta_s = self.rates.total
+        if per_second is None or per_second < _LEAST_RATE:
+            return ""
+        text = f"{short_number(per_second)} tasks/s"
+        left = n_unfinished(self.overview["tasks"])
+        if left:
+            text += f", {short_number(left)} left"
+            text += f" for about {short_time(eta_s)}" if eta_s is not None else ""
+        return text

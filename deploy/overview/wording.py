@@ -43,6 +43,13 @@ def memory_text(resident: int, limit: int) -> str:
     return f"{sized(resident)} of {sized(limit)}" if limit else sized(resident)
 
 
+def used_memory_text(overview: dict[str, Any]) -> str:
+    """Format the memory that the workers use, and the part of the results in it."""
+    memory = overview["memory"]
+    used = memory_text(memory["resident"], memory["limit"])
+    return f"{used}, {sized(memory['managed'])} in results"
+
+
 def states_text(tasks: dict[str, int]) -> str:
     """Format the counts of tasks by state."""
     found = [f"{short_number(n)} {_STATES.get(state, state)}" for state, n in tasks.items() if n]
@@ -102,3 +109,35 @@ def mean_time(function: Mapping[str, Any]) -> str:
     """Format the mean duration of the tasks of a function; "" if none has finished."""
     n = function["n_finished"]
     return short_time(function["compute_s"] / n) if n else ""
+
+
+def describe_task(task: dict[str, Any]) -> str:
+    """Format the description of a task for display."""
+    rows = [("why", task["why"])]
+    if task["state"] != "forgotten":
+        holders = _named(task["holders"], task["n_holders"])
+        rows += [
+            ("function", task["function"]),
+            ("worker", f"{task['worker']}  {task['worker_address']}" if task["worker"] else ""),
+            ("result", "" if task["nbytes"] is None else sized(task["nbytes"])),
+            ("holders", holders),
+            ("inputs", _named(task["inputs"], task["n_inputs"])),
+            ("read by", _named(task["dependents"], task["n_dependents"])),
+            ("wanted by", ", ".join(task["wanted_by"])),
+            ("may run on", task["restrictions"]),
+            ("in span", ", ".join(task.get("span", ()))),
+            ("may run for", f"{limit_s:g} s" if (limit_s := task.get("timeout_s")) else ""),
+        ]
+        rows += [
+            ("attempt", f"on {worker}: {end}" if worker else end)
+            for worker, end in task["attempts"]
+        ]
+    lines = [f"task {task['key']}: {task['state']}"]
+    lines += [f"  {name:13}  {text}" for name, text in rows if text]
+    lines += [f"  {age_s:9.3f} s ago  {what}" for age_s, what in task["story"]]
+    return "\n".join(lines)
+
+
+def _named(names: list[str], n: int) -> str:
+    more = f" and {n - len(names)} more" if n > len(names) else ""
+    return ", ".join(names) + more

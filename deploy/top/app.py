@@ -13,7 +13,8 @@ from rich.live import Live
 
 from ...protocol.errors import CommError, WeftError
 from ...protocol.trust.connection_file import ConnectionFile
-from ..cli.info import ask_task, describe_task
+from ..http.viewer import ask_task
+from ..overview.wording import describe_task
 from .keyboard import reading_keys
 from .screen import draw
 from .view import Action, Explain, Quit, RetireOne, View

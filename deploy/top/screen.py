@@ -15,7 +15,6 @@ from rich.text import Text
 
 from ...protocol.tables import NARROW, WIDE, Column
 from ...protocol.wording import counted, sized
-from ..cli.status_text import progress_text
 from ..overview.columns import COUNTS, MEAN_TIME
 from ..overview.snapshot import Snapshot
 from ..overview.wording import (
@@ -28,6 +27,7 @@ from ..overview.wording import (
     short_number,
     short_time,
     states_text,
+    used_memory_text,
     worker_state,
     workers_text,
 )
@@ -97,7 +97,6 @@ def _head(snapshot: Snapshot, width: int) -> list[Text]:
     if snapshot.cpu_share is not None:
         scheduler += f"scheduler {snapshot.cpu_share:.0%} of a core, "
     scheduler += late_text(o)
-    memory = o["memory"]
     lines = [
         _line(f"{named}  {snapshot.address}  {scheduler}", width, "bold"),
         _line(
@@ -105,13 +104,9 @@ def _head(snapshot: Snapshot, width: int) -> list[Text]:
             f"{short_number(o['threads'])} threads busy",
             width,
         ),
-        _line(
-            f"memory  {memory_text(memory['resident'], memory['limit'])}, "
-            f"{sized(memory['managed'])} in results",
-            width,
-        ),
+        _line(f"memory  {used_memory_text(o)}", width),
         _line(f"tasks   {states_text(o['tasks'])}", width),
-        _line(f"rate    {progress_text(snapshot) or _no_rate(snapshot)}", width),
+        _line(f"rate    {snapshot.progress or _no_rate(snapshot)}", width),
     ]
     if snapshot.down:
         lines.append(_line(f"down: {snapshot.down}; trying again", width, _STYLES["error"]))

@@ -11,8 +11,9 @@ import pytest
 
 import weft
 from tests.deploy.daemons import Daemon, address_of, daemon, file_of, run, scheduler
-from weft.deploy.cli.info import describe_task, is_address
+from weft.deploy.cli.info import is_address
 from weft.deploy.cli.log_rows import show
+from weft.deploy.overview.wording import describe_task
 
 pytestmark = pytest.mark.slow
 
