@@ -50,7 +50,7 @@ class EngineWaiting:
     #: The last Ctrl-C during a wait.
     interruption: Interruption | None = None
     loop: asyncio.AbstractEventLoop
-    lock: threading.RLock  # type: ignore[valid-type]
+    lock: threading.RLock
     _past_loop: PastLoop
     _thread_id: int
 

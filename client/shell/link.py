@@ -28,7 +28,7 @@ from ...protocol.errors import (
     WeftError,
 )
 from ...protocol.net.connection import Connection
-from ...protocol.net.session import Finder, SessionRunner
+from ...protocol.net.session import Finder, SessionOwner, SessionRunner
 from ...protocol.trust.finding import NoSchedulerFound
 from ...protocol.trust.security import Security
 from ...protocol.values.exceptions import add_note
@@ -92,7 +92,7 @@ def _futures_are(n: int, one: str = "is", many: str = "are") -> str:
     return f"{counted(n, 'future')} {one if n == 1 else many}"
 
 
-class SchedulerLink:
+class SchedulerLink(SessionOwner):
     """The owner of the client's session.
 
     For the loop's thread only, except `writable` and `send_past_loop`, whose caller holds the

@@ -15,7 +15,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ..errors import (
     CommClosed,
@@ -72,10 +72,10 @@ _GOODBYE_S: Final = 1.0
 _MAX_REASON_CHARS: Final = 1000
 
 
-class SessionOwner(Protocol):
+class SessionOwner:
     """The owner of a session, which uses it. All calls come from the loop's thread.
 
-    What an owner leaves out does nothing.
+    An owner has the two messages; other methods that it leaves out do nothing.
     """
 
     async def prepare(self, connection: Connection, address: str, security: Security) -> None:
@@ -83,9 +83,11 @@ class SessionOwner(Protocol):
 
     def registration(self, number: int, last_epoch: int) -> Message:
         """Return the first message of this process's `number`-th session."""
+        raise NotImplementedError
 
     def heartbeat(self) -> list[Message]:
         """Return the messages of one heartbeat."""
+        raise NotImplementedError
 
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """Start using the session, which is open now; an `outage` is over."""

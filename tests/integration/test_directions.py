@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from weft.client.core.answers import ANSWERS
-from weft.client.core.features import FEATURES
+from weft.client.core.features import FEATURES as CLIENT_FEATURES
 from weft.client.shell.actor_lines import _ActorLine
 from weft.deploy.http.viewer import Viewer
 from weft.protocol.net.data_line import _WorkerLine
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import Message, sent_by, sent_to
 from weft.protocol.wire.roles import CLIENTS, Role
-from weft.worker.core.features import FEATURES
+from weft.worker.core.features import FEATURES as WORKER_FEATURES
 from weft.worker.core.state import WorkerState
 from weft.worker.data.serving import DataServer
 from weft.worker.family.supervisor_link import SupervisorLink
@@ -43,13 +43,15 @@ def named_in(function: Callable[..., Any]) -> set[type[Message]]:
 @pytest.mark.parametrize("role", CLIENTS)
 def test_a_client_handles_what_it_is_sent(role):
     # After a farewell the connection ends, and then the client looks for the next scheduler.
-    handled = {kind for kind in {**ANSWERS, **FEATURES.handlers} if issubclass(kind, Message)}
+    handled = {
+        kind for kind in {**ANSWERS, **CLIENT_FEATURES.handlers} if issubclass(kind, Message)
+    }
     assert handled == {*sent_to(role)} - OF_SESSIONS - {m.Bye}
 
 
 def test_a_worker_handles_what_it_is_sent():
     others = named_in(WorkerServer._on_other)
-    of_core = {*WorkerState(1, "", FEATURES).messages}
+    of_core = {*WorkerState(1, "", WORKER_FEATURES).messages}
     assert not of_core & others
     assert of_core | others == {*sent_to(Role.WORKER)} - OF_SESSIONS
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..context import WorkerContext
-    from ..core.events import ChunkDone, Event, OfRunning
+    from ..core.events import ChunkDone, OfRunning, WorkerEvent
     from ..core.state import WorkerState
     from ..core.tasks import WorkerTask
 
@@ -158,7 +158,7 @@ class Interrupts:
         self,
         state: WorkerState,
         contexts: dict[int, WorkerContext],
-        handle: Callable[[Event], object],
+        handle: Callable[[WorkerEvent], object],
         crashed: Callable[[BaseException], object],
     ) -> None:
         #: Looks which tasks run.

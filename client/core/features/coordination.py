@@ -238,8 +238,8 @@ def on_operated(core: ClientState, message: Operated) -> None:
             if "names" in arguments:
                 arguments["names"] = message.info.get("names")
                 arguments.pop("number", None)
-            lease = ObjectCall(None, call.kind, call.name, RESTATE, arguments)
-            calls.leases[arguments["lease"]] = lease
+            restated = ObjectCall(None, call.kind, call.name, RESTATE, arguments)
+            calls.leases[arguments["lease"]] = restated
     else:
         calls.to_acknowledge.append(request)
     _notify(core, call, message)
