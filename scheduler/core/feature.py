@@ -193,6 +193,8 @@ class Feature:
     recipe_given: (
         Callable[[SchedulerState, SchedulerTask, WorkerHandle | None, int], None] | None
     ) = None
+    #: a result is unneeded: whether it is kept all the same; while `awaits_owners`
+    keeps_unneeded: Callable[[SchedulerState, SchedulerTask], bool] | None = None
     #: the last copies of tasks are gone: returns those that may be computed again
     results_lost: Callable[[SchedulerState, list[SchedulerTask]], list[SchedulerTask]] | None = None
     #: whether tasks may be submitted on behalf of an attempt that does not run, by their options
@@ -291,6 +293,7 @@ class Features:
         self.tasks_made = [f.tasks_made for f in features if f.tasks_made]
         self.recipe_needed = [f.recipe_needed for f in features if f.recipe_needed]
         self.recipe_given = [f.recipe_given for f in features if f.recipe_given]
+        self.keeps_unneeded = [f.keeps_unneeded for f in features if f.keeps_unneeded]
         self.stale_ended = [f.stale_ended for f in features if f.stale_ended]
         self.results_lost = [f.results_lost for f in features if f.results_lost]
         self.may_submit = [f.may_submit for f in features if f.may_submit]

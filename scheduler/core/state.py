@@ -52,8 +52,6 @@ from .records.permissions import answer_unhandled, deny
 from .records.prefixes import Prefixes
 from .records.story import Story
 from .records.tasks import Function, SchedulerTask, TaskClass
-from .recovery import claims
-from .recovery.barrier import Recovery
 
 # Reading a member of an enumeration from its class takes longer than comparing it.
 _CLIENT: Final = Role.CLIENT
@@ -192,21 +190,10 @@ class SchedulerState:
         #: {attempt: (worker, task)}: attempts beside the current ones, among the worker's zombies;
         #: the first result counts
         self.twins: dict[int, tuple[WorkerHandle, SchedulerTask]] = {}
-        #: {key: rows} of workers' inventories whose keys have no task
-        self.claims: dict[str, tuple[claims.Claim, ...]] = {}
-        #: {function id: {worker: None}} of functions that workers have and no task uses yet
-        self.unclaimed_functions: dict[bytes, dict[WorkerHandle, None]] = {}
-        #: rows wait for tasks: a recovery is under way, or was until a short time ago
-        self.keeps_claims = False
-        #: results that no client has submitted yet, and actors whose handle a client may have that
-        #: is not back, unless those that are back need them: they wait like rows without a task.
-        #: One that is needed again, or lost, may still be here.
-        self.unowned: dict[SchedulerTask, None] = {}
-        #: when they cease to wait; None before the end of the recovery
-        self.claims_due: Deadline | None = None
-        #: while peers of the last scheduler are expected, and nothing is assigned
-        self.recovery: Recovery | None = None
-        self.has_recovered = False
+        #: peers of an earlier scheduler may run what looks unfinished: nothing is assigned
+        self.awaits_peers = False
+        #: ... or is so until a short time ago: clients may come back for what nobody needs
+        self.awaits_owners = False
         self.started: float | None = None  #: the time of the first event
         #: {worker_id: report} that came before the connection of that registered worker closed
         self.exit_reports: dict[str, m.WorkerExited] = {}

@@ -8,7 +8,7 @@ from weft.client.core.features.coordination import calls_of
 from weft.scheduler.core.data.relays import relays_of
 from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.scheduler.core.invariants.validate import validate as validate_scheduler
-from weft.scheduler.core.recovery.claims import HELD
+from weft.scheduler.core.recovery.records import HELD, recovery_of
 
 from . import copies, following, memory, plugins, reading, retiring
 from .client_node import FAILED
@@ -90,10 +90,9 @@ def check_agreement(sim: Simulation) -> None:
     for worker in sim.workers.values():
         ws = core.workers_by_id[worker.worker_id]
         claimed = [
-            (key, attempt)
-            for attempt, key in ws.claims.items()
-            for row in core.claims[key]
-            if row.ws is ws and row.attempt == attempt and row.kind == HELD
+            (row.key, row.attempt)
+            for row in recovery_of(core).rows_at.get(ws, {}).values()
+            if row.kind == HELD
         ]
         theirs_held = sorted([(task.key, task.attempt) for task in ws.has_what] + claimed)
         held = sorted(
@@ -124,8 +123,8 @@ def check_empty(sim: Simulation) -> None:
     assert not waited_for, f"attempts that never ended, it seems: {waited_for}"
     assert list(core.classes.values()) == [core.default_class], "classes are left"
     assert not relays_of(core).by_request, "relays are left"
-    assert not core.claims, "claims are left"
-    assert not core.unclaimed_functions, "functions of earlier schedulers are left"
+    assert not recovery_of(core).rows, "rows of inventories are left"
+    assert not recovery_of(core).functions, "functions of earlier schedulers are left"
     assert not core.twins, "attempts that run twice are left"
     assert not core.failed_at, "failures are left"
     assert not interruptions_of(core), "interrupted attempts are left"

@@ -290,7 +290,7 @@ class ClientNode(ClientProcess):
         """Assert that an actor whose handle the user has is not made again behind it."""
         sim, key = self.sim, future.spec.key
         task = sim.scheduler.core.tasks.get(key)
-        if task is None or task.state != "memory" or sim.scheduler.core.has_recovered:
+        if task is None or task.state != "memory" or sim.scheduler.core.counters.recoveries:
             return
         if key in sim.released or key in sim.cancelled or self.has_retried:
             return  # its key may be that of another actor
@@ -344,7 +344,7 @@ class ClientNode(ClientProcess):
                 forced = any(key in sim.forced for key in spec.ancestors)
                 # A client submits no call again that has failed for it, so a new scheduler has no
                 # more of it than a failure that a worker has kept.
-                failed = sim.scheduler.core.has_recovered and any(
+                failed = sim.scheduler.core.counters.recoveries and any(
                     f.state.status in FAILED and not f.is_borrowed and f.spec.key in spec.ancestors
                     for client in sim.clients
                     for f in client.futures
@@ -359,9 +359,9 @@ class ClientNode(ClientProcess):
                 retried = retried and self.world.probes["client meets a new scheduler"] > 0
                 # What has finished before an input was cancelled cannot be computed again.
                 cut = any(key in sim.cancelled for key in spec.ancestors)
-                cut = cut and sim.scheduler.core.has_recovered
+                cut = cut and sim.scheduler.core.counters.recoveries
                 # A borrower has no recipe, and the owner may be at another scheduler.
-                passed_on = future.is_borrowed and sim.scheduler.core.has_recovered
+                passed_on = future.is_borrowed and sim.scheduler.core.counters.recoveries
                 lent = borrowed and (released or failed)
                 reasons = (gone, forgot, forced, retried, cut, passed_on, lent)
                 assert any(reasons), why

@@ -375,7 +375,7 @@ class SchedulerNode:
     def _watch(self, messages: list[Message]) -> None:
         for message in messages:
             if isinstance(message, AssignTasks):
-                assert self.core.recovery is None, "tasks are assigned before the barrier"
+                assert not self.core.awaits_peers, "tasks are assigned before the barrier"
                 for key, attempt in zip(message.keys, message.attempts, strict=True):
                     assert attempt not in self.assigned, f"attempt {attempt} was given out twice"
                     self.assigned[attempt] = key

@@ -539,7 +539,7 @@ class Simulation:
         self._rest()
         core = self.scheduler.core
         while any(client.lease is not None for client in core.clients.values()) or (
-            core.keeps_claims
+            core.awaits_owners
         ):
             self._step()
         self._rest()

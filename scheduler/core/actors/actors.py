@@ -56,7 +56,7 @@ def note_made(state: SchedulerState, message: m.SubmitTasks) -> None:
             task = state.tasks.get(key)
             if task is not None and is_actor(task) and task.state != MEMORY:
                 made_actors_of(state).made[task] = None
-    if state.recovery is None:
+    if not state.awaits_peers:
         fail_made(state)
 
 

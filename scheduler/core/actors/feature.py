@@ -20,7 +20,7 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 
 ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "actors were made by an earlier scheduler only while recovering": lambda s: (
-        () if s.recovery else actors.made_actors_of(s).made
+        () if s.awaits_peers else actors.made_actors_of(s).made
     ),
     "actors whose thread waits were made by attempts that have ended": lambda s: [
         (ws, attempt)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.wire import messages as m
 from ..records.peers import BlockedWait
+from ..recovery.records import recovery_of
 from .actors import living
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def on_actors_blocked(state: SchedulerState, ws: WorkerHandle, message: m.Actors
     """Note what actors wait for; those of an earlier scheduler may have no task yet."""
     waits = state.record(WaitingActors).by_worker.setdefault(ws, {})
     for i, (key, attempt) in enumerate(zip(message.names, message.attempts, strict=True)):
-        is_claimed = attempt in ws.claims and attempt not in ws.zombies
+        is_claimed = recovery_of(state).find(ws, attempt) is not None and attempt not in ws.zombies
         if not (is_claimed or living(state, ws, key, attempt)):
             state.counters.reports_stale += 1
             continue

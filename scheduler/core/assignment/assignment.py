@@ -127,7 +127,7 @@ def settle(state: SchedulerState) -> None:
                 settling(state)
     if state.touched:
         _refresh(state)
-    if state.recovery is not None:
+    if state.awaits_peers:
         state.ahead.clear()
         return  # what looks unfinished may be running at a worker that is not back yet
     if state.ready or state.ahead:

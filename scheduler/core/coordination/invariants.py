@@ -241,7 +241,7 @@ OBJECT_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         if number in calls.answered
     ],
     "calls are put off only while recovering": lambda s: unless(
-        s.recovery is not None or not objects_of(s).deferred, objects_of(s).deferred
+        s.awaits_peers or not objects_of(s).deferred, objects_of(s).deferred
     ),
     "a call put off is one that waits": lambda s: [
         call

@@ -113,7 +113,7 @@ def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) 
             call.value = take(state, message.values[0], message.keys)
         if operation.takes_keys:
             call.keys = message.keys
-        if operation.is_deferred and state.recovery is not None:
+        if operation.is_deferred and state.awaits_peers:
             calls.waiting[request] = call
             objects.deferred[call] = None
             if call.timeout:  # a call that does not wait for others waits for the recovery

@@ -159,7 +159,7 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
     n_for_work = ceil(round(n_workers, 6))
     if n_runnable or n_unrunnable:
         n_for_work = max(n_for_work, 1)
-    if state.recovery is not None:  # the work is not known before its workers are back
+    if state.awaits_peers:  # the work is not known before its workers are back
         n_for_work = max(n_for_work, len(state.staying), len(state.expected.worker_ids))
     waiting_nbytes = sum(waiting_nbytes(state) for waiting_nbytes in state.features.waiting_nbytes)
     n_for_data = _workers_for_data(found.nbytes + waiting_nbytes, kind)

@@ -102,7 +102,7 @@ def _running_at(task: SchedulerTask) -> list[str]:
 def why(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     """Return the reason for the state of a task."""
     kind = task.state
-    if state.recovery is not None and kind in (WAITING, QUEUED, NO_WORKER):
+    if state.awaits_peers and kind in (WAITING, QUEUED, NO_WORKER):
         return TaskReason(f"the scheduler assigns nothing yet, it is {waits_for(state)}")
     if kind == WAITING:
         missing = task.waiting_on or {}

@@ -122,7 +122,7 @@ CLASS_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
     "no task is queued while a worker has room for it and wants it": lambda s: [
         (*c.queue.items()[:1], *found)
         for c in s.classes.values()
-        if c.queue and s.recovery is None and (found := _fitting(s, c))
+        if c.queue and not s.awaits_peers and (found := _fitting(s, c))
     ],
     "the level of a class is that of its best queued task": lambda s: [
         c.restrictions

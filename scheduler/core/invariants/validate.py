@@ -31,7 +31,7 @@ from ..records.tasks import (
     SchedulerTask,
     State,
 )
-from ..recovery.claims import ASSIGNED
+from ..recovery.records import recovery_of
 from .classes import CLASS_INVARIANTS
 from .functions import FUNCTION_INVARIANTS
 
@@ -179,16 +179,6 @@ def _n_failures(state: SchedulerState) -> int:
     return len({id(failure) for failure in failures if failure is not None})
 
 
-def _miscounted_absentees(state: SchedulerState) -> list[object]:
-    recovery = state.recovery
-    if recovery is None:
-        return []
-    back = {ws.worker_id for ws in state.workers.values() if not ws.is_away}
-    absent = [worker_id for worker_id in recovery.expected_workers if worker_id not in back]
-    sending = [ws for ws in state.workers.values() if ws.inventory is not None]
-    return [*differences(recovery.absent_workers, absent), *differences(recovery.sending, sending)]
-
-
 # -- the invariants -------------------------------------------------------------------------------
 #: {what holds: what breaks it}
 #: Those of the kernel; features have their own.
@@ -292,7 +282,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ],
     "replicas are unique": lambda s: [t for t in tasks_in(s, MEMORY) if _repeated(t.replicas)],
     "data is kept only while it is needed": lambda s: [
-        t for t in tasks_in(s, MEMORY) if not (_is_needed(t) or t in s.unowned)
+        t for t in tasks_in(s, MEMORY) if not (_is_needed(t) or t in recovery_of(s).kept)
     ],
     "a failure is kept only while it is wanted": lambda s: [
         t for t in tasks_in(s, ERRED) if not t.wanted_by
@@ -324,32 +314,6 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         ws
         for ws in s.workers.values()
         if not ws.is_away and (ws.inventory is not None or ws.awaited)
-    ],
-    "the recovery counts the workers that are absent or send inventories": _miscounted_absentees,
-    "claims are filed at their workers": lambda s: differences(
-        [(row.ws, row.attempt, key) for key, rows in s.claims.items() for row in rows],
-        [(ws, a, key) for ws in s.workers.values() for a, key in ws.claims.items()],
-    ),
-    "a claim is of a key without a task, or without a recipe, or waits for inputs": lambda s: [
-        s.tasks[key]
-        for key, rows in s.claims.items()
-        if key in s.tasks
-        and not s.tasks[key].is_without_recipe
-        and (s.recovery is None or any(row.kind != ASSIGNED for row in rows))
-    ],
-    "unneeded results are kept only for clients that may come back": lambda s: unless(
-        s.keeps_claims or not s.unowned, s.unowned
-    ),
-    "claims are kept only for clients that may come back": lambda s: unless(
-        s.keeps_claims or not s.claims, s.claims
-    ),
-    "unclaimed functions are unknown": lambda s: [
-        function_id for function_id in s.unclaimed_functions if function_id in s.functions
-    ],
-    "a twin runs beside the current attempt": lambda s: [
-        (ws, task, attempt)
-        for attempt, (ws, task) in s.twins.items()
-        if task.state != PROCESSING or attempt not in ws.zombies
     ],
     "failed_at lists failed tasks": lambda s: [t for t in s.failed_at if t.state != ERRED],
     "processing files the tasks of a worker by attempt": lambda s: [
@@ -388,7 +352,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         (ws, name)
         for ws in s.workers.values()
         for name, n in ws.free_resources.items()
-        if n < 0 and not s.has_recovered and not s.given_up
+        if n < 0 and not s.counters.recoveries and not s.given_up
     ],
     "free and held resources of a worker are all that it has": _misheld,
     "a class of a worker has it among its members": lambda s: [

@@ -44,7 +44,7 @@ def _look_later(state: SchedulerState, n_idle: int) -> None:
 def _look(state: SchedulerState, n_submitted: int, n_idle: int) -> None:
     counts = task_counts(state)
     is_busy = any(counts[name] for name in (WAITING, QUEUED, NO_WORKER, PROCESSING))
-    is_busy = is_busy or state.recovery is not None or n_submitted != state.counters.tasks_submitted
+    is_busy = is_busy or state.awaits_peers or n_submitted != state.counters.tasks_submitted
     n_idle = 0 if is_busy else n_idle + 1
     if n_idle < _N_LOOKS:
         _look_later(state, n_idle)

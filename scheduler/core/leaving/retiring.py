@@ -30,6 +30,7 @@ from ..members.membership import let_leave
 from ..records.peers import WorkerHandle
 from ..records.question_arguments import BadArgument, Info, Page
 from ..records.tasks import ERRED, MEMORY, WITHOUT_RECIPE, SchedulerTask
+from ..recovery.records import recovery_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -114,7 +115,7 @@ def on_retire(state: SchedulerState, peer: int, message: m.Ask) -> None:
         n = _number(arguments, len(state.staying), named)
         if n is not None and min(n, len(state.staying)) > MAX_WORKERS:
             raise BadArgument(f"one order is for at most {MAX_WORKERS} workers, not for {n}")
-        if state.recovery is not None:
+        if state.awaits_peers:
             raise BadArgument(
                 "the scheduler has just started and waits for its workers; ask again in some "
                 "seconds"
@@ -233,10 +234,9 @@ def why_kept(state: SchedulerState, ws: WorkerHandle) -> str:
     """Return why a worker must stay, "" if it may leave."""
     if ws.is_away:
         return "its connection is broken, and it is expected back; ask again when it is there"
-    if ws.claims:
-        return (
-            f"it has {len(ws.claims)} results that clients of the last scheduler may come back for"
-        )
+    waiting = recovery_of(state).rows_at.get(ws, ())
+    if waiting:
+        return f"it has {len(waiting)} results that clients of the last scheduler may come back for"
     clients = {client.number for client in state.clients.values()}
     is_any_gone = len(clients) < state.next_client - 1 and m.PUT_FUNCTION in state.functions
     has_actors = m.ACTOR_FUNCTION in state.functions

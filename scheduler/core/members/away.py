@@ -41,7 +41,6 @@ def expect_inventory(state: SchedulerState, ws: WorkerHandle) -> None:
     for function in ws.functions:
         del function.workers[ws]
     ws.functions.clear()
-    ws.lacking.clear()  # it asks again
     ws.return_asked = False
     resume_all(ws)  # it reports anew which are blocked
     set_away(state, ws)

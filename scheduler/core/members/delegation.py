@@ -41,7 +41,6 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     attempts = [options.get("attempt", 0) for options in all_options]
     runs = [
         attempt in ws.processing
-        or attempt in ws.claims
         or any(may_submit(state, ws, options, attempt) for may_submit in state.features.may_submit)
         for attempt, options in zip(attempts, all_options, strict=True)
     ]

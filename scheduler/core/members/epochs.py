@@ -71,7 +71,7 @@ def _keep_members(state: SchedulerState) -> None:
     workers = dict.fromkeys(state.workers_by_id)
     # One in a task comes back when its worker has done so.
     clients = dict.fromkeys(id for id, one in state.clients.items() if one.worker is None)
-    if state.recovery is not None:
+    if state.awaits_peers:
         # Another start may follow before those that are expected are back.
         workers.update(dict.fromkeys(state.expected.worker_ids))
         clients.update(dict.fromkeys(state.expected.client_ids))

@@ -438,18 +438,16 @@ def stop_waiting(task: SchedulerTask, unneeded: list[SchedulerTask]) -> None:
 def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
     """Drop the data and the work of tasks that may not be needed any more.
 
-    Those that are not needed as lineage either are forgotten. After a restart, a result that no
-    client has submitted yet is kept for those that may come back: see `SchedulerState.unowned`. So
-    is an actor that its owner lets go of during the recovery.
+    Those that are not needed as lineage either are forgotten. Features may keep a result for
+    clients that may come back.
     """
-    keeps_claims = state.keeps_claims
+    keeping = state.features.keeps_unneeded if state.awaits_owners else ()
     while stack:
         task = stack.pop()
         if task.wanted_by or task.n_waiters or task.state == FORGOTTEN:
             continue
         if task.state == MEMORY:  # the same as below, in one step
-            if keeps_claims and (task.is_without_recipe or _may_be_held(state, task)):
-                state.unowned[task] = None
+            if keeping and any(keeps(state, task) for keeps in keeping):
                 continue
             for ws in task.replicas:
                 del ws.has_what[task]
@@ -469,20 +467,6 @@ def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
                 stop_waiting(task, stack)
         if not task.dependents:
             forget(state, task, stack)
-
-
-def _may_be_held(state: SchedulerState, task: SchedulerTask) -> bool:
-    """Return whether a client that is not back yet may have a future of this unique result.
-
-    Another result that is dropped can be made again, by whoever submits its task.
-    """
-    recovery = state.recovery
-    return (
-        recovery is not None
-        and recovery.awaits_clients
-        and task.attempt < state.first_attempt
-        and task.group.function.is_unique
-    )
 
 
 def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask]) -> None:

@@ -46,7 +46,7 @@ def unfile_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
 def _notify_clients(state: SchedulerState, task_class: TaskClass) -> None:
     # The workers of the last scheduler may still come back. Or the tasks were only set aside for a
     # moment, because their inputs are out of reach; later no worker may be left.
-    if state.recovery is not None or task_class.members:
+    if state.awaits_peers or task_class.members:
         delay_s = state.unrunnable_after_s
         task_class.unrunnable_notice = state.call_after(delay_s, _notify_clients, task_class)
         return

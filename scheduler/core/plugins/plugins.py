@@ -115,7 +115,7 @@ def _set_up_everywhere(state: SchedulerState, plugin: Plugin) -> None:
     where = "supervisors" if plugin.is_for_supervisors else "workers"
     state.log("info", f"plugin {plugin.name!r} is to be set up on all {where}")
     # Before the barrier nothing is assigned, and new workers may prepare.
-    may_wait = state.recovery is not None
+    may_wait = state.awaits_peers
     if plugin.is_for_supervisors:
         for supervisor in state.supervisors.values():
             _ask(state, plugin, supervisor, is_required=may_wait and supervisor.is_new)

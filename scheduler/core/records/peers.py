@@ -73,7 +73,6 @@ class WorkerHandle:
         "away_due",
         "backlog_ns",
         "blocked",
-        "claims",
         "classes",
         "expected_nbytes",
         "facts",
@@ -87,7 +86,6 @@ class WorkerHandle:
         "is_leaving",
         "is_new",
         "is_silent",
-        "lacking",
         "last_asked",
         "last_progress",
         "measured_nbytes",
@@ -196,14 +194,9 @@ class WorkerHandle:
         self.away_due: Deadline | None = None
         #: while it sends its inventory; None before and after that
         self.inventory: Inventory | None = None
-        #: {attempt: key} of its rows in `SchedulerState.claims`
-        self.claims: dict[int, str] = {}
         #: {client: {key: None}}: away only; they could not get these from it, and wait for its
         #: return or its loss
         self.awaited: dict[ClientHandle, dict[str, None]] = {}
-        #: {key: None}: it waits for them, and no holder was known when it asked; answered when no
-        #: claims are kept any more
-        self.lacking: dict[str, None] = {}
         self.last_asked = float("-inf")
         #: when it last finished something, or was given something while idle
         self.last_progress = now

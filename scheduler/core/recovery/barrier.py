@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wording import counted
+from .records import recovery_of
 
 if TYPE_CHECKING:
     from ..members.epochs import Members
@@ -27,8 +28,8 @@ LEAST_S: Final = 3.0
 MOST_S: Final = 60.0
 
 
-class Recovery:
-    """The phase `recovering`. There is no such record when the phase is over."""
+class Barrier:
+    """The phase before the barrier. There is no such record when the phase is over."""
 
     __slots__ = (
         "absent_clients",
@@ -78,88 +79,88 @@ class Recovery:
 
 def plan_end(state: SchedulerState) -> None:
     """Let the phase end when it is time, as far as it is known now."""
-    recovery = state.recovery
-    if recovery is None:
+    barrier = recovery_of(state).barrier
+    if barrier is None:
         return
-    due = recovery.began + MOST_S
-    if recovery.first is not None and recovery.last is not None and not recovery.sending:
-        due = min(due, max(recovery.last + QUIET_S, recovery.first + LEAST_S))
-        if recovery.is_complete:
-            due = min(due, recovery.last + COMPLETE_QUIET_S)
-    if recovery.due is not None:
-        if recovery.due.when == due:
+    due = barrier.began + MOST_S
+    if barrier.first is not None and barrier.last is not None and not barrier.sending:
+        due = min(due, max(barrier.last + QUIET_S, barrier.first + LEAST_S))
+        if barrier.is_complete:
+            due = min(due, barrier.last + COMPLETE_QUIET_S)
+    if barrier.due is not None:
+        if barrier.due.when == due:
             return
-        state.deadlines.cancel(recovery.due)
-    recovery.due = state.call_after(max(due - state.awake_s, 0.0), recovery.end)
+        state.deadlines.cancel(barrier.due)
+    barrier.due = state.call_after(max(due - state.awake_s, 0.0), barrier.end)
 
 
 def note_registration(state: SchedulerState, member_id: str, last_epoch: int) -> None:
     """Note a peer that registers; one that was a member before puts off the end."""
-    recovery = state.recovery
-    if recovery is None:
+    barrier = recovery_of(state).barrier
+    if barrier is None:
         return
-    if recovery.first is None:
-        recovery.first = recovery.last = state.awake_s
+    if barrier.first is None:
+        barrier.first = barrier.last = state.awake_s
     if (
         0 < last_epoch < state.epoch
-        or member_id in recovery.expected_workers
-        or member_id in recovery.expected_clients
+        or member_id in barrier.expected_workers
+        or member_id in barrier.expected_clients
     ):
-        recovery.last = state.awake_s
+        barrier.last = state.awake_s
     plan_end(state)
 
 
 def note_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     """Note that a worker has come, is away, sends its inventory, has sent it, or is lost."""
-    recovery = state.recovery
-    if recovery is None:
+    barrier = recovery_of(state).barrier
+    if barrier is None:
         return
     if ws.inventory is not None:
-        recovery.sending[ws] = None
+        barrier.sending[ws] = None
     else:
-        recovery.sending.pop(ws, None)
+        barrier.sending.pop(ws, None)
     worker_id = ws.worker_id
-    if worker_id in recovery.expected_workers:
+    if worker_id in barrier.expected_workers:
         known = state.workers_by_id.get(worker_id)
         if known is None or known.is_away:
-            recovery.absent_workers[worker_id] = None
+            barrier.absent_workers[worker_id] = None
         else:
-            recovery.absent_workers.pop(worker_id, None)
+            barrier.absent_workers.pop(worker_id, None)
     plan_end(state)
 
 
 def note_gone(state: SchedulerState, member_id: str) -> None:
     """Note that a worker or client has ended, so that it will not come back."""
-    recovery = state.recovery
-    if recovery is not None:
-        recovery.expected_workers.pop(member_id, None)
-        recovery.absent_workers.pop(member_id, None)
-        recovery.absent_clients.pop(member_id, None)
+    barrier = recovery_of(state).barrier
+    if barrier is not None:
+        barrier.expected_workers.pop(member_id, None)
+        barrier.absent_workers.pop(member_id, None)
+        barrier.absent_clients.pop(member_id, None)
         plan_end(state)
 
 
 def note_client(state: SchedulerState, client_id: str, *, is_complete: bool) -> None:
     """Note that a client has registered, or (`is_complete`) has sent all that it wants."""
-    recovery = state.recovery
-    if recovery is None or client_id not in recovery.expected_clients:
+    barrier = recovery_of(state).barrier
+    if barrier is None or client_id not in barrier.expected_clients:
         return
     if is_complete:
-        recovery.absent_clients.pop(client_id, None)
+        barrier.absent_clients.pop(client_id, None)
     else:
-        recovery.absent_clients[client_id] = None
+        barrier.absent_clients[client_id] = None
     plan_end(state)
 
 
 def waits_for(state: SchedulerState) -> str:
     """Describe what the phase waits for."""
-    recovery = state.recovery
-    if recovery is None:
+    barrier = recovery_of(state).barrier
+    if barrier is None:
         return ""
     n_workers, n_clients = len(state.expected.worker_ids), len(state.expected.client_ids)
     if not n_workers and not n_clients:
         return "recovering: workers and clients of an earlier scheduler may still come back"
     return (
-        f"recovering: {n_workers - len(recovery.absent_workers)} of "
-        f"{counted(n_workers, 'worker')} and {n_clients - len(recovery.absent_clients)} of "
+        f"recovering: {n_workers - len(barrier.absent_workers)} of "
+        f"{counted(n_workers, 'worker')} and {n_clients - len(barrier.absent_clients)} of "
         f"{counted(n_clients, 'client')} are back"
     )

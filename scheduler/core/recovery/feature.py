@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ..feature import Departure, Feature, StateMetric
-from . import barrier, claims, inventories, merging, phases, recipes
+from ..records.checking import differences, unless
+from ..records.question_arguments import Info
+from ..records.tasks import PROCESSING
+from . import barrier, inventories, lacking, phases, recipes, rows
+from .records import ASSIGNED, BUSY, InventoryRow, Recovery, recovery_of
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, WorkerHandle
@@ -14,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def _on_worker_connected(state: SchedulerState, ws: WorkerHandle) -> None:
-    claims.withdraw_all(state, ws)  # it sends its inventory again
+    rows.withdraw_all(state, ws)  # it sends its inventory again
     barrier.note_worker(state, ws)
 
 
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
-    claims.withdraw_all(state, ws)
+    rows.withdraw_all(state, ws)
     barrier.note_worker(state, ws)
 
 
@@ -27,8 +32,69 @@ def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch
     phases.note_client(state, client)
 
 
+def _may_submit(state: SchedulerState, ws: WorkerHandle, _options: Info, attempt: int) -> bool:
+    """Return whether an attempt runs whose row waits."""
+    return recovery_of(state).find(ws, attempt) is not None
+
+
+# -- invariants ------------------------------------------------------------------------------------
+def _miscounted_absentees(state: SchedulerState) -> list[object]:
+    barrier = recovery_of(state).barrier
+    if barrier is None:
+        return []
+    back = {ws.worker_id for ws in state.workers.values() if not ws.is_away}
+    absent = [worker_id for worker_id in barrier.expected_workers if worker_id not in back]
+    sending = [ws for ws in state.workers.values() if ws.inventory is not None]
+    return [*differences(barrier.absent_workers, absent), *differences(barrier.sending, sending)]
+
+
+def _waiting(state: SchedulerState) -> list[InventoryRow]:
+    return [row for rows in recovery_of(state).rows.values() for row in rows]
+
+
+#: {what holds: what breaks it}
+RECOVERY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    "peers are awaited before the barrier": lambda s: unless(
+        s.awaits_peers == (recovery_of(s).barrier is not None), recovery_of(s).barrier
+    ),
+    "who awaits peers awaits owners": lambda s: unless(s.awaits_owners or not s.awaits_peers, s),
+    "the recovery counts the workers that are absent or send inventories": _miscounted_absentees,
+    "rows are filed at their workers": lambda s: differences(
+        [(row.ws, row.attempt, row) for row in _waiting(s)],
+        [(ws, a, row) for ws, at in recovery_of(s).rows_at.items() for a, row in at.items()],
+    ),
+    "rows wait at registered workers": lambda s: [
+        row for row in _waiting(s) if s.workers_by_id.get(row.ws.worker_id) is not row.ws
+    ],
+    "a row waits for a task, or for its recipe, or for inputs": lambda s: [
+        row
+        for row in _waiting(s)
+        if row.key in s.tasks
+        and not s.tasks[row.key].is_without_recipe
+        and (not s.awaits_peers or row.kind != ASSIGNED)
+    ],
+    "what is unneeded is kept only for clients that may come back": lambda s: unless(
+        s.awaits_owners or not (recovery_of(s).kept or recovery_of(s).rows),
+        (recovery_of(s).kept, recovery_of(s).rows),
+    ),
+    "functions that no task uses are unknown": lambda s: [
+        function_id for function_id in recovery_of(s).functions if function_id in s.functions
+    ],
+    "a twin runs beside the current attempt": lambda s: [
+        (ws, task, attempt)
+        for attempt, (ws, task) in s.twins.items()
+        if task.state != PROCESSING or attempt not in ws.zombies
+    ],
+    "recovery is busy while attempts run twice": lambda s: unless(
+        BUSY in s.busy or not s.twins, s.twins
+    ),
+}
+
+
 FEATURE: Final = Feature(
-    name=merging.BUSY,
+    name=BUSY,
+    records=(Recovery,),
+    invariants=RECOVERY_INVARIANTS,
     handlers={
         m.Resubmitted: phases.on_resubmitted,
         m.InventoryHeld: inventories.on_held,
@@ -41,7 +107,7 @@ FEATURE: Final = Feature(
         StateMetric(
             "recovering",
             "1 while the peers of an earlier scheduler are waited for, and nothing is assigned.",
-            read=lambda state: int(state.recovery is not None),
+            read=lambda state: int(state.awaits_peers),
         ),
         StateMetric(
             "recovery_seconds",
@@ -56,11 +122,15 @@ FEATURE: Final = Feature(
     worker_back=barrier.note_worker,
     worker_gone=_on_worker_gone,
     later_epoch=phases.meet_later_epoch,
-    settling=merging.settle_twins,
-    stale_ended=claims.on_ended,
-    function_made=claims.on_function,
+    settling=lacking.settle,
+    stale_ended=rows.on_ended,
+    function_made=rows.on_function,
+    attempts_erred=lacking.on_erred,
+    not_fetched=lacking.on_not_fetched,
+    keeps_unneeded=recipes.keep,
+    may_submit=_may_submit,
     may_come=recipes.may_come,
-    tasks_made=claims.take_all,
+    tasks_made=rows.take_all,
     recipe_given=recipes.on_given,
     recipe_needed=recipes.on_needed,
     client_connected=_on_client_connected,

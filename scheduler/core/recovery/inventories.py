@@ -4,7 +4,7 @@ scheduler before this one.
 A row says that a worker holds a result, runs or was assigned an attempt, or keeps a failure. It is
 merged with the task of its key under its own attempt number. The state that is further wins:
 waiting < processing < memory or erred. So the order in which workers and clients come back does not
-matter, and a row that comes twice changes nothing. A key without a task is a claim (`claims.py`).
+matter, and a row that comes twice changes nothing. A row whose key has no task waits (`rows.py`).
 What is not wanted is dropped at the worker.
 
 A worker lists an attempt in one row (`_new_rows`): one that has finished does not run, has not
@@ -29,7 +29,9 @@ from ..plugins.plugins import admit
 from ..records.peers import Inventory, WorkerHandle
 from ..records.tasks import SchedulerTask
 from ..reports.missing import lose_replica, replace_lost
-from . import claims, merging
+from .merging import report
+from .records import ASSIGNED, FAILED, HELD, RUNNING, InventoryRow, recovery_of
+from .rows import bring
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -45,18 +47,17 @@ def on_held(state: SchedulerState, ws: WorkerHandle, message: m.InventoryHeld) -
     news: list[tuple[WorkerHandle, SchedulerTask]] = []
     for key, attempt, spec_hash, nbytes in rows:
         task = state.tasks.get(key)
-        if task is None:
-            row = claims.Claim(ws, attempt, claims.HELD, spec_hash, nbytes)
-            is_kept = claims.file(state, key, row)
-        else:
+        if task is not None:
             inventory.held.pop(task, None)
-            is_kept = merging.merge_held(state, ws, task, attempt, spec_hash, nbytes, news)
-        if is_kept:
+            if task.attempt == attempt and ws in task.replicas:
+                inventory.n_kept += 1
+                continue
+        if bring(state, InventoryRow(ws, key, attempt, HELD, spec_hash, nbytes), news):
             inventory.n_kept += 1
         else:
             inventory.n_dropped += 1
             drop_attempt(state, ws, attempt)
-    merging.report(state, news)
+    report(state, news)
 
 
 def on_unfinished(state: SchedulerState, ws: WorkerHandle, message: m.InventoryUnfinished) -> None:
@@ -89,21 +90,8 @@ def on_unfinished(state: SchedulerState, ws: WorkerHandle, message: m.InventoryU
         state.touched[ws] = None
         if phase == m.DROPPED:
             continue
-        task = state.tasks.get(key)
-        kind = claims.RUNNING if phase == m.RUNNING else claims.ASSIGNED
-        row = claims.Claim(ws, attempt, kind, spec_hash, n_raised=n_raised)
-        if (
-            task is None
-            or _waits_for_recipe(state, task)
-            or claims.waits_for_inputs(state, task, row)
-        ):
-            is_kept = claims.file(state, key, row)
-        else:
-            is_running = phase == m.RUNNING
-            is_kept = merging.adopt(
-                state, ws, task, attempt, spec_hash, n_raised, is_running=is_running
-            )
-        if is_kept:
+        kind = RUNNING if phase == m.RUNNING else ASSIGNED
+        if bring(state, InventoryRow(ws, key, attempt, kind, spec_hash, n_raised=n_raised), []):
             inventory.n_adopted += 1
         else:
             inventory.n_dropped += 1
@@ -119,13 +107,8 @@ def on_failed(state: SchedulerState, ws: WorkerHandle, message: m.InventoryFaile
     rows = _new_rows(state, ws, inventory, message, message.keys, failures, _counts(message))
     for key, attempt, spec_hash, failure, n_raised in rows:
         inventory.processing.pop(attempt, None)
-        task = state.tasks.get(key)
-        if task is None or _waits_for_recipe(state, task):
-            row = claims.Claim(ws, attempt, claims.FAILED, spec_hash, 0, failure, n_raised)
-            is_kept = claims.file(state, key, row)
-        else:
-            is_kept = merging.merge_failed(state, ws, task, attempt, spec_hash, failure, n_raised)
-        if not is_kept:
+        row = InventoryRow(ws, key, attempt, FAILED, spec_hash, 0, failure, n_raised)
+        if not bring(state, row, []):
             inventory.n_dropped += 1
             drop_attempt(state, ws, attempt)
 
@@ -140,8 +123,8 @@ def on_functions(state: SchedulerState, ws: WorkerHandle, message: m.InventoryFu
         if function is not None:
             function.workers[ws] = None
             ws.functions[function] = None
-        elif state.keeps_claims:
-            state.unclaimed_functions.setdefault(function_id, {})[ws] = None
+        elif state.awaits_owners:
+            recovery_of(state).functions.setdefault(function_id, {})[ws] = None
         else:
             unknown.append(function_id)
     if unknown:
@@ -236,11 +219,6 @@ def _new_rows(
         here[attempt] = value
         left.append(row)
     return left
-
-
-def _waits_for_recipe(state: SchedulerState, task: SchedulerTask) -> bool:
-    """Return whether a row waits, because the options of its task are not known yet."""
-    return task.is_without_recipe and state.recovery is not None
 
 
 def _counts(message: m.InventoryUnfinished | m.InventoryFailed) -> list[int]:

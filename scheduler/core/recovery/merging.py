@@ -1,7 +1,7 @@
 """Merges one row of an inventory with the task of its key; attempts that run twice.
 
-The state that is further wins: waiting < processing < memory or erred. `inventories` does this with
-rows that come, `claims` with rows that have waited for their task.
+The state that is further wins: waiting < processing < memory or erred. `rows` calls this for
+rows that come, and for rows that have waited for their task.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.failure import RESCHEDULE, Failure, after_attempts
+from ....protocol.wire.failure import RESCHEDULE, after_attempts
 from ....protocol.wire.payload import Blob
 from ..assignment.placement import ahead_worker
 from ..insight.attempt_ends import note_raised, note_raised_before
@@ -39,63 +39,59 @@ from ..records.tasks import (
     WAITING,
     SchedulerTask,
 )
+from .records import BUSY, RUNNING, InventoryRow, recovery_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
-#: The name of recovery among `SchedulerState.busy`, while attempts run twice.
-BUSY: Final = "recovery"
 #: States of a task that an attempt under way may be adopted for.
 _ADOPTING: Final = frozenset((WAITING, QUEUED, NO_WORKER))
 
 
 # -- one row and its task -------------------------------------------------------------------------
-def is_other(task: SchedulerTask, attempt: int, spec_hash: bytes) -> bool:
-    """Return whether a row of this hash is of a task of the same name with other content.
+def is_other(task: SchedulerTask, row: InventoryRow) -> bool:
+    """Return whether a row is of a task of the same name with other content.
 
     Workers of an earlier release do not know the hashes of copies that they fetched: the attempt
     must be the same then.
     """
     known = task.spec_hash
-    if not known or known in (m.NO_HASH, spec_hash):
+    if not known or known in (m.NO_HASH, row.spec_hash):
         return False
-    return spec_hash != m.NO_HASH or task.state != MEMORY or task.attempt != attempt
+    return row.spec_hash != m.NO_HASH or task.state != MEMORY or task.attempt != row.attempt
 
 
 def merge_held(
     state: SchedulerState,
-    ws: WorkerHandle,
     task: SchedulerTask,
-    attempt: int,
-    spec_hash: bytes,
-    nbytes: int,
+    row: InventoryRow,
     news: list[tuple[WorkerHandle, SchedulerTask]],
 ) -> bool:
     """Note that a worker holds the result of a task; False if it is not wanted.
 
     A task that is in memory now is appended to `news`, with the worker.
     """
-    if task.state == MEMORY and task.attempt == attempt:
+    ws = row.ws
+    if task.state == MEMORY and task.attempt == row.attempt:
         if ws not in task.replicas:
             task.replicas = (*task.replicas, ws)
             ws.has_what[task] = None
             ws.nbytes += task.nbytes
         return True
-    if task.state in (MEMORY, ERRED) or is_other(task, attempt, spec_hash):
+    if task.state in (MEMORY, ERRED) or is_other(task, row):
         return False
     if task.state == RELEASED and not task.wanted_by:
         return False
-    finish(state, ws, task, attempt, nbytes)
+    _finish(state, task, row)
     news.append((ws, task))
     return True
 
 
-def finish(
-    state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, attempt: int, nbytes: int
-) -> None:
+def _finish(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> None:
     """Move a task to memory, because a worker turns out to hold its result."""
+    ws = row.ws
     behind: list[SchedulerTask] = []
-    if task.state == PROCESSING and (task.worker is not ws or task.attempt != attempt):
+    if task.state == PROCESSING and (task.worker is not ws or task.attempt != row.attempt):
         assert task.worker is not None
         # They would wait there for this attempt, which is dropped.
         behind += assigned_behind([task], task.worker)
@@ -106,11 +102,11 @@ def finish(
     delivered = task.delivered
     move(state, task, MEMORY)
     task.delivered = delivered
-    task.attempt = attempt
+    task.attempt = row.attempt
     task.replicas = ws.alone
-    task.nbytes = nbytes
+    task.nbytes = row.nbytes
     ws.has_what[task] = None
-    ws.nbytes += nbytes
+    ws.nbytes += row.nbytes
     state.out_of_reach.pop(task, None)
     for dependent in task.dependents or ():
         if dependent.state == WAITING:
@@ -142,32 +138,24 @@ def report(state: SchedulerState, news: list[tuple[WorkerHandle, SchedulerTask]]
     release_unneeded(state, [task for _, task in reversed(news)])
 
 
-def adopt(
-    state: SchedulerState,
-    ws: WorkerHandle,
-    task: SchedulerTask,
-    attempt: int,
-    spec_hash: bytes,
-    n_raised: int,
-    *,
-    is_running: bool,
-) -> bool:
+def adopt(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool:
     """Let an attempt go on that a worker runs, or was assigned; False if it is not wanted.
 
-    It is among the zombies of `ws`: it occupies the worker, and the scheduler waits for its end.
+    It is among the zombies of the worker: it occupies that, and the scheduler waits for its end.
     """
-    if is_other(task, attempt, spec_hash):
+    if is_other(task, row):
         return False
-    if n_raised and attempt < state.first_attempt and task.state in ACTIVE:
-        _note_exceptions(state, task, n_raised)
+    ws, attempt = row.ws, row.attempt
+    if row.n_raised and attempt < state.first_attempt and task.state in ACTIVE:
+        _note_exceptions(state, task, row.n_raised)
     if task.state == PROCESSING:
-        if not is_running or task.worker is ws:
+        if row.kind != RUNNING or task.worker is ws:
             return False
         # It runs twice: the first result counts, and the other attempt is dropped then.
         state.twins[attempt] = (ws, task)
         state.busy[BUSY] = None
         return True
-    if task.state not in _ADOPTING or not may_go_on(state, ws, task, is_running=is_running):
+    if task.state not in _ADOPTING or not may_go_on(state, task, row):
         return False
     move(state, task, PROCESSING)
     del ws.zombies[attempt]
@@ -182,7 +170,7 @@ def adopt(
         ws.free_resources[name] = round(ws.free_resources[name] - amount, RESOURCE_DIGITS)
     state.touched[ws] = None
     state.story.note(state.now, f"goes on at {ws.name}", [task.key])
-    if not is_running:
+    if row.kind != RUNNING:
         _locate_inputs(state, ws, task)
     return True
 
@@ -193,15 +181,14 @@ def _locate_inputs(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask)
     if there:
         state.send(ws.peer, located(there, [d.replicas for d in there]))
         for dependency in there:
-            ws.lacking.pop(dependency.key, None)
+            recovery_of(state).lacking.get(ws, {}).pop(dependency.key, None)
 
 
-def may_go_on(
-    state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, *, is_running: bool
-) -> bool:
-    if ws not in task.group.task_class.members and not task.is_without_recipe:
+def may_go_on(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool:
+    """Return whether the worker of an unfinished attempt may run the task."""
+    if row.ws not in task.group.task_class.members and not task.is_without_recipe:
         return False
-    return is_running or task.state != WAITING or ahead_worker(task) is ws
+    return row.kind == RUNNING or task.state != WAITING or ahead_worker(task) is row.ws
 
 
 def _note_exceptions(state: SchedulerState, task: SchedulerTask, n_raised: int) -> None:
@@ -213,19 +200,13 @@ def _note_exceptions(state: SchedulerState, task: SchedulerTask, n_raised: int) 
         state.n_exceptions[task] = n_now
 
 
-def merge_failed(
-    state: SchedulerState,
-    ws: WorkerHandle,
-    task: SchedulerTask,
-    attempt: int,
-    spec_hash: bytes,
-    failure: Failure,
-    n_raised: int,
-) -> bool:
+def merge_failed(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool:
     """Count a failure that a worker has kept; False if the worker need not keep it any more.
 
     One of an earlier scheduler counts by its place, so that a row which comes twice counts once.
     """
+    ws, attempt, failure = row.ws, row.attempt, row.failure
+    assert failure is not None
     if state.failed_at.get(task) == (ws, attempt):
         return True
     is_current = task.worker is ws and task.attempt == attempt
@@ -233,7 +214,7 @@ def merge_failed(
     if not is_current:
         given_up = state.given_up.get(ws.worker_id, {}).pop(attempt, None) is task
         is_open = task.state in _ADOPTING and (given_up or is_earlier)
-        if not is_open or is_other(task, attempt, spec_hash):
+        if not is_open or is_other(task, row):
             return False
     if failure[0] == RESCHEDULE:
         note_raised(state, task, ws.name, failure)
@@ -241,7 +222,7 @@ def merge_failed(
             take_back_from(state, ws, {task: None})
         return False
     n_before = state.n_exceptions.get(task, 0)
-    n_now = max(n_before, n_raised + 1) if is_earlier else n_before + 1
+    n_now = max(n_before, row.n_raised + 1) if is_earlier else n_before + 1
     if n_now > n_before:
         if is_earlier:
             note_raised_before(state, task, n_now - n_before - 1)
@@ -261,6 +242,16 @@ def merge_failed(
     return True
 
 
+def go_on(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, attempt: int) -> None:
+    """Let the attempt of a worker be the current one of the task for which it was made, or drop it.
+
+    It runs there, and another one has been current, or none.
+    """
+    row = InventoryRow(ws, task.key, attempt, RUNNING, task.spec_hash or m.NO_HASH)
+    if not adopt(state, task, row):
+        drop_attempt(state, ws, attempt)
+
+
 # -- attempts that run twice ----------------------------------------------------------------------
 def settle_twins(state: SchedulerState) -> None:
     """End the attempts that run beside the current ones, where these have ended or are gone."""
@@ -271,8 +262,4 @@ def settle_twins(state: SchedulerState) -> None:
             continue
         else:
             del state.twins[attempt]
-            spec_hash = task.spec_hash or m.NO_HASH
-            if not adopt(state, ws, task, attempt, spec_hash, 0, is_running=True):
-                drop_attempt(state, ws, attempt)
-    if not state.twins:
-        del state.busy[BUSY]
+            go_on(state, ws, task, attempt)

@@ -20,10 +20,11 @@ from ....protocol.wire import messages as m
 from ....protocol.wording import counted
 from ..members.epochs import GiveWay, StartOver, is_from_the_future
 from ..moves.transitions import release_unneeded
-from ..reports.missing import answer_lacking
-from . import barrier, claims
-from .barrier import Recovery, plan_end, waits_for
+from . import barrier, rows
+from .barrier import Barrier, plan_end, waits_for
+from .lacking import answer_lacking
 from .recipes import forget_unknown
+from .records import recovery_of
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle
@@ -41,8 +42,9 @@ def start(state: SchedulerState) -> None:
 
 def begin(state: SchedulerState) -> None:
     """Begin to wait for the peers of the last scheduler."""
-    state.recovery = Recovery(state.awake_s, state.expected, _end)
-    _keep_claims(state)
+    state.awaits_peers = True
+    recovery_of(state).barrier = Barrier(state.awake_s, state.expected, _end)
+    _await_owners(state)
     plan_end(state)
     for client in state.clients_by_peer.values():
         state.send_client(client, m.Recovering(reason=waits_for(state)))
@@ -50,13 +52,13 @@ def begin(state: SchedulerState) -> None:
 
 def note_registration(state: SchedulerState, member_id: str, last_epoch: int) -> None:
     """Note a peer that registers; one that knows an earlier scheduler shows that there was one."""
-    if state.recovery is None and 0 < last_epoch < state.epoch:
+    if not state.awaits_peers and 0 < last_epoch < state.epoch:
         assert state.started is not None
-        if state.now - state.started <= FRESH_S and not state.has_recovered:
+        if state.now - state.started <= FRESH_S and not state.counters.recoveries:
             begin(state)
         else:
-            _keep_claims(state)
-            state.claims_due = state.call_after(state.client_lease_s, _end_claims)
+            _await_owners(state)
+            _begin_lease(state)
     barrier.note_registration(state, member_id, last_epoch)
 
 
@@ -71,7 +73,7 @@ def meet_later_epoch(state: SchedulerState, epoch: int) -> None:
     assert state.started is not None
     age_s = state.now - state.started
     is_new = state.next_attempt == state.first_attempt and age_s <= FRESH_S
-    if state.recovery is not None or is_new or is_from_the_future(epoch, state.epoch, age_s):
+    if state.awaits_peers or is_new or is_from_the_future(epoch, state.epoch, age_s):
         text = f"a peer has seen epoch {epoch}, above {state.epoch}: starting over above it"
         state.log("info", text)
         state.before.append(StartOver(epoch))
@@ -86,7 +88,7 @@ def meet_later_epoch(state: SchedulerState, epoch: int) -> None:
 
 def note_client(state: SchedulerState, client: ClientHandle) -> None:
     """Note a client that has registered."""
-    if state.recovery is not None:
+    if state.awaits_peers:
         barrier.note_client(state, client.client_id, is_complete=False)
         state.send_client(client, m.Recovering(reason=waits_for(state)))
 
@@ -96,28 +98,33 @@ def on_resubmitted(state: SchedulerState, client: ClientHandle, message: m.Resub
     barrier.note_client(state, client.client_id, is_complete=True)
 
 
-def _keep_claims(state: SchedulerState) -> None:
-    state.keeps_claims = True
-    state.deadlines.cancel(state.claims_due)
-    state.claims_due = None
+def _await_owners(state: SchedulerState) -> None:
+    state.awaits_owners = True
+    state.deadlines.cancel(recovery_of(state).lease)
 
 
-def _end_claims(state: SchedulerState) -> None:
-    state.keeps_claims = False
-    state.claims_due = None
-    claims.expire(state)
-    unowned, state.unowned = state.unowned, {}
-    release_unneeded(state, [*unowned])
+def _begin_lease(state: SchedulerState) -> None:
+    recovery_of(state).lease = state.call_after(state.client_lease_s, _end_lease)
+
+
+def _end_lease(state: SchedulerState) -> None:
+    """Keep no longer what no client has come back for."""
+    state.awaits_owners = False
+    rows.expire(state)
+    recovery = recovery_of(state)
+    kept, recovery.kept = recovery.kept, {}
+    release_unneeded(state, [*kept])
     answer_lacking(state)
 
 
 def _end(state: SchedulerState) -> None:
     """Begin to assign: what no peer has is computed, and what no peer knows is unknown."""
-    recovery, state.recovery = state.recovery, None
-    assert recovery is not None
-    state.has_recovered = True
-    state.claims_due = state.call_after(state.client_lease_s, _end_claims)
-    claims.take_all(state, [key for key in state.claims if key in state.tasks])
+    recovery = recovery_of(state)
+    phase, recovery.barrier = recovery.barrier, None
+    assert phase is not None
+    state.awaits_peers = False
+    _begin_lease(state)
+    rows.take_all(state, [*recovery.rows])
     n_lost = forget_unknown(state)
     answer_lacking(state)
     for recovery_ended in state.features.recovery_ended:
@@ -125,7 +132,7 @@ def _end(state: SchedulerState) -> None:
     counters = state.counters
     counters.recoveries += 1
     n_workers, n_clients, n_tasks = len(state.workers), len(state.clients), len(state.tasks)
-    took_s = counters.recovery_s = state.awake_s - recovery.began
+    took_s = counters.recovery_s = state.awake_s - phase.began
     state.log(
         "info",
         f"recovered epoch {state.epoch}: {counted(n_workers, 'worker')}, "

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import data_lost, scattered_lost
-from ..moves.transitions import drop_attempt, err, release_unneeded
+from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import NO_WORKER, WITHOUT_RECIPE, SchedulerTask
 from ..requests import wants
-from . import claims, merging
+from . import merging, rows
+from .records import recovery_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -31,23 +32,46 @@ _NO_RECIPE: Final = (
 
 def may_come(state: SchedulerState, key: str, spec_hash: bytes) -> bool:
     """Return whether a key without a task may turn out to be known to a worker or a client."""
-    return state.recovery is not None or claims.has_use(state, key, spec_hash)
+    return state.awaits_peers or any(
+        m.NO_HASH in (spec_hash, row.spec_hash) or row.spec_hash == spec_hash
+        for row in recovery_of(state).rows.get(key, ())
+    )
 
 
 def on_given(
     state: SchedulerState, task: SchedulerTask, ws: WorkerHandle | None, attempt: int
 ) -> None:
     """Merge what is known of a task that has got its recipe; go on with the attempt that ran it."""
-    claims.take_all(state, [task.key])
+    rows.take_all(state, [task.key])
     if ws is not None:
-        spec_hash = task.spec_hash or m.NO_HASH
-        if not merging.adopt(state, ws, task, attempt, spec_hash, 0, is_running=True):
-            drop_attempt(state, ws, attempt)
+        merging.go_on(state, ws, task, attempt)
+
+
+def keep(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Keep an unneeded result that cannot be made again, for a client that may come back.
+
+    A client that comes back can submit the task of any other result again.
+    """
+    if task.is_without_recipe or _may_be_held(state, task):
+        recovery_of(state).kept[task] = None
+        return True
+    return False
+
+
+def _may_be_held(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Return whether a client that is not back yet may have a future of this unique result."""
+    barrier = recovery_of(state).barrier
+    return (
+        barrier is not None
+        and barrier.awaits_clients
+        and task.attempt < state.first_attempt
+        and task.group.function.is_unique
+    )
 
 
 def on_needed(state: SchedulerState, task: SchedulerTask) -> None:
     """Give up a task whose data is not there, unless a peer may come with that."""
-    if state.recovery is None:
+    if not state.awaits_peers:
         state.call_after(0.0, _give_up_without_recipe, task)
 
 

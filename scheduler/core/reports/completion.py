@@ -27,9 +27,8 @@ from ..moves.transitions import (
 )
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.prefixes import Prefix
-from ..records.tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
+from ..records.tasks import ERRED, MEMORY, WAITING, SchedulerTask, TaskGroup
 from ..requests.retrying import avoid, is_reschedule, pause, take_retry
-from .missing import answer, note_failed
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -196,8 +195,6 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
         attempts_erred(state, ws, message)
     if message.fetched_us:
         _note_fetched(ws, message)
-    if state.keeps_claims or WITHOUT_RECIPE in state.classes:
-        note_failed(state, ws, message)
     state.timings.note(state.now, ws.name, message)
     queued = message.queued_us or [0] * len(message.attempts)
     for attempt, failure, duration_us, queued_us in zip(
@@ -244,8 +241,6 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
     for task, delay_s in pauses.items():
         if delay_s and task in again:
             pause(state, task, delay_s)
-    if ws.lacking and not state.keeps_claims:
-        answer(state, ws)
 
 
 def on_ended(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsEnded) -> None:

@@ -31,7 +31,7 @@ from ..moves.transitions import (
 )
 from ..moves.unrunnable import file_unrunnable
 from ..records.peers import ClientHandle, WorkerHandle
-from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WITHOUT_RECIPE, SchedulerTask
+from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, SchedulerTask
 from .unreached import note_not_reached, note_reached
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.Replic
 def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMissing) -> None:
     """Act on a report that `holder` could not give `ws` these keys.
 
-    Name other holders, or make them again and take back the tasks that wait for them. Those that
-    were adopted without their recipes are not known to wait: the worker is asked to give them back.
+    Name other holders, or make them again and take back the tasks that wait for them.
     """
     holder = state.workers_by_address.get(message.holder)
     if not message.unreachable:
@@ -86,7 +85,6 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
     for key in message.keys:
         task = state.tasks.get(key)
         if task is None:
-            ws.lacking[key] = None
             continue
         if task.state == MEMORY:
             holders = reachable(ws, task, state.now)
@@ -97,7 +95,6 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
         elif task.worker is ws:
             continue  # that assignment has crossed the report, and ends what the worker misses
         lacking.append(task)
-        ws.lacking[key] = None
     if there:
         state.send(ws.peer, located(there, theirs))
     behind = list(assigned_behind(lacking, ws))
@@ -106,49 +103,8 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
     take_back(state, behind)
     if message.unreachable:
         _give_up_unreachable(state, ws, message.holder, behind)
-    if ws.lacking and not state.keeps_claims:
-        answer(state, ws)
     for not_fetched in state.features.not_fetched:
         not_fetched(state, ws, message.keys)
-
-
-def note_failed(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
-    """Note the keys of attempts that raise: tasks without recipe may wait for them there."""
-    for attempt in message.attempts:
-        task = ws.processing.get(attempt)
-        key = ws.claims.get(attempt) if task is None else task.key
-        if key is not None:
-            ws.lacking[key] = None
-
-
-def answer_lacking(state: SchedulerState) -> None:
-    """Answer the workers that asked for keys when their holders were not back."""
-    for ws in state.workers.values():
-        if ws.lacking:
-            answer(state, ws)
-
-
-def answer(state: SchedulerState, ws: WorkerHandle) -> None:
-    """Name the holders of what a worker lacks, or report that there are none.
-
-    The tasks without recipe that wait for it cannot run elsewhere. So the report is put off as long
-    as a client may come back that submits them, or what they read.
-    """
-    there = []
-    unknown = []
-    for key in ws.lacking:
-        task = state.tasks.get(key)
-        if task is not None and task.state == MEMORY and reachable(ws, task, state.now):
-            there.append(task)
-        elif task is None or task.worker is not ws:
-            unknown.append(key)
-    ws.lacking.clear()
-    if there:
-        state.send(ws.peer, located(there, [reachable(ws, task, state.now) for task in there]))
-    if state.keeps_claims:
-        ws.lacking.update(dict.fromkeys(unknown))
-    elif unknown and WITHOUT_RECIPE in state.classes:
-        state.send(ws.peer, m.KeysUnknown(keys=unknown))
 
 
 def _give_up_unreachable(

@@ -155,7 +155,7 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         if batch.n_queued:
             note_ready(state, batch.task_class, level_of(batch.base))
     state.story.note(state.now, f"submitted by {client.name}", message.keys)
-    if state.keeps_claims:
+    if state.awaits_owners:
         note_made(state, message.keys)
     if known:
         _on_known(state, client, message, functions, known)

@@ -84,7 +84,7 @@ def want_unknown(
     want(client, task)
     activate(state, task)
     note_made(state, [key])
-    if task.state == NO_WORKER and state.recovery is None:
+    if task.state == NO_WORKER and not state.awaits_peers:
         unwant(client, task)
         release_unneeded(state, [task])
         drop_functions(state, client)

@@ -14,6 +14,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.recovery.records import recovery_of
 
 from ..builders import Board, function_id, graph
 
@@ -253,5 +254,5 @@ def test_whatever_a_worker_sends_others_get_their_results(seed):
     assert play.client in board.state.clients_by_peer
     board.send(play.client, m.ReleaseKeys(keys=[*HONEST]))
     assert not board.state.tasks
-    assert not board.state.claims
+    assert not recovery_of(board.state).rows
     assert not board.state.twins

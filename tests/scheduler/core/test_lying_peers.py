@@ -7,6 +7,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.codec import encode_frames
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.recovery.records import recovery_of
 
 from ..builders import Board, finished, graph
 
@@ -122,7 +123,7 @@ def test_an_attempt_that_no_scheduler_gives_out_ends_only_that_session(new, mess
 def test_a_claimed_attempt_that_has_ended_without_a_result_is_not_adopted(new, kind):
     worker = new.come_back(last_epoch=BEFORE, **{kind: {"a": 7}})
     new.send(worker, m.AttemptsEnded(attempts=[7]))
-    assert not new.state.claims
+    assert not recovery_of(new.state).rows
     new.send(new.client(last_epoch=BEFORE), graph("a"))
     assert new.states("a") == ["queued"]
 

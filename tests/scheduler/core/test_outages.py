@@ -12,6 +12,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.recovery.records import recovery_of
 
 from ..builders import Board, assignment, dropped, finished, graph, sent_keys
 
@@ -112,10 +113,10 @@ def test_a_client_that_is_gone_for_good_during_the_recovery_leaves_nothing(new):
     for _ in range(80):
         new.send(worker, m.Heartbeat())
         gone += dropped(new.tick(2.0), worker)
-    assert new.state.recovery is None
+    assert not new.state.awaits_peers
     assert sorted(gone) == [3, 4, 5]
     assert new.states("a", "b", "c") == ["-"] * 3
-    assert not new.state.claims
+    assert not recovery_of(new.state).rows
 
 
 def test_the_keys_of_a_client_that_never_comes_back_stay_with_another_one_that_wants_them(new):
@@ -206,7 +207,7 @@ def test_a_scheduler_that_follows_one_which_died_while_it_recovered_finds_the_sa
         board.send(client, graph("h", "r", "f", "n"))
         states = board.states("h", "r", "f", "n")
         seen.append((states, board.attempt("h"), board.attempt("r"), dropped(board.out, worker)))
-        assert board.state.recovery is not None  # and here the first one dies
+        assert board.state.awaits_peers  # and here the first one dies
     assert seen[0] == seen[1]
     out = board.send(worker, finished([4], blob=None))
     assert sent_keys(out, client, m.KeysInMemory) == ["r"]
@@ -229,7 +230,7 @@ def answers(out: dict[int, list[Message]], worker: int) -> list[Message]:
 
 
 def pass_lease(board: Board, worker: int) -> list[Message]:
-    """Let the claims of clients that do not come back end; return what the worker is answered."""
+    """Let the lease end of clients that do not come back; return what the worker is answered."""
     found = []
     for _ in range(40):
         board.send(worker, m.Heartbeat())
@@ -249,7 +250,7 @@ def test_an_attempt_whose_input_no_client_submits_is_given_back_and_fails(new, w
         failure = ["exception", "a", "E"]
         new.send(worker, m.AttemptsErred(attempts=[3], durations_us=[1], failures=[failure]))
     assert answers(new.tick(5.0), worker) == []  # a client may still submit it
-    assert (new.state.recovery, new.where("b"), new.attempt("b")) == (None, worker, 4)
+    assert (new.state.awaits_peers, new.where("b"), new.attempt("b")) == (False, worker, 4)
     assert pass_lease(new, worker) == [m.KeysUnknown(keys=["a"])]
     out = new.send(worker, m.AttemptsReturned(attempts=[4]))
     out = out if bob in out else new.tick()

@@ -6,6 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.recovery.records import recovery_of
 
 from ...builders import Board, assigned, dropped, graph, sent_keys
 
@@ -125,7 +126,7 @@ def test_an_actor_of_an_earlier_scheduler_lives_if_its_worker_comes_back(is_back
     else:
         worker = board.worker("new")
     out = board.tick(2.0 if is_back else 90.0)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     if is_back:
         assert board.states("a", "b") == ["memory", "processing"]
     else:
@@ -205,7 +206,7 @@ def test_an_actor_that_no_other_holder_comes_for_is_dropped_after_the_recovery()
         drops += dropped(board.tick(2.0), worker)
     assert drops == [1]
     assert not board.state.tasks
-    assert not board.state.unowned
+    assert not recovery_of(board.state).kept
 
 
 def test_an_actor_whose_owner_does_not_come_back_is_dropped_in_the_end():
@@ -214,7 +215,7 @@ def test_an_actor_whose_owner_does_not_come_back_is_dropped_in_the_end():
     for _ in range(100):  # the worker shows that it lives
         board.send(worker, m.Heartbeat())
         drops += dropped(board.tick(2.0), worker)
-        n_while_recovering += board.state.keeps_claims and len(drops)
+        n_while_recovering += board.state.awaits_owners and len(drops)
     assert (n_while_recovering, drops) == (0, [1])
     assert not board.state.tasks
 
@@ -225,4 +226,4 @@ def test_an_actor_that_is_lost_while_it_is_kept_for_its_owner_is_forgotten():
     board.tick(90.0)
     assert not board.state.tasks
     board.tick(90.0)
-    assert not board.state.unowned
+    assert not recovery_of(board.state).kept

@@ -47,7 +47,7 @@ def test_a_lock_is_not_given_to_a_client_that_went_during_the_recovery():
     assert carl.acquire() is None
     board.close(bob.peer)
     board.tick(80)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     assert carl.call(h.LOCK, "count") == {"n": 1}
     assert carl.release() == {}
     assert Caller(board, "bob").answers() == {waits: GRANTED}
@@ -177,12 +177,12 @@ def test_a_new_scheduler_gives_no_lock_before_its_old_holder_could_be_back():
     assert bob.call(h.EVENT, "set", "e") == {"set": True}
     board.send(bob.peer, m.Resubmitted())
     board.tick(1)
-    assert board.state.recovery is not None
+    assert board.state.awaits_peers
     alice = Caller(board, "alice", last_epoch=1)
     assert alice.call(h.LOCK, "restate", lease="a", owner="t") == {}
     board.send(alice.peer, m.Resubmitted())
     board.tick(10)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     assert bob.answers() == {nonblocking: LATE}
     assert alice.release("a") == {}
     assert bob.answers() == {waits: GRANTED}
@@ -194,7 +194,7 @@ def test_the_time_of_a_call_counts_from_its_begin_also_if_it_was_put_off():
     bob.acquire()
     carl.acquire(timeout=10)
     board.tick(9)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     assert bob.answers() == {1: GRANTED}
     assert carl.answers() == {}
     board.tick(2)

@@ -15,6 +15,7 @@ from weft.scheduler.core.coordination import background
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS, background_of
 from weft.scheduler.core.coordination.records import objects_of
 from weft.scheduler.core.invariants.validate import validate
+from weft.scheduler.core.recovery.records import recovery_of
 
 
 def keep(caller: Caller, *keys: str) -> Any:
@@ -87,13 +88,13 @@ def test_a_result_of_the_last_scheduler_that_a_worker_came_back_with_has_ended()
     board.state.first_attempt = board.state.next_attempt = 100
     alice = Caller(board, "alice", last_epoch=1)
     worker = board.come_back("w", last_epoch=1, held={"a": 5})
-    assert "a" in board.state.claims
+    assert "a" in recovery_of(board.state).rows
     assert alice.call(h.BACKGROUND, "keep", "all", keys=["a"]) == KEPT
     assert board.states("a") == ["memory"]
     validate(board.state)
     board.tick()
     assert not background_of(board.state).keeper.wants
-    assert [task.key for task in board.state.unowned] == ["a"], "its owner may come back"
+    assert [task.key for task in recovery_of(board.state).kept] == ["a"], "its owner may come back"
     drops = []
     for _ in range(100):  # the worker shows that it lives
         board.send(worker, m.Heartbeat())

@@ -367,13 +367,13 @@ def test_a_call_that_is_put_off_ends_in_time(new: Board, name: Name) -> None:
     assert bob.answers() == {}
     new.tick(0.2)
     assert bob.answers() == {bob.request: WAITS[name].late}
-    assert new.state.recovery is not None
+    assert new.state.awaits_peers
 
 
 @of_each(PUT_OFF)
 def test_a_call_that_is_put_off_is_begun_at_the_end_of_the_recovery(new: Board, name: Name) -> None:
     bob = ask(new, name)
-    while new.state.recovery is not None:
+    while new.state.awaits_peers:
         assert bob.answers() == {}
         new.tick(1)
     if name not in HELD:
@@ -403,7 +403,7 @@ def test_leases_of_the_last_scheduler_are_not_given_again(new: Board, name: Name
     assert alice.call(name[0], "restate", **row.arguments(alice), **own(alice)) == {}
     new.send(alice.peer, m.Resubmitted())
     new.tick(10)
-    assert new.state.recovery is None
+    assert not new.state.awaits_peers
     assert bob.answers() == {}
     row.let_go(alice, alice)
     assert bob.answers() == {bob.request: row.answer}

@@ -291,7 +291,7 @@ def test_those_that_read_wait_until_all_that_set_could_be_back():
         assert state_again(alice, kind, number) is None
     board.send(alice.peer, m.Resubmitted())
     board.tick(10)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     assert list(alice.answers().values()) == [{}] * len(KINDS)
     got = bob.answers()
     (names,) = got.pop(5)
@@ -323,7 +323,7 @@ def test_a_dataset_is_there_again_with_the_result_that_only_a_worker_has_kept():
     board, alice = recovering_with_a_dataset()
     board.come_back("w", last_epoch=1, held={"a": 3})
     board.tick(10)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     assert alice.answers() == {1: {}}
     assert [task.key for task in values_of(board.state).keeper.wants] == ["a"]
     assert board.states("a") == ["memory"]
@@ -332,7 +332,7 @@ def test_a_dataset_is_there_again_with_the_result_that_only_a_worker_has_kept():
 def test_a_dataset_is_lost_if_nobody_is_back_with_its_future():
     board, alice = recovering_with_a_dataset()
     board.tick(100)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     assert alice.answers() == {1: h.KEY_LOST}
     assert board.states("a") == ["-"]
     assert alice.call(h.DATASET, "get", dataset="d") == h.UNKNOWN_NAME

@@ -38,8 +38,8 @@ from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle, FailedFetches
 from weft.scheduler.core.records.prefixes import Prefix
 from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
-from weft.scheduler.core.recovery.barrier import Recovery
-from weft.scheduler.core.recovery.claims import HELD, Claim
+from weft.scheduler.core.recovery.barrier import Barrier
+from weft.scheduler.core.recovery.records import HELD, InventoryRow, recovery_of
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
 from ...builders import Board, graph
@@ -92,12 +92,19 @@ class Broken:
     def stranger(self) -> SchedulerTask:
         return SchedulerTask("stranger", self.task("processing").group, b"", 0)
 
-    def claim(self, key: str) -> None:
-        self.state.claims[key] = (Claim(self.w, 77, HELD, b""),)
-        self.w.claims[77] = key
+    def let_wait(self, key: str) -> None:
+        row = InventoryRow(self.w, key, 77, HELD, b"")
+        recovery_of(self.state).rows[key] = (row,)
+        recovery_of(self.state).rows_at[self.w] = {77: row}
 
     def set(self, key: str, field: str, value: Any) -> None:
         setattr(self.task(key), field, value)
+
+
+def await_peers(b: Broken, members: Members) -> Barrier:
+    b.state.awaits_peers = True
+    barrier = recovery_of(b.state).barrier = Barrier(0.0, members, lambda state: None)
+    return barrier
 
 
 def break_lane(b: Broken) -> None:
@@ -313,24 +320,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "only a worker that is away sends an inventory, or is waited for": lambda b: b.w.awaited.update(
         {b.alice: {"memory": None}}
     ),
-    "the recovery counts the workers that are absent or send inventories": lambda b: (
-        setattr(b.state, "recovery", Recovery(0.0, Members(("id of nobody",)), lambda state: None))
-        or b.state.recovery.absent_workers.clear()
-    ),
-    "claims are filed at their workers": lambda b: b.w.claims.update({77: "memory"}),
-    "a claim is of a key without a task, or without a recipe, or waits for inputs": lambda b: (
-        b.claim("memory")
-    ),
-    "unneeded results are kept only for clients that may come back": lambda b: (
-        b.state.unowned.update({b.task("memory"): None})
-    ),
-    "claims are kept only for clients that may come back": lambda b: b.claim("nobody's"),
-    "unclaimed functions are unknown": lambda b: b.state.unclaimed_functions.update(
-        {key: {} for key in b.state.functions}
-    ),
-    "a twin runs beside the current attempt": lambda b: b.state.twins.update(
-        {77: (b.w, b.task("processing"))}
-    ),
     "failed_at lists failed tasks": lambda b: b.state.failed_at.update(
         {b.task("memory"): (b.w, 1)}
     ),
@@ -513,6 +502,31 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {b.classy: None}
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "key", WITHOUT_RECIPE),
+    # Recovery.
+    "peers are awaited before the barrier": lambda b: setattr(b.state, "awaits_peers", True),
+    "who awaits peers awaits owners": lambda b: await_peers(b, Members()),
+    "the recovery counts the workers that are absent or send inventories": lambda b: await_peers(
+        b, Members(("id of nobody",))
+    ).absent_workers.clear(),
+    "rows are filed at their workers": lambda b: (
+        b.let_wait("nobody's") or recovery_of(b.state).rows.clear()
+    ),
+    "rows wait at registered workers": lambda b: (
+        b.let_wait("nobody's") or b.state.workers_by_id.clear()
+    ),
+    "a row waits for a task, or for its recipe, or for inputs": lambda b: b.let_wait("memory"),
+    "what is unneeded is kept only for clients that may come back": lambda b: recovery_of(
+        b.state
+    ).kept.update({b.task("memory"): None}),
+    "functions that no task uses are unknown": lambda b: recovery_of(b.state).functions.update(
+        {key: {} for key in b.state.functions}
+    ),
+    "a twin runs beside the current attempt": lambda b: b.state.twins.update(
+        {77: (b.w, b.task("processing"))}
+    ),
+    "recovery is busy while attempts run twice": lambda b: b.state.twins.update(
+        {77: (b.w, b.task("processing"))}
+    ),
     # Plugins.
     "actors were made by an earlier scheduler only while recovering": lambda b: made_actors_of(
         b.state

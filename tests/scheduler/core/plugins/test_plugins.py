@@ -288,7 +288,7 @@ def test_before_the_barrier_new_workers_wait_for_the_plugins_of_returning_client
     assert request.is_required
     board.send(client, graph("x"), m.Resubmitted())
     board.tick(10)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     assert not assigned(board.out, new)
     assert "x" in assigned(done(board, new, request), new)
 

@@ -176,7 +176,7 @@ def test_before_the_barrier_new_supervisors_are_required_to_have_those_of_return
     board.send(client, graph("x"), m.Resubmitted())
     done(board, old, to_old)
     board.tick(10)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     assert not assigned(board.out, worker)
     assert "x" in assigned(done(board, new, to_new), worker)
 

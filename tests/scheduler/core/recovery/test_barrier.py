@@ -7,7 +7,8 @@ import pytest
 from tests.scheduler.core.recovery.recovery_kit import BEFORE, lines
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.members.epochs import GiveWay, Members, StartOver
-from weft.scheduler.core.recovery.barrier import MOST_S, Recovery, waits_for
+from weft.scheduler.core.recovery.barrier import MOST_S, waits_for
+from weft.scheduler.core.recovery.records import recovery_of
 
 from ...builders import Board, dropped, function_id, graph, inventory
 
@@ -15,7 +16,7 @@ from ...builders import Board, dropped, function_id, graph, inventory
 # -- a new scheduler ------------------------------------------------------------------------------
 def test_nothing_is_assigned_before_the_barrier(new):
     client = new.client(last_epoch=BEFORE)
-    assert isinstance(new.state.recovery, Recovery)
+    assert new.state.awaits_peers
     (message,) = [x for x in new.out[client] if isinstance(x, m.Recovering)]
     assert "may still come back" in message.reason
     worker = new.come_back(last_epoch=BEFORE)
@@ -25,7 +26,7 @@ def test_nothing_is_assigned_before_the_barrier(new):
     assert new.states("a") == ["queued"]
     new.pass_time(2.0)
     assert new.where("a") == worker
-    assert new.state.recovery is None
+    assert not new.state.awaits_peers
 
 
 def test_a_scheduler_without_peers_of_another_one_begins_at_once(new):
@@ -44,7 +45,7 @@ def test_the_barrier_comes_when_all_expected_members_are_back():
     board.send(sup, m.WorkerExited(worker_id="id of gone", reason="killed", running=[]))
     board.send(client, m.Resubmitted())
     board.tick(0.6)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     (text,) = [line for line in lines(board) if line.startswith("recovered")]
     assert text == (
         "recovered epoch 7: 1 worker, 1 client, 0 tasks, 0 results kept, "
@@ -59,13 +60,13 @@ def test_the_barrier_waits_for_a_client_that_has_not_sent_what_it_wants():
     board = Board(away_s=5.0, expected=Members(("id of w",), ("alice",)))
     board.come_back("w", last_epoch=BEFORE)
     board.tick(1.0)
-    assert board.state.recovery is not None  # it may hold a lock, and is not back
+    assert board.state.awaits_peers  # it may hold a lock, and is not back
     client = board.client("alice", last_epoch=BEFORE)
     board.tick(1.0)
-    assert board.state.recovery is not None
+    assert board.state.awaits_peers
     board.send(client, m.Resubmitted())
     board.tick(0.6)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
 
 
 def test_the_barrier_does_not_wait_for_a_client_that_has_left():
@@ -74,7 +75,7 @@ def test_the_barrier_does_not_wait_for_a_client_that_has_left():
     client = board.client("alice", last_epoch=BEFORE)
     board.send(client, m.Bye(reason="closed"))
     board.tick(0.6)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
 
 
 def test_workers_that_nobody_expects_do_not_put_off_the_barrier():
@@ -87,7 +88,7 @@ def test_workers_that_nobody_expects_do_not_put_off_the_barrier():
     assert board.states("a") == ["queued"]
     board.worker("new2")
     board.tick(0.3)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
     assert board.states("a") == ["processing"]
 
 
@@ -101,9 +102,9 @@ def test_members_of_the_last_epoch_put_off_the_barrier(is_expected):
     else:
         board.come_back("joined late", last_epoch=BEFORE)
     board.tick(1.9)
-    assert board.state.recovery is not None
+    assert board.state.awaits_peers
     board.tick(0.2)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
 
 
 def test_the_barrier_waits_for_an_inventory_that_has_begun():
@@ -112,17 +113,17 @@ def test_the_barrier_waits_for_an_inventory_that_has_begun():
     for _ in range(4):
         board.send(worker, m.InventoryHeld(keys=[], attempts=[], nbytes=[]))
         board.tick(5.0)
-    assert board.state.recovery is not None
+    assert board.state.awaits_peers
     board.send(worker, *inventory())
     board.tick()
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
 
 
 def test_a_barrier_that_waits_looks_at_nothing_meanwhile():
     board = Board(away_s=5.0, expected=Members(tuple(f"id of w{i}" for i in range(100)), ("c",)))
     board.client("c", last_epoch=BEFORE)
     pending = [entry[2] for entry in board.state.deadlines._heap if entry[2].is_pending]
-    assert [d.when for d in pending if d is board.state.recovery.due] == [3.0]
+    assert [d.when for d in pending if d is recovery_of(board.state).barrier.due] == [3.0]
     assert waits_for(board.state) == "recovering: 0 of 100 workers and 0 of 1 client are back"
 
 
@@ -131,7 +132,7 @@ def test_the_barrier_comes_after_a_minute_in_any_case():
     board.tick()
     for _ in range(round(MOST_S / 2) + 1):
         board.tick(2.0)
-    assert board.state.recovery is None
+    assert not board.state.awaits_peers
 
 
 def test_rows_that_no_client_takes_are_dropped_after_a_lease(new):
@@ -147,7 +148,7 @@ def test_rows_that_no_client_takes_are_dropped_after_a_lease(new):
         functions += [x for x in out.get(worker, []) if isinstance(x, m.DropFunctions)]
     assert sorted(gone) == [3, 4, 5]
     assert functions == [m.DropFunctions(functions=[function_id("f")])]
-    assert not new.state.claims
+    assert not recovery_of(new.state).rows
 
 
 def test_the_members_of_the_last_epoch_stay_on_record_until_the_recovery_ends():

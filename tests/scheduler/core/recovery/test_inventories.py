@@ -1,4 +1,4 @@
-"""Sessions that go on: away workers, inventories, claims, the recovery of a new scheduler."""
+"""Sessions that go on: away workers, inventories, the recovery of a new scheduler."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from tests.scheduler.core.recovery.recovery_kit import BEFORE, lines
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.recovery.records import recovery_of
 
 from ...builders import assigned, dropped, finished, function_id, graph, inventory, sent_keys
 
@@ -268,7 +269,7 @@ def test_rows_and_tasks_are_merged_in_either_order(new, is_early):
     rows = {"held": {"h": 3}, "running": {"r": 4}, "assigned": {"s": 5}, "failed": {"f": 6}}
     if is_early:
         worker = new.come_back(last_epoch=BEFORE, **rows)
-        assert sorted(new.state.claims) == ["f", "h", "r", "s"]
+        assert sorted(recovery_of(new.state).rows) == ["f", "h", "r", "s"]
     client = new.client(last_epoch=BEFORE)
     new.send(client, graph("h", "r", "s", "f", "n"))
     if not is_early:
@@ -278,7 +279,7 @@ def test_rows_and_tasks_are_merged_in_either_order(new, is_early):
     ]  # fmt: skip
     assert [new.attempt(key) for key in ("h", "r", "s")] == [3, 4, 5]
     assert {new.where("r"), new.where("s")} == {worker}
-    assert not new.state.claims
+    assert not recovery_of(new.state).rows
 
 
 def test_a_chain_that_was_assigned_ahead_goes_on(new):
@@ -328,7 +329,7 @@ def test_an_unstarted_attempt_that_ends_before_its_inputs_are_known_counts(new, 
         failure = ["exception", "b", "E"]
         new.send(worker, m.AttemptsErred(attempts=[4], durations_us=[1], failures=[failure]))
         assert new.states("b") == ["erred"]
-    assert not new.state.claims
+    assert not recovery_of(new.state).rows
 
 
 def test_a_claimed_attempt_that_ends_before_its_client_is_back_is_kept(new):
@@ -367,7 +368,7 @@ def test_content_of_the_same_name_but_another_hash_is_not_the_same_task(new):
     client = new.client(last_epoch=BEFORE)
     new.send(client, graph("a", named="new"))
     assert new.states("a") == ["queued"]
-    assert not new.state.claims
+    assert not recovery_of(new.state).rows
 
 
 def test_a_result_without_recipe_is_found_by_a_client_that_wants_it(new):

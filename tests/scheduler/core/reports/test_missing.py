@@ -6,6 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.core.recovery.records import recovery_of
 from weft.scheduler.core.reports.missing import MAX_RETRY_PART
 
 from ...builders import Board, assigned, dropped, graph, sent_keys
@@ -122,9 +123,9 @@ def test_a_worker_that_makes_a_key_itself_is_not_sent_that_it_is_unknown():
     board.tick(5.0)
     board.finish(worker, "r")
     assert (board.where("a"), board.where("b")) == (worker, worker)
-    assert list(board.state.workers[worker].lacking) == ["a"]
+    assert list(recovery_of(board.state).lacking[board.state.workers[worker]]) == ["a"]
     state = board.state
-    while state.keeps_claims:
+    while state.awaits_owners:
         board.send(worker, m.Heartbeat())
         out = board.tick(5.0)
         assert sent_keys(out, worker, m.KeysUnknown) == []
