@@ -30,41 +30,24 @@ def is_actor(task: SchedulerTask) -> bool:
     return task.group.function.function_id == m.ACTOR_FUNCTION
 
 
-class MadeActors:
-    """Actors that an earlier scheduler had made."""
-
-    __slots__ = ("made",)
-
-    def __init__(self) -> None:
-        #: {task: None}: made an actor under an earlier scheduler; empty but while recovering
-        self.made: dict[SchedulerTask, None] = {}
-
-
-def made_actors_of(state: SchedulerState) -> MadeActors:
-    """Return the actors that an earlier scheduler had made."""
-    return state.record(MadeActors)
-
-
-def note_made(state: SchedulerState, message: m.SubmitTasks) -> None:
-    """Note the actors that had been made before the scheduler was restarted.
+def on_submitted(state: SchedulerState, message: m.SubmitTasks) -> None:
+    """Fail the submitted actors that had been made before the scheduler was restarted.
 
     The holders of their handles must not get other objects. Their workers may be on their way.
     """
-    option_of = message.option_of or [0] * len(message.keys)
-    for key, place in zip(message.keys, option_of, strict=True):
-        if message.options and message.options[place].get("made"):
-            task = state.tasks.get(key)
-            if task is not None and is_actor(task) and task.state != MEMORY:
-                made_actors_of(state).made[task] = None
     if not state.awaits_peers:
-        fail_made(state)
+        _fail_made(state, [state.tasks[key] for key in message.keys if key in state.tasks])
 
 
-def fail_made(state: SchedulerState) -> None:
-    """Fail those of these actors that no worker has."""
-    made, made_actors_of(state).made = made_actors_of(state).made, {}
-    for task in made:
-        if task.state in _NOT_THERE:
+def on_recovery_ended(state: SchedulerState) -> None:
+    """Fail the actors that had been made before, and that no worker has come back with."""
+    if m.ACTOR_FUNCTION in state.functions:
+        _fail_made(state, list(state.tasks.values()))
+
+
+def _fail_made(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
+    for task in tasks:
+        if task.group.options.made and task.state in _NOT_THERE and is_actor(task):
             text = (
                 "is lost: its worker has not come back since the scheduler was restarted, and its "
                 "state is gone with it; make a new actor with submit(..., actor=True)"

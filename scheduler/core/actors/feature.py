@@ -19,9 +19,6 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 
 
 ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
-    "actors were made by an earlier scheduler only while recovering": lambda s: (
-        () if s.awaits_peers else actors.made_actors_of(s).made
-    ),
     "actors whose thread waits were made by attempts that have ended": lambda s: [
         (ws, attempt)
         for ws in s.workers.values()
@@ -38,15 +35,15 @@ ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
 
 FEATURE: Final = Feature(
     name="actors",
-    records=(actors.MadeActors, waits.WaitingActors),
+    records=(waits.WaitingActors,),
     unique=frozenset({m.ACTOR_FUNCTION}),
     handlers={m.ActorsBlocked: waits.on_actors_blocked, m.ActorsResumed: waits.on_actors_resumed},
     invariants=ACTOR_INVARIANTS,
     # It reports anew which of its actors wait.
     worker_connected=waits.forget_waits,
     worker_gone=_on_worker_gone,
-    recovery_ended=actors.fail_made,
-    unique_submitted=actors.note_made,
+    recovery_ended=actors.on_recovery_ended,
+    unique_submitted=actors.on_submitted,
     results_lost=actors.fail_lost,
     may_submit=actors.may_submit,
 )

@@ -25,7 +25,7 @@ CAUSES = {
     "cancel_dependents": "an input was cancelled",
     "merge_failed": "a worker that came back has its failure",
     "forget_unknown": "no peer has come back with it",
-    "fail_made": "it had made an actor, which has not come back",
+    "_fail_made": "it had made an actor, which has not come back",
     "fail_lost": "it was an actor, and its worker is lost",
     "_give_way": "it gave way in a full memory",
     "_give_up_without_recipe": "its only copy was lost, and no client has submitted it",

@@ -12,7 +12,6 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
-from weft.scheduler.core.actors.actors import made_actors_of
 from weft.scheduler.core.actors.waits import WaitingActors
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
@@ -528,9 +527,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {77: (b.w, b.task("processing"))}
     ),
     # Plugins.
-    "actors were made by an earlier scheduler only while recovering": lambda b: made_actors_of(
-        b.state
-    ).made.update({b.task("memory"): None}),
     "actors whose thread waits were made by attempts that have ended": lambda b: b.state.record(
         WaitingActors
     ).by_worker.update({b.w: dict.fromkeys(b.w.processing)}),
