@@ -10,7 +10,7 @@ be lost with it as well. So workers that neither run nor solely hold anything go
 
 A result of which a leaving worker has the only copy is computed again, and counted. A worker with
 the only copy of something that cannot be computed again is kept, with the reason: a result without
-recipe, which outlived each client that could submit it, or a large argument of a client that is
+a recipe, which outlived each client that could submit it, or a large argument of a client that is
 gone, or an actor, or what was computed from those.
 
 An order has an id, so one that is asked again after a lost connection does not send more away.

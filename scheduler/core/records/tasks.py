@@ -36,7 +36,7 @@ FORGOTTEN: Final = "forgotten"  #: nowhere any more; only a stale reference can 
 
 
 #: The key of the class of tasks without a recipe (see `recipes.py`).
-WITHOUT_RECIPE: Final[tuple[object, ...]] = ("without recipe",)
+WITHOUT_RECIPE: Final[tuple[object, ...]] = ("without a recipe",)
 
 
 class Function:

@@ -1,6 +1,6 @@
 """Inputs that workers lack, and that nobody has.
 
-Tasks that were adopted without their recipes are not known to wait for an input. So a worker that
+Tasks that were adopted without a recipe are not known to wait for an input. So a worker that
 asks for one is answered that there is none, and gives such tasks back. The answer is put off as
 long as a client may come back that submits them, or what they read.
 """

@@ -223,7 +223,7 @@ def test_messages_of_an_earlier_session_of_a_worker_change_nothing(board):
     assert (board.where("a"), board.attempt("a")) == (back, attempt)
 
 
-# -- tasks that go on without their recipes -------------------------------------------------------
+# -- tasks that go on without a recipe -------------------------------------------------------------
 def answers(out: dict[int, list[Message]], worker: int) -> list[Message]:
     kinds = (m.KeysUnknown, m.LocatedKeys)
     return [message for message in out.get(worker, []) if isinstance(message, kinds)]

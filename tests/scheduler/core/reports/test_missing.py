@@ -113,7 +113,7 @@ def test_a_missing_result_is_reported_when_a_worker_comes_back_with_it(board):
 
 
 def test_a_worker_that_makes_a_key_itself_is_not_sent_that_it_is_unknown():
-    """A task without recipe waits for it there, and would be given back."""
+    """A task without a recipe waits for it there, and would be given back."""
     board = Board(away_s=5.0)
     board.state.first_attempt = board.state.next_attempt = 100
     client = board.client(last_epoch=5)
