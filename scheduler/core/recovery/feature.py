@@ -14,7 +14,7 @@ from . import barrier, inventories, lacking, phases, recipes, rows
 from .records import ASSIGNED, BUSY, InventoryRow, Recovery, recovery_of
 
 if TYPE_CHECKING:
-    from ..records.peers import ClientHandle, WorkerHandle
+    from ..records.peers import WorkerHandle
     from ..state import SchedulerState
 
 
@@ -26,10 +26,6 @@ def _on_worker_connected(state: SchedulerState, ws: WorkerHandle) -> None:
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
     rows.withdraw_all(state, ws)
     barrier.note_worker(state, ws)
-
-
-def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch: int) -> None:
-    phases.note_client(state, client)
 
 
 def _may_submit(state: SchedulerState, ws: WorkerHandle, _options: Info, attempt: int) -> bool:
@@ -133,6 +129,6 @@ FEATURE: Final = Feature(
     tasks_made=rows.take_all,
     recipe_given=recipes.on_given,
     recipe_needed=recipes.on_needed,
-    client_connected=_on_client_connected,
+    client_connected=phases.note_client,
     ended=barrier.note_gone,
 )

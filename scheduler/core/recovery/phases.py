@@ -86,7 +86,7 @@ def meet_later_epoch(state: SchedulerState, epoch: int) -> None:
         state.before.append(GiveWay(epoch))
 
 
-def note_client(state: SchedulerState, client: ClientHandle) -> None:
+def note_client(state: SchedulerState, client: ClientHandle, last_epoch: int) -> None:
     """Note a client that has registered."""
     if state.awaits_peers:
         barrier.note_client(state, client.client_id, is_complete=False)

@@ -47,7 +47,7 @@ from ..records.tasks import (
     TaskGroup,
 )
 from .linking import give_recipe, link
-from .wants import drop_functions, keep_function, note_made, unwant, want
+from .wants import drop_functions, is_other, keep_function, note_made, unwant, want
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -374,7 +374,7 @@ def _start_afresh(
 
     Or it exists and has no recipe: this is its recipe.
     """
-    if _is_conflict(message, task, row):
+    if is_other(message, task, row) and not names_content(task.key):
         return
     want(client, task)
     if task.is_without_recipe:
@@ -392,18 +392,6 @@ def _start_afresh(
     link(state, task, message.dependencies[row] if message.dependencies else [])
 
 
-def _is_conflict(message: m.SubmitTasks, task: SchedulerTask, row: int) -> bool:
-    return _is_other_recipe(message, task, row) and not names_content(task.key)
-
-
-def _is_other_recipe(message: m.SubmitTasks, task: SchedulerTask, row: int) -> bool:
-    if not message.spec_hashes or not task.spec_hash:
-        return False
-    # A client that holds a future of a named key need not know its hash.
-    known, claimed = task.spec_hash, message.spec_hashes[row]
-    return m.NO_HASH not in (known, claimed) and known != claimed
-
-
 def _on_known(
     state: SchedulerState,
     client: ClientHandle,
@@ -419,7 +407,7 @@ def _on_known(
             keep_function(client, function)  # the same result, as a constant or as a call
         if task.state == FORGOTTEN:
             continue
-        if _is_other_recipe(message, task, row):
+        if is_other(message, task, row):
             if not names_content(task.key):
                 send_erred(state, client, [task.key], key_conflict(task.key))
                 continue

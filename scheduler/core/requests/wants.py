@@ -44,7 +44,7 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
                 continue
             if task.state == MEMORY:
                 continue  # the client was sent that a worker has it
-        elif _is_other(message, task, i):
+        elif is_other(message, task, i):
             unknown.append(key)
             continue
         if _is_unlinked(task, is_unlinked):
@@ -55,7 +55,7 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
         if task.state == RELEASED:
             activate(state, task)
         if task.state != NO_WORKER or not task.is_without_recipe:
-            known.append(key)  # else it is looked for until the recovery ends
+            known.append(key)  # else peers may still come with it
     send_states(state, client, known)
     # Until the client submits these anew it has no wish that it could withdraw.
     _release(state, client, unlinked)
@@ -117,10 +117,11 @@ def _is_unlinked(task: SchedulerTask, known: dict[SchedulerTask, bool]) -> bool:
     return known[task]
 
 
-def _is_other(message: m.WantKeys, task: SchedulerTask, row: int) -> bool:
-    """Return whether a task has the wanted name, but another content."""
+def is_other(message: m.SubmitTasks | m.WantKeys, task: SchedulerTask, row: int) -> bool:
+    """Return whether a task has the name of a row, but another content."""
     if not message.spec_hashes or not task.spec_hash:
         return False
+    # A client that holds a future of a named key need not know its hash.
     known, claimed = task.spec_hash, message.spec_hashes[row]
     return m.NO_HASH not in (known, claimed) and known != claimed
 
