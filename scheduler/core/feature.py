@@ -175,7 +175,7 @@ class Feature:
     replicas_added: KeysHook | None = None
     #: a worker could not fetch these keys from where it was sent
     not_fetched: KeysHook | None = None
-    #: a function has come
+    #: a function has come; while `awaits_owners`
     function_made: Callable[[SchedulerState, Function], None] | None = None
     #: a worker will not have the data of a task any more
     replica_lost: Callable[[SchedulerState, SchedulerTask, WorkerHandle], None] | None = None

@@ -74,7 +74,9 @@ RECOVERY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]
         (recovery_of(s).kept, recovery_of(s).rows),
     ),
     "functions that no task uses are unknown": lambda s: [
-        function_id for function_id in recovery_of(s).functions if function_id in s.functions
+        function_id
+        for function_id in recovery_of(s).functions
+        if function_id in s.functions or not s.awaits_owners
     ],
     "a twin runs beside the current attempt": lambda s: [
         (ws, task, attempt)

@@ -324,8 +324,9 @@ def _new_function(
     function = Function(function_id, blob, state.prefixes.take(name))
     function.is_unique = function_id in state.features.unique
     state.functions[function_id] = function
-    for function_made in state.features.function_made:
-        function_made(state, function)
+    if state.awaits_owners:
+        for function_made in state.features.function_made:
+            function_made(state, function)
     return function
 
 
