@@ -89,12 +89,12 @@ def check_agreement(sim: Simulation) -> None:
     assert len(core.workers) == len(sim.workers), "all workers are registered"
     for worker in sim.workers.values():
         ws = core.workers_by_id[worker.worker_id]
-        claimed = [
+        waiting = [
             (row.key, row.attempt)
             for row in recovery_of(core).rows_at.get(ws, {}).values()
             if row.kind == HELD
         ]
-        theirs_held = sorted([(task.key, task.attempt) for task in ws.has_what] + claimed)
+        theirs_held = sorted([(task.key, task.attempt) for task in ws.has_what] + waiting)
         held = sorted(
             (record.key, record.attempt)
             for record in worker.core.by_key.values()
@@ -102,7 +102,7 @@ def check_agreement(sim: Simulation) -> None:
         )
         assert theirs_held == held, f"{worker!r} has {held}, the scheduler thinks {theirs_held}"
         nbytes = sum(sim.nbytes(key) for key, _ in held) - sum(
-            sim.nbytes(key) for key, _ in claimed
+            sim.nbytes(key) for key, _ in waiting
         )
         assert ws.nbytes == nbytes, f"{worker!r} has {nbytes} bytes, and not {ws.nbytes}"
         for task in ws.processing.values():

@@ -24,20 +24,26 @@ if TYPE_CHECKING:
 
 def on_not_fetched(state: SchedulerState, ws: WorkerHandle, keys: Iterable[str]) -> None:
     """Note the keys that a worker could not fetch, and that it is sent no holder of."""
-    tasks = state.tasks
-    _note(state, ws, [key for key in keys if not _is_answered(state, ws, tasks.get(key))])
+    if _may_wait(state):
+        tasks = state.tasks
+        _note(state, ws, [key for key in keys if not _is_answered(state, ws, tasks.get(key))])
 
 
 def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
     """Note the keys of attempts that raise: tasks without a recipe may wait for them there."""
-    found = [ws.processing.get(a) or recovery_of(state).find(ws, a) for a in message.attempts]
-    _note(state, ws, [one.key for one in found if one is not None])
+    if _may_wait(state):
+        found = [ws.processing.get(a) or recovery_of(state).find(ws, a) for a in message.attempts]
+        _note(state, ws, [one.key for one in found if one is not None])
+
+
+def _may_wait(state: SchedulerState) -> bool:
+    """Return whether there may be attempts without a recipe."""
+    return state.awaits_owners or WITHOUT_RECIPE in state.classes
 
 
 def _note(state: SchedulerState, ws: WorkerHandle, keys: list[str]) -> None:
-    if keys and (state.awaits_owners or WITHOUT_RECIPE in state.classes):
-        recovery_of(state).lacking.setdefault(ws, {}).update(dict.fromkeys(keys))
-        state.busy[BUSY] = None
+    recovery_of(state).lacking.setdefault(ws, {}).update(dict.fromkeys(keys))
+    state.busy[BUSY] = None
 
 
 def _is_there(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask | None) -> bool:

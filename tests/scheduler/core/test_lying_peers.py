@@ -120,7 +120,7 @@ def test_an_attempt_that_no_scheduler_gives_out_ends_only_that_session(new, mess
 
 
 @pytest.mark.parametrize("kind", ["running", "assigned"])
-def test_a_claimed_attempt_that_has_ended_without_a_result_is_not_adopted(new, kind):
+def test_an_unmerged_attempt_that_has_ended_without_a_result_is_not_adopted(new, kind):
     worker = new.come_back(last_epoch=BEFORE, **{kind: {"a": 7}})
     new.send(worker, m.AttemptsEnded(attempts=[7]))
     assert not recovery_of(new.state).rows

@@ -71,7 +71,7 @@ def test_keys_that_an_inventory_does_not_name_are_not_there(board):
     assert board.state.counters.tasks_recomputed == 1
 
 
-def test_claims_that_are_not_wanted_any_more_are_dropped(board):
+def test_rows_that_are_not_wanted_any_more_are_dropped(board):
     client, worker = board.client(), board.worker(nthreads=2)
     board.send(client, graph("held", "runs"))
     held, runs = board.attempt("held"), board.attempt("runs")
@@ -332,7 +332,7 @@ def test_an_unstarted_attempt_that_ends_before_its_inputs_are_known_counts(new, 
     assert not recovery_of(new.state).rows
 
 
-def test_a_claimed_attempt_that_ends_before_its_client_is_back_is_kept(new):
+def test_an_unmerged_attempt_that_ends_before_its_client_is_back_is_kept(new):
     worker = new.come_back(last_epoch=BEFORE, running={"a": 3, "b": 4})
     assert dropped(new.send(worker, finished([3])), worker) == []
     report = m.AttemptsErred(attempts=[4], durations_us=[1], failures=[["exception", "b", "E"]])
