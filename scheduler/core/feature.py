@@ -212,6 +212,10 @@ class Feature:
     dropped_ended: Callable[[SchedulerState, int, int], None] | None = None
     #: a client cancels what runs: the attempts that were dropped, and the keys of their tasks
     running_cancelled: CancelledHook | None = None
+    #: after the rows of a report were handled
+    attempts_finished: Callable[[SchedulerState, WorkerHandle, m.AttemptsFinished], None] | None = (
+        None
+    )
     #: before the rows of a report are handled
     attempts_erred: Callable[[SchedulerState, WorkerHandle, m.AttemptsErred], None] | None = None
     #: a worker or client, by its id, has ended in order or is known to have died: it does not
@@ -302,6 +306,7 @@ class Features:
         self.attempt_died = [f.attempt_died for f in features if f.attempt_died]
         self.dropped_ended = [f.dropped_ended for f in features if f.dropped_ended]
         self.running_cancelled = [f.running_cancelled for f in features if f.running_cancelled]
+        self.attempts_finished = [f.attempts_finished for f in features if f.attempts_finished]
         self.attempts_erred = [f.attempts_erred for f in features if f.attempts_erred]
         self.ended = [f.ended for f in features if f.ended]
         self.peer_closed = [f.peer_closed for f in features if f.peer_closed]

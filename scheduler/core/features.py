@@ -2,7 +2,8 @@
 
 The order is that in which the hooks of one event are called:
 
-- Recovery is the first: what a peer of an earlier scheduler brings, and what is gone with it, is
+- Clients are sent the size of the cluster before anything else.
+- Recovery comes next: what a peer of an earlier scheduler brings, and what is gone with it, is
   known before anything is decided upon it.
 - Sums over peers are up to date before a feature reads them.
 - Memory, copies and relays look at workers and data. They come before those who talk to users
@@ -24,6 +25,7 @@ from .data import feature as data
 from .feature import Feature
 from .insight import (
     attempt_ends,
+    cluster_size,
     cluster_totals,
     desired,
     losses,
@@ -31,6 +33,7 @@ from .insight import (
     recent_failures,
     refused_workers,
     task_stream,
+    timings,
 )
 from .insight import feature as insight
 from .interruption import feature as interruption
@@ -43,8 +46,10 @@ from .recovery import feature as recovery
 from .upkeep import memory_return, slow_readers, unsupported_versions
 
 FEATURES: Final[tuple[Feature, ...]] = (
+    cluster_size.FEATURE,
     recovery.FEATURE,
     cluster_totals.FEATURE,
+    timings.FEATURE,
     desired.FEATURE,
     losses.FEATURE,
     refused_workers.FEATURE,

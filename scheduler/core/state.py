@@ -41,7 +41,6 @@ from .assignment import assignment
 from .events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from .feature import Feature, Features
 from .handlers import handlers_by_role
-from .insight.timings import Timings
 from .members import liveness, membership
 from .members.epochs import NS_PER_ATTEMPT, Members
 from .records.counters import Counters
@@ -133,13 +132,8 @@ class SchedulerState:
         self.workers: dict[int, WorkerHandle] = {}
         self.workers_by_id: dict[str, WorkerHandle] = {}
         self.workers_by_address: dict[str, WorkerHandle] = {}
-        #: {name: worker} of those that do not leave, and the sum of their threads
+        #: {name: worker} of those that do not leave
         self.staying: dict[str, WorkerHandle] = {}
-        self.nthreads = 0
-        #: when clients were last sent the size of the cluster, and when they are to be sent it
-        #: next; None = it has not changed since
-        self.size_sent_at = float("-inf")
-        self.size_due: Deadline | None = None
         #: {client_id: client}, also those lost less than a lease ago
         self.clients: dict[str, ClientHandle] = {}
         self.clients_by_peer: dict[int, ClientHandle] = {}
@@ -184,7 +178,6 @@ class SchedulerState:
         #: {worker_id: {attempt: task} processing} of workers that did not come back in time, and
         #: whose end was not reported; the latest ones
         self.given_up: dict[str, dict[int, SchedulerTask]] = {}
-        self.away: dict[WorkerHandle, None] = {}  #: {worker: None}: all that are away
         #: {task: (worker, attempt)} of erred tasks whose failure that worker keeps
         self.failed_at: dict[SchedulerTask, tuple[WorkerHandle, int]] = {}
         #: {attempt: (worker, task)}: attempts beside the current ones, among the worker's zombies;
@@ -213,7 +206,6 @@ class SchedulerState:
         self.counters = Counters()
         self.failures = Failures()  #: those of all erred tasks
         self.story = Story()
-        self.timings: Timings = Timings()
         #: when an assignment pass is made at the latest, because work may be asked back then
         self.next_return: Deadline | None = None
         self.now = 0.0

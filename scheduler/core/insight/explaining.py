@@ -34,6 +34,7 @@ from ..records.tasks import (
 )
 from ..recovery.barrier import waits_for
 from .refused_workers import explain_unrunnable
+from .timings import timings_of
 
 if TYPE_CHECKING:
     from ..coordination.records import Call
@@ -357,7 +358,7 @@ def _times(state: SchedulerState, task: SchedulerTask) -> Info:
             times["at the worker"] = state.now - assigned
     if kind == ERRED:
         attempt = state.failed_at[task][1] if task in state.failed_at else 0
-    timing = state.timings.of(attempt) if kind in (MEMORY, ERRED) and attempt else None
+    timing = timings_of(state).of(attempt) if kind in (MEMORY, ERRED) and attempt else None
     if timing is not None:
         times["at the worker before it began"] = timing.queued_us / 1e6
         times["of that, until its inputs were fetched"] = timing.fetched_us / 1e6

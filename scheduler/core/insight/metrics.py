@@ -55,12 +55,10 @@ def _by_prefix(name: str, text: str, field: str, per_unit: int = 1) -> StateMetr
 
 def count_workers(state: SchedulerState) -> dict[str, int]:
     """Count the workers by state: those that leave or are away get no tasks."""
-    n, n_away = len(state.workers), len(state.away) - n_preparing(state)
-    n_leaving = (
-        n
-        - len(state.staying)
-        - sum(ws.is_leaving for ws in state.away if not is_preparing(state, ws))
-    )
+    n, n_leaving, n_away = len(state.workers), 0, -n_preparing(state)
+    for ws in state.workers.values():
+        n_away += ws.is_away
+        n_leaving += ws.is_leaving and (not ws.is_away or is_preparing(state, ws))
     return {"running": n - n_leaving - n_away, "leaving": n_leaving, "away": n_away}
 
 

@@ -104,7 +104,7 @@ def _signs(
         n_waiting=tasks["queued"] + tasks["no_worker"],
         workerless_s=workerless_s,
         unrunnable=_unrunnable(state) if tasks["no_worker"] and state.staying else [],
-        n_away=len(state.away) - n_preparing(state),
+        n_away=count_workers(state)["away"],
         n_preparing=n_preparing(state),
         away_s=state.away_s,
         full=nlargest(MAX_NAMED, full),

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.wire import messages as m
+from ..feature import Feature
+
+if TYPE_CHECKING:
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
 
 #: Attempts that are remembered; the oldest reports are forgotten first. More would leave the
 #: processor's cache: with 20 000, a loop of submits cost a fifth more.
@@ -65,3 +70,22 @@ class Timings:
                     fetched[i] if fetched else 0,
                 )
         return None
+
+
+def timings_of(state: SchedulerState) -> Timings:
+    """Return the latest reports."""
+    return state.record(Timings)
+
+
+def _on_report(
+    state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFinished | m.AttemptsErred
+) -> None:
+    timings_of(state).note(state.now, ws.name, message)
+
+
+FEATURE: Final = Feature(
+    name="timings",
+    records=(Timings,),
+    attempts_finished=_on_report,
+    attempts_erred=_on_report,
+)

@@ -301,9 +301,6 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         for peer, ws in s.workers.items()
         if s.roles.get(peer) is not Role.WORKER and not ws.is_away
     ],
-    "away lists the workers that are away": lambda s: differences(
-        s.away, [ws for ws in s.workers.values() if ws.is_away]
-    ),
     "an away worker is waited for, or prepares, and no other": lambda s: [
         ws
         for ws in s.workers.values()
@@ -409,9 +406,6 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ),
     "staying are the workers that do not leave, by name": lambda s: differences(
         s.staying.items(), [(ws.name, ws) for ws in s.workers.values() if not ws.is_leaving]
-    ),
-    "nthreads is the sum over staying": lambda s: unless(
-        s.nthreads == sum(ws.nthreads for ws in s.staying.values()), s.nthreads
     ),
     # Clients and other peers.
     "clients are filed by id": lambda s: [c for id, c in s.clients.items() if c.client_id != id],

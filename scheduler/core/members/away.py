@@ -25,7 +25,6 @@ def set_away(state: SchedulerState, ws: WorkerHandle) -> None:
     ws.is_away = True
     state.deadlines.cancel(ws.away_due)
     ws.inventory = None
-    state.away[ws] = None
     state.idle.pop(ws, None)
     state.loaded.pop(ws, None)
     state.takers.pop(ws, None)
@@ -63,7 +62,6 @@ def bring_back(state: SchedulerState, ws: WorkerHandle) -> None:
     """Give work to a worker again, and send what its absence has held up."""
     ws.is_away = False
     ws.inventory = None
-    del state.away[ws]
     state.deadlines.cancel(ws.away_due)
     ws.last_progress = state.now
     state.touched[ws] = None

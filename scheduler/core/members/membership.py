@@ -37,8 +37,6 @@ MAX_REASON_CHARS: Final = 500
 MAX_NTHREADS: Final = 1 << 16
 #: Workers that did not come back in time, and whose attempts are remembered.
 MAX_GIVEN_UP: Final = 64
-#: Clients are sent the size of the cluster at most so often, while many workers join or leave.
-SIZE_PAUSE_S: Final = 0.05
 
 
 # -- registration ---------------------------------------------------------------------------------
@@ -222,7 +220,6 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
     state.log("info", f"client {client.name} connected")
     if client.worker is None:
         state.report("client-connected", client=client.name)
-    state.send(peer, _cluster_size(state))
     for client_connected in state.features.client_connected:
         client_connected(state, client, message.last_epoch)
 
@@ -275,33 +272,9 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     )
     state.report("worker-joined", worker=ws.name, address=ws.address, nthreads=ws.nthreads)
     state.staying[ws.name] = ws
-    state.nthreads += ws.nthreads
     join_classes(state, ws)
     for worker_joined in state.features.worker_joined:
         worker_joined(state, ws)
-    _note_size(state)
-
-
-def _cluster_size(state: SchedulerState) -> m.ClusterChanged:
-    return m.ClusterChanged(n_workers=len(state.staying), nthreads=state.nthreads)
-
-
-def _note_size(state: SchedulerState) -> None:
-    """Send clients the new size of the cluster: at once if it is the first change for a while."""
-    if state.size_due is None:
-        delay_s = state.size_sent_at + SIZE_PAUSE_S - state.now
-        if delay_s > 0:
-            state.size_due = state.call_after(delay_s, _send_size)
-        else:
-            _send_size(state)
-
-
-def _send_size(state: SchedulerState) -> None:
-    state.size_due = None
-    state.size_sent_at = state.now
-    size = _cluster_size(state)
-    for client in state.clients_by_peer.values():
-        state.send_client(client, size)
 
 
 def _give_no_more(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -309,13 +282,11 @@ def _give_no_more(state: SchedulerState, ws: WorkerHandle) -> None:
     if state.staying.get(ws.name) is not ws:
         return
     del state.staying[ws.name]
-    state.nthreads -= ws.nthreads
     state.idle.pop(ws, None)
     state.loaded.pop(ws, None)
     leave_classes(state, ws)
     for worker_leaving in state.features.worker_leaving:
         worker_leaving(state, ws)
-    _note_size(state)
 
 
 # -- ends -----------------------------------------------------------------------------------------
@@ -408,7 +379,6 @@ def _forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
         del state.workers_by_id[ws.worker_id]
     if state.workers_by_address.get(ws.address) is ws:
         del state.workers_by_address[ws.address]
-    state.away.pop(ws, None)
     state.deadlines.cancel(ws.away_due)
     ws.inventory = None
 

@@ -145,7 +145,8 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     state.counters.tasks_completed += n
     state.counters.reports_stale += n_stale
     state.prefixes.durations.add_all(message.durations_us)
-    state.timings.note(state.now, ws.name, message)
+    for attempts_finished in state.features.attempts_finished:
+        attempts_finished(state, ws, message)
     for client in sole_client:
         state.send_client(client, m.ResultsReady(keys=ready_keys, results=ready_blobs))
     if ready_keys:
@@ -195,7 +196,6 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
         attempts_erred(state, ws, message)
     if message.fetched_us:
         _note_fetched(ws, message)
-    state.timings.note(state.now, ws.name, message)
     queued = message.queued_us or [0] * len(message.attempts)
     for attempt, failure, duration_us, queued_us in zip(
         message.attempts, message.failures, message.durations_us, queued, strict=True

@@ -20,6 +20,7 @@ from weft.scheduler.core.data.relays import relays_of
 from weft.scheduler.core.feature import Features
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, ends_of
+from weft.scheduler.core.insight.cluster_size import size_of
 from weft.scheduler.core.insight.cluster_totals import totals_of
 from weft.scheduler.core.insight.forwarded_questions import Passed, passed_of
 from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
@@ -312,7 +313,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     # Workers.
     "workers are filed by peer": lambda b: setattr(b.w, "peer", 99),
     "the connection of a worker is open": lambda b: b.state.roles.pop(b.w.peer),
-    "away lists the workers that are away": lambda b: b.state.away.update({b.w: None}),
     "an away worker is waited for, or prepares, and no other": lambda b: setattr(
         b.w, "away_due", b.state.call_after(1.0, lambda state: None)
     ),
@@ -373,7 +373,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         b.w.functions.clear()
     ),
     "staying are the workers that do not leave, by name": lambda b: b.state.staying.clear(),
-    "nthreads is the sum over staying": lambda b: setattr(b.state, "nthreads", 99),
+    "nthreads is the sum over staying": lambda b: setattr(size_of(b.state), "nthreads", 99),
     # Clients and other peers.
     "clients are filed by id": lambda b: setattr(b.alice, "client_id", "other"),
     "the lease of a client ends iff it is not connected": lambda b: setattr(

@@ -13,9 +13,9 @@ from weft.protocol.wire.message import Unknown
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.actions import CloseConnection, LogLine
 from weft.scheduler.core.events import SchedulerTick
+from weft.scheduler.core.insight.cluster_size import SIZE_PAUSE_S
 from weft.scheduler.core.insight.info import describe_worker
 from weft.scheduler.core.insight.metrics import metrics
-from weft.scheduler.core.members.membership import SIZE_PAUSE_S
 from weft.scheduler.core.moves.eligibility import fill_class
 
 from ...builders import Board, assigned, graph, sent_keys
