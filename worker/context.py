@@ -145,16 +145,6 @@ class WorkerContext:
         return self.here.task
 
     @property
-    def wake(self) -> Callable[[], object] | None:
-        """See `Here`."""
-        return self.here.wake
-
-    @property
-    def stand_in(self) -> tuple[int, SlotGate] | None:
-        """See `Here`."""
-        return self.here.stand_in
-
-    @property
     def seat(self) -> SlotSeat | None:
         """See `Here`."""
         return self.here.seat
@@ -265,7 +255,7 @@ def is_in_task() -> bool:
 def is_in_coroutine() -> bool:
     """Return whether the task of the calling thread is a coroutine function."""
     context = _local.context
-    return context is not None and context.wake is not None
+    return context is not None and context.here.wake is not None
 
 
 def task_here() -> str:

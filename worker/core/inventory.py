@@ -8,7 +8,6 @@ attempt was given back. Only a failure leaves no trace of its own, so the latest
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.failure import Failure
@@ -26,6 +25,7 @@ from ...protocol.wire.messages import (
 from .drops import end
 from .events import SchedulerLost, SessionOpened
 from .inputs import note_missing
+from .reports import sparse
 from .seats import report_of
 from .tasks import EXECUTING, MEMORY, MISSING, WorkerTask
 from .transitions import UNFINISHED
@@ -119,7 +119,7 @@ def _send_inventory(state: WorkerState) -> None:
                 keys=[record.key for record in held],
                 attempts=[record.attempt for record in held],
                 nbytes=[record.nbytes for record in held],
-                spec_hashes=_hashes(record.spec_hash for record in held),
+                spec_hashes=sparse((record.spec_hash for record in held), NO_HASH),
             )
         )
     if unfinished:
@@ -128,8 +128,8 @@ def _send_inventory(state: WorkerState) -> None:
                 keys=[record.key for record in unfinished],
                 attempts=[record.attempt for record in unfinished],
                 phases=[_phase(state, record) for record in unfinished],
-                spec_hashes=_hashes(record.spec_hash for record in unfinished),
-                n_raised=_counts(record.n_raised for record in unfinished),
+                spec_hashes=sparse((record.spec_hash for record in unfinished), NO_HASH),
+                n_raised=sparse((record.n_raised for record in unfinished), 0),
             )
         )
     if failed:
@@ -138,8 +138,8 @@ def _send_inventory(state: WorkerState) -> None:
                 keys=[entry[0] for entry in failed.values()],
                 attempts=list(failed),
                 failures=[entry[2] for entry in failed.values()],
-                spec_hashes=_hashes(entry[1] for entry in failed.values()),
-                n_raised=_counts(entry[4] for entry in failed.values()),
+                spec_hashes=sparse((entry[1] for entry in failed.values()), NO_HASH),
+                n_raised=sparse((entry[4] for entry in failed.values()), 0),
             )
         )
     functions = [id for id, function in state.functions.items() if function.blob is not None]
@@ -156,15 +156,3 @@ def _phase(state: WorkerState, record: WorkerTask) -> int:
     if record.attempt in state.cancelled:
         return DROPPED
     return RUNNING if record.state == EXECUTING else ASSIGNED
-
-
-def _hashes(hashes: Iterable[bytes]) -> list[bytes]:
-    """Return a column of spec hashes, which is empty if no row has one."""
-    column = list(hashes)
-    return column if any(spec_hash != NO_HASH for spec_hash in column) else []
-
-
-def _counts(counts: Iterable[int]) -> list[int]:
-    """Return a column of numbers, which is empty if all are 0."""
-    column = list(counts)
-    return column if any(column) else []

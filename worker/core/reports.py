@@ -14,7 +14,8 @@ each few.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import AttemptsFinished, AttemptTimes, ReplicasAdded
@@ -23,6 +24,8 @@ from .tasks import Slot, WorkerTask
 
 if TYPE_CHECKING:
     from .state import WorkerState
+
+_Row = TypeVar("_Row")
 
 #: A report may take one part in so many of the time for which reports wait. Its cost is measured
 #: here; the scheduler and the client have about as much work with it, each.
@@ -94,6 +97,12 @@ def _goes_on(state: WorkerState, event: ChunkDone) -> bool:
         if reported is None or reported.client != first.client:
             return False
     return 0.0 < first.function.estimate_us <= LONGEST_S * 1e6
+
+
+def sparse(rows: Iterable[_Row], nothing: _Row) -> list[_Row]:
+    """Return an optional column of a message, which is empty if each row has nothing."""
+    column = list(rows)
+    return column if any(row != nothing for row in column) else []
 
 
 def report_finished(to_scheduler: list[Message], event: ChunkDone, slot: Slot) -> None:

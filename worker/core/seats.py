@@ -27,6 +27,7 @@ from .events import (
     StartSlot,
     TakeSeat,
 )
+from .reports import sparse
 from .tasks import BLOCKED, READY, RETURNING, SEATED, SPARE, Place, Slot
 from .transitions import move
 
@@ -118,14 +119,11 @@ def _is_enough(state: WorkerState) -> bool:
 def report_of(state: WorkerState, attempts: list[int]) -> AttemptsBlocked:
     """Return the report of these attempts, each of which waits."""
     waits = [state.waits_for.get(attempt) for attempt in attempts]
-    keys = [[] if wait is None else wait.keys for wait in waits]
-    actors = [[] if wait is None else wait.actors for wait in waits]
-    calls = [[] if wait is None else wait.calls for wait in waits]
     return AttemptsBlocked(
         attempts=attempts,
-        keys=keys if any(keys) else [],
-        actors=actors if any(actors) else [],
-        calls=calls if any(calls) else [],
+        keys=sparse(([] if wait is None else wait.keys for wait in waits), []),
+        actors=sparse(([] if wait is None else wait.actors for wait in waits), []),
+        calls=sparse(([] if wait is None else wait.calls for wait in waits), []),
     )
 
 

@@ -172,14 +172,13 @@ class WorkerState:
                         keys=keys,
                         holder=holder,
                         unreachable=unreachable,
-                        attempts=attempts if any(attempts) else [],
+                        attempts=reports.sparse(attempts, 0),
                     )
                 )
             self.missing = {}
         if self.ended:
-            ends = list(self.ended.values())
-            message = m.AttemptsEnded(attempts=list(self.ended), ends=ends if any(ends) else [])
-            self.to_scheduler.append(message)
+            ends = reports.sparse(self.ended.values(), 0)
+            self.to_scheduler.append(m.AttemptsEnded(attempts=list(self.ended), ends=ends))
             self.ended = {}
         if self.forget:
             self.before.append(ForgetValues(self.forget))

@@ -230,12 +230,12 @@ class Interrupts:
             seat = context.seat
             if seat is not None and context.attempt == attempt:
                 gate = self.gates[seat.slot]
-                if context.stand_in is not None:
-                    thread, gate = context.stand_in
+                if context.here.stand_in is not None:
+                    thread, gate = context.here.stand_in
                 is_hit = gate.interrupt(thread, context, attempt)
-                if is_hit and context.wake is not None:
+                if is_hit and context.here.wake is not None:
                     with contextlib.suppress(RuntimeError):  # its event loop has ended
-                        context.wake()
+                        context.here.wake()
                 return is_hit
         return False
 

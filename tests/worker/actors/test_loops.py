@@ -246,7 +246,7 @@ async def test_an_actor_that_is_being_made_can_be_interrupted():
 
     thread = threading.Thread(target=make)
     thread.start()
-    await until(lambda: making.is_set() and all(one.stand_in for one in contexts.values()))
+    await until(lambda: making.is_set() and all(one.here.stand_in for one in contexts.values()))
     interrupts.ask([7], asyncio.get_running_loop())
     await until(lambda: not thread.is_alive())
     state.cancelled.clear()

@@ -21,7 +21,9 @@ class Thread:
     def __init__(self, function):
         self.gate = SlotGate()
         self.context = SimpleNamespace(
-            attempt=7, wake=None, stand_in=None, seat=SimpleNamespace(slot=0)
+            attempt=7,
+            here=SimpleNamespace(wake=None, stand_in=None),
+            seat=SimpleNamespace(slot=0),
         )
         self.ended = None
         self.thread = threading.Thread(target=self._run, args=(function,))
@@ -161,7 +163,9 @@ def test_a_thread_is_interrupted_once_for_each_time_that_it_is_asked():
 
     interrupts.gates[0] = Counting()
     contexts[11] = SimpleNamespace(
-        attempt=7, wake=None, stand_in=None, seat=SimpleNamespace(slot=0)
+        attempt=7,
+        here=SimpleNamespace(wake=None, stand_in=None),
+        seat=SimpleNamespace(slot=0),
     )
     interrupts.ask([7, 9], loop)  # 9 has ended
     interrupts.ask([7], loop)

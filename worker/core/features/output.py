@@ -41,6 +41,26 @@ class OutputCame(WorkerEvent):
     message: TaskOutput | LogRecords
 
 
+class _Quotas:
+    """Counts what may still be sent in this second, in two kinds: `n` of each."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._second_ends = float("-inf")
+        #: {it is of the kind: how many}
+        self._n_left = {True: 0, False: 0}
+
+    def takes(self, now: float, is_of_kind: bool) -> bool:
+        """Return whether one more may be sent, and count it."""
+        if now >= self._second_ends:
+            self._second_ends = now + 1.0
+            self._n_left = {True: self._n, False: self._n}
+        if not self._n_left[is_of_kind]:
+            return False
+        self._n_left[is_of_kind] -= 1
+        return True
+
+
 class OutputBuffer:
     """The lines that were not sent yet. The caller makes the calls one after the other.
 
@@ -52,9 +72,8 @@ class OutputBuffer:
         self._rows: list[tuple[int, str, int, str, str]] = []
         #: {client: number of lines that were left out since the last message}.
         self._n_dropped: dict[int, int] = {}
-        self._second_ends = float("-inf")
-        #: {it is standard output: how many lines may be sent in this second}.
-        self._n_left = {True: 0, False: 0}
+        #: of standard output, and of all else
+        self._quotas = _Quotas(MAX_LINES)
 
     def add(self, now: float, client: int, key: str, level: int, name: str, text: str) -> None:
         """Keep a line, or count it.
@@ -67,13 +86,9 @@ class OutputBuffer:
             name: of the logger, "" for what was printed.
             text: without the end of the line.
         """
-        if now >= self._second_ends:
-            self._second_ends = now + 1.0
-            self._n_left = {True: MAX_LINES, False: MAX_LINES}
-        if not self._n_left[level == STDOUT]:
+        if not self._quotas.takes(now, level == STDOUT):
             self._n_dropped[client] = self._n_dropped.get(client, 0) + 1
             return
-        self._n_left[level == STDOUT] -= 1
         if len(text) > MAX_LINE_CHARS:
             text = f"{text[:MAX_LINE_CHARS]} [...]"
         self._rows.append((client, key, level, name[:200], text))
@@ -97,9 +112,8 @@ class RecordBuffer:
         self._rows: list[tuple[str, int, int, bytes | None]] = []
         #: {(logger, it is grave): how many records were left out, the highest of their levels}.
         self._dropped: dict[tuple[str, bool], tuple[int, int]] = {}
-        self._second_ends = float("-inf")
-        #: {it is grave: how many records may be sent in this second}.
-        self._n_left = {True: 0, False: 0}
+        #: of grave records, and of the others
+        self._quotas = _Quotas(MAX_RECORDS)
 
     def has_room(self, now: float, name: str, level: int) -> bool:
         """Return whether a record may be added; if not, count it.
@@ -109,12 +123,8 @@ class RecordBuffer:
             name: of its logger.
             level: of logging.
         """
-        if now >= self._second_ends:
-            self._second_ends = now + 1.0
-            self._n_left = {True: MAX_RECORDS, False: MAX_RECORDS}
         is_grave = level >= GRAVE_LEVEL
-        if self._n_left[is_grave]:
-            self._n_left[is_grave] -= 1
+        if self._quotas.takes(now, is_grave):
             return True
         place = name, is_grave
         if place not in self._dropped and len(self._dropped) >= MAX_COUNTED:

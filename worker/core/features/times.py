@@ -16,6 +16,7 @@ from ....protocol.wire.failure import Failure
 from ....protocol.wire.messages import AttemptsFinished, AttemptTimes, RecordTimes
 from ..events import ChunkDone
 from ..feature import WorkerFeature
+from ..reports import sparse
 from ..tasks import Slot
 
 if TYPE_CHECKING:
@@ -79,14 +80,9 @@ def _times_of(state: WorkerState, event: ChunkDone, slot: Slot) -> AttemptTimes:
         types=(event.types or [""] * n) + [_type_of(failure) for failure in event.failures],
         failed=[0] * n + [1] * n_failed if n_failed else [],
         waited_us=waited_us,
-        arrived_us=_column([0 if one is None else int(one.arrived * 1e6) for one in with_inputs]),
-        fetched_us=_column([0 if one is None else int(one.fetched * 1e6) for one in with_inputs]),
+        arrived_us=sparse((0 if one is None else int(one.arrived * 1e6) for one in with_inputs), 0),
+        fetched_us=sparse((0 if one is None else int(one.fetched * 1e6) for one in with_inputs), 0),
     )
-
-
-def _column(numbers: list[int]) -> list[int]:
-    """Return a column of numbers, which is empty if all are 0."""
-    return numbers if any(numbers) else []
 
 
 def _extend(message: AttemptTimes, more: AttemptTimes) -> None:
