@@ -23,9 +23,8 @@ from typing import Any, Final
 
 import msgpack
 
-from ...protocol.values.serialize import loads
 from ...protocol.wire.payload import Payload
-from ..plugins.calling_plugins import call, packed
+from ..plugins.calling_plugins import ReadyPlugins
 
 _log = logging.getLogger("weft.supervisor")
 
@@ -88,66 +87,38 @@ def main(plain: dict[str, Any]) -> None:
 class _Host:
     def __init__(self, context: SupervisorContext) -> None:
         self._context = context
-        #: {id: (name, plugin)} of those that are set up, in order
-        self._ready: dict[str, tuple[str, Any]] = {}
+        where = f"the supervisor on {context.host}"
+        self._ready = ReadyPlugins(context, where, _log, self._check_environment)
 
     def do(self, job: dict[str, Any]) -> dict[str, Any]:
         """Do a job; return the answer."""
+        context, before = self._context, dict(self._context.env)
         if job["step"] == "teardown":
-            failure = self._tear_down(job["plugin"])
+            failure = self._ready.tear_down(job["plugin"])
+            if not is_environment(context.env):
+                context.env = before
         else:
-            failure = self._set_up(job)
-        return {"failure": failure, "environment": self._context.env}
+            name, data, buffers = job["name"], job["data"], job["buffers"]
+            _log.info("plugin %r is set up by the supervisor", name)
+            blob = Payload(data, buffers) if buffers else data
+            plugin, failure = self._ready.set_up(name, [blob])
+            if failure is None:
+                self._ready.keep(job["plugin"], name, plugin)
+            else:
+                context.env = before
+        return {"failure": failure, "environment": context.env}
 
     def end(self) -> None:
         """Tear down all plugins, the last one first."""
-        for plugin_id in reversed([*self._ready]):
-            self._tear_down(plugin_id)
+        for plugin_id in reversed([*self._ready.by_id]):
+            self._ready.tear_down(plugin_id)
 
-    def _set_up(self, job: dict[str, Any]) -> list[Any] | None:
-        name, context = job["name"], self._context
-        before = dict(context.env)
-        _log.info("plugin %r is set up by the supervisor", name)
-        try:
-            data, buffers = job["data"], job["buffers"]
-            plugin = loads(Payload(data, buffers) if buffers else data)
-            call(plugin, "setup", context)
-            _check_environment(context)
-        except BaseException as error:  # of user code: SystemExit ends the call only
-            context.env = before
-            return self._failed(error, "set up", "the set-up", name)
-        self._ready[job["plugin"]] = name, plugin
-        context.plugins[name] = plugin
-        return None
-
-    def _tear_down(self, plugin_id: str) -> list[Any] | None:
-        found = self._ready.pop(plugin_id, None)
-        if found is None:
-            return None
-        name, plugin = found
-        if self._context.plugins.get(name) is plugin:
-            del self._context.plugins[name]
-        before = dict(self._context.env)
-        try:
-            call(plugin, "teardown", self._context)
-            _check_environment(self._context)
-        except BaseException as error:  # of user code
-            if not is_environment(self._context.env):
-                self._context.env = before
-            return self._failed(error, "torn down", "the teardown", name)
-        return None
-
-    def _failed(self, error: BaseException, done: str, step: str, name: str) -> list[Any]:
-        _log.warning(
-            "plugin %r could not be %s by the supervisor: %s: %s",
-            name,
-            done,
-            type(error).__name__,
-            error,
-        )
-        return packed(
-            error, f"{step} of plugin {name!r}", f"the supervisor on {self._context.host}"
-        )
+    def _check_environment(self) -> None:
+        if not is_environment(self._context.env):
+            raise TypeError(
+                "supervisor.env is a dict of names and values of environment variables, both "
+                f"texts: not {self._context.env!r:.200}"
+            )
 
 
 def is_environment(env: object) -> bool:
@@ -166,11 +137,3 @@ def _is_text(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _check_environment(context: SupervisorContext) -> None:
-    if not is_environment(context.env):
-        raise TypeError(
-            "supervisor.env is a dict of names and values of environment variables, both texts: "
-            f"not {context.env!r:.200}"
-        )

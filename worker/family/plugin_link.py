@@ -20,14 +20,13 @@ from typing import Any, Final, Protocol
 
 import msgpack
 
-from ...protocol.errors import LocalProtocolError, PluginFailed
+from ...protocol.errors import PluginFailed
 from ...protocol.host.exits import describe_exit
 from ...protocol.net.connection import Connection
 from ...protocol.net.deadline import within
 from ...protocol.reported import RENEWED
-from ...protocol.wire.messages import PluginDone
 from ...protocol.wire.payload import Payload
-from ..plugins.calling_plugins import packed
+from ..plugins.calling_plugins import packed, report_done
 from .exits import take_failure
 from .hosting import (
     PATIENCE_S,
@@ -287,19 +286,11 @@ class SupervisorPlugins:
             self._speaking = None
 
     def _report(self, report: ReportJob) -> None:
-        failure = report.failure
+        failure, names = report.failure, (f"plugin {report.name!r}", "its supervisor")
         if isinstance(failure, str):
-            what = f"plugin {report.name!r}"
-            failure = packed(PluginFailed(report.name, failure), what, "its supervisor")
-        info: dict[str, Any] = {} if failure is None else {"failure": failure}
-        if report.was_ready:
-            info["was_ready"] = True
+            failure = packed(PluginFailed(report.name, failure), *names)
         connection, request = report.asked.connection, report.asked.request
-        try:
-            connection.send([PluginDone(request=request, info=info)])
-        except LocalProtocolError as error:  # the exception is too large
-            info = {"failure": packed(error, f"plugin {report.name!r}", "its supervisor")}
-            connection.send([PluginDone(request=request, info=info)])
+        report_done(connection, request, failure, *names, was_ready=report.was_ready)
 
 
 def _message_of(job: Job) -> list[Any]:

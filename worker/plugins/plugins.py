@@ -21,14 +21,13 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from ...protocol.errors import ConfigError, LocalProtocolError, PluginFailed
+from ...protocol.errors import ConfigError, PluginFailed
 from ...protocol.net.connection import Connection
-from ...protocol.values.serialize import loads
-from ...protocol.wire.messages import PluginDone, SetUpPlugin, TearDownPlugin
+from ...protocol.wire.messages import SetUpPlugin, TearDownPlugin
 from ..context import set_worker
 from ..slots.executor import TaskExecutor
 from ..slots.interrupting import TaskInterrupted, interrupt_code
-from .calling_plugins import call, packed
+from .calling_plugins import ReadyPlugins, call, report_done
 
 logger = logging.getLogger("weft.worker")
 
@@ -62,8 +61,10 @@ class WorkerPlugins:
         #: The one that does the jobs; threads that were left are not it.
         self._thread: threading.Thread | None = None
         self._setting_up: _SetUp | None = None
-        #: {id: (name, plugin)} of those that are set up, in order; for the thread
-        self._ready: dict[str, tuple[str, Any]] = {}
+        context = copy.copy(executor.context)
+        self._where = f"worker {context.name}"
+        #: Those that are set up; for the thread.
+        self._ready = ReadyPlugins(context, self._where, logger)
         self._is_closed = False
         #: Why the worker ends: it must not work without a plugin that has failed.
         self.failure: PluginFailed | None = None
@@ -87,11 +88,11 @@ class WorkerPlugins:
             # Under the lock: afterwards the thread takes it, and finds that it was left.
             interrupt_code(current.thread)
         logger.warning(
-            "the set-up of plugin %r on worker %s did not return within %g s after the plugin was "
+            "the set-up of plugin %r on %s did not return within %g s after the plugin was "
             "unregistered: it was interrupted, and is not waited for. If it goes on all the same, "
             "client.restart_workers() ends it",
             current.name,
-            self._executor.context.name,
+            self._where,
             PATIENCE_S,
         )
         self._start()
@@ -119,7 +120,7 @@ class WorkerPlugins:
         self._is_closed = True
         with self._lock:
             self._jobs.clear()
-        if self._ready or self._thread is not None:
+        if self._ready.by_id or self._thread is not None:
             self._start()
 
     def join(self) -> bool:
@@ -141,36 +142,35 @@ class WorkerPlugins:
             self._work()
 
     def _work(self) -> None:
-        context = copy.copy(self._executor.context)
-        set_worker(context)
+        ready = self._ready
+        set_worker(ready.context)
         while True:
             with self._lock:
                 job = self._jobs.popleft() if self._jobs else None
-                if job is None and not (self._is_closed and self._ready):
+                if job is None and not (self._is_closed and ready.by_id):
                     self._thread = None
                     return
                 current = None if job is None else self._begin(job[1])
             if job is None:
-                self._tear_down([*self._ready][-1], context)
+                ready.tear_down([*ready.by_id][-1])
                 continue
             connection, message = job
             failure, reason = None, ""
             if isinstance(message, TearDownPlugin):
-                failure = self._tear_down(message.plugin, context)
+                failure = ready.tear_down(message.plugin)
             elif current is not None:
-                plugin, failure = self._set_up(message, context)
+                plugin, failure = ready.set_up(message.name, message.blobs)
                 with self._lock:
                     if not current.is_left:
                         self._setting_up = None
                     is_ended = current.is_left or self._is_ended(message.plugin)
                 if current.is_left:
                     if plugin is not None:
-                        self._undo(message.name, plugin, context)
+                        ready.undo(message.name, plugin)
                     return
                 if plugin is not None:
-                    self._ready[message.plugin] = message.name, plugin
-                    context.plugins[message.name] = plugin
-                    logger.info("plugin %r is set up on worker %s", message.name, context.name)
+                    ready.keep(message.plugin, message.name, plugin)
+                    logger.info("plugin %r is set up on %s", message.name, self._where)
                 if failure is not None and message.is_required and not is_ended:
                     reason = f"plugin {message.name!r} failed"
                     self.failure = PluginFailed(message.name, f"{failure[1]}: {failure[2]}")
@@ -183,7 +183,7 @@ class WorkerPlugins:
 
     def _begin(self, message: SetUpPlugin | TearDownPlugin) -> _SetUp | None:
         """Return what is to be set up, under the lock; None if there is nothing of that kind."""
-        if isinstance(message, TearDownPlugin) or message.plugin in self._ready:
+        if isinstance(message, TearDownPlugin) or message.plugin in self._ready.by_id:
             return None
         if self._is_ended(message.plugin):
             return None
@@ -194,12 +194,11 @@ class WorkerPlugins:
         return any(isinstance(m, TearDownPlugin) and m.plugin == plugin for _, m in self._jobs)
 
     def _set_up_preloads(self, preloads: list[Preload], done: asyncio.Future[Any]) -> None:
-        context = copy.copy(self._executor.context)
-        set_worker(context)
+        set_worker(self._ready.context)
         failure: ConfigError | None = None
         for preload in preloads:
             try:
-                call(preload, "setup", context)
+                call(preload, "setup", self._ready.context)
             except BaseException as error:  # of user code
                 failure = ConfigError(
                     f"the setup of preloaded module {preload.name!r} raised "
@@ -208,52 +207,11 @@ class WorkerPlugins:
                 )
                 failure.__cause__ = error
                 break
-            self._ready[f"preload {preload.name}"] = preload.name, preload
+            self._ready.by_id[f"preload {preload.name}"] = preload.name, preload
         with self._lock:
             self._thread = None
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(_finish_future, done, failure)
-
-    def _set_up(self, message: SetUpPlugin, context: Any) -> tuple[Any, list[Any] | None]:
-        """Set a plugin up; return it, or None and the failure."""
-        name = message.name
-        try:
-            (blob,) = message.blobs
-            plugin = loads(b"" if blob is None else blob)
-            call(plugin, "setup", context)
-        except BaseException as error:  # of user code: SystemExit ends the call only
-            logger.warning(
-                "plugin %r could not be set up on worker %s: %s: %s",
-                name,
-                context.name,
-                type(error).__name__,
-                error,
-            )
-            return None, packed(error, f"the set-up of plugin {name!r}", _named(context))
-        return plugin, None
-
-    def _tear_down(self, plugin_id: str, context: Any) -> list[Any] | None:
-        found = self._ready.pop(plugin_id, None)
-        if found is None:
-            return None
-        name, plugin = found
-        if context.plugins.get(name) is plugin:
-            del context.plugins[name]
-        return self._undo(name, plugin, context)
-
-    @staticmethod
-    def _undo(name: str, plugin: Any, context: Any) -> list[Any] | None:
-        try:
-            call(plugin, "teardown", context)
-        except BaseException as error:  # of user code
-            logger.warning(
-                "plugin %r could not be torn down on worker %s",
-                name,
-                context.name,
-                exc_info=error,
-            )
-            return packed(error, f"the teardown of plugin {name!r}", _named(context))
-        return None
 
     # --- On the loop's thread again ---------------------------------------------------------------
 
@@ -261,12 +219,7 @@ class WorkerPlugins:
         self, connection: Connection, request: int, failure: list[Any] | None, reason: str
     ) -> None:
         if not self._is_closed:
-            info = {} if failure is None else {"failure": failure}
-            try:
-                connection.send([PluginDone(request=request, info=info)])
-            except LocalProtocolError as error:  # the exception is too large
-                failure = packed(error, "a plugin", _named(self._executor.context))
-                connection.send([PluginDone(request=request, info={"failure": failure})])
+            report_done(connection, request, failure, "a plugin", self._where)
         if reason:
             self._end(reason)
 
@@ -293,7 +246,3 @@ class Preload:
 def _finish_future(done: asyncio.Future[Any], result: Any) -> None:
     if not done.done():
         done.set_result(result)
-
-
-def _named(context: Any) -> str:
-    return f"worker {context.name}"
