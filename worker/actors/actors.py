@@ -163,17 +163,7 @@ class Actors:
                     failures=[row[3] for row in rows if row[3] is not None],
                 )
             )
-        try:
-            self._send(connection, messages)
-        except LocalProtocolError as error:
-            if len(rows) > 1:
-                for row in rows:
-                    self.send(connection, [row], key)
-                return
-            text = f"has done the call, but its result cannot be sent: {error}"
-            failure = ["actor-in-doubt", key, text]
-            messages = [ActorFailures(requests=[rows[0][1]], failures=[failure])]
-            self._send(connection, messages)
+        self._send(connection, messages, key)
 
     def _hand_over(self, connection: Connection, rows: list[Answer]) -> list[list[str]]:
         """Keep the futures in results until they are taken; return their keys."""
@@ -182,34 +172,24 @@ class Actors:
             self._handed.end(connection)
         return [[*dict.fromkeys(future._state.key for future in row[4])] for row in rows]
 
-    def _send(self, connection: Connection, messages: list[Message]) -> None:
+    def _send(self, connection: Connection, messages: list[Message], key: str = "") -> None:
         if connection.closed:
             return
-        if threading.get_ident() == self._loop_thread:
-            connection.send(messages)
-        elif not connection.send_past_loop(messages):
-            with contextlib.suppress(RuntimeError):  # the worker ends
-                self._loop.call_soon_threadsafe(self._send_here, connection, messages)
-
-    def _send_here(self, connection: Connection, messages: list[Message]) -> None:
         try:
-            connection.send(messages)
-        except LocalProtocolError as error:
-            self._send_one_by_one(connection, messages, str(error))
-
-    def _send_one_by_one(
-        self, connection: Connection, messages: list[Message], reason: str
-    ) -> None:
-        """Send answers of which at least one is larger than a frame can be."""
-        for message in messages:
-            for row in message.parts(1):
-                try:
-                    connection.send([row])
-                except LocalProtocolError:
+            if threading.get_ident() == self._loop_thread:
+                connection.send(messages)
+            elif not connection.send_past_loop(messages):
+                with contextlib.suppress(RuntimeError):  # the worker ends
+                    self._loop.call_soon_threadsafe(self._send, connection, messages, key)
+        except LocalProtocolError as error:  # none was sent
+            rows = [row for message in messages for row in message.parts(1)]
+            for row in rows:
+                if len(rows) == 1:  # it is larger than a frame can be
                     assert isinstance(row, (ActorResults, ActorFailures))
-                    text = f"has done the call, but its result cannot be sent: {reason}"
-                    failure = ["actor-in-doubt", "", text]
-                    connection.send([ActorFailures(requests=row.requests, failures=[failure])])
+                    text = f"has done the call, but its result cannot be sent: {error}"
+                    failure = ["actor-in-doubt", key, text]
+                    row = ActorFailures(requests=row.requests, failures=[failure])
+                self._send(connection, [row], key)
 
     def wait_for_reader(self, connection: Connection) -> None:
         """Wait until a holder has read what was sent, for the thread of an actor."""

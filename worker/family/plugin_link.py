@@ -14,9 +14,8 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
@@ -46,6 +45,9 @@ from .hosting import (
 )
 from .plugin_host import LENGTH, is_environment
 
+if TYPE_CHECKING:
+    from .supervisor import Supervisor
+
 _log = logging.getLogger("weft.supervisor")
 
 #: How often it is tried to send the channel, while the spawner does not read.
@@ -54,33 +56,11 @@ _LOOK_S: Final = 0.05
 _MAX_ANSWER: Final = 64 << 20
 
 
-class Family(Protocol):
-    """What the plugins of a supervisor need of it."""
-
-    def ask_for_host(self, config: dict[str, Any], channel: socket.socket) -> bool:
-        """Ask the spawner to start the host; False if it cannot be asked at the moment."""
-
-    def kill(self, pid: int) -> None:
-        """Ask the spawner to end a process at once."""
-
-    def end_workers(self, reason: str) -> None:
-        """End the processes of all workers; others are started in their places."""
-
-    def release_workers(self) -> None:
-        """Start the workers that were held."""
-
-    def accompany(self, life: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a coroutine, whose failure is a bug that ends the supervisor."""
-
-    def stop(self, reason: str, exit_code: int = 0) -> None:
-        """End the family."""
-
-
 class SupervisorPlugins:
     """The plugins of one supervisor. For the loop's thread only."""
 
     def __init__(
-        self, family: Family, supervisor_id: str, directory: str, options: dict[str, Any]
+        self, family: Supervisor, supervisor_id: str, directory: str, options: dict[str, Any]
     ) -> None:
         """Prepare; a host is started when it is needed.
 

@@ -481,7 +481,7 @@ class Supervisor:
             if not self._lifetimes.has_sent(slot.worker_id, number):
                 self._ask("kill", pid, int(number))
 
-    # --- Plugins (see `plugin_link.Family`) -------------------------------------------------------
+    # --- Plugins (`plugin_link` calls these) ------------------------------------------------------
 
     def ask_for_host(self, config: dict[str, Any], channel: socket.socket) -> bool:
         """Ask the spawner to start the host; False if it cannot be asked at the moment."""
