@@ -24,6 +24,7 @@ from tests.worker.actors.actors_kit import (
     until,
 )
 from weft.client.results.failures import exception_from
+from weft.protocol.errors import LocalProtocolError
 from weft.protocol.wire import messages as m
 from weft.worker.actors.actor_thread import Mail
 from weft.worker.context import WorkerContext, get_worker, set_worker
@@ -294,4 +295,38 @@ async def test_the_arguments_of_a_constructor_do_not_live_as_long_as_the_actor(c
     del big
     await until(lambda: ref() is None)
     assert slot.actor.thread.is_alive()
+    await ended(slot)
+
+
+class Narrow(End):
+    """A connection over which the results of some requests are too large, alone and with others."""
+
+    def __init__(self, *too_large: int, past_loop: bool) -> None:
+        super().__init__()
+        self._too_large = {*too_large}
+        self._past_loop = past_loop
+
+    def send(self, messages: list[Any]) -> None:
+        for message in messages:
+            if isinstance(message, m.ActorResults) and self._too_large & {*message.requests}:
+                raise LocalProtocolError("ActorResults is larger than a frame")
+        super().send(messages)
+
+    def send_past_loop(self, messages: list[Any]) -> bool:
+        if self._past_loop:
+            self.send(messages)
+        return self._past_loop
+
+
+@pytest.mark.parametrize("past_loop", [True, False])
+async def test_a_result_that_is_too_large_puts_its_call_in_doubt_and_no_other(past_loop):
+    slot, end = Slot(list), Narrow(1, 3, past_loop=past_loop)
+    slot.actors.on_calls(end, message_of(slot, *[called("copy")] * 5))
+    rows = [(0, m.ActorResults), (1, m.ActorFailures), (2, m.ActorResults), (4, m.ActorResults)]
+    await until(lambda: sum(len(message.requests) for message in end.sent) == 5)
+    sent = {n: type(message) for message in end.sent for n in message.requests}
+    assert {*rows} <= {*sent.items()}
+    failures = [f for one in end.sent if isinstance(one, m.ActorFailures) for f in one.failures]
+    assert [failure[:2] for failure in failures] == [["actor-in-doubt", Task.key]] * 2
+    assert all("larger than a frame" in failure[2] for failure in failures)
     await ended(slot)
