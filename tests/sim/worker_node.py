@@ -486,7 +486,7 @@ class WorkerNode:
         report.finished = False
         self._handle(report)
         self._handle(SlotBlocked(slot, task.attempt, keys, may_park, actors or [], calls or []))
-        if task.attempt in self.core.parked:
+        if task.attempt in self.core.seats.parked:
             self.world.probes["parked"] += 1
 
     def take_seat(self, slot: int, then: Callable[[], None]) -> None:
@@ -569,7 +569,11 @@ class WorkerNode:
         """Validate the core, and the store beside it."""
         core = self.core
         validate(core)
-        n = sum(task is not None for task in self.running) - len(core.blocked) - len(core.returning)
+        n = (
+            sum(task is not None for task in self.running)
+            - len(core.seats.blocked)
+            - len(core.returning)
+        )
         assert n <= self.sim.plan.nthreads, f"{n} tasks compute on {self!r}"
         for records in (core.by_attempt, core.released):
             for attempt, record in records.items():

@@ -157,10 +157,10 @@ class Worker(RuleBasedStateMachine):
             slot = data.draw(st.sampled_from(sorted(running)))
             self.listen(self.hands.block(slot, may_park=may_park))
 
-    @precondition(lambda self: self.hands.state.blocked)
+    @precondition(lambda self: self.hands.state.seats.blocked)
     @rule(data=st.data(), ends=st.booleans())
     def resume(self, data, ends):
-        blocked = sorted(slot.index for slot in self.hands.state.blocked)
+        blocked = sorted(slot.index for slot in self.hands.state.seats.blocked)
         slot = data.draw(st.sampled_from(blocked))
         self.listen(self.hands.report(slot) if ends else self.hands.resume(slot))
 
@@ -187,7 +187,7 @@ class Worker(RuleBasedStateMachine):
     @invariant()
     def no_slot_sleeps_while_a_task_is_ready(self):
         state = self.hands.state
-        n_seats = 2 - state.n_kept_seats
+        n_seats = 2 - state.seats.n_kept
         assert not state.ready.n or len(self.hands.awake & self.hands.seated) == n_seats
 
     def teardown(self):
@@ -196,7 +196,7 @@ class Worker(RuleBasedStateMachine):
         seats.MANY_BLOCKED = self.many_blocked
         hands = self.hands
         while hands.awake or hands.fetches:
-            for slot in hands.state.blocked:
+            for slot in hands.state.seats.blocked:
                 self.listen(hands.resume(slot.index))
                 break
             for slot in list(hands.awake):

@@ -146,8 +146,8 @@ def _send_inventory(state: WorkerState) -> None:
     if functions:
         send(InventoryFunctions(functions=functions))
     send(InventoryEnd(n_rows=len(held) + len(unfinished) + len(failed)))
-    waiting = (*state.blocked.values(), *state.returning.values())
-    blocked = [attempt for attempt in waiting if attempt not in state.parked]
+    waiting = (*state.seats.blocked.values(), *state.returning.values())
+    blocked = [attempt for attempt in waiting if attempt not in state.seats.parked]
     if blocked:
         send(report_of(state, blocked))
 

@@ -57,6 +57,25 @@ MANY_BLOCKED: Final = 200
 MORE_BLOCKED: Final = 200
 
 
+class Seats:
+    """The seats that slots have given up, and what their tasks wait for."""
+
+    __slots__ = ("blocked", "n_kept", "parked", "spare", "waits_for")
+
+    def __init__(self) -> None:
+        #: {slot: the attempt that waits there}. All and only slots in place "blocked".
+        self.blocked: dict[Slot, int] = {}
+        #: {attempt: its wait}, of those of `blocked` that wait for tasks, or for calls of actors,
+        #: without a time limit.
+        self.waits_for: dict[int, SlotBlocked | SlotWaits] = {}
+        #: {attempt: None} of those that are blocked or return and that the scheduler was not sent.
+        self.parked: dict[int, None] = {}
+        #: Number of seats that no slot has: the next slots that return take them.
+        self.n_kept = 0
+        #: All and only slots in place "spare".
+        self.spare: dict[Slot, None] = {}
+
+
 def place(slot: Slot, finish: Place) -> None:
     """Move a slot; the caller changes the tables."""
     if (slot.place, finish) not in MOVES:
@@ -80,24 +99,24 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
     slot = state.slots[event.slot]
     take_back(state, slot)
     place(slot, BLOCKED)
-    state.blocked[slot] = event.attempt
+    state.seats.blocked[slot] = event.attempt
     state.before.append(LeaveSeat(slot.index))
     if event.may_park and _is_enough(state):
         # The scheduler is not to send others: for it, the attempt goes on.
-        state.parked[event.attempt] = None
+        state.seats.parked[event.attempt] = None
         if state.returning:
             _seat_returning(state)
         else:
-            state.n_kept_seats += 1
+            state.seats.n_kept += 1
         return
     if event.keys or event.actors:
-        state.waits_for[event.attempt] = event
+        state.seats.waits_for[event.attempt] = event
     state.to_scheduler.append(report_of(state, [event.attempt]))
     if state.returning:
         _seat_returning(state)
         return
-    if state.spare:
-        other, _ = state.spare.popitem()
+    if state.seats.spare:
+        other, _ = state.seats.spare.popitem()
         place(other, SEATED)
     else:
         other = Slot(len(state.slots))
@@ -109,16 +128,16 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
 
 def _is_enough(state: WorkerState) -> bool:
     """Return whether no other task is started in the place of one that waits for a limit."""
-    n = len(state.blocked) + len(state.returning)
+    n = len(state.seats.blocked) + len(state.returning)
     if n <= MANY_BLOCKED:
         return False
-    is_last = state.n_kept_seats + 1 >= state.n_seats
-    return not (is_last and state.waits_for and n <= MANY_BLOCKED + MORE_BLOCKED)
+    is_last = state.seats.n_kept + 1 >= state.n_seats
+    return not (is_last and state.seats.waits_for and n <= MANY_BLOCKED + MORE_BLOCKED)
 
 
 def report_of(state: WorkerState, attempts: list[int]) -> AttemptsBlocked:
     """Return the report of these attempts, each of which waits."""
-    waits = [state.waits_for.get(attempt) for attempt in attempts]
+    waits = [state.seats.waits_for.get(attempt) for attempt in attempts]
     return AttemptsBlocked(
         attempts=attempts,
         keys=sparse(([] if wait is None else wait.keys for wait in waits), []),
@@ -129,22 +148,22 @@ def report_of(state: WorkerState, attempts: list[int]) -> AttemptsBlocked:
 
 def on_waits(state: WorkerState, event: SlotWaits) -> None:
     """Report what a task waits for that has given its seat up for good, or that it does not."""
-    attempt = state.blocked.get(state.slots[event.slot])
+    attempt = state.seats.blocked.get(state.slots[event.slot])
     if attempt is None:  # it takes a seat again
         return
     if event.keys or event.actors:
-        state.waits_for[attempt] = event
+        state.seats.waits_for[attempt] = event
     else:
-        state.waits_for.pop(attempt, None)
+        state.seats.waits_for.pop(attempt, None)
     state.to_scheduler.append(report_of(state, [attempt]))
 
 
 def on_resumes(state: WorkerState, event: SlotResumes) -> None:
     """Give the slot a seat, now or later: `Run` wakes its thread then."""
     slot = state.slots[event.slot]
-    state.waits_for.pop(state.blocked[slot], None)
-    if state.n_kept_seats:
-        state.n_kept_seats -= 1
+    state.seats.waits_for.pop(state.seats.blocked[slot], None)
+    if state.seats.n_kept:
+        state.seats.n_kept -= 1
         _sit_down(state, slot)
         return
     if state.idle:
@@ -153,7 +172,7 @@ def on_resumes(state: WorkerState, event: SlotResumes) -> None:
         _sit_down(state, slot)
         return
     place(slot, RETURNING)
-    state.returning[slot] = state.blocked.pop(slot)
+    state.returning[slot] = state.seats.blocked.pop(slot)
     for other in state.slots:
         if other.chunk:
             take_back(state, other)  # so that its thread asks when its present task has ended
@@ -164,17 +183,17 @@ def on_done_without_seat(state: WorkerState, slot: Slot) -> None:
     if slot.place == RETURNING:
         attempt = state.returning.pop(slot)
     else:
-        attempt = state.blocked.pop(slot)
-    state.waits_for.pop(attempt, None)
+        attempt = state.seats.blocked.pop(slot)
+    state.seats.waits_for.pop(attempt, None)
     place(slot, SPARE)
     slot.busy = False
-    if state.parked.pop(attempt, state) is None and state.n_kept_seats:
-        state.n_kept_seats -= 1
+    if state.seats.parked.pop(attempt, state) is None and state.seats.n_kept:
+        state.seats.n_kept -= 1
         place(slot, SEATED)
         state.before.append(TakeSeat(slot.index))
         state.idle[slot] = None
     else:
-        state.spare[slot] = None
+        state.seats.spare[slot] = None
 
 
 def pass_on(state: WorkerState, slot: Slot) -> None:
@@ -187,7 +206,7 @@ def pass_on(state: WorkerState, slot: Slot) -> None:
 def on_fail_waits(state: WorkerState, message: FailWaits) -> None:
     """End waits that would have no end; those that are over by now are left alone."""
     for attempt, text in zip(message.attempts, message.texts, strict=True):
-        if attempt in state.waits_for or any(w(state, attempt) for w in state.features.waits):
+        if attempt in state.seats.waits_for or any(w(state, attempt) for w in state.features.waits):
             state.before.append(FailWait(attempt, text))
 
 
@@ -197,14 +216,14 @@ def _seat_returning(state: WorkerState) -> None:
 
 def _retire(state: WorkerState, slot: Slot) -> None:
     place(slot, SPARE)
-    state.spare[slot] = None
+    state.seats.spare[slot] = None
     state.before.append(LeaveSeat(slot.index))
 
 
 def _sit_down(state: WorkerState, slot: Slot) -> None:
-    attempt = (state.blocked if slot.place == BLOCKED else state.returning).pop(slot)
+    attempt = (state.seats.blocked if slot.place == BLOCKED else state.returning).pop(slot)
     place(slot, SEATED)
     state.before.append(TakeSeat(slot.index))
     state.before.append(Run(slot.index))
-    if state.parked.pop(attempt, state) is state:
+    if state.seats.parked.pop(attempt, state) is state:
         state.to_scheduler.append(AttemptsResumed(attempts=[attempt]))

@@ -96,20 +96,11 @@ class WorkerState:
         self.slots = [Slot(index) for index in range(nthreads)]
         #: Slots with a seat that are not busy, in the order in which they fell asleep.
         self.idle: dict[Slot, None] = dict.fromkeys(self.slots)
-        #: {slot: the attempt that waits there}. All and only slots in place "blocked".
-        self.blocked: dict[Slot, int] = {}
-        #: {attempt: its wait}, of those of `blocked` that wait for tasks, or for calls of actors,
-        #: without a time limit.
-        self.waits_for: dict[int, SlotBlocked | SlotWaits] = {}
-        #: {attempt: None} of those of `blocked` and `returning` that the scheduler was not sent.
-        self.parked: dict[int, None] = {}
-        #: Seats that no slot has: the next slots that return take them.
-        self.n_kept_seats = 0
+        #: Of slots whose tasks wait.
+        self.seats = seats.Seats()
         #: {slot: the attempt that could go on}. All and only slots in place "returning", the one
         #: that has waited longest first.
         self.returning: dict[Slot, int] = {}
-        #: All and only slots in place "spare".
-        self.spare: dict[Slot, None] = {}
         #: Attempts whose values are to be dropped when this event has been handled.
         self.forget: list[int] = []
         #: {(holder, it is unreachable): (keys that it did not give, their attempts)}, to be

@@ -238,40 +238,40 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     "as many slots have a seat as there are seats": lambda state: (
         [n]
         if (n := sum(slot.place == SEATED for slot in state.slots))
-        != state.n_seats - state.n_kept_seats
+        != state.n_seats - state.seats.n_kept
         else []
     ),
     "blocked, returning and spare file the slots without a seat": lambda state: (
         slot.index
         for slot in state.slots
-        if [slot in state.blocked, slot in state.returning, slot in state.spare]
+        if [slot in state.seats.blocked, slot in state.returning, slot in state.seats.spare]
         != [slot.place == place for place in (BLOCKED, RETURNING, SPARE)]
     ),
     "a slot whose task waits executes that alone": lambda state: (
         (slot.index, attempt)
-        for slot, attempt in (*state.blocked.items(), *state.returning.items())
+        for slot, attempt in (*state.seats.blocked.items(), *state.returning.items())
         if slot.n_executing != 1 or slot.chunk or not slot.busy or attempt not in _running(state)
     ),
     "parked lists attempts that wait": lambda state: (
         attempt
-        for attempt in state.parked
-        if attempt not in (*state.blocked.values(), *state.returning.values())
+        for attempt in state.seats.parked
+        if attempt not in (*state.seats.blocked.values(), *state.returning.values())
     ),
     "no more seats are kept than parked tasks are blocked": lambda state: (
-        [state.n_kept_seats]
-        if state.n_kept_seats > sum(a in state.parked for a in state.blocked.values())
+        [state.seats.n_kept]
+        if state.seats.n_kept > sum(a in state.seats.parked for a in state.seats.blocked.values())
         else []
     ),
     "a seat is kept only while no slot returns": lambda state: (
-        [state.n_kept_seats] if state.n_kept_seats and state.returning else []
+        [state.seats.n_kept] if state.seats.n_kept and state.returning else []
     ),
     "attempts that wait for tasks are blocked": lambda state: (
         attempt
-        for attempt, wait in state.waits_for.items()
-        if attempt not in state.blocked.values() or not (wait.keys or wait.actors)
+        for attempt, wait in state.seats.waits_for.items()
+        if attempt not in state.seats.blocked.values() or not (wait.keys or wait.actors)
     ),
     "a spare slot has nothing": lambda state: (
-        slot.index for slot in state.spare if slot.busy or slot.chunk or slot.n_executing
+        slot.index for slot in state.seats.spare if slot.busy or slot.chunk or slot.n_executing
     ),
     "no slot returns while another is idle": lambda state: (
         (slot.index for slot in state.returning) if state.idle else []

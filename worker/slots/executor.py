@@ -513,7 +513,7 @@ class TaskExecutor:
         slot = seat.slot
         assert seat.pending is not None, "a task runs here"
         report, values = seat.pending
-        if len(self.state.blocked) + len(self.state.returning) >= MAX_BLOCKED:
+        if len(self.state.seats.blocked) + len(self.state.returning) >= MAX_BLOCKED:
             raise RuntimeError(
                 f"{MAX_BLOCKED} tasks of worker {self.context.name} wait for others already, each "
                 "on a thread of its own: submit fewer tasks that wait, or in larger steps"

@@ -120,7 +120,7 @@ def test_a_task_may_end_without_a_seat():
     worker.start(0)
     worker.block(0)
     assert kinds(worker.report(0)) == [AttemptsFinished]
-    assert list(worker.state.spare) == [worker.state.slots[0]]
+    assert list(worker.state.seats.spare) == [worker.state.slots[0]]
     assert worker.run(1) == ["other"]
 
 
@@ -211,7 +211,7 @@ def test_the_last_seat_is_used_while_a_task_here_waits_for_others(monkeypatch):
     worker.block(0, "child")
     worker.start(2)
     assert worker.block(1, may_park=True) == []  # slot 2 has the other seat
-    assert worker.state.n_kept_seats == 1
+    assert worker.state.seats.n_kept == 1
     assert worker.block(2, may_park=True) == [AttemptsBlocked(attempts=[3])]
     worker.start(3)
     worker.receive(assign("9 child", function=SLOW))
@@ -228,7 +228,7 @@ def test_a_parked_task_leaves_its_seat_to_one_that_returns(monkeypatch):
     worker.start(1)
     worker.resume(0)
     assert worker.block(1, may_park=True) == [AttemptsResumed(attempts=[1])]
-    assert (worker.seated, worker.state.n_kept_seats) == ({0}, 0)
+    assert (worker.seated, worker.state.seats.n_kept) == ({0}, 0)
 
 
 def test_a_task_may_end_while_it_returns_if_the_worker_ends():

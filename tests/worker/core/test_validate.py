@@ -136,24 +136,24 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
         {state.slots[0]: None}
     ),
     "as many slots have a seat as there are seats": lambda state: setattr(state, "n_seats", 3),
-    "blocked, returning and spare file the slots without a seat": lambda state: state.spare.update(
-        {state.slots[0]: None}
+    "blocked, returning and spare file the slots without a seat": lambda state: (
+        state.seats.spare.update({state.slots[0]: None})
     ),
-    "a slot whose task waits executes that alone": lambda state: state.blocked.update(
+    "a slot whose task waits executes that alone": lambda state: state.seats.blocked.update(
         {state.slots[0]: 99}
     ),
-    "parked lists attempts that wait": lambda state: state.parked.update({99: None}),
+    "parked lists attempts that wait": lambda state: state.seats.parked.update({99: None}),
     "no more seats are kept than parked tasks are blocked": lambda state: setattr(
-        state, "n_kept_seats", 1
+        state.seats, "n_kept", 1
     ),
     "a seat is kept only while no slot returns": lambda state: (
-        setattr(state, "n_kept_seats", 1),
+        setattr(state.seats, "n_kept", 1),
         state.returning.update({state.slots[0]: 99}),
     ),
-    "attempts that wait for tasks are blocked": lambda state: state.waits_for.update(
+    "attempts that wait for tasks are blocked": lambda state: state.seats.waits_for.update(
         {99: SlotBlocked(0, 99, ["x"])}
     ),
-    "a spare slot has nothing": lambda state: state.spare.update({state.slots[0]: None}),
+    "a spare slot has nothing": lambda state: state.seats.spare.update({state.slots[0]: None}),
     "no slot returns while another is idle": lambda state: (
         state.returning.update({state.slots[0]: 99}),
         state.idle.update({state.slots[1]: None}),
