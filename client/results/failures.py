@@ -30,7 +30,7 @@ from ...protocol.wire.failure import MAX_RELAYED_BYTES, MEMORY_EXCEEDED, TIMED_O
 from ...protocol.wire.keys import key_of
 from ..calls.call_options import meant_option
 from ..core.borrowing import LOAN_TIMEOUT_S
-from ..core.features.unrunnable import unrunnable_of
+from ..core.features.notices import notices_of
 from ..core.tasks import NOT_LENT, UNREADABLE, FutureState
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def exception_of(state: FutureState) -> BaseException:
 
 def last_notice(core: ClientState, states: Iterable[FutureState]) -> str:
     """Return what the scheduler reported of tasks that no worker can run, for texts of timeouts."""
-    reports = unrunnable_of(core).reasons
+    reports = notices_of(core).unrunnable
     if not reports:
         return ""
     for state in _with_inputs(states):

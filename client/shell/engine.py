@@ -48,7 +48,7 @@ from ..core.events import (
     Warn,
 )
 from ..core.features import FEATURES
-from ..core.features.output import output_of
+from ..core.features.notices import notices_of
 from ..core.operations import note_unreadable
 from ..core.recipes import LIMIT_NBYTES
 from ..core.state import ClientState
@@ -388,7 +388,7 @@ class Engine(EngineWaiting):
         )
         link = self.link
         link.worker_of_tasks = self.worker_of_tasks
-        output_of(self.core).watcher = self.shown
+        notices_of(self.core).output = self.shown
         if self.shown is not None:
             self.shown.place = self._place
             link.first_messages = self.shown.first_messages

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.client.core.events import SendInOrder
-from weft.client.core.features.output import output_of
+from weft.client.core.features.notices import notices_of
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import LogRecords, WantOutput
 from weft.scheduler.core.output.wishes import wishes_of
@@ -78,7 +78,7 @@ def act(sim: Simulation) -> None:
             follower = sim.followers.get(client)
             if follower is None:
                 follower = sim.followers[client] = Follower(sim, client)
-                output_of(client.core).watcher = follower
+                notices_of(client.core).output = follower
                 client.first_messages = lambda: [follower.message()]
             follower.change()
         return

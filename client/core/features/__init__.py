@@ -15,12 +15,10 @@ from . import (
     callers,
     cluster,
     coordination,
-    output,
+    notices,
     plugins,
     puts,
     questions,
-    restarts,
-    unrunnable,
 )
 
 FEATURES: Final = ClientFeatures(
@@ -32,8 +30,6 @@ FEATURES: Final = ClientFeatures(
         plugins.FEATURE,
         questions.FEATURE,
         cluster.FEATURE,
-        output.FEATURE,
-        restarts.FEATURE,
-        unrunnable.FEATURE,
+        notices.FEATURE,
     )
 )

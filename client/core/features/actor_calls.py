@@ -111,10 +111,6 @@ class LineCalls:
         self._sent_nbytes += call.nbytes
         return self.message([call])
 
-    @property
-    def _has_room(self) -> bool:
-        return len(self.sent) < MAX_SENT and self._sent_nbytes < MAX_SENT_NBYTES
-
     def take_next(self) -> list[ActorCall]:
         """Note the next calls as sent that may be: of one actor, as many as may be under way."""
         waiting, sent = self.waiting, self.sent

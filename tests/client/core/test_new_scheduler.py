@@ -20,7 +20,7 @@ from weft.client.core.events import (
     Watch,
 )
 from weft.client.core.features import FEATURES
-from weft.client.core.features.restarts import PATIENCE_TICKS
+from weft.client.core.features.notices import PATIENCE_TICKS
 from weft.client.core.recipes import SMALL_NBYTES
 from weft.client.core.state import ClientState
 from weft.client.core.tasks import NO_VALUE
