@@ -7,8 +7,8 @@ or by `KeysUnknown`. When all are answered, unknown keys are submitted again fro
 together with the tasks that were submitted while there was no connection, in the order of first
 submission, so that dependencies come before their dependents. Nothing is submitted earlier, because
 it may depend on an unknown key; and nothing is released earlier, because an unknown key may depend
-on it: see `Releases`. A new scheduler knows none of them, and is sent all that the client wants in
-one go (`submit_again`).
+on it: see `_release_again`. A new scheduler knows none of them, and is sent all that the client
+wants in one go (`submit_again`).
 
 A pending task keeps its record, and through `lineage` those of its dependencies even when their
 futures are gone. Such a dependency is submitted along and released at once; if the scheduler has
@@ -44,7 +44,6 @@ from .watching import ask_to_answer, fail
 
 if TYPE_CHECKING:
     from .state import ClientState
-    from .table import FutureTable
 
 #: Time without any answer after which the keys that were not answered count as unknown.
 PATIENCE_S: Final = 30.0
@@ -173,22 +172,41 @@ def go_on(core: ClientState, *, is_restarted: bool = False) -> None:
 def _release_again(core: ClientState) -> list[str]:
     """Repeat the releases that may not have been read; return the keys whose release must wait.
 
-    They wait for the held tasks that will read them, because the scheduler must keep them until
-    these are submitted. All others are sent before, because their names may be in use again.
+    All wanted keys were answered for by now, so only held tasks can still need a released key. Such
+    keys wait until those are submitted. All others are released before, because their names may be
+    in use again; and the names of held tasks only if the scheduler has another task of that name,
+    because the inputs of this one may be gone.
     """
-    releases = Releases(core.unacknowledged, core.table, core.held)
-    if releases.now:
-        core.to_scheduler.append(ReleaseKeys(keys=releases.now))
-    if releases.names:
-        core.to_scheduler.append(
-            ReleaseOthers(keys=releases.names, spec_hashes=releases.spec_hashes)
-        )
-    if releases.stale:
+    stale: list[str] = []
+    now: list[str] = []
+    later: list[str] = []
+    names: dict[str, bytes] = {}
+    needed = _inputs(core.held)
+    for key in core.unacknowledged:
+        state = core.table.states.get(key)
+        phase = GONE if state is None else state.phase
+        if phase == SENT:
+            continue  # answered in this session, so it is the right task
+        if phase != HELD and key in needed:
+            later.append(key)
+            continue
+        stale.append(key)
+        if phase != HELD:
+            now.append(key)
+        elif state is not None and state.spec is not None and state.spec.args is not None:
+            spec_hash = state.spec.row(key).spec_hash
+            if spec_hash is not None:
+                names[key] = spec_hash
+    if now:
+        core.to_scheduler.append(ReleaseKeys(keys=now))
+    if names:
+        core.to_scheduler.append(ReleaseOthers(keys=[*names], spec_hashes=[*names.values()]))
+    if stale:
         # Messages of this session about keys that are released only now may be on their way.
-        core.let_go = dict.fromkeys(releases.stale)
+        core.let_go = dict.fromkeys(stale)
         set_barrier(core)
-        core.let_go = dict.fromkeys(releases.later)
-    return releases.later
+        core.let_go = dict.fromkeys(later)
+    return later
 
 
 def submit_held(core: ClientState) -> None:
@@ -226,45 +244,6 @@ def submit_held(core: ClientState) -> None:
         release_temporary(core)
     # The scheduler may have one of them although an earlier answer was that it had not.
     release(core, failed)
-
-
-class Releases:
-    """The released keys, sorted by how to repeat their release in a new session.
-
-    The scheduler may not have read of the release. All wanted keys were answered for by now, so
-    only held tasks can still need a released key; such keys stay until those are submitted.
-    """
-
-    def __init__(
-        self, keys: dict[str, None], table: FutureTable, held: dict[FutureState, None]
-    ) -> None:
-        #: Messages about these, until the scheduler has read of their release, are out of date.
-        self.stale: list[str] = []
-        #: To be released at once.
-        self.now: list[str] = []
-        #: To be released when the held tasks are submitted.
-        self.later: list[str] = []
-        #: Names of held tasks, with their hashes. They are released only if the scheduler has
-        #: another task of that name, because the inputs of this one may be gone.
-        self.names: list[str] = []
-        self.spec_hashes: list[bytes] = []
-        needed = _inputs(held)
-        for key in keys:
-            state = table.states.get(key)
-            phase = GONE if state is None else state.phase
-            if phase == SENT:
-                continue  # answered in this session, so it is the right task
-            if phase != HELD and key in needed:
-                self.later.append(key)
-                continue
-            self.stale.append(key)
-            if phase != HELD:
-                self.now.append(key)
-            elif state is not None and state.spec is not None and state.spec.args is not None:
-                spec_hash = state.spec.row(key).spec_hash
-                if spec_hash is not None:
-                    self.names.append(key)
-                    self.spec_hashes.append(spec_hash)
 
 
 def _inputs(held: dict[FutureState, None]) -> dict[str, None]:
