@@ -26,8 +26,8 @@ class Awaiting(Watcher):
     def __init__(self, engine: Engine) -> None:
         super().__init__(wants_data=True)
         self._engine = engine
-        #: {state: what its coroutine waits for; a list if there are several}
-        self._waiting: dict[FutureState, asyncio.Future[None] | list[asyncio.Future[None]]] = {}
+        #: {state: what its coroutines wait for}; none is empty
+        self._waiting: dict[FutureState, list[asyncio.Future[None]]] = {}
         #: Of the operation that was posted last, while the queue was read `_n_flushes` times. It
         #: grows until the queue is read again.
         self._states: list[FutureState] = []
@@ -43,12 +43,10 @@ class Awaiting(Watcher):
         future: asyncio.Future[None] = engine.loop.create_future()
         known = self._waiting.get(state)
         if known is None:
-            self._waiting[state] = future
+            self._waiting[state] = [future]
             self._file(state)
-        elif isinstance(known, list):
-            known.append(future)
         else:
-            self._waiting[state] = [known, future]
+            known.append(future)
         try:
             engine.check_open()
             yield from future
@@ -68,23 +66,17 @@ class Awaiting(Watcher):
             self._engine.post(Watch(self, self._states))
 
     def _forget(self, state: FutureState, future: asyncio.Future[None]) -> None:
-        waiting = self._waiting.get(state)
-        if isinstance(waiting, list) and future in waiting:
+        waiting = self._waiting.get(state, [])
+        if future in waiting:  # else the state was ready before
             waiting.remove(future)
-            if waiting:
-                return
-        elif waiting is not future:
-            return  # the state was ready before
-        del self._waiting[state]
-        self._engine.post(Unwatch(self, [state]))
+            if not waiting:
+                del self._waiting[state]
+                self._engine.post(Unwatch(self, [state]))
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""
         take = self._waiting.pop
         for state in items:
-            waiting = take(state, None)
-            if waiting is None:
-                continue  # the coroutine was cancelled
-            for future in waiting if isinstance(waiting, list) else (waiting,):
+            for future in take(state, ()):  # none, if its coroutines were cancelled
                 if not future.done():
                     future.set_result(None)
