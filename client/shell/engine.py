@@ -138,7 +138,7 @@ class Engine(EngineWaiting):
         #: Held around each event of the core and the draining of its out-boxes.
         self.lock = threading.RLock()
         self.core = ClientState(self.table, FEATURES, Constants(), recovery_nbytes)
-        #: See `SchedulerLink`.
+        #: Returns the id and the pass of the worker in whose tasks the client is; None = in none.
         self.worker_of_tasks: Callable[[], tuple[str, str]] | None = None
         #: What is submitted while there is no session.
         self.gap = Gap(recovery_nbytes)
@@ -375,24 +375,11 @@ class Engine(EngineWaiting):
     ) -> None:
         """Connect to the scheduler."""
         self._thread_id = threading.get_ident()
-        self.link = SchedulerLink(
-            find,
-            self.client_id,
-            self.name,
-            facts,
-            self._on_event,
-            self._on_writable,
-            self.lock,
-            reconnect_timeout_s,
-            self._count_pending,
-        )
-        link = self.link
-        link.worker_of_tasks = self.worker_of_tasks
+        self.link = link = SchedulerLink(self, find, facts, reconnect_timeout_s)
         notices_of(self.core).output = self.shown
         if self.shown is not None:
             self.shown.place = self._place
-            link.first_messages = self.shown.first_messages
-        self.data = DataLinks(lambda: link.security, self._on_event)
+        self.data = DataLinks(lambda: link.security, self.on_event)
         await self.link.open(timeout_s)
         self._ticker = self.loop.call_later(_TICK_S, self._on_tick)
 
@@ -404,7 +391,7 @@ class Engine(EngineWaiting):
     def give_up(self, reason: str) -> None:
         """End what waits, and refuse what comes: there will be no session."""
         self.closed_text = reason
-        self._on_event(GaveUp(reason))
+        self.on_event(GaveUp(reason))
 
     def _set_when_unused(self, callback: Callable[[], None]) -> None:
         self._when_unused = callback
@@ -417,7 +404,8 @@ class Engine(EngineWaiting):
             self._when_unused = None
             callback()
 
-    def _count_pending(self) -> int:
+    def count_pending(self) -> int:
+        """Return the number of futures that are pending."""
         return sum(state.status == "pending" for state in self.core.table.snapshot())
 
     def _on_woken(self) -> None:
@@ -490,7 +478,7 @@ class Engine(EngineWaiting):
         self._confirmed = n_flushes
         self._is_confirming = False
 
-    def _on_event(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Handle an event of the link or of a line; messages may come on the thread of a caller."""
         with self.lock:
             if event.__class__ is Disconnected:
@@ -506,7 +494,8 @@ class Engine(EngineWaiting):
         if self._past_loop.may_begin:
             self.loop.call_soon(self._past_loop.begin)
 
-    def _on_writable(self) -> None:
+    def on_writable(self) -> None:
+        """Send what waits: the connection takes messages again."""
         with self.lock:
             self._drain()
 
@@ -532,7 +521,7 @@ class Engine(EngineWaiting):
                     assert self.data is not None
                     self.data.do(action)
                 elif isinstance(action, SpillRecipes):
-                    spill(action, self.loop, self._on_event)
+                    spill(action, self.loop, self.on_event)
                 elif isinstance(action, EndSession):
                     assert self.link is not None
                     # Not here: a thread other than the loop's may have received the message.
@@ -545,7 +534,7 @@ class Engine(EngineWaiting):
         self._ticker = self.loop.call_later(_TICK_S, self._on_tick)
         if self.output is not None:
             self.note_level()
-        self._on_event(ClientTick())
+        self.on_event(ClientTick())
         self._check_unused()
 
     async def close(self, reason: str = "the client was closed") -> None:
@@ -574,7 +563,7 @@ class Engine(EngineWaiting):
             self._is_sweeping = False
         while self._flush():
             pass
-        self._on_event(ClientClosing())
+        self.on_event(ClientClosing())
         try:
             if self._actor_lines is not None:
                 await self._actor_lines.close()

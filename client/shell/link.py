@@ -13,9 +13,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import (
     CommClosed,
@@ -37,7 +36,10 @@ from ...protocol.wire.message import Message
 from ...protocol.wire.messages import Heartbeat, RegisterClient, Welcome
 from ...protocol.wire.session import GiveUp, Outage, Policy, Session
 from ...protocol.wording import counted
-from ..core.events import AnswersReceived, Connected, Disconnected, Event, GaveUp, Unsendable
+from ..core.events import AnswersReceived, Connected, Disconnected, GaveUp, Unsendable
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 logger: Final = logging.getLogger("weft.client")
 
@@ -100,45 +102,26 @@ class SchedulerLink(SessionOwner):
     """
 
     def __init__(
-        self,
-        find: Finder,
-        client_id: str,
-        name: str,
-        facts: dict[str, Any],
-        on_event: Callable[[Event], None],
-        on_writable: Callable[[], None],
-        lock: AbstractContextManager[Any],
-        reconnect_timeout_s: float,
-        count_pending: Callable[[], int],
+        self, engine: Engine, find: Finder, facts: dict[str, Any], reconnect_timeout_s: float
     ) -> None:
-        self._find = find
-        self._client_id = client_id
-        self._name = name
-        self._facts = facts
-        self._on_event = on_event
-        self._on_writable = on_writable
-        #: The engine's. Only its holder changes `_connection`, so that a message is of the session
+        #: Only the holder of its lock changes `connection`, so that a message is of the session
         #: that the core is in, whichever thread received it.
-        self._lock = lock
+        self._engine = engine
+        self._find = find
+        self._facts = facts
         self._reconnect_timeout_s = reconnect_timeout_s
-        self._count_pending = count_pending
         #: Why the last look-up failed, "" if it did not.
         self._lookup_problem = ""
         self._runner: SessionRunner | None = None
         self._loop = asyncio.get_running_loop()
         #: Done with the first session.
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        #: Returns the id and the pass of the worker in whose tasks the client is; None = it is in
-        #: none.
-        self.worker_of_tasks: Callable[[], tuple[str, str]] | None = None
         #: The address of the last session, "" before the first one.
         self.address = ""
         #: The id of its cluster, b"" before the first session.
         self.cluster_id = b""
         #: The facts that the scheduler reports about itself, for display.
         self.facts: dict[str, Any] = {}
-        #: The messages that each session begins with.
-        self.first_messages: Callable[[], list[Message]] = list
         #: Set when the link is closed and its tasks have ended.
         self.closed = asyncio.Event()
         #: The connection of the open session; None between sessions, and when the link is closed.
@@ -172,7 +155,7 @@ class SchedulerLink(SessionOwner):
             report_s=_REPORT_AFTER_S,
         )
         session = Session(policy, random.random)
-        role = Role.CLIENT if self.worker_of_tasks is None else Role.TASK_CLIENT
+        role = Role.CLIENT if self._engine.worker_of_tasks is None else Role.TASK_CLIENT
         self._runner = SessionRunner(session, self, self._look_up, role=role)
         self._runner.start()
         try:
@@ -212,12 +195,13 @@ class SchedulerLink(SessionOwner):
 
     def registration(self, number: int, last_epoch: int) -> Message:
         """See `SessionOwner`."""
+        engine = self._engine
         worker_id, task_pass = "", ""
-        if self.worker_of_tasks is not None:
-            worker_id, task_pass = self.worker_of_tasks()
+        if engine.worker_of_tasks is not None:
+            worker_id, task_pass = engine.worker_of_tasks()
         return RegisterClient(
-            client_id=self._client_id,
-            name=self._name,
+            client_id=engine.client_id,
+            name=engine.name,
             session=number,
             last_epoch=last_epoch,
             facts=self._facts,
@@ -239,28 +223,29 @@ class SchedulerLink(SessionOwner):
         if not self._opened.done():
             self._opened.set_result(None)
         connection.allow_bypass()
-        with self._lock:
+        with self._engine.lock:
             self.connection = connection
-            if first := self.first_messages():
+            shown = self._engine.shown
+            if shown is not None and (first := shown.first_messages()):
                 connection.send(first)
             # The core reports the return, with what it finds.
-            self._on_event(Connected(welcome.epoch, seconds if outage.is_reported else 0.0))
+            self._engine.on_event(Connected(welcome.epoch, seconds if outage.is_reported else 0.0))
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `SessionOwner`."""
-        with self._lock:
+        with self._engine.lock:
             if connection is self.connection:
-                self._on_event(AnswersReceived(messages))
+                self._engine.on_event(AnswersReceived(messages))
 
     def on_writable(self, connection: Connection) -> None:
         """See `SessionOwner`."""
-        self._on_writable()
+        self._engine.on_writable()
 
     def on_lost(self, reason: WeftError) -> None:
         """See `SessionOwner`."""
-        with self._lock:
+        with self._engine.lock:
             self.connection = None
-            self._on_event(Disconnected())
+            self._engine.on_event(Disconnected())
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
         """See `SessionOwner`."""
@@ -281,7 +266,7 @@ class SchedulerLink(SessionOwner):
             self.address,
             # The file is read again at each attempt, so this advice would mislead.
             _text_of(outage.last_error or outage.error).partition(_READ_AGAIN)[0],
-            _futures_are(self._count_pending()),
+            _futures_are(self._engine.count_pending()),
             left_s,
         )
 
@@ -292,8 +277,8 @@ class SchedulerLink(SessionOwner):
         if outage.error is None:
             return  # there was no session: `open` raises
         if end.error is outage.error and isinstance(end.error, SchedulerEnded):
-            text = f"while {_futures_are(self._count_pending(), 'was', 'were')} pending"
-            self._on_event(GaveUp(f"{_text_of(end.error)}, {text}. {_MAKE_ANOTHER}"))
+            text = f"while {_futures_are(self._engine.count_pending(), 'was', 'were')} pending"
+            self._engine.on_event(GaveUp(f"{_text_of(end.error)}, {text}. {_MAKE_ANOTHER}"))
             return
         if end.is_final:
             text = f"it cannot come back: {_text_of(end.error)}"
@@ -318,9 +303,9 @@ class SchedulerLink(SessionOwner):
                 "again, make a new client, and submit their calls again. A client waits longer "
                 "with a larger reconnect_timeout="
             )
-        pending = _futures_are(self._count_pending(), "was", "were")
+        pending = _futures_are(self._engine.count_pending(), "was", "were")
         last_contact = time.time() - (self._loop.time() - outage.since)
-        self._on_event(
+        self._engine.on_event(
             GaveUp(
                 f"the connection to the scheduler at {self.address} was lost "
                 f"({_text_of(outage.error)}) at {time.strftime('%X', time.localtime(last_contact))}"
@@ -353,7 +338,7 @@ class SchedulerLink(SessionOwner):
                 try:
                     connection.send([message])
                 except LocalProtocolError as error:
-                    self._on_event(Unsendable(message, error.text))
+                    self._engine.on_event(Unsendable(message, error.text))
 
     def abort(self) -> None:
         """Close at once, without a goodbye."""

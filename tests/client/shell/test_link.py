@@ -93,22 +93,21 @@ class Link:
         self.line = line
         self.events: list[Event] = []
         self.problem: Exception | None = None
-        self.link = SchedulerLink(
-            self.find,
-            "alice",
-            "alice",
-            {},
-            self.on_event,
-            lambda: None,
-            threading.RLock(),
-            reconnect_timeout_s,
-            lambda: 0,
-        )
+        #: What the link uses of its engine.
+        self.client_id = self.name = "alice"
+        self.lock = threading.RLock()
+        self.worker_of_tasks = self.shown = None
+        self.link = SchedulerLink(self, self.find, {}, reconnect_timeout_s)
 
     def find(self) -> tuple[list[str], Security]:
         if self.problem is not None:
             raise self.problem
         return [self.line.address], SECURITY
+
+    def count_pending(self) -> int:
+        return 0
+
+    def on_writable(self) -> None: ...
 
     def on_event(self, event: Event) -> None:
         self.events.append(event)
