@@ -126,18 +126,6 @@ class CallAbandoned:
 class ObjectCalls:
     """The calls and leases of a client."""
 
-    __slots__ = (
-        "is_after_restart",
-        "is_used",
-        "leases",
-        "lost",
-        "pending",
-        "resent",
-        "restating",
-        "to_acknowledge",
-        "untaken",
-    )
-
     def __init__(self) -> None:
         self.is_used = False  #: there was a call
         #: the scheduler is not the first one of this client

@@ -9,13 +9,13 @@ ended is stated again in the next session.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld
-from ....protocol.wire.payload import Blob
+from ....protocol.wire.messages import Answer, AskFailed, PluginGone, PluginsHeld
 from ..events import Warn
 from ..feature import ClientFeature
+from ..tasks import Watcher
 from .questions import AskScheduler, questions_of, take_answer
 
 if TYPE_CHECKING:
@@ -27,31 +27,18 @@ REGISTRATIONS: Final = {
     "register_supervisor_plugin": "supervisors",
 }
 
-
-@dataclass(slots=True)
-class KeptPlugin:
-    """The question of a registration, and its arguments."""
-
-    question: str
-    arguments: dict[str, Any]
-    blobs: list[Blob | None]
-
-    @property
-    def id(self) -> str:
-        """Identifies the plugin, by its content."""
-        return str(self.arguments["plugin"])
+#: The watcher of questions that no user has asked.
+_NOBODY: Final = Watcher(wants_data=False)
 
 
 class KeptPlugins:
-    """The plugins of a client."""
-
-    __slots__ = ("kept", "restating")
+    """The plugins of a client, each as the question that states it to a scheduler."""
 
     def __init__(self) -> None:
-        #: {id: plugin} that were registered, in order
-        self.kept: dict[str, KeptPlugin] = {}
-        #: {request: plugin} of those that were stated to this scheduler, and are not confirmed
-        self.restating: dict[int, KeptPlugin] = {}
+        #: {id: question} of those that were registered, in order
+        self.kept: dict[str, AskScheduler] = {}
+        #: {request: question} of those that were stated to this scheduler, and are not confirmed
+        self.restating: dict[int, AskScheduler] = {}
 
 
 def plugins_of(core: ClientState) -> KeptPlugins:
@@ -59,10 +46,9 @@ def plugins_of(core: ClientState) -> KeptPlugins:
     return core.record(KeptPlugins)
 
 
-def _keep(core: ClientState, question: AskScheduler) -> None:
-    """Keep a plugin that the scheduler has, by the question that has registered it."""
-    plugin_id = question.arguments["plugin"]
-    plugins_of(core).kept[plugin_id] = KeptPlugin(question.name, question.arguments, question.blobs)
+def _id_of(question: AskScheduler) -> str:
+    """Return what identifies the plugin, by its content."""
+    return str(question.arguments["plugin"])
 
 
 def on_plugin_gone(core: ClientState, message: PluginGone) -> None:
@@ -73,28 +59,20 @@ def on_plugin_gone(core: ClientState, message: PluginGone) -> None:
 def on_plugins_held(core: ClientState, message: PluginsHeld) -> None:
     """Forget the plugins that have ended while this client was away."""
     plugins = plugins_of(core)
-    known = {*message.plugins, *(plugin.id for plugin in plugins.restating.values())}
+    known = {*message.plugins, *map(_id_of, plugins.restating.values())}
     plugins.kept = {i: plugin for i, plugin in plugins.kept.items() if i in known}
 
 
 def _on_begun(core: ClientState, is_new: bool) -> None:
     """State the plugins to a new scheduler, or those that it may not have read to the same one."""
     plugins = plugins_of(core)
-    unconfirmed = {plugin.id for plugin in plugins.restating.values()}
+    unconfirmed = {*map(_id_of, plugins.restating.values())}
     plugins.restating = {}
-    for plugin in plugins.kept.values():
-        if not is_new and plugin.id not in unconfirmed:
-            continue
-        request = core.next_request()
-        plugins.restating[request] = plugin
-        core.to_scheduler.append(
-            Ask(
-                request=request,
-                name=plugin.question,
-                arguments=plugin.arguments,
-                blobs=plugin.blobs,
-            )
-        )
+    for plugin_id, question in plugins.kept.items():
+        if is_new or plugin_id in unconfirmed:
+            request = core.next_request()
+            plugins.restating[request] = question
+            core.to_scheduler.append(question.message(request))
 
 
 def on_answer(core: ClientState, message: Answer | AskFailed) -> None:
@@ -109,25 +87,26 @@ def on_answer(core: ClientState, message: Answer | AskFailed) -> None:
         and REGISTRATIONS[question.name] in message.info
         and not message.info.get("was_ignored")
     ):
-        _keep(core, question)
+        kept = replace(question, watcher=_NOBODY, page="")
+        plugins_of(core).kept[_id_of(question)] = kept
     take_answer(core, message)
 
 
 def on_stated(core: ClientState, message: Any) -> bool:
     """Take the answer about a stated plugin; False if it is about something else."""
-    plugin = plugins_of(core).restating.pop(message.request, None)
-    if plugin is None:
+    question = plugins_of(core).restating.pop(message.request, None)
+    if question is None:
         return False
     problem = ""
     if not isinstance(message, Answer):
         problem = message.text if isinstance(message, AskFailed) else "it is not permitted"
     elif message.info.get("was_ignored"):
-        plugins_of(core).kept.pop(plugin.id, None)  # another client has stated its own first
+        plugins_of(core).kept.pop(_id_of(question), None)  # another client has stated its own first
     elif message.info.get("n_failed"):
-        where = REGISTRATIONS[plugin.question]
+        where = REGISTRATIONS[question.name]
         problem = f"it failed on {message.info['n_failed']} of the {where}"
     if problem:
-        name = plugin.arguments["name"]
+        name = question.arguments["name"]
         text = f"plugin {name!r} could not be set up again with the new scheduler: {problem}"
         core.after.append(Warn(f"{text}; register it again"))
     return True
