@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent import futures
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import InitializerFailed, WeftError
 from ...protocol.host.blocking import blocked
@@ -53,18 +53,6 @@ _is_ending = False
 
 class Calls(Watcher):
     """The pending calls of one executor, and their end."""
-
-    __slots__ = (
-        "__weakref__",
-        "_closing",
-        "_idle",
-        "_maps",
-        "_owner",
-        "_pending",
-        "broken",
-        "engine",
-        "refusal",
-    )
 
     def __init__(self, engine: Engine, owner: Any, owns_client: bool) -> None:
         super().__init__(wants_data=True)
@@ -380,22 +368,9 @@ class Rows(Watcher):
         left = [handle for handle in list(self.handles) if handle._state.status == "pending"]
         self.handles = deque(left)
         if left:
-            withdrawal = Withdraw(_Unheard(), [handle._state for handle in left], _REASON)
-            self._calls.engine.post(withdrawal)
-
-
-class _Unheard(Watcher):
-    """Stands for a caller that does not wait until calls have begun or ended."""
-
-    __slots__ = ()
-
-    ends_at_start: ClassVar[bool] = True
-
-    def __init__(self) -> None:
-        super().__init__(wants_data=False)
-
-    def on_ready(self, items: list[Any]) -> None:
-        """See `Watcher`."""
+            states = [handle._state for handle in left]
+            unheard = StartWaiter(len(left), wants_data=False)
+            self._calls.engine.post(Withdraw(unheard, states, _REASON))
 
 
 def take(state: FutureState, engine: Engine) -> Any:
