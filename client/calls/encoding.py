@@ -23,11 +23,14 @@ from typing import Any, Final
 from ...protocol.errors import SerializationError
 from ...protocol.values.large_functions import LargeFunctions
 from ...protocol.values.serialize import (
+    MAX_LONE_FUTURES,
     dumps_arguments,
     dumps_arguments_many,
     dumps_function,
+    dumps_futures,
     dumps_with_dependencies,
     function_name,
+    note_met,
 )
 from ...protocol.wire.keys import text_of
 from ...protocol.wire.message import MAX_DEPENDENCIES
@@ -35,6 +38,7 @@ from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ...protocol.wording import sized
 from ..core.submitting import MAX_NBYTES, MAX_TASKS
 from ..core.tasks import FunctionRecord
+from ..future import Future
 from .options import for_the_function
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 
@@ -163,8 +167,11 @@ class Encoder:
         Returns:
             The arguments, the keys that they depend on, and the tasks to be submitted before.
         """
-        blob, dependencies = dumps_arguments(function.name, args, kwargs)
         shared = None
+        keys = None if kwargs or not args else lone_futures(args)
+        if keys is not None:
+            return dumps_futures(len(keys)), keys, shared
+        blob, dependencies = dumps_arguments(function.name, args, kwargs)
         if blob.__class__ is not bytes or len(blob) > SHARED_NBYTES:
             nbytes = blob_nbytes(blob)
             if nbytes > SHARED_NBYTES:
@@ -209,7 +216,8 @@ class Encoder:
             chunk += itertools.islice(rows, size - 1)
         while chunk:
             try:
-                args, dependencies = dumps_arguments_many(function.name, chunk, kwargs)
+                encoded = None if kwargs else _encode_futures(chunk)
+                args, dependencies = encoded or dumps_arguments_many(function.name, chunk, kwargs)
             except SerializationError as error:
                 raise _renumbered(error, n_done) from error.__cause__
             nbytes = sum([blob_nbytes(a) for a in args])
@@ -242,6 +250,32 @@ class Encoder:
             yield MapChunk(chunk_keys, args, dependencies, spec_hashes, shared)
             size = min(max(n * MAX_NBYTES // max(nbytes, 1), 1), 4 * size, max_tasks)
             chunk = list(itertools.islice(rows, size))
+
+
+def lone_futures(args: tuple[Any, ...]) -> list[str] | None:
+    """Return the keys of arguments that are different futures; None if anything else is there."""
+    keys: list[str] = []
+    for arg in args:
+        if arg.__class__ is not Future or arg._is_released:
+            return None
+        keys.append(arg._state.key)
+    if len(keys) > 1 and not len({*keys}) == len(keys) <= MAX_LONE_FUTURES:
+        return None
+    note_met(args)
+    return keys
+
+
+def _encode_futures(rows: list[tuple[Any, ...]]) -> tuple[list[Blob], list[list[str]]] | None:
+    """Encode calls whose arguments are futures and nothing else; None if one is another call."""
+    if not isinstance(rows[0][0], Future):
+        return None
+    keys: list[list[str]] = []
+    for row in rows:
+        found = lone_futures(row)
+        if found is None:
+            return None
+        keys.append(found)
+    return [dumps_futures(len(row)) for row in keys], keys
 
 
 def _share(

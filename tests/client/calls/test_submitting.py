@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from tests.client.client_kit import fail, inc, submitted
-from weft.client.calls.encoding import _FIRST_CHUNK
+from weft.client.calls.encoding import _FIRST_CHUNK, _encode_futures
 from weft.protocol.errors import (
     SerializationError,
 )
+from weft.protocol.values.serialize import dumps_arguments, dumps_arguments_many
 from weft.protocol.wire.messages import (
     ReleaseKeys,
     SubmitTasks,
@@ -45,6 +46,27 @@ def test_futures_are_arguments_at_any_depth(client):
     nested = client.submit(lambda d, *, k: d["a"][0] + k, {"a": [two]}, k=one)
     assert nested.result(10) == 3
     assert client.gather(client.map(operator.add, [one, two], [two, two])) == [3, 4]
+
+
+def test_calls_of_futures_alone_are_encoded_as_by_pickling(client):
+    one, two = client.submit(inc, 0), client.submit(inc, 1)
+    for row in [(one,), (one, two), (two, one), (one, one), (one, 2), (2, one), (one, [two])]:
+        by_pickling = dumps_arguments("f", row, {})
+        encoded, found, _ = client._encoder.call(client._encoder.function(max), row, {})
+        assert (encoded, found) == by_pickling
+    rows = [(one, two), (two, one)]
+    assert _encode_futures(rows) == dumps_arguments_many("f", rows)
+    assert _encode_futures([*rows, (one, one)]) is None
+    assert _encode_futures([*rows, (one, 1)]) is None
+
+
+def test_a_released_future_alone_is_refused(client):
+    future = client.submit(inc, 0)
+    future.release()
+    with pytest.raises(SerializationError, match="released"):
+        client.submit(inc, future)
+    with pytest.raises(SerializationError, match="released"):
+        client.map(inc, [future])
 
 
 def test_keyword_constants_are_sent_once(client, scheduler):

@@ -24,6 +24,7 @@ from weft.protocol.values.serialize import (
     dumps_arguments,
     dumps_arguments_many,
     dumps_function,
+    dumps_futures,
     dumps_placed,
     dumps_with_dependencies,
     loads,
@@ -459,6 +460,18 @@ def test_arguments_with_the_places_of_dependencies():
     assert (loads_arguments(blob, [5])[0][1] == array).all()
     with pytest.raises(SerializationError, match=r"argument args\[1\] of load"):
         dumps_placed("load", [0, LOCK], [0], {"a": 0})
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, serialize.MAX_LONE_FUTURES])
+def test_different_futures_alone_need_no_pickling(n):
+    blob, keys = dumps_arguments("f", tuple(Future(str(i)) for i in range(n)), {})
+    assert blob == dumps_futures(n)
+    assert len(keys) == n
+    values = [[i] for i in range(n)]
+    args, kwargs = loads_arguments(blob, values)
+    assert kwargs == {}
+    assert all(arg is value for arg, value in zip(args, values, strict=True))
+    assert loads_with_dependencies(blob, values) == args
 
 
 def test_many_arguments_are_each_as_one():
