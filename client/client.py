@@ -21,8 +21,8 @@ from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
 from .actors import check_actor, map_actors, submit_actor
 from .calls import scattering
-from .calls.annotations import options_of_call
-from .calls.call_options import NOT_GIVEN, check_unsupported, option_of
+from .calls.annotations import options_of_keywords
+from .calls.call_options import NOT_GIVEN, check_unsupported
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import rows_of
 from .cluster import log_forwarding, registering, restarting, retiring, retrying, running, scaling
@@ -291,15 +291,8 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
             raise TypeError(f"submit needs a function, not {type(func).__name__}")
         if fifo_timeout is not None:
             check_unsupported(fifo_timeout=fifo_timeout)
-        limit = None if timeout is NOT_GIVEN else option_of(func, "timeout", timeout, kwargs)
-        options = options_of_call(
-            priority=priority,
-            retries=retries,
-            workers=workers,
-            allow_other_workers=allow_other_workers,
-            resources=resources,
-            timeout=limit,
-            meta=None if meta is NOT_GIVEN else option_of(func, "meta", meta, kwargs),
+        options = options_of_keywords(
+            func, kwargs, timeout, meta, priority, retries, workers, allow_other_workers, resources
         )
         if actor or actors:
             check_actor(actor or actors, func)
@@ -409,15 +402,8 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         if not iterables:
             raise TypeError("map needs an iterable of arguments beside the function")
         check_unsupported(fifo_timeout=fifo_timeout)
-        limit = None if timeout is NOT_GIVEN else option_of(func, "timeout", timeout, kwargs)
-        options = options_of_call(
-            priority=priority,
-            retries=retries,
-            workers=workers,
-            allow_other_workers=allow_other_workers,
-            resources=resources,
-            timeout=limit,
-            meta=None if meta is NOT_GIVEN else option_of(func, "meta", meta, kwargs),
+        options = options_of_keywords(
+            func, kwargs, timeout, meta, priority, retries, workers, allow_other_workers, resources
         )
         rows = rows_of(iterables)
         if actor or actors:

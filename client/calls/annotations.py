@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ...graphs.dask_graphs import as_mapping
@@ -27,6 +27,7 @@ from ...protocol.values.exceptions import add_note
 from ...protocol.wire.columns import MAX_SPAN_TAGS
 from ...protocol.wire.options import KEYWORDS, NO_OPTIONS, TaskOptions
 from ...protocol.wording import nearest
+from .call_options import NOT_GIVEN, option_of
 from .options import DEFAULTS, make_options
 from .spans import check_tags, current_span
 
@@ -97,6 +98,41 @@ class AnnotatedOptions:
         if annotations:
             return _make({**self._said, **annotations}, key, self._tags)
         return self.common or _make(self._said, key, self._tags)
+
+
+def options_of_keywords(
+    func: Callable[..., Any],
+    keywords: dict[str, Any],
+    timeout: Any,
+    meta: Any,
+    priority: Any,
+    retries: Any,
+    workers: Any,
+    allow_other_workers: Any,
+    resources: Any,
+) -> TaskOptions | AnnotatedOptions:
+    """Return what `options_of_call` does, at once for a call without options, as most calls are.
+
+    `timeout` and `meta` may be meant for the function, and are then added to its `keywords`.
+    """
+    if (
+        timeout is meta is NOT_GIVEN
+        and retries is workers is resources is None
+        and priority == 0
+        and not allow_other_workers
+        and not current_span()
+        and not (_DASK in sys.modules and active_annotations())
+    ):
+        return NO_OPTIONS
+    return options_of_call(
+        priority=priority,
+        retries=retries,
+        workers=workers,
+        allow_other_workers=allow_other_workers,
+        resources=resources,
+        timeout=None if timeout is NOT_GIVEN else option_of(func, "timeout", timeout, keywords),
+        meta=None if meta is NOT_GIVEN else option_of(func, "meta", meta, keywords),
+    )
 
 
 def options_of_call(**given: Any) -> TaskOptions | AnnotatedOptions:

@@ -53,9 +53,13 @@ def submit_call(
         check_keywords(func, kwargs)
     function = encoder.function(func)
     is_unique = not pure and key is None
-    (blob, dependencies, shared), borrowing = encode(
-        engine, encoder.call, function, args, kwargs, is_unique
-    )
+    borrowing = None
+    if engine.is_alone():
+        blob, dependencies, shared = encoder.call(function, args, kwargs, is_unique)
+    else:
+        (blob, dependencies, shared), borrowing = encode(
+            engine, encoder.call, function, args, kwargs, is_unique
+        )
     if not engine.core.is_linked:
         admit(engine, blob_nbytes(blob))
     if key is not None:
@@ -67,19 +71,19 @@ def submit_call(
     if isinstance(options, AnnotatedOptions):
         options = options.of(name)
     digest: bytes | None = None
-    replaced: list[FutureState] | None = None
+    failed: FutureState | None = None
     if key is not None:
         digest = spec_hash(function.id, blob, dependencies)
         (state,), replaced = engine.attach([name], [digest])
+        failed = replaced[0] if replaced else None
     elif pure:
-        (state,), replaced = engine.table.attach([name])
+        state, failed = engine.table.attach_one(name)
     else:
         state = FutureState(name)
         engine.table.add([state])
     future = Future(engine, state)
     if shared is not None:
         shared.submit(engine, options.priority, [state], [dependencies])
-    failed = replaced[0] if replaced else None
     record = TaskRecord(state, function, blob, dependencies, options, digest, failed, rank)
     engine.post_submission(record) if borrowing is None else borrowing.post(record)
     if engine.is_closed:

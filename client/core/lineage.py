@@ -27,6 +27,7 @@ from .tasks import (
 from .transitions import drop, move
 
 if TYPE_CHECKING:
+    from ...protocol.wire.options import TaskOptions
     from .state import ClientState
     from .table import FutureTable
 
@@ -57,11 +58,11 @@ def submit_with_inputs(
             is_made = current.status == FINISHED and task.function.id in core.features.unique
             if current.phase == GONE:
                 # Not in the table, so nothing else would release it.
-                add_row(core, task, current.key, is_delivered=is_done, is_made=is_made)
+                add_row(core, task, current.key, _marked(task.options, is_done, is_made))
                 core.temporary[current.key] = None
             else:
                 is_delivered = current.has_data or is_unreadable(current)
-                submit(core, current, task, is_delivered=is_delivered, is_made=is_made)
+                submit(core, current, task, _marked(task.options, is_delivered, is_made))
                 if core.recipes.is_constant(current):
                     # The scheduler may have the key as a task of the user's function, and no other
                     # that needs this one.
@@ -85,6 +86,16 @@ def submit_with_inputs(
             if needed.phase in (GONE, HELD, KEPT) and has_recipe(needed):
                 stack.append((needed, None, is_done or needed.status == FINISHED))
     return None
+
+
+def _marked(options: TaskOptions, is_delivered: bool, is_made: bool) -> TaskOptions:
+    """Return the options of a task whose result is here, or of an actor that was made.
+
+    The first does not run before another task needs it; the second never does.
+    """
+    if is_delivered or is_made:
+        return options.changed(delivered=is_delivered, made=is_made)
+    return options
 
 
 def supply(core: ClientState, states: list[FutureState], caller: tuple[int, str]) -> None:

@@ -181,7 +181,7 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
         set_barrier(core)
     if core.kept:
         supply(core, task.lineage, task.options.caller)
-    submit(core, state, task)
+    submit(core, state, task, task.options)
 
 
 def on_columns(core: ClientState, tasks: TaskColumns) -> None:
@@ -242,7 +242,7 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
         submit_columns(core, tasks, states)
         return
     for state in rows:
-        submit(core, state, tasks.row(state.key))
+        submit(core, state, tasks.row(state.key), tasks.options)
 
 
 def _join(core: ClientState, state: FutureState, options: TaskOptions) -> None:

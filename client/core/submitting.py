@@ -28,64 +28,43 @@ MAX_NBYTES: Final = 1 << 20
 MAX_OPTIONS: Final = 256
 
 
-def submit(
-    core: ClientState,
-    state: FutureState,
-    task: TaskRecord,
-    *,
-    is_delivered: bool = False,
-    is_made: bool = False,
-) -> None:
-    """Submit one task, and count its state for its function."""
-    function = task.function
-    add_row(core, task, state.key, is_delivered=is_delivered, is_made=is_made)
+def submit(core: ClientState, state: FutureState, task: TaskRecord, options: TaskOptions) -> None:
+    """Submit one task with these options, and count its state for its function."""
+    add_row(core, task, state.key, options)
     if state.phase == NEW:
         state.phase = SENT
     elif state.phase == SENT:
         drop(state)  # a state that lost its data and its record is submitted again
     else:
         move(core, state, SENT)
-    state.function = function
+    state.function = function = task.function
     function.n_wanted += 1
 
 
-def add_row(
-    core: ClientState,
-    task: TaskRecord,
-    key: str,
-    *,
-    is_delivered: bool = False,
-    is_made: bool = False,
-) -> None:
-    """Append one task to the open message.
-
-    A delivered one does not run before another task needs it; an actor that was made never does.
-    """
+def add_row(core: ClientState, task: TaskRecord, key: str, options: TaskOptions) -> None:
+    """Append one task to the open message, with these options."""
     message = core.open
     rank = task.rank
     if message is not None and (rank is None) is bool(message.ranks):
         close_submissions(core)  # either all rows of a message have ranks, or none
         message = None
-    options = task.options
-    if is_delivered or is_made:
-        options = options.changed(delivered=is_delivered, made=is_made)
     if message is None:
         core.open_option = options
         message = core.open = _new_message(options)
-    elif message.option_of or options is not core.open_option:
+    elif options is not core.open_option or message.option_of:
         _add_option(core, message, options)
     function = task.function
-    place = core.open_functions.get(function.id)
-    if place is None:
-        place = core.open_functions[function.id] = len(message.functions)
+    args = task.args if function.blob else b""  # a large argument's value is not sent this way
+    functions = core.open_functions
+    if function.id in functions:
+        place = functions[function.id]
+    else:
+        place = functions[function.id] = len(message.functions)
         core.open_nbytes += _add_function(message, function)
     keys = message.keys
     n = len(keys)
     keys.append(key)
     message.function_of.append(place)
-    args = task.args
-    if not function.blob:  # the value of a large argument, which is not sent this way
-        args = b""
     message.args.append(args)
     dependencies = task.dependencies
     if dependencies or message.dependencies:

@@ -101,6 +101,21 @@ class FutureTable:
                 found.append(self._share(key, replaced))
         return found, replaced
 
+    def attach_one(self, key: str) -> tuple[FutureState, FutureState | None]:
+        """Do as `attach` for one key that weft has made: return its state and the replaced one."""
+        table = self.states
+        fresh = FutureState(key)
+        with self._lock:
+            if key not in table:
+                table[key] = fresh
+                return fresh, None
+            state = table[key]
+            if state.status in FAILED:
+                table[key] = fresh
+                return fresh, state
+            state.n_references += 1
+            return state, None
+
     def share(self, state: FutureState) -> bool:
         """Count one more future of a state that has some; False if it has none any more."""
         with self._lock:

@@ -92,8 +92,8 @@ def test_a_move_that_the_table_lacks_is_refused_with_a_description(start, finish
 # --- The fused lanes, once more in small steps ----------------------------------------------------
 
 
-def slow_submit(core, state, task, *, is_delivered=False):
-    add_row(core, task, state.key, is_delivered=is_delivered)
+def slow_submit(core, state, task, options):
+    add_row(core, task, state.key, options)
     if state.phase != SENT:
         move(core, state, SENT)
     assert state.function is None
@@ -104,7 +104,7 @@ def slow_submit(core, state, task, *, is_delivered=False):
 def slow_submit_columns(core, tasks, states):
     close_submissions(core)
     for state in states:
-        slow_submit(core, state, tasks.row(state.key))
+        slow_submit(core, state, tasks.row(state.key), tasks.options)
     close_submissions(core)
 
 
