@@ -30,7 +30,8 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
     clients, dependencies = message.function_clients, message.dependencies
     by_key, by_attempt = state.by_key, state.by_attempt
     failed = state.failures.by_attempt
-    push, now = state.ready.push, state.now
+    cancelled, released, now = state.cancelled, state.released, state.now
+    ready: list[WorkerTask] = []  # not among `state.ready` yet
     unknown: list[WorkerTask] = []
     row = -1
     for key, function_index, attempt, priority, args, wanted in zip(
@@ -43,7 +44,7 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         strict=True,
     ):
         row += 1
-        if attempt in by_attempt or attempt in state.cancelled or attempt in state.released:
+        if attempt in by_attempt or attempt in cancelled or attempt in released:
             continue  # sent twice, or filed above
         if failed and attempt in failed:
             continue  # sent twice
@@ -52,13 +53,16 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         task = WorkerTask(key, attempt, priority, function, args, wanted, client)
         task.arrived = now
         if key in by_key:
+            _push(state, ready)
             supersede(state, by_key[key], task)
         by_key[key] = by_attempt[attempt] = task
         if dependencies and dependencies[row]:
+            _push(state, ready)
             link(state, task, dependencies[row], unknown)
         else:
             task.state = READY
-            push(task)
+            ready.append(task)
+    _push(state, ready)
     if message.spec_hashes:
         for attempt, spec_hash in zip(message.attempts, message.spec_hashes, strict=True):
             if attempt in by_attempt:
@@ -81,6 +85,13 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         for name, assigned in state.features.assigned:
             if name in state.busy:
                 assigned(state, message)
+
+
+def _push(state: WorkerState, ready: list[WorkerTask]) -> None:
+    """Move tasks to those that are ready: before anything is done that may look for them there."""
+    if ready:
+        state.ready.push(*ready)
+        ready.clear()
 
 
 def report_unknown(state: WorkerState, message: AssignTasks, unknown: list[WorkerTask]) -> None:

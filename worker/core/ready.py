@@ -75,19 +75,25 @@ class ReadyTasks:
         #: The lane of the client whose turn it is.
         self._lane: ReadyLane | None = None
 
-    def push(self, task: WorkerTask) -> None:
-        """Add a task that is in state "ready", or is so at once."""
-        self.n += 1
-        level = task.priority >> LEVEL_SHIFT  # `level_of`, in a hot lane
-        lane = self.rotation.lanes.get((level, task.client))
-        if lane is None:
-            lane = ReadyLane()
-            self.rotation.enrol(level, task.client, lane)
-        lane.n += 1
-        if lane.run:
-            lane.push(task)
-        else:
-            lane.run.append(task)
+    def push(self, *tasks: WorkerTask) -> None:
+        """Add tasks that are in state "ready", or are so at once."""
+        self.n += len(tasks)
+        lane: ReadyLane | None = None
+        client = level = -1
+        for task in tasks:
+            priority = task.priority
+            if lane is None or task.client != client or priority >> LEVEL_SHIFT != level:
+                client, level = task.client, priority >> LEVEL_SHIFT  # `level_of`, in a hot lane
+                lane = self.rotation.lanes.get((level, client))
+                if lane is None:
+                    lane = ReadyLane()
+                    self.rotation.enrol(level, client, lane)
+            run = lane.run
+            lane.n += 1
+            if not run or priority > run[-1].priority:
+                run.append(task)
+            else:
+                lane.push(task)
 
     def turn(self) -> int:
         """Give the next client its turn; return how many tasks it has. Needs `n > 0`."""
