@@ -322,11 +322,20 @@ def too_many_dependencies(name: str, n: int) -> ValueError:
     )
 
 
+@functools.lru_cache(maxsize=_MAX_FUNCTIONS)
+def _keyed(function_id: bytes) -> blake2b:
+    """Return the beginning of the hashes of all calls of a function, to be copied."""
+    return blake2b(digest_size=16, key=function_id)
+
+
 def pure_key(name: str, function_id: bytes, args: Blob, dependencies: list[str]) -> str:
     """Return the key that names a call by its content."""
-    if args.__class__ is bytes and not dependencies:
-        return f"{name}-{blake2b(args, digest_size=16, key=function_id).hexdigest()}"
-    return f"{name}-{_digest(function_id, args, dependencies).hexdigest()}"
+    if args.__class__ is bytes and not dependencies:  # as `_digest` does
+        digest = _keyed(function_id).copy()
+        digest.update(args)
+    else:
+        digest = _digest(function_id, args, dependencies)
+    return f"{name}-{digest.hexdigest()}"
 
 
 def spec_hash(function_id: bytes, args: Blob, dependencies: list[str]) -> bytes:
@@ -335,24 +344,31 @@ def spec_hash(function_id: bytes, args: Blob, dependencies: list[str]) -> bytes:
 
 
 def _digest(function_id: bytes, args: Blob, dependencies: list[str]) -> blake2b:
+    digest = _keyed(function_id).copy()
     if isinstance(args, Payload):
-        digest = blake2b(args.data, digest_size=16, key=function_id)
+        digest.update(args.data)
         for buffer in args.buffers:
             digest.update(buffer)
     else:
-        digest = blake2b(args, digest_size=16, key=function_id)
+        digest.update(args)
     for key in dependencies:
         # With its length, so that the keys "a", "b" differ from the key "ab".
-        digest.update(b"%d:" % len(key))
-        digest.update(key.encode("utf-8", "surrogatepass"))
+        digest.update(f"{len(key)}:{key}".encode("utf-8", "surrogatepass"))
     return digest
 
 
-def _digests(function_id: bytes, args: list[Blob], dependencies: list[list[str]]) -> list[blake2b]:
+def _digests(
+    function_id: bytes, args: list[Blob], dependencies: list[list[str]]
+) -> Iterator[blake2b]:
     if not dependencies and {*map(type, args)} == {bytes}:
-        return [blake2b(a, digest_size=16, key=function_id) for a in args]  # type: ignore[arg-type]
-    rows = dependencies or [[]] * len(args)
-    return [_digest(function_id, a, d) for a, d in zip(args, rows, strict=True)]
+        copy = _keyed(function_id).copy
+        for blob in args:
+            digest = copy()
+            digest.update(blob)  # type: ignore[arg-type]
+            yield digest
+        return
+    for blob, keys in zip(args, dependencies or [[]] * len(args), strict=True):
+        yield _digest(function_id, blob, keys)
 
 
 def _detached(blob: Blob) -> Blob:
