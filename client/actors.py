@@ -401,7 +401,7 @@ def submit_actor(
     replaced: list[FutureState] | None = None
     if key is None:
         state = FutureState(encoder.number_key(getattr(cls, "__name__", "actor")))
-        engine.table.add([state])
+        engine.table.add_one(state)
     else:
         digest = spec_hash(function.id, blob, dependencies)
         (state,), replaced = engine.attach([check_key(key)], [digest])

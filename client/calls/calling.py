@@ -80,7 +80,7 @@ def submit_call(
         state, failed = engine.table.attach_one(name)
     else:
         state = FutureState(name)
-        engine.table.add([state])
+        engine.table.add_one(state)
     future = Future(engine, state)
     if shared is not None:
         shared.submit(engine, options.priority, [state], [dependencies])

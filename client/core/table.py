@@ -47,6 +47,10 @@ class FutureTable:
         with self._lock:
             self.states.update(items)
 
+    def add_one(self, state: FutureState) -> None:
+        """Do as `add` for one state: a single step, for which no lock is needed."""
+        self.states[state.key] = state
+
     def attach(
         self, keys: list[str], spec_hashes: list[bytes] | None = None
     ) -> tuple[list[FutureState], list[FutureState]]:
