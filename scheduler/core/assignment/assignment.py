@@ -7,6 +7,8 @@ workers. A worker holds work for `BACKLOG_NS` a thread as measured for each func
 share of very short tasks is so large that the messages do not take longer than the tasks, and a
 worker with half of its backlog left is not refilled, as long as one client's tasks are queued in
 order and nothing else is (`ReadyQueue.is_plain`); else a task may be urgent, and any room is used.
+Nor does one worker get all that is left, if these tasks have no links, while others will soon have
+nothing to do.
 
 Newcomers. A client that had nothing queued does not wait until a full worker has room: its first
 task goes there at once, and runs after the chunk under way (workers give clients turns, too).
@@ -265,7 +267,15 @@ def _assign_class(
             if task is None:
                 break
             if not n_given and queue.n:
-                share = max(share, _least_share(queue.n, task.group.prefix))
+                prefix = task.group.prefix
+                is_end = queue.n * prefix.estimate_ns < ws.backlog_ns
+                if is_end and task_class.partly and not (task.dependencies or task.dependents):
+                    # It comes soonest if all have a part of it.
+                    n_unvisited += len(task_class.partly)
+                    members_open.update(task_class.partly)
+                    task_class.partly.clear()
+                    share = -(-(queue.n + 1) // (n_unvisited + 1))
+                share = max(share, _least_share(queue.n, prefix))
             n_given += 1
             target = decide(task, ws, state.now) if task.dependencies else ws
             queue.left_ns -= task.group.prefix.estimate_ns

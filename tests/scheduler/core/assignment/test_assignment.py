@@ -472,6 +472,18 @@ def test_a_worker_is_refilled_in_one_message_when_half_of_its_work_is_done(board
     assert min(n for n in sizes if n) > 10
 
 
+def test_the_last_tasks_go_to_all_workers_with_room(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    learn(board, client, one, us=10)
+    out = board.send(client, graph(keys(4000)))
+    first = list(assigned(out, one))
+    assert len(first) == len(assigned(out, two)) == 2000  # more than half of what each may hold
+    board.send(client, graph(keys(2000, "l")))
+    out = board.finish(one, *first[:1500], us=10)
+    assert len(assigned(out, one)) == len(assigned(out, two)) == 1000
+
+
 def test_any_room_is_used_while_several_clients_wait(board):
     alice, bob, worker = board.client("alice"), board.client("bob"), board.worker()
     learn(board, alice, worker, us=1000)
