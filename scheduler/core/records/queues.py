@@ -147,7 +147,7 @@ class ReadyQueue(Generic[_Item]):
     def stretch(self) -> Lane[_Item] | None:
         """The lane whose run begins with the items that `pop` would take next; None if others may.
 
-        Whoever takes live entries out of the run reports them to `took`.
+        Live entries that are taken out of the run are reported to `took`.
         """
         lane = self._lane
         if lane is None or lane.heap or self.left_ns <= 0 or self.rotation.has_new_lane:
