@@ -7,7 +7,6 @@ a watcher holds futures of its own, so that none is released before. A client th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.wire.messages import Operated
@@ -16,7 +15,7 @@ from .core.events import Confirm
 from .core.features.coordination import ObjectCall
 from .core.tasks import Watcher
 from .future import Future
-from .results.refusing import items_of
+from .results.refusing import futures_in
 
 if TYPE_CHECKING:
     from .core.tasks import FutureState
@@ -44,7 +43,7 @@ def fire_and_forget(obj: Any) -> None:
         ClientClosed: the client of a future is closed.
     """
     found: dict[Engine, dict[FutureState, None]] = {}
-    for future in _futures_in(obj):
+    for future in futures_in(obj, "fire_and_forget"):
         if future._is_released:
             raise ValueError(f"the future of {future.key!r} was released; submit its call again")
         future._engine.check_open()
@@ -54,18 +53,6 @@ def fire_and_forget(obj: Any) -> None:
         wanted = [*states]
         for i in range(0, len(wanted), _MAX_KEYS):
             _Handover(engine, wanted[i : i + _MAX_KEYS]).begin()
-
-
-def _futures_in(obj: Any) -> Iterator[Future]:
-    stack = [obj]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, Future):
-            yield item
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        else:
-            stack.extend(items_of(item, "fire_and_forget"))
 
 
 class _Handover(Watcher):

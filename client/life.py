@@ -24,6 +24,7 @@ from .insight import cluster_info
 from .insight.comparing import Comparison, compare_soon
 from .modes import T, as_result, waits
 from .openable import Openable
+from .shell.both_ways import blocks_here, result_of
 from .shell.current import closed, opened
 from .shell.engine import Engine
 from .shell.in_task import awaits_here, is_in_task
@@ -212,15 +213,17 @@ class ClientLife(Openable):
                 "a task cannot stop the cluster that it runs in, which would wait for the end of "
                 "the task: let it return, and call shutdown() where the client was made"
             )
-        if self.asynchronous:
-            return as_result(self._shutdown_async())
-        self._run(cluster_info.shut_down(self._running()))
-        self._close(None)
-        return None
+        engine = self._running()
 
-    async def _shutdown_async(self) -> None:
-        await cluster_info.shut_down(self._running())
-        await self._close_async()
+        async def end() -> None:
+            await cluster_info.shut_down(engine)
+            if blocks_here():
+                self._close(None)
+            else:
+                await self._close_async()
+
+        with short_tracebacks:
+            return result_of(engine, end())
 
     def __enter__(self: Life) -> Life:
         super().__enter__()

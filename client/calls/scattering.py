@@ -37,6 +37,7 @@ from ..insight.inspecting import choose_workers, find_workers, names_of
 from ..modes import waits
 from ..results.failures import exception_of, last_notice
 from ..results.gathering import states_in
+from ..results.refusing import is_named
 from ..shell.both_ways import result_of, wait_for
 from ..shell.engine import Engine
 from ..shell.short_tracebacks import short_tracebacks
@@ -323,7 +324,7 @@ class Scattering:
         data = self._data
         if type(data) is dict:
             return list(data.values())
-        if type(data) in _SEQUENCES or _is_named(data) or _is_listed(data):
+        if type(data) in _SEQUENCES or is_named(data) or _is_listed(data):
             return data  # type: ignore[no-any-return]
         return [data]
 
@@ -376,7 +377,7 @@ class Scattering:
         data, futures = self._data, self._futures
         if type(data) is dict:
             return dict(zip(data, futures, strict=True))
-        if _is_named(data):
+        if is_named(data):
             return type(data)(*futures)
         if type(data) in _SEQUENCES:
             return type(data)(futures)
@@ -476,10 +477,6 @@ async def _order(
                 "same, as long as the data is wanted"
             ) from error
     return n_copies
-
-
-def _is_named(data: object) -> bool:
-    return isinstance(data, tuple) and hasattr(data, "_fields")
 
 
 def _is_listed(data: object) -> bool:

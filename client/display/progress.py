@@ -19,8 +19,7 @@ from ...protocol.rates import Rate
 from ...protocol.wording import lasting, rated
 from ..core.events import Unwatch, Watch
 from ..core.tasks import CANCELLED, FutureState, Watcher
-from ..future import Future
-from ..results.refusing import engine_of, items_of, no_future
+from ..results.refusing import engine_of, futures_in
 from ..shell.both_ways import blocks_here, result_of, waiter_here
 from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import ThreadWaiter, Waiter, unready
@@ -96,7 +95,7 @@ def progress(
             f"progress shows one line per function: leave group_by={group_by!r} out, or call it "
             "once for each group of futures"
         )
-    found = _futures_in(futures)
+    found = [*futures_in(futures, "progress")]
     engine = engine_of(found)
     if engine is None:
         return None
@@ -114,22 +113,6 @@ def progress(
 
     with short_tracebacks:
         return result_of(engine, wait_for_all())
-
-
-def _futures_in(futures: Any) -> list[Future]:
-    found: list[Future] = []
-    stack = [futures]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, Future):
-            found.append(item)
-        elif isinstance(item, dict):
-            stack.extend(reversed(list(item.values())))
-        elif isinstance(item, str):
-            raise no_future(item, "progress")
-        else:
-            stack.extend(reversed(list(items_of(item, "progress"))))
-    return found
 
 
 async def wait_showing(

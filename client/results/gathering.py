@@ -20,7 +20,14 @@ from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import unready
 from .failures import exception_of
 from .lateness import too_late
-from .refusing import is_collection, is_of_an_executor, items_of, no_future
+from .refusing import (
+    futures_in,
+    is_collection,
+    is_named,
+    is_of_an_executor,
+    items_of,
+    no_future,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -298,7 +305,7 @@ class Gathering:
                 for key, part in item.items():
                     filled[key] = self._with_futures(part)
                 return filled
-        elif _is_named(item):
+        elif is_named(item):
             return type(item)(*[self._with_futures(part) for part in item])
         elif _is_container(item):
             if any(is_collection(part) or _is_container(part) for part in item):
@@ -312,7 +319,7 @@ class Gathering:
         if isinstance(item, (Future, ActorFuture)):
             self._check(item)
             self._states.append(item._state)
-        elif isinstance(item, (list, set, frozenset)) or type(item) is tuple or _is_named(item):
+        elif isinstance(item, (list, set, frozenset)) or type(item) is tuple or is_named(item):
             for part in item:
                 self._collect(part)
         elif isinstance(item, dict):
@@ -337,7 +344,7 @@ class Gathering:
                 if part is not _SKIPPED:
                     filled[key] = part
             return filled
-        if _is_named(item):
+        if is_named(item):
             parts = [self._fill(part) for part in item]
             return type(item)(*[None if part is _SKIPPED else part for part in parts])
         if isinstance(item, (list, set, frozenset)) or type(item) is tuple:
@@ -361,10 +368,6 @@ def _is_container(item: object) -> bool:
     return isinstance(item, (list, set, frozenset, dict, tuple))
 
 
-def _is_named(item: object) -> bool:
-    return isinstance(item, tuple) and hasattr(item, "_fields")
-
-
 def _shape_of(futures: Any) -> Any:
     kinds = (Future, ActorFuture, list, tuple, set, frozenset, dict)
     if isinstance(futures, kinds) or is_collection(futures):
@@ -385,18 +388,11 @@ def states_in(futures: Any, call: str, engine: Engine | None = None) -> list[Fut
         ForeignFuture: one is of another client.
     """
     found: list[FutureState] = []
-    stack = [futures]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, Future):
-            if engine is not None and item._engine is not engine:
-                raise ForeignFuture(
-                    f"{call} takes futures of this client, {engine.name}, and that of "
-                    f"{item.key!r} is of {item._engine.name}: use that client"
-                )
-            found.append(item._state)
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        else:
-            stack.extend(items_of(item, call))
+    for future in futures_in(futures, call):
+        if engine is not None and future._engine is not engine:
+            raise ForeignFuture(
+                f"{call} takes futures of this client, {engine.name}, and that of {future.key!r} "
+                f"is of {future._engine.name}: use that client"
+            )
+        found.append(future._state)
     return found

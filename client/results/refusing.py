@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import TaskCancelled
@@ -73,6 +73,22 @@ def items_of(futures: Any, call: str) -> Iterable[Any]:
     return futures
 
 
+def futures_in(given: Any, call: str) -> Iterator[Future]:
+    """Yield the futures in nested containers and other iterables, in their order.
+
+    Raises:
+        TypeError: there are other objects among them.
+    """
+    stack = [given]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Future):
+            yield item
+        else:
+            parts = item.values() if isinstance(item, dict) else items_of(item, call)
+            stack.extend(reversed([*parts]))
+
+
 def flat_futures(futures: Any, call: str) -> list[Any]:
     """Return the items of an iterable, with the futures of collections in their places.
 
@@ -115,6 +131,11 @@ def of_two_clients(one: Engine, other: Engine) -> ValueError:
         f"these futures belong to different clients, {one.name} and {other.name}: wait for those "
         "of each client by themselves"
     )
+
+
+def is_named(item: object) -> bool:
+    """Return whether an object is a named tuple."""
+    return isinstance(item, tuple) and hasattr(item, "_fields")
 
 
 def is_of_an_executor(item: object) -> bool:
