@@ -20,6 +20,7 @@ from ..protocol.net.session import Finder
 from .calls.encoding import Encoder
 from .display import describing
 from .display.notebook import in_notebook
+from .future import Future
 from .insight import cluster_info
 from .insight.comparing import Comparison, compare_soon
 from .modes import T, as_result, waits
@@ -84,7 +85,7 @@ class ClientLife(Openable):
         self._encoder = Encoder(self.id[:12])
         self._loop_thread: LoopThread | None = None
         self._engine: Engine | None = None
-        self._glimpse = describing.Glimpse()
+        self._glimpse = cluster_info.Glimpse()
         self._comparison: Comparison | None = None
         self._holdings = Holdings(self.name, location)
 
@@ -153,7 +154,7 @@ class ClientLife(Openable):
         self._holdings.engine = self._engine
         client = cast("Client", self)
         opened(client, self._holdings, self._timeout_s, as_default=self._set_as_default)
-        describing.show_lists_of_futures()
+        describing.show_lists_of_futures(Future)
 
     @waits
     def close(self, timeout: Duration | None = None) -> None:

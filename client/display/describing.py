@@ -1,22 +1,19 @@
 """Describes clients, clusters and futures for `html`, from what this process knows already.
 
 Nothing here sends a request and waits for it, takes long, or raises: a notebook calls it whenever
-a cell ends with such an object. The table of workers is the one that was seen last (`Glimpse`); it
-is asked for in the background when a notebook shows the client, so it is there the next time.
+a cell ends with such an object. The table of workers is the one that was seen last (`Glimpse`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import functools
 import html as html_texts
 import re
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.errors import WeftError
 from ...protocol.wire.keys import key_of, prefix_of
 from ..core.features.cluster import cluster_of
 from ..core.tasks import NO_VALUE, FutureState
@@ -26,55 +23,11 @@ from .notebook import shell_of_program
 if TYPE_CHECKING:
     from ..client import Client
     from ..future import Future
-    from ..shell.engine import Engine
 
-#: The table of workers is asked for at most this often.
-_REFRESH_S: Final = 1.0
-#: No more workers are asked about: no table has room for more.
-_MAX_WORKERS: Final = 50
 #: The end of a key of a call that is not pure: a number behind the part that names the client.
 _NUMBER: Final = re.compile(r"-\d+$")
 #: Futures of a list that are looked at.
 _MAX_FUTURES: Final = 100_000
-
-
-class Glimpse:
-    """The workers of a cluster, as they were seen last."""
-
-    def __init__(self) -> None:
-        #: See `html`.
-        self.workers: list[dict[str, Any]] = []
-        self.as_of = ""
-        self._asked = 0.0
-        self._task: asyncio.Task[None] | None = None
-
-    def keep(self, workers: Mapping[str, Mapping[str, Any]]) -> None:
-        """Keep a description of workers: `{address: what the scheduler reports}`."""
-        self.workers = [worker_row(address, one) for address, one in workers.items()]
-        self.as_of = time.strftime("%X")
-
-    def refresh_soon(self, engine: Engine) -> None:
-        """Ask in the background, if that was not done just now. Any thread may call it."""
-        now = time.monotonic()
-        if now - self._asked < _REFRESH_S or engine.is_gone or engine.core.end is not None:
-            return
-        self._asked = now
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            if engine.is_own_thread:
-                self._begin(engine)
-            else:
-                engine.loop.call_soon_threadsafe(self._begin, engine)
-
-    def _begin(self, engine: Engine) -> None:
-        if self._task is None or self._task.done():
-            self._task = engine.loop.create_task(self.refresh(engine))
-
-    async def refresh(self, engine: Engine) -> None:
-        """Ask the scheduler for its workers."""
-        from ..insight.cluster_info import describe_workers
-
-        with contextlib.suppress(WeftError):
-            self.keep(await describe_workers(engine, _MAX_WORKERS))
 
 
 def worker_row(address: str, worker: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,8 +213,8 @@ def of_futures(futures: Iterable[Future]) -> str:
     return html.of_futures(groups, errors)
 
 
-def show_lists_of_futures() -> None:
-    """Have IPython show lists of futures as tables. Without IPython this has no effect."""
+def show_lists_of_futures(future: type[Future]) -> None:
+    """Have IPython show lists of `future` as tables. Without IPython this has no effect."""
     shell = shell_of_program()
     formatter = getattr(getattr(shell, "display_formatter", None), "formatters", {}).get(
         "text/html"
@@ -271,13 +224,11 @@ def show_lists_of_futures() -> None:
     with contextlib.suppress(KeyError):
         formatter.lookup_by_type(list)
         return  # the program has one of its own, or this is the second client
-    formatter.for_type(list, _of_list)
+    formatter.for_type(list, functools.partial(_of_list, future))
 
 
-def _of_list(items: list[Any]) -> str | None:
+def _of_list(future: type[Future], items: list[Any]) -> str | None:
     """Return the HTML of a list of futures; None for any other list."""
-    from ..future import Future
-
-    if not items or not isinstance(items[0], Future) or not {*map(type, items)} <= {Future}:
+    if not items or type(items[0]) is not future or not {*map(type, items)} <= {future}:
         return None
     return safely(lambda: of_futures(items), "futures")

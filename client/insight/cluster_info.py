@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.durations import seconds_or_none
-from ...protocol.errors import NotPermitted, WorkerStartTimeout
+from ...protocol.errors import NotPermitted, WeftError, WorkerStartTimeout
 from ...protocol.wire.messages import Denied
 from ..core.features.cluster import WatchCluster, cluster_of
 from ..core.features.questions import ShutDown
-from ..display.describing import DescribedWorkers
+from ..display.describing import DescribedWorkers, worker_row
 from ..modes import on_loop, waits
 from ..shell.both_ways import result_of, wait, waiter_here
 from ..shell.engine import Engine
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 
 #: Longest time for which the client of a new LocalCluster waits for workers that do not come.
 _MAX_START_S: Final = 5.0
+#: The table of workers is asked for at most this often.
+_REFRESH_S: Final = 1.0
+#: No more workers are asked about: no table has room for more.
+_MAX_WORKERS: Final = 50
 
 
 @waits
@@ -128,3 +134,43 @@ async def shut_down(engine: Engine) -> None:
     denied = waiter.answer
     if isinstance(denied, Denied):
         raise NotPermitted("shutdown()", denied.needed, denied.level)
+
+
+class Glimpse:
+    """The workers of a cluster, as they were seen last.
+
+    They are asked for in the background when a notebook shows the client, for the next time.
+    """
+
+    def __init__(self) -> None:
+        #: See `display/html.py`.
+        self.workers: list[dict[str, Any]] = []
+        self.as_of = ""
+        self._asked = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def keep(self, workers: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep a description of workers: `{address: what the scheduler reports}`."""
+        self.workers = [worker_row(address, one) for address, one in workers.items()]
+        self.as_of = time.strftime("%X")
+
+    def refresh_soon(self, engine: Engine) -> None:
+        """Ask in the background, if that was not done just now. Any thread may call it."""
+        now = time.monotonic()
+        if now - self._asked < _REFRESH_S or engine.is_gone or engine.core.end is not None:
+            return
+        self._asked = now
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            if engine.is_own_thread:
+                self._begin(engine)
+            else:
+                engine.loop.call_soon_threadsafe(self._begin, engine)
+
+    def _begin(self, engine: Engine) -> None:
+        if self._task is None or self._task.done():
+            self._task = engine.loop.create_task(self.refresh(engine))
+
+    async def refresh(self, engine: Engine) -> None:
+        """Ask the scheduler for its workers."""
+        with contextlib.suppress(WeftError):
+            self.keep(await describe_workers(engine, _MAX_WORKERS))
