@@ -76,7 +76,7 @@ def restart(
 ) -> Coroutine[Any, Any, Client[Awaited]]: ...
 def restart(
     client: Client[Any], timeout: Duration | None = None, wait_for_workers: bool = True
-) -> Any:
+) -> Client[Any] | Coroutine[Any, Any, Client[Any]]:
     """Cancel all futures of this client, and restart all workers; return the client.
 
     Results that are in this process stay readable. Tasks of other clients are placed again, and

@@ -20,7 +20,6 @@ VALUES_OF_USERS = {
     "Client.recreate_error_locally": "a result",
     "Client.recreate_task_locally": "a result",
     "Client.reproduce": "a result",
-    "Client.restart": "the client; it has overloads",
     "Client.scatter": "futures, in the containers of the data",
     "Queue.get": "what was put; it has overloads",
     "get": "values of a graph",
