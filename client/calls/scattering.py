@@ -169,7 +169,8 @@ def replicate(
     engine = client._running()
     states = usable_states(engine, futures, "replicate")
     with short_tracebacks:
-        return result_of(engine, _replicate(engine, states, n, names, timeout_s), asynchronous)
+        work = _order(engine, "replicate", {} if n is None else {"n": n}, states, names, timeout_s)
+        return result_of(engine, work, asynchronous)
 
 
 @waits
@@ -206,8 +207,12 @@ def rebalance(
         states = [state for state in engine.table.snapshot() if state.status == "finished"]
     else:
         states = usable_states(engine, futures, "rebalance")
+
+    async def move() -> None:
+        await _order(engine, "rebalance", {}, states, names, timeout_s)
+
     with short_tracebacks:
-        return result_of(engine, _rebalance(engine, states, names, timeout_s), asynchronous)
+        return result_of(engine, move(), asynchronous)
 
 
 class _Scattered:
@@ -270,8 +275,9 @@ class Scattering:
                     raise self._late(states)
             if n_copies != 1:
                 states = [future._state for future in self._futures]
-                left_s = self._left_s()
-                await _replicate(self._engine, states, n_copies, set(names) or None, left_s)
+                number = {} if n_copies is None else {"n": n_copies}
+                where, left_s = set(names) or None, self._left_s()
+                await _order(self._engine, "replicate", number, states, where, left_s)
         except BaseException:
             self._give_up()
             raise
@@ -420,25 +426,6 @@ def _not_there(states: list[FutureState], timeout_s: float | None) -> TimeoutErr
     )
 
 
-async def _replicate(
-    engine: Engine,
-    states: list[FutureState],
-    n: int | None,
-    names: set[str] | None,
-    timeout_s: float | None,
-) -> dict[Key, int]:
-    """Wait for states, and have `n` copies of each."""
-    arguments = {} if n is None else {"n": n}
-    return await _order(engine, "replicate", arguments, states, names, timeout_s)
-
-
-async def _rebalance(
-    engine: Engine, states: list[FutureState], names: set[str] | None, timeout_s: float | None
-) -> None:
-    """Wait for states, and move some of them."""
-    await _order(engine, "rebalance", {}, states, names, timeout_s)
-
-
 async def _order(
     engine: Engine,
     question: str,
@@ -447,7 +434,7 @@ async def _order(
     names: set[str] | None,
     timeout_s: float | None,
 ) -> dict[Key, int]:
-    """Wait for states, and give the scheduler an order about copies of them."""
+    """Wait for states, give the scheduler an order about copies, and return their numbers."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     left = [state for state in states if state.status == "pending"]
     if left and not await wait_for(engine, left, timeout_s, wants_data=False):

@@ -16,7 +16,7 @@ from ...protocol.wire.plain import unpack
 from ..core.features.coordination import CallAbandoned, ObjectCall
 from ..core.tasks import Watcher
 from ..modes import waits
-from ..shell.both_ways import result_of
+from ..shell.both_ways import blocks_here, result_of
 from .coordination_object import CoordinationObject, check_name, names_in, nothing
 from .object_values import packed
 
@@ -206,37 +206,26 @@ class _Subscription(Watcher):
                 self._topic,
             )
         if self._engine.is_in_callers_loop:
-            task = asyncio.get_running_loop().create_task(self._handle_async(answer))
+            task = asyncio.get_running_loop().create_task(self._handle(answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            return
-        try:
-            for i in range(len(answer.values)):
-                if self._is_over:
-                    return
-                try:
-                    self._handler(_event(answer, i))
-                except Exception:
-                    self._note_error()
-        finally:
-            self.ask()
+        else:
+            result_of(self._engine, self._handle(answer), asynchronous=False)
 
-    async def _handle_async(self, answer: Operated) -> None:
+    async def _handle(self, answer: Operated) -> None:
         try:
             for i in range(len(answer.values)):
                 if self._is_over:
                     return
                 try:
                     found = self._handler(_event(answer, i))
-                    if inspect.isawaitable(found):
+                    if inspect.isawaitable(found) and not blocks_here():
                         await found
                 except Exception:
-                    self._note_error()
+                    text = "the handler of topic %r raised: %r"
+                    logger.exception(text, self._topic, self._handler)
         finally:
             self.ask()
-
-    def _note_error(self) -> None:
-        logger.exception("the handler of topic %r raised: %r", self._topic, self._handler)
 
 
 def _event(answer: Operated, i: int) -> tuple[float, Any]:

@@ -66,9 +66,7 @@ def items_of(futures: Any, call: str) -> Iterable[Any]:
         if not held:
             raise no_future(futures, call)
         return held
-    if isinstance(futures, (str, bytes)):
-        raise no_future(futures, call)
-    if not isinstance(futures, Iterable):
+    if isinstance(futures, (str, bytes)) or not isinstance(futures, Iterable):
         raise no_future(futures, call)
     return futures
 
