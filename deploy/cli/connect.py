@@ -14,7 +14,7 @@ import click
 
 from ...protocol.errors import ConfigError
 from .group import weft
-from .hints import FilePath
+from .options import file_option
 
 if TYPE_CHECKING:
     from ...protocol.trust.connection_file import ConnectionFile
@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     show_default="a free one",
     help="Port of this machine that leads to the scheduler.",
 )
-@click.option(
+@file_option(
     "--connection-file",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="File to write. Default: k8s-RELEASE.json in your run directory, where clients look.",
+    "File to write. Default: k8s-RELEASE.json in your run directory, where clients look.",
 )
 def connect(
     cluster: str,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from ...protocol.durations import seconds_of
-from ...protocol.errors import ConfigError
 from ...protocol.wording import nearest
 
 #: A name of this similarity may be meant, even if another one begins with the given text.
@@ -183,37 +180,3 @@ class CommandWithCodes(Command):
         with formatter.section("Exit codes"):
             codes = exit_codes_of(self.name or "")
             formatter.write_dl([(f"{code} =", text) for code, text in codes.items()], col_spacing=1)
-
-
-class Time(click.FloatRange):
-    """A length of time, as a number of seconds or with a unit; the command gets seconds."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return seconds_of(value, param.opts[0] if param is not None else "", self.min or 0.0)
-
-
-class Count(click.IntRange):
-    """A whole number of workers, tasks or looks, with an error that says which are valid."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            name = param.get_error_hint(ctx).strip("'") if param is not None and ctx else ""
-            shown = value if str(value).lstrip("-").isdigit() else repr(value)
-            text = f"{shown} is not valid: give a whole number, {self.min} or more"
-            raise click.UsageError(f"{name}: {text}", ctx) from None
-
-
-class FilePath(click.Path):
-    """A path that is not empty, where `~` is the user's home.
-
-    An empty one would be the current folder, or be ignored.
-    """
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
-            text = "the path is empty; give one, or leave the option out for the default"
-            raise ConfigError(text, param.opts[0] if param is not None else "")
-        # A shell leaves --option=~/file as it is.
-        return super().convert(os.path.expanduser(value), param, ctx)

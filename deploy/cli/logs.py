@@ -9,7 +9,7 @@ import click
 
 from .completing import complete_workers
 from .group import Chosen, scheduler_options, weft
-from .hints import Count
+from .options import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

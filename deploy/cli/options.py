@@ -1,7 +1,11 @@
-"""Options of commands, made from the table of settings: each is declared once, for all sources."""
+"""Options of commands, most of them made from the table of settings.
+
+A setting is declared once, for all sources. Below are the types of options that are no settings.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from ...protocol.durations import seconds_of
 from ...protocol.errors import ConfigError
 from ...protocol.settings.kinds import Flag, OneOf, PathTo, Texts
 from ...protocol.settings.setting import Setting
@@ -116,3 +121,53 @@ def merged(settings: tuple[Setting[Any], ...], options: Mapping[str, Any]) -> Se
             value = tuple(word for words in value for word in words)
         chosen[setting] = value
     return read_settings().with_options(chosen)
+
+
+# --- Options that are no settings -----------------------------------------------------------------
+
+
+class Time(click.FloatRange):
+    """A length of time, as a number of seconds or with a unit; the command gets seconds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return seconds_of(value, param.opts[0] if param is not None else "", self.min or 0.0)
+
+
+class Count(click.IntRange):
+    """A whole number of workers, tasks or looks, with an error that says which are valid."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            name = param.get_error_hint(ctx).strip("'") if param is not None and ctx else ""
+            shown = value if str(value).lstrip("-").isdigit() else repr(value)
+            text = f"{shown} is not valid: give a whole number, {self.min} or more"
+            raise click.UsageError(f"{name}: {text}", ctx) from None
+
+
+class FilePath(click.Path):
+    """A path that is not empty, where `~` is the user's home.
+
+    An empty one would be the current folder, or be ignored.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            text = "the path is empty; give one, or leave the option out for the default"
+            raise ConfigError(text, param.opts[0] if param is not None else "")
+        # A shell leaves --option=~/file as it is.
+        return super().convert(os.path.expanduser(value), param, ctx)
+
+
+def time_option(name: str, default: str, text: str, least_s: float = 0) -> Callable[[F], F]:
+    """Add an option for a length of time, which the command gets in seconds."""
+    kind = Time(min=least_s)
+    return click.option(
+        name, type=kind, default=default, show_default=True, metavar="TIME", help=text
+    )
+
+
+def file_option(name: str, text: str, **rules: bool) -> Callable[[F], F]:
+    """Add an option for the path of a file; see `click.Path` for the rules."""
+    return click.option(name, type=FilePath(path_type=Path, dir_okay=False, **rules), help=text)

@@ -11,7 +11,8 @@ import click
 from ...protocol.wording import counted
 from .completing import complete_workers
 from .group import Chosen, connection_file_option, fail, scheduler_option, weft
-from .hints import CommandWithCodes, Count, Time
+from .hints import CommandWithCodes
+from .options import Count, time_option
 
 if TYPE_CHECKING:
     from ..http.viewer import Viewer
@@ -21,14 +22,7 @@ if TYPE_CHECKING:
 @click.argument("workers", nargs=-1, metavar="[WORKER]...", shell_complete=complete_workers)
 @click.option("-n", "n", type=Count(0), metavar="N", help="How many of them leave.")
 @click.option("--keep", type=Count(0), metavar="N", help="How many workers stay, instead of -n.")
-@click.option(
-    "--timeout",
-    type=Time(min=0),
-    default="1h",
-    show_default=True,
-    metavar="TIME",
-    help="Time to wait for their tasks. They leave all the same, later.",
-)
+@time_option("--timeout", "1h", "Time to wait for their tasks. They leave all the same, later.")
 @scheduler_option
 @connection_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print the ends as JSON, for programs.")

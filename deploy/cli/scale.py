@@ -8,7 +8,8 @@ import click
 
 from ...protocol.wording import counted
 from .group import Chosen, fail, scheduler_and, weft
-from .hints import CommandWithCodes, Count, Time
+from .hints import CommandWithCodes
+from .options import Count, time_option
 
 _N: Final = click.Argument(["n"], metavar="N")
 
@@ -17,14 +18,7 @@ _N: Final = click.Argument(["n"], metavar="N")
 @click.option(
     "--wait", is_flag=True, help="Return when N workers are there, and those that leave are gone."
 )
-@click.option(
-    "--timeout",
-    type=Time(min=0),
-    default="10m",
-    show_default=True,
-    metavar="TIME",
-    help="Time for --wait.",
-)
+@time_option("--timeout", "10m", "Time for --wait.")
 @scheduler_and("N")
 @click.pass_context
 def scale(

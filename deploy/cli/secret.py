@@ -12,7 +12,7 @@ import click
 
 from ...protocol.errors import ConfigError
 from .group import weft
-from .hints import FilePath
+from .options import file_option
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
@@ -33,11 +33,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
     metavar="NAME",
     help="Print a second Secret of this name, with only what users need.",
 )
-@click.option(
-    "--token-file",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="Take the token of role admin from this file instead of making one.",
-)
+@file_option("--token-file", "Take the token of role admin from this file instead of making one.")
 def secret(
     name: str,
     namespace: str | None,

@@ -7,7 +7,7 @@ import sys
 import click
 
 from .group import Chosen, scheduler_options, weft
-from .hints import Count, Time
+from .options import Count, time_option
 
 
 @weft.command(short_help="Run small tasks on a cluster, and check their results.")
@@ -21,14 +21,7 @@ from .hints import Count, Time
     metavar="N",
     help="Workers that must be there; it waits for them.",
 )
-@click.option(
-    "--timeout",
-    type=Time(min=0),
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="Time for each check.",
-)
+@time_option("--timeout", "60s", "Time for each check.")
 @click.option(
     "--kill-worker",
     is_flag=True,

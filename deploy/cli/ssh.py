@@ -13,8 +13,7 @@ from ...protocol.errors import ConfigError
 from ...protocol.settings import scheduler as of_scheduler
 from ...protocol.settings import worker as of_worker
 from .group import weft
-from .hints import FilePath
-from .options import from_table, parameter_of
+from .options import file_option, from_table, parameter_of
 
 #: Of `weft worker`, as far as they are given here; the machines have settings of their own.
 _OF_WORKERS: Final = (
@@ -34,11 +33,7 @@ _MARGIN_S: Final = 15.0
 
 @weft.command(short_help="Run a scheduler, and workers on other machines, by ssh.")
 @click.argument("hosts", nargs=-1, metavar="HOST...")
-@click.option(
-    "--hostfile",
-    type=FilePath(path_type=Path, exists=True, dir_okay=False),
-    help="File with more hosts, one per line; # begins a comment.",
-)
+@file_option("--hostfile", "File with more hosts, one per line; # begins a comment.", exists=True)
 @click.option(
     "--scheduler",
     "scheduler_host",
@@ -52,10 +47,9 @@ _MARGIN_S: Final = 15.0
     "all of them, and 127.0.0.1 if all hosts are this machine.",
 )
 @from_table(*_OF_SCHEDULER)
-@click.option(
+@file_option(
     "--connection-file",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="File to write, for clients here. Default: ssh-PROCESS.json in your run directory.",
+    "File to write, for clients here. Default: ssh-PROCESS.json in your run directory.",
 )
 @from_table(*_OF_WORKERS)
 @click.option(
@@ -67,16 +61,8 @@ _MARGIN_S: Final = 15.0
 )
 @click.option("--ssh-username", metavar="NAME", help="As ssh -l.")
 @click.option("--ssh-port", type=click.IntRange(1, 65535), metavar="N", help="As ssh -p.")
-@click.option(
-    "--ssh-private-key",
-    type=FilePath(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
-    help="As ssh -i.",
-)
-@click.option(
-    "--ssh-config",
-    type=FilePath(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
-    help="As ssh -F.",
-)
+@file_option("--ssh-private-key", "As ssh -i.", exists=True, resolve_path=True)
+@file_option("--ssh-config", "As ssh -F.", exists=True, resolve_path=True)
 @click.option("-o", "ssh_options", multiple=True, metavar="OPTION", help="As ssh -o; repeatable.")
 def ssh(hosts: tuple[str, ...], **options: Any) -> None:
     """Run a scheduler here, and workers on each HOST, until Ctrl-C.

@@ -7,7 +7,7 @@ import sys
 import click
 
 from .group import Chosen, scheduler_options, weft
-from .hints import Time
+from .options import time_option
 
 
 @weft.command(short_help="Show whether a cluster is well, once or repeatedly.")
@@ -16,14 +16,7 @@ from .hints import Time
 @click.option(
     "-w", "--watch", is_flag=True, help="Print it again and again, until Ctrl-C; see --interval."
 )
-@click.option(
-    "--interval",
-    type=Time(min=0.5),
-    default="2s",
-    show_default=True,
-    metavar="TIME",
-    help="Time between two of them.",
-)
+@time_option("--interval", "2s", "Time between two of them.", 0.5)
 def status(chosen: Chosen, as_json: bool, watch: bool, interval: float) -> None:
     """Show whether a cluster is well: its health, workers, tasks, functions and failures.
 

@@ -10,7 +10,7 @@ import click
 
 from ...protocol.errors import ConfigError
 from .group import Chosen, scheduler_options, weft
-from .hints import FilePath
+from .options import file_option
 
 if TYPE_CHECKING:
     from ...protocol.trust.connection_file import ConnectionFile
@@ -27,20 +27,14 @@ ROLES: Final = ("admin", "client", "worker", "view")
     required=True,
     help="What the token permits; see above.",
 )
-@click.option(
-    "--output",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="File to write, with mode 0600. Default: standard output.",
-)
+@file_option("--output", "File to write, with mode 0600. Default: standard output.")
 @click.option(
     "--bare",
     is_flag=True,
     help="Only the token, for $WEFT_TOKEN_FILE, or for the credentials_file of Prometheus.",
 )
-@click.option(
-    "--token-file",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="Derive the token from the one in this file, without a scheduler; with --bare.",
+@file_option(
+    "--token-file", "Derive the token from the one in this file, without a scheduler; with --bare."
 )
 def token(
     chosen: Chosen,

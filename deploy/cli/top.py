@@ -9,19 +9,12 @@ import click
 
 from ...protocol.errors import ConfigError
 from .group import Chosen, scheduler_options, weft
-from .hints import Count, Time
+from .options import Count, time_option
 
 
 @weft.command(short_help="Watch a cluster in the terminal.")
 @scheduler_options
-@click.option(
-    "--interval",
-    type=Time(min=0.5),
-    default="500ms",
-    show_default=True,
-    metavar="TIME",
-    help="Time between two looks.",
-)
+@time_option("--interval", "500ms", "Time between two looks.", 0.5)
 @click.option(
     "--plain",
     is_flag=True,
