@@ -98,12 +98,3 @@ def exit_codes_of(command: str) -> dict[int, str]:
         if not row.commands or command in row.commands.split(", "):
             meanings.setdefault(row.code, []).append(row.meaning.replace("`", "'"))
     return {code: "; ".join(texts) for code, texts in meanings.items()}
-
-
-def exit_table() -> str:
-    """Return the table as Markdown."""
-    rows = ["| code | command | meaning |", "|--:|---|---|"]
-    for row in EXIT_CODES:
-        names = ", ".join(f"`weft {name}`" for name in row.commands.split(", ") if name) or "all"
-        rows.append(f"| {row.code} | {names} | {row.meaning} |")
-    return "\n".join(rows) + "\n"

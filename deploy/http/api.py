@@ -16,7 +16,7 @@ class ClusterApi(Page):
 
     async def answer(self) -> None:
         self.demand_token()
-        await self.json_of(self.site.watch.overview())
+        await self.json_of(self.site.watch.overview.get())
 
 
 class WorkersApi(Page):
@@ -24,7 +24,7 @@ class WorkersApi(Page):
 
     async def answer(self) -> None:
         self.demand_token()
-        await self.json_of(self.site.watch.workers())
+        await self.json_of(self.site.watch.workers.get())
 
 
 class ScaleApi(Page):

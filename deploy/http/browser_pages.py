@@ -128,8 +128,8 @@ class StatusPage(BrowserPage):
     async def page(self) -> str:
         """Return the status page."""
         watch = self.site.watch
-        overview = await watch.overview()
-        workers, clients = await watch.workers(), await watch.clients()
+        overview = await watch.overview.get()
+        workers, clients = await watch.workers.get(), await watch.clients.get()
         return html.status_page(self.content(overview, workers, clients))
 
     def content(
@@ -168,7 +168,8 @@ class WorkersPage(StatusPage):
         order = self.get_query_argument("sort", "name")
         if order not in html.ORDERS:
             order = "name"
-        overview, workers = await self.site.watch.overview(), await self.site.watch.workers()
+        watch = self.site.watch
+        overview, workers = await watch.overview.get(), await watch.workers.get()
         return html.workers_page(self.content(overview, workers, []), order)
 
 

@@ -62,26 +62,15 @@ class ClusterWatch:
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self._overview = SharedAnswer(self._ask_overview)
-        self._workers = SharedAnswer(self._ask_workers)
-        self._clients = SharedAnswer(self._ask_clients)
+        #: the answer to `overview`, the workers by address, and the first clients
+        self.overview = SharedAnswer(self._ask_overview)
+        self.workers = SharedAnswer(self._ask_workers)
+        self.clients = SharedAnswer(self._ask_clients)
         self._observed_s = 0.0
         #: at the last overview
         self.rates = ClusterRates()
         #: when that was, for display
         self.as_of = ""
-
-    async def overview(self) -> dict[str, Any]:
-        """Return the answer to `overview`; at most a second old."""
-        return await self._overview.get()
-
-    async def workers(self) -> dict[str, dict[str, Any]]:
-        """Return the workers by address."""
-        return await self._workers.get()
-
-    async def clients(self) -> list[dict[str, Any]]:
-        """Return the first clients."""
-        return await self._clients.get()
 
     async def _ask_overview(self) -> dict[str, Any]:
         info = await self._viewer.ask_all("overview")
@@ -95,7 +84,7 @@ class ClusterWatch:
         async for page in self._viewer.ask("workers"):
             workers |= page["workers"]
             n_pages += 1
-        self._workers.holds_s = HOLDS_S + HOLDS_PER_PAGE_S * n_pages
+        self.workers.holds_s = HOLDS_S + HOLDS_PER_PAGE_S * n_pages
         return workers
 
     async def _ask_clients(self) -> list[dict[str, Any]]:
@@ -112,5 +101,5 @@ class ClusterWatch:
 
     async def close(self) -> None:
         """End what is under way."""
-        for answer in (self._overview, self._workers, self._clients):
+        for answer in (self.overview, self.workers, self.clients):
             await answer.close()

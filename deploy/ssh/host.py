@@ -90,7 +90,6 @@ class Host:
     #: why it failed, "" if it did not
     failure: str = ""
     _process: asyncio.subprocess.Process | None = None
-    _last_error: str = ""
     _errors: list[str] = field(default_factory=list)
 
     async def run(self) -> int:

@@ -17,14 +17,6 @@ SECTIONS: Final = {
     "client": settings_in(client),
     "local": settings_in(local),
 }
-#: {section: the programs that read it}
-READERS: Final = {
-    "": "all programs",
-    "scheduler": "`weft scheduler`",
-    "worker": "`weft worker`",
-    "client": "`weft.Client`",
-    "local": "`weft.LocalCluster`, and `weft.Client()` that starts one",
-}
 ALL: Final[tuple[Setting[Any], ...]] = tuple(
     setting for settings in SECTIONS.values() for setting in settings
 )

@@ -20,7 +20,7 @@ from pathlib import Path
 import weft
 from tests.deploy.daemons import Daemon, daemon, file_of, run
 from tests.deploy.terminal import terminal
-from weft.deploy.cli.exits import exit_table
+from tests.docs.exit_table import exit_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 MARK = "<!-- exit codes: from deploy/cli/exits.py -->\n"

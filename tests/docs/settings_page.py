@@ -8,12 +8,21 @@ from typing import Any
 
 from weft.protocol.settings.kinds import Flag
 from weft.protocol.settings.setting import Setting
-from weft.protocol.settings.table import READERS, SECTIONS
+from weft.protocol.settings.table import SECTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
 #: What follows is written from the table.
 MARK = "<!-- Below: `python -m tests.docs.settings_page`; a test compares. -->\n"
+
+#: {section: the programs that read it}
+READERS = {
+    "": "all programs",
+    "scheduler": "`weft scheduler`",
+    "worker": "`weft worker`",
+    "client": "`weft.Client`",
+    "local": "`weft.LocalCluster`, and `weft.Client()` that starts one",
+}
 
 
 def _default(setting: Setting[Any]) -> str:

@@ -8,8 +8,8 @@ import click
 import pytest
 
 from tests.docs.cluster_page import MARK, PAGE, blocks, commands, masked, scene
+from tests.docs.exit_table import exit_table
 from weft.deploy.cli.command import weft
-from weft.deploy.cli.exits import exit_table
 
 TEXT = PAGE.read_text(encoding="utf-8")
 

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from tests.deploy.daemons import address_of, daemon, file_of, run, scheduler
+from tests.docs.exit_table import exit_table
 from weft.deploy.cli import exits, status_text
 from weft.deploy.cli.command import weft
 from weft.deploy.cli.exits import (
@@ -17,7 +18,6 @@ from weft.deploy.cli.exits import (
     EXIT_USAGE,
     exit_code_of,
     exit_codes_of,
-    exit_table,
 )
 from weft.deploy.cli.retire import describe_end
 from weft.protocol.errors import NotPermitted
