@@ -17,8 +17,8 @@ import time
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.codec import decode_frame, encode_frames
 from weft.protocol.wire.framing import Frame, frame_header
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.events import PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.state import SchedulerState

@@ -21,9 +21,9 @@ from typing import Any
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.codec import decode_frame, encode_frames
 from weft.protocol.wire.framing import Frame, frame_header
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.events import Event, PeerConnected, PeerSent
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.records.question_arguments import MAX_KEYS

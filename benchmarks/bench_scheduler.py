@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.actions import CloseConnection
 from weft.scheduler.core.events import Event, PeerConnected, PeerSent
 from weft.scheduler.core.features import FEATURES

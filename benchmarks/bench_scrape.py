@@ -26,8 +26,8 @@ from weft.protocol.reported import OF_SUPERVISORS, OF_WORKERS, n_numbers
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.codec import decode_frame, encode_frames
 from weft.protocol.wire.framing import Frame, frame_header
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.events import PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.measuring import Meter, tune_collector
 

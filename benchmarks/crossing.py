@@ -17,9 +17,9 @@ from heapq import heappop, heappush
 from typing import Final
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.events import Event, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.state import SchedulerState

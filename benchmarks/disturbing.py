@@ -19,8 +19,8 @@ from weft.protocol.net.connection import Connection
 from weft.protocol.net.transport import connect
 from weft.protocol.trust.security import Security
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.roles import Role
 
 from .tasks import inc
 

@@ -16,9 +16,9 @@ from weft.graphs.core.state import finish
 from weft.graphs.core.tasks import GraphTask
 from weft.graphs.dask_graphs import node_types
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.events import Event, PeerConnected, PeerSent
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.records.tasks import MEMORY

@@ -39,12 +39,12 @@ from ..protocol.net.connection import Connection
 from ..protocol.net.listen import one_line
 from ..protocol.net.transport import Listener, listen
 from ..protocol.net.unfinished import UnfinishedFrames
-from ..protocol.wire.handshake import Role
 from ..protocol.wire.levels import hkdf_sha256
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Answer, AskFailed, Bye, GetMetrics, Operated, Welcome
 from ..protocol.wire.messages.coordination import TOO_LARGE
 from ..protocol.wire.messages.questions import NO_ANSWER
+from ..protocol.wire.roles import Role
 from .answering import answer_of_process
 from .config import SchedulerConfig
 from .core.actions import Action, CloseConnection, CutOff, LogLine, StopServer

@@ -10,11 +10,12 @@ import asyncio
 import socket
 from typing import Final
 
-from ..protocol.errors import ConnectRefused, ConnectTimeout, WeftError
-from ..protocol.net.connection import Handler
+from ..protocol.errors import CommError, ConnectRefused, ConnectTimeout, ProtocolError, WeftError
+from ..protocol.net.connection import Connection
 from ..protocol.net.data_line import connect_to_data_port
 from ..protocol.trust.security import Security
 from ..protocol.wire.address import parse_address
+from ..protocol.wire.message import Message
 
 __all__ = ["MAX_ADDRESSES", "TIMEOUT_S", "unreached"]
 
@@ -25,8 +26,17 @@ TIMEOUT_S: Final = 3.0
 _MAX_CHARS: Final = 300
 
 
-class _Silent(Handler):
+class _Silent:
     """Takes no part in the connection, which is closed as soon as it is open."""
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        """See `Handler`."""
+
+    def on_writable(self, connection: Connection) -> None:
+        """See `Handler`."""
+
+    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
+        """See `Handler`."""
 
 
 async def unreached(addresses: list[str], security: Security) -> dict[str, list[str]]:

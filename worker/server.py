@@ -36,7 +36,6 @@ from ..protocol.net.transport import Listener, listen
 from ..protocol.reported import with_metrics_url
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import parse_address
-from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import (
     ACTOR_FUNCTION,
@@ -56,6 +55,7 @@ from ..protocol.wire.messages import (
     Unsupported,
     Welcome,
 )
+from ..protocol.wire.roles import Role
 from ..protocol.wire.session import GiveUp, Outage, Session
 from ..protocol.wording import counted
 from .actors.actor_waits import ActorWaits

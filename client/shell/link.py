@@ -31,9 +31,9 @@ from ...protocol.net.session import Finder, SessionOwner, SessionRunner
 from ...protocol.trust.finding import NoSchedulerFound
 from ...protocol.trust.security import Security
 from ...protocol.values.exceptions import add_note
-from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import Heartbeat, RegisterClient, Welcome
+from ...protocol.wire.roles import Role
 from ...protocol.wire.session import GiveUp, Outage, Policy, Session
 from ...protocol.wording import counted
 from ..core.events import AnswersReceived, Connected, Disconnected, GaveUp, Unsendable

@@ -23,7 +23,6 @@ from ...protocol.net.transport import connect
 from ...protocol.trust.connection_file import ConnectionFile
 from ...protocol.trust.security import Security
 from ...protocol.wire.answers import Pages, answer_in
-from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import (
     Answer,
@@ -34,6 +33,7 @@ from ...protocol.wire.messages import (
     Metrics,
     Unsupported,
 )
+from ...protocol.wire.roles import Role
 
 #: A scheduler that has not answered after this is not healthy.
 ANSWER_TIMEOUT_S: Final = 2.0

@@ -10,10 +10,10 @@ from typing import Final, Protocol
 
 from ..errors import CommError, ProtocolError, StuckPeer
 from ..wire.codec import WireState
-from ..wire.handshake import Role
 from ..wire.levels import Level
 from ..wire.message import MAX_CODE, Message, Unknown
 from ..wire.messages import Unsupported, unsupported
+from ..wire.roles import Role
 
 _log: Final = logging.getLogger("weft.transport")
 

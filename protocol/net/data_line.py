@@ -17,9 +17,9 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import CommError, LocalProtocolError, ProtocolError, WeftError
 from ..trust.security import Security
-from ..wire.handshake import Role
 from ..wire.message import Message
 from ..wire.messages import GetData, KeysData, Put, PutDone, Unsupported
+from ..wire.roles import Role
 from ..wire.session import Silence
 from .connection import Connection, Handler, settle_unknown
 

@@ -23,9 +23,9 @@ from ..errors import (
 )
 from ..trust.security import Security
 from ..wire.codec import WireState
-from ..wire.handshake import Role
 from ..wire.levels import Level
 from ..wire.message import Message
+from ..wire.roles import Role
 from .connection import Connection, Handler
 
 #: {name: server that accepts at it}: exactly the open servers.

@@ -42,7 +42,8 @@ from ..trust.security import (
 from ..wire.address import Address, parse_address, socket_address
 from ..wire.codec import WireState
 from ..wire.framing import FrameLimits
-from ..wire.handshake import NONCE_BYTES, Role, ServerHandshake
+from ..wire.handshake import NONCE_BYTES, ServerHandshake
+from ..wire.roles import Role
 from .connection import Connection, Handler
 from .inproc import InprocServer
 from .sockets import SocketFile, bind_tcp, bind_unix

@@ -30,7 +30,6 @@ from ..errors import (
     WeftError,
 )
 from ..trust.security import Security
-from ..wire.handshake import Role
 from ..wire.message import Message, Unknown
 from ..wire.messages import (
     Bye,
@@ -42,6 +41,7 @@ from ..wire.messages import (
     Unsupported,
     Welcome,
 )
+from ..wire.roles import Role
 from ..wire.session import (
     Abandon,
     Action,

@@ -23,7 +23,8 @@ from ..trust.security import Security, channel_binding, check_pin, client_ssl_co
 from ..wire.address import Address, parse_address, socket_address
 from ..wire.codec import WireState
 from ..wire.framing import FrameLimits
-from ..wire.handshake import NONCE_BYTES, ClientHandshake, Role
+from ..wire.handshake import NONCE_BYTES, ClientHandshake
+from ..wire.roles import Role
 from .connection import Connection, Handler
 from .deadline import within
 from .inproc import connect_inproc

@@ -98,9 +98,7 @@ __all__ = [
     "PREAUTH_BYTES",
     "PROTOCOL_MAX",
     "PROTOCOL_MIN",
-    "ROLE_LEVELS",
     "ClientHandshake",
-    "Role",
     "ServerHandshake",
 ]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from ...protocol.wire import messages as m
-from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message, sent_by
+from ...protocol.wire.roles import Role
 from .assignment import asking_back
 from .feature import Features, Handler
 from .members import delegation, liveness, membership

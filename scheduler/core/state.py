@@ -33,9 +33,9 @@ from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from ...protocol.wire import messages as m
-from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
+from ...protocol.wire.roles import Role
 from .actions import Action, CloseConnection, LogLine, StopServer
 from .assignment import assignment
 from .events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick

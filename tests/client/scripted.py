@@ -15,7 +15,6 @@ from weft.protocol.trust.security import Security, new_cluster_id, new_token
 from weft.protocol.values.exceptions import pack_exception
 from weft.protocol.values.serialize import dumps, loads, loads_arguments
 from weft.protocol.wire.failure import data_lost
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     PUT_FUNCTION,
@@ -46,6 +45,7 @@ from weft.protocol.wire.messages import (
     WantKeys,
     Welcome,
 )
+from weft.protocol.wire.roles import Role
 
 SECURITY = Security(token=new_token().encode(), cluster_id=new_cluster_id())
 

@@ -23,8 +23,9 @@ from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.codec import decode_frame
 from weft.protocol.wire.framing import FrameDecoder, frame_header
-from weft.protocol.wire.handshake import ClientHandshake, Role
+from weft.protocol.wire.handshake import ClientHandshake
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.roles import Role
 
 #: Makes the first message of a peer.
 Registration = Callable[[], Message]

@@ -35,9 +35,10 @@ from tests.leaks import wait_until
 from weft.protocol.errors import HandshakeError, WrongCluster, WrongRole, WrongToken, WrongVersion
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.framing import MAGIC, frame_header
-from weft.protocol.wire.handshake import ROLE_LEVELS, ClientHandshake, Role
+from weft.protocol.wire.handshake import ClientHandshake
 from weft.protocol.wire.levels import Level, lowered
 from weft.protocol.wire.message import MAX_ITEMS
+from weft.protocol.wire.roles import ROLE_LEVELS, Role
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 cluster = attacked_cluster

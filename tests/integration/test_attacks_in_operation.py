@@ -21,9 +21,9 @@ from tests.integration.attack_kit import (
     worker,
 )
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level, lowered
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.leaving.retiring import MAX_WORKERS
 from weft.scheduler.core.output.output import MAX_LINES
 from weft.scheduler.core.output.wishes import MAX_CHANGES

@@ -17,8 +17,8 @@ from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.errors import LocalProtocolError
 from weft.protocol.net import data_line
 from weft.protocol.net.transport import connect
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import GetMetrics
+from weft.protocol.wire.roles import Role
 
 pytestmark = pytest.mark.slow
 

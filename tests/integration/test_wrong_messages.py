@@ -20,9 +20,9 @@ from tests.integration.attack_kit import (
 )
 from tests.leaks import wait_until
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level, lowered
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.roles import ROLE_LEVELS, Role
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 cluster = attacked_cluster

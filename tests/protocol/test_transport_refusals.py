@@ -42,10 +42,11 @@ from weft.protocol.net import listen as listen_module
 from weft.protocol.net.transport import Connection
 from weft.protocol.trust.security import Security, generate_certificate
 from weft.protocol.wire.framing import MAGIC, FrameLimits, frame_header
-from weft.protocol.wire.handshake import ClientHandshake, Role
+from weft.protocol.wire.handshake import ClientHandshake
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import GetData, Heartbeat, KeysData
 from weft.protocol.wire.payload import Payload
+from weft.protocol.wire.roles import Role
 
 # --- Peers that are refused -----------------------------------------------------------------------
 

@@ -21,9 +21,10 @@ from weft.protocol.net.transport import Connection, Listener, connect, listen
 from weft.protocol.trust.security import Security, generate_certificate
 from weft.protocol.wire.address import parse_address
 from weft.protocol.wire.framing import frame_header
-from weft.protocol.wire.handshake import ClientHandshake, Role
+from weft.protocol.wire.handshake import ClientHandshake
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import GetData
+from weft.protocol.wire.roles import Role
 
 CLUSTER = b"cluster-of-tests"
 TOKEN = b"a token of the tests, long enough"

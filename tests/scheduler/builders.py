@@ -11,9 +11,9 @@ from hashlib import blake2b
 from typing import Any
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.roles import ROLE_LEVELS, Role
 from weft.scheduler.core.actions import Action, CloseConnection
 from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES

@@ -17,7 +17,6 @@ from weft.protocol.errors import CommError, InternalError, StuckPeer
 from weft.protocol.net.connection import Connection
 from weft.protocol.net.transport import connect
 from weft.protocol.trust.security import Security
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import (
     Answer,
     Ask,
@@ -36,6 +35,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.messages.coordination import TOO_LARGE
 from weft.protocol.wire.payload import Payload
+from weft.protocol.wire.roles import Role
 from weft.protocol.wire.sizing import message_nbytes
 from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core.actions import CloseConnection

@@ -29,10 +29,10 @@ from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import NEW, FunctionRecord, FutureState, TaskColumns, TaskRecord
 from weft.client.core.validate import validate
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import GetData, Heartbeat, KeysData, Put, RegisterClient
 from weft.protocol.wire.options import TaskOptions
+from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import Policy
 
 from .actor_lines import ActorLinesNode

@@ -11,7 +11,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.failure import RESCHEDULE
-from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     AssignTasks,
@@ -23,6 +22,7 @@ from weft.protocol.wire.messages import (
     KeysMissing,
     Welcome,
 )
+from weft.protocol.wire.roles import ROLE_LEVELS, Role
 from weft.scheduler.core.actions import CloseConnection, LogLine
 from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES

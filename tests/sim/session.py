@@ -10,9 +10,9 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.protocol.errors import CommClosed, CommError
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import Heartbeat, Refused, Welcome
+from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import (
     Abandon,
     Action,

@@ -22,8 +22,8 @@ import weft.scheduler.core.memory.full
 import weft.worker.core.fetching
 import weft.worker.core.seats
 import weft.worker.core.slots
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import GetData, KeysData
+from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.data.copies import copies_of
 from weft.worker.core.tasks import WorkerTask

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     EndWorkers,
@@ -16,6 +15,7 @@ from weft.protocol.wire.messages import (
     WorkerExited,
     WorkersAlive,
 )
+from weft.protocol.wire.roles import Role
 from weft.worker.family.exit_reports import ExitReports
 from weft.worker.family.restarts import memory_verdict
 from weft.worker.family.supervisor_link import SupervisorPolicy

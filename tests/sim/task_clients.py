@@ -24,10 +24,10 @@ from weft.client.core.events import (
 )
 from weft.client.core.tasks import NO_VALUE, FutureState, Watcher
 from weft.protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT, Failure, interrupted
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import RegisterClient
 from weft.protocol.wire.messages import coordination as h
+from weft.protocol.wire.roles import Role
 from weft.worker.core.events import ChunkDone
 from weft.worker.core.tasks import WorkerTask
 

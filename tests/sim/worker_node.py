@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.failure import Failure, interrupted, reschedule
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     AttemptsOverdue,
@@ -29,6 +28,7 @@ from weft.protocol.wire.messages import (
     WorkerHeldUp,
     WorkerStatus,
 )
+from weft.protocol.wire.roles import Role
 from weft.worker.core.events import (
     CatchOutput,
     ChunkDone,

@@ -12,7 +12,6 @@ from weft.protocol.net.connection import Connection
 from weft.protocol.net.transport import Listener, connect, listen
 from weft.protocol.trust.security import Security
 from weft.protocol.values.serialize import loads, reduce_future
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     AssignTasks,
@@ -23,6 +22,7 @@ from weft.protocol.wire.messages import (
     RegisterWorker,
     Welcome,
 )
+from weft.protocol.wire.roles import Role
 from weft.worker.config import WorkerConfig
 from weft.worker.core.validate import validate
 from weft.worker.server import WorkerServer

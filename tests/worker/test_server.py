@@ -20,7 +20,6 @@ from weft.protocol.errors import (
 )
 from weft.protocol.net.transport import connect
 from weft.protocol.trust.security import Security, generate_certificate
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     Bye,
@@ -31,6 +30,7 @@ from weft.protocol.wire.messages import (
     Stop,
     WorkerStatus,
 )
+from weft.protocol.wire.roles import Role
 from weft.worker.config import WorkerConfig
 from weft.worker.server import WorkerServer
 

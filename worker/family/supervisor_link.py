@@ -19,7 +19,6 @@ from ...protocol.host.log_ring import page_of_latest
 from ...protocol.net.connection import Connection
 from ...protocol.net.session import Finder, SessionOwner, SessionRunner
 from ...protocol.reported import with_metrics_url
-from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import (
     Answer,
@@ -39,6 +38,7 @@ from ...protocol.wire.messages import (
     WorkersRetired,
 )
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
+from ...protocol.wire.roles import Role
 from ...protocol.wire.session import GiveUp, Outage, Policy, Session
 from .exit_reports import ExitReports
 from .hosting import Order

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, get_args
 
 from ....protocol.errors import InvalidState
-from ....protocol.wire.handshake import Role
+from ....protocol.wire.roles import Role
 from ..moves.eligibility import may_run
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import is_preparing

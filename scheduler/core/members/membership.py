@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.handshake import Role
 from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
+from ....protocol.wire.roles import Role
 from ....protocol.wording import counted, placed_again
 from ..feature import Departure
 from ..moves.eligibility import join_classes, leave_classes

@@ -9,7 +9,7 @@ import hmac
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.handshake import Role
+from ....protocol.wire.roles import Role
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.handshake import Role
 from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message, Unknown
+from ....protocol.wire.roles import Role
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

@@ -32,9 +32,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from ....protocol.wire.handshake import Role
 from ....protocol.wire.message import Message
 from ....protocol.wire.messages import Ask, Heartbeat
+from ....protocol.wire.roles import Role
 
 #: Rows and listed keys of one slice.
 SLICE_COST: Final = 512

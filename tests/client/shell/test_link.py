@@ -15,9 +15,9 @@ from weft.client.shell.loop import LoopThread
 from weft.protocol.net.connection import Connection
 from weft.protocol.net.transport import Listener, listen
 from weft.protocol.trust.security import Security
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import Bye, Heartbeat, RegisterClient, Welcome
+from weft.protocol.wire.roles import Role
 
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 

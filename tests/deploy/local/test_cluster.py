@@ -19,8 +19,8 @@ from weft.deploy.local.cluster import LocalCluster
 from weft.deploy.processes.child import Child, ChildFailed, Parent
 from weft.protocol.errors import CommClosed, ConfigError
 from weft.protocol.net.transport import connect
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import RegisterWorker
+from weft.protocol.wire.roles import Role
 
 KINDS = [
     {"processes": True},

@@ -10,8 +10,8 @@ from tests.protocol.transport_kit import PLAIN, End, Server
 from weft.protocol.net import data_line
 from weft.protocol.net.data_line import DataLines
 from weft.protocol.net.deadline import within
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import GetData, KeysData, Unsupported
+from weft.protocol.wire.roles import Role
 
 
 def get(request):

@@ -11,8 +11,8 @@ from tests.protocol.transport_kit import PLAIN, End, Server
 from weft.protocol.errors import CommClosed, ConfigError, HandshakeError, InternalError, NotAdmitted
 from weft.protocol.net.deadline import within
 from weft.protocol.net.session import SessionRunner
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import Bye, Heartbeat, Refused, RegisterClient, Stop, Welcome
+from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import Policy, Session
 
 WELCOME = Welcome(epoch=7, session=1, heartbeat_ms=50, facts={})

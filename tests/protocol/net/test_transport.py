@@ -38,10 +38,10 @@ from weft.protocol.errors import (
 from weft.protocol.net.transport import Connection
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.address import parse_address, socket_address
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import GetData, Heartbeat, KeysData, Refused
 from weft.protocol.wire.payload import Payload
+from weft.protocol.wire.roles import Role
 
 # --- Messages -------------------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ from weft.protocol.trust.security import (
     new_token,
     server_ssl_context,
 )
-from weft.protocol.wire.handshake import ClientHandshake, Role, ServerHandshake
+from weft.protocol.wire.handshake import ClientHandshake, ServerHandshake
+from weft.protocol.wire.roles import Role
 
 CLUSTER = bytes(range(16))
 TOKEN = b"a-token-of-more-than-16-bytes"

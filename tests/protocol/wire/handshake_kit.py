@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from weft.protocol.wire.handshake import (
-    NONCE_BYTES,
-    ClientHandshake,
-    Role,
-    ServerHandshake,
-)
+from weft.protocol.wire.handshake import NONCE_BYTES, ClientHandshake, ServerHandshake
+from weft.protocol.wire.roles import Role
 
 TOKEN = b"a token that the whole cluster knows"
 

@@ -34,13 +34,9 @@ from weft.protocol.errors import (
     WrongVersion,
 )
 from weft.protocol.wire import handshake, handshake_messages
-from weft.protocol.wire.handshake import (
-    PREAUTH_BYTES,
-    ClientHandshake,
-    Role,
-    ServerHandshake,
-)
+from weft.protocol.wire.handshake import PREAUTH_BYTES, ClientHandshake, ServerHandshake
 from weft.protocol.wire.levels import Level, hkdf_sha256
+from weft.protocol.wire.roles import Role
 
 OTHER_TOKEN = b"a token of some other cluster, alas"
 

@@ -27,11 +27,9 @@ from weft.protocol.errors import (
     WrongToken,
 )
 from weft.protocol.wire import handshake
-from weft.protocol.wire.handshake import (
-    NONCE_BYTES,
-    Role,
-)
+from weft.protocol.wire.handshake import NONCE_BYTES
 from weft.protocol.wire.levels import Level
+from weft.protocol.wire.roles import Role
 
 HELLO_BYTES = 58
 

@@ -10,14 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.errors import HandshakeError, LocalProtocolError, WrongToken
-from weft.protocol.wire.handshake import (
-    NONCE_BYTES,
-    ROLE_LEVELS,
-    ClientHandshake,
-    Role,
-    ServerHandshake,
-)
+from weft.protocol.wire.handshake import NONCE_BYTES, ClientHandshake, ServerHandshake
 from weft.protocol.wire.levels import Level, hkdf_sha256, level_of, lowered
+from weft.protocol.wire.roles import ROLE_LEVELS, Role
 
 ADMIN = b"the token from which all others come"
 CLUSTER = bytes(range(16))

@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.codec import encode_frames
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.recovery.records import recovery_of
 
 from ..builders import Board, finished, graph

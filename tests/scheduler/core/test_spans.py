@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.columns import MAX_SPAN_TAGS
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.members.task_passes import pass_of
 
 KEY = b"of the proofs"

@@ -15,7 +15,6 @@ from weft.protocol.errors import (
 from weft.protocol.net.connection import Connection
 from weft.protocol.net.transport import listen
 from weft.protocol.values.serialize import loads
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     DropAttempts,
@@ -26,6 +25,7 @@ from weft.protocol.wire.messages import (
     KeysMissing,
     Stop,
 )
+from weft.protocol.wire.roles import Role
 
 
 def make_lock():

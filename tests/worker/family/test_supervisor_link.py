@@ -9,7 +9,6 @@ from weft.protocol.errors import CommError, InternalError, WrongToken
 from weft.protocol.net.connection import Connection
 from weft.protocol.net.transport import Listener, listen
 from weft.protocol.trust.security import Security
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     Answer,
@@ -26,6 +25,7 @@ from weft.protocol.wire.messages import (
     WorkersAlive,
     WorkersRetired,
 )
+from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import GiveUp, Outage
 from weft.worker.family.places import CannotScale
 from weft.worker.family.supervisor_link import SupervisorLink, SupervisorPolicy

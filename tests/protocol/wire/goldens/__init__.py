@@ -18,16 +18,11 @@ import msgpack
 from tests.protocol.strategies import CLASSES, schema_names
 from weft.protocol.wire.codec import decode_frame, encode_frames
 from weft.protocol.wire.framing import FrameDecoder
-from weft.protocol.wire.handshake import (
-    NONCE_BYTES,
-    PROTOCOL_MAX,
-    ClientHandshake,
-    Role,
-    ServerHandshake,
-)
+from weft.protocol.wire.handshake import NONCE_BYTES, PROTOCOL_MAX, ClientHandshake, ServerHandshake
 from weft.protocol.wire.handshake_messages import HandshakeKind, Reason, pack_answer
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.payload import Payload
+from weft.protocol.wire.roles import Role
 
 FILE = Path(__file__).parent / "recorded.txt"
 

@@ -12,9 +12,9 @@ from tests.scheduler.callers import Caller
 from tests.scheduler.core.coordination.objects_kit import is_empty
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.messages import coordination as h
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.coordination import operating
 from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
 from weft.scheduler.core.coordination.marks import Mark, marks_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.scheduler.builders import Board, assigned, sent_keys
 from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.data.puts import puts_of
 
 

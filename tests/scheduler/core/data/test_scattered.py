@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.scheduler.builders import Board, assigned, graph, sent_keys
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.roles import Role
 
 from .test_puts import call, data, put_failed, wanted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight.desired import MAX_SAMPLES, Desired, aim_of, desired_workers
 from weft.scheduler.core.insight.metrics import metrics
 from weft.scheduler.core.members.epochs import Members

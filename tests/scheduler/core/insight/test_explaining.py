@@ -10,8 +10,8 @@ import pytest
 from tests.scheduler.builders import Board, finished, graph
 from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import coordination as h
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight import explaining, timings
 from weft.scheduler.core.insight.timings import Timings
 

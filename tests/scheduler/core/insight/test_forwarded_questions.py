@@ -6,8 +6,8 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import MAX_RELAYED_BYTES
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.payload import Payload
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight.forwarded_questions import (
     MAX_DEPTH,
     MAX_UNANSWERED,

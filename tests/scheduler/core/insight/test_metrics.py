@@ -8,7 +8,7 @@ from tests.scheduler.builders import Board, finished, graph
 from weft.protocol.metrics import BOUNDS_US
 from weft.protocol.reported import OF_WORKERS, n_numbers
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.features import METRICS
 from weft.scheduler.core.insight.losses import LOSSES
 from weft.scheduler.core.insight.metrics import count_unrunnable, count_workers, metrics

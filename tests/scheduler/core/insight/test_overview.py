@@ -6,7 +6,7 @@ import pytest
 
 from tests.scheduler.builders import Board, function_id, graph
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.events import Load, SchedulerTick
 from weft.scheduler.core.insight.overview import overview
 from weft.scheduler.core.insight.recent_failures import MAX_FAILURES, MAX_TEXT, text_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight import task_questions
 from weft.scheduler.core.insight.questions import N_PEERS, AskShell
 from weft.scheduler.core.members.epochs import Members

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight import refused_workers as refusals
 from weft.scheduler.core.insight.info import describe_cluster
 from weft.scheduler.core.insight.overview import overview

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight import task_stream
 from weft.scheduler.core.insight.task_stream import MAX_KEEP_S, stream_of
 

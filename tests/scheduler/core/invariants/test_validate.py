@@ -11,7 +11,7 @@ import pytest
 
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.actors.waits import WaitingActors
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, ranked, retiring_of, why_kept
 from weft.scheduler.core.members.epochs import Members
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
+from weft.protocol.wire.roles import ROLE_LEVELS, Role
 from weft.scheduler.core.members.epochs import (
     STEP_NS,
     GiveWay,

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Unknown
+from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.actions import CloseConnection, LogLine
 from weft.scheduler.core.events import SchedulerTick

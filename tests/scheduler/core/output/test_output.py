@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.output.output import MAX_CHARS, MAX_LINES, PERIOD_S
 from weft.scheduler.core.output.wishes import wishes_of
 from weft.scheduler.core.records.peers import MAX_SHOWN, SHOWN_S

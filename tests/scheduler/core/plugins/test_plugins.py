@@ -17,8 +17,8 @@ from tests.scheduler.core.plugins.plugins_kit import (
 )
 from weft.protocol.values.exceptions import unpack_exception
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.members.epochs import Members
 from weft.scheduler.core.plugins import plugins
 from weft.scheduler.core.plugins.records import plugins_of

@@ -6,9 +6,9 @@ import pytest
 
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import _REGISTRY, sent_by
+from weft.protocol.wire.roles import ROLE_LEVELS, Role
 from weft.scheduler.core.feature import Features
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.handlers import HANDLERS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.actions import CutOff
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.upkeep import slow_readers

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.roles import Role
 from weft.scheduler.core.upkeep.turns import (
     FULL_COST,
     LONE_SCALE,
