@@ -259,21 +259,14 @@ class Follower:
             self._show(sorted(rows, key=lambda row: row[0]))
 
 
-def follow(
-    find: Callable[[], ConnectionFile],
-    names: tuple[str, ...],
-    level: str,
-    n: int,
-    show: Callable[[Iterable[Row]], None],
-    note: Callable[[str], None],
-) -> None:
+def follow(follower: Follower) -> None:
     """Follow logs until Ctrl-C.
 
     Raises:
         WeftError: there is no scheduler, or it does not permit it.
     """
     try:
-        asyncio.run(Follower(find, names, level, n, show, note).run())
+        asyncio.run(follower.run())
     except ConnectTimeout as error:
         raise CommError(str(error)) from None
     except TimeoutError:

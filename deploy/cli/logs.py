@@ -81,14 +81,14 @@ def logs(
         click.echo(f"weft logs: {text}", err=True)
 
     if follows:
-        from .following import follow
+        from .following import Follower, follow
 
         def print_rows(rows: Iterable[Row]) -> None:
             lines = [json.dumps(as_plain(row)) if as_json else show(row) for row in rows]
             click.echo("\n".join(lines))
             sys.stdout.flush()
 
-        follow(chosen.find, workers, least, n, print_rows, note)
+        follow(Follower(chosen.find, workers, least, n, print_rows, note))
         return
     (rows, errors), _ = chosen.ask(lambda viewer: ask_logs(viewer, workers, n, least))
     if as_json:

@@ -69,6 +69,7 @@ class SchedulerOptions:
         port: 0 = any free one; None = the default one, or any free one if that is taken.
         protocol: tcp, tls or unix; None = tcp on this machine, tls beyond.
         pages: host and port of the pages, "" and 0 = none.
+        page_names: of the pages, beside those that this machine knows.
         takes_any_page_port: take any free port for the pages if theirs is taken.
         server: fields of `SchedulerConfig`.
         files: with the cluster's id, certificate and key; what is not given is made.
