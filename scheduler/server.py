@@ -37,7 +37,7 @@ from ..protocol.host.memory import return_memory
 from ..protocol.host.versions import weft_version
 from ..protocol.net.connection import Connection
 from ..protocol.net.listen import one_line
-from ..protocol.net.transport import Listener, listen
+from ..protocol.net.transport import Listener
 from ..protocol.net.unfinished import UnfinishedFrames
 from ..protocol.wire.levels import hkdf_sha256
 from ..protocol.wire.message import Message
@@ -135,13 +135,13 @@ class SchedulerServer:
         return [listener.address for listener in self._listeners]
 
     async def start(self) -> None:
-        """Listen. Raises what `listen` and the keeper raise; nothing is left open then."""
+        """Listen. Raises what `Listener.start` and the keeper raise; nothing is left open then."""
         self._loop = asyncio.get_running_loop()
         if self._config.keeper is not None:
             self._config.keeper.keep_epoch(self.state.epoch)
         try:
             for address in self._config.addresses:
-                listener = await listen(
+                listener = await Listener(
                     address,
                     role=Role.SCHEDULER,
                     accepted_roles=_ACCEPTED,
@@ -150,7 +150,7 @@ class SchedulerServer:
                     handshake_timeout_s=self._config.handshake_timeout_s,
                     progress_timeout_s=self._config.progress_timeout_s,
                     unfinished=self._unfinished,
-                )
+                ).start()
                 self._listeners.append(listener)
         except BaseException:
             await self._close_listeners()

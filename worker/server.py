@@ -32,7 +32,7 @@ from ..protocol.host.facts import process_facts
 from ..protocol.net.connection import Connection
 from ..protocol.net.session import SessionOwner, SessionRunner
 from ..protocol.net.sockets import host_on_the_way_to
-from ..protocol.net.transport import Listener, listen
+from ..protocol.net.transport import Listener
 from ..protocol.reported import with_metrics_url
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import parse_address
@@ -219,14 +219,14 @@ class WorkerServer(SessionOwner):
         # If the scheduler may be reached unencrypted, so may its workers.
         allow_plaintext = parse_address(scheduler).scheme == "tcp"
         try:
-            self._listener = await listen(
+            self._listener = await Listener(
                 address,
                 role=Role.WORKER_DATA,
                 accepted_roles={Role.PEER},
                 security=for_listening(security, address),
                 on_connection=self._on_data_connection,
                 allow_plaintext=allow_plaintext,
-            )
+            ).start()
         except CommError as error:
             # The scheduler is not the cause, so retrying would hide this for ever.
             raise ConfigError(

@@ -113,43 +113,64 @@ def one_line(value: object) -> str:
 
 
 class Listener:
-    """A listening end, which accepts connections until `close`.
+    """A listening end, which accepts connections from `start` until `close`.
+
+    Args:
+        address: `tcp://host:port` (0 = any free one), `tls://host:port`, `unix:///path` or
+            `inproc://name`.
+        role: the role of this end.
+        accepted_roles: the roles of peers that may connect.
+        security: must have a cluster id; for TLS, certificate and key as well.
+        on_connection: called with each authenticated connection; returns its handler.
+        limits: of the frames that peers send.
+        handshake_timeout_s: for the whole handshake of a connection.
+        progress_timeout_s: the pause within a frame that is always allowed; twice as long never
+            is. A frame that takes longer in all must arrive at 2 KiB/s at least.
+        max_unauthenticated: limit of connections whose handshake is not complete.
+        max_unauthenticated_per_host: the same for each host, except this one.
+        unfinished: counts and limits the memory of half received frames, for several listeners
+            together; None = for this one alone.
+        allow_plaintext: allow a `tcp://` address that other machines can reach. Everything is then
+            readable on the network.
 
     Attributes:
-        address: the address that it listens at, with the actual port.
+        address: the address that it listens at; the actual port is known once it has started.
         connections: those that are authenticated and open.
         auth_failures: number of connections that were refused before they were authenticated.
     """
 
     def __init__(
         self,
+        address: str,
         *,
         role: Role,
         accepted_roles: Collection[Role],
         security: Security,
         on_connection: OnConnection,
-        limits: FrameLimits,
-        handshake_timeout_s: float,
-        progress_timeout_s: float,
-        max_unauthenticated: int,
-        max_unauthenticated_per_host: int,
-        unfinished: UnfinishedFrames,
+        limits: FrameLimits | None = None,
+        handshake_timeout_s: float = 5.0,
+        progress_timeout_s: float = 30.0,
+        max_unauthenticated: int = 256,
+        max_unauthenticated_per_host: int = 32,
+        unfinished: UnfinishedFrames | None = None,
+        allow_plaintext: bool = False,
     ) -> None:
         if security.cluster_id is None:
             raise LocalProtocolError("a listening end needs a cluster id")
-        self.address = ""
+        self.address = address
         self.connections: dict[Connection, None] = {}
         self.auth_failures = 0
         self._role = role
         self._accepted_roles = accepted_roles
         self._security = security
         self._on_connection = on_connection
-        self._limits = limits
+        self._limits = limits or FrameLimits()
         self._handshake_timeout_s = handshake_timeout_s
         self._progress_timeout_s = progress_timeout_s
         self._max_unauthenticated = max_unauthenticated
         self._max_unauthenticated_per_host = max_unauthenticated_per_host
-        self._unfinished = unfinished
+        self._unfinished = unfinished or UnfinishedFrames()
+        self._allow_plaintext = allow_plaintext
         #: {connection: host} of those not authenticated; "" = no limit per host applies.
         self._unauthenticated: dict[StreamConnection, str] = {}
         #: {host: number of its connections in _unauthenticated}. No zeros.
@@ -181,9 +202,14 @@ class Listener:
 
     # --- Opening and closing ----------------------------------------------------------------------
 
-    async def start(self, text: str, *, allow_plaintext: bool) -> None:
-        """Start accepting at an address. Called once, by `listen`."""
-        address = parse_address(text)
+    async def start(self) -> Listener:
+        """Start accepting; return this. Called once.
+
+        Raises:
+            CommError: the address cannot be listened at.
+            ConfigError: the address is malformed, or needs TLS.
+        """
+        address = parse_address(self.address)
         if address.scheme == "inproc":
             self._inproc = InprocServer(
                 address.host,
@@ -199,7 +225,7 @@ class Listener:
             self._sockets = [sock]
             self.address = str(address)
         else:
-            self._prepare_tls(address, allow_plaintext)
+            self._prepare_tls(address)
             assert address.port is not None
             self._sockets = await bind_tcp(address.host, address.port)
             self.address = str(address._replace(port=self._sockets[0].getsockname()[1]))
@@ -207,13 +233,14 @@ class Listener:
         self._log = RefusalLog(self.address)
         for sock in self._sockets:
             self._watch(sock)
+        return self
 
-    def _prepare_tls(self, address: Address, allow_plaintext: bool) -> None:
+    def _prepare_tls(self, address: Address) -> None:
         if address.scheme == "tls":
             self._context = server_ssl_context(self._security)
             assert self._security.certificate_pem is not None
             self._binding = channel_binding(certificate_der(self._security.certificate_pem))
-        elif needs_tls(address.host) and not allow_plaintext:
+        elif needs_tls(address.host) and not self._allow_plaintext:
             raise ConfigError(
                 f"{address} can be reached from other machines and does not encrypt: use tls://, "
                 "or listen at a loopback address"
@@ -423,57 +450,3 @@ def _peer_address(scheme: str, sock: socket.socket, peer: object) -> str:
         pid, uid, _ = credentials.unpack(raw)
         return f"unix://pid={pid},uid={uid}"
     return socket_address(scheme, peer)
-
-
-async def listen(
-    address: str,
-    *,
-    role: Role,
-    accepted_roles: Collection[Role],
-    security: Security,
-    on_connection: OnConnection,
-    limits: FrameLimits | None = None,
-    handshake_timeout_s: float = 5.0,
-    progress_timeout_s: float = 30.0,
-    max_unauthenticated: int = 256,
-    max_unauthenticated_per_host: int = 32,
-    unfinished: UnfinishedFrames | None = None,
-    allow_plaintext: bool = False,
-) -> Listener:
-    """Accept connections at `address` (port 0 = any free one) until the listener is closed.
-
-    Args:
-        address: `tcp://host:port`, `tls://host:port`, `unix:///path` or `inproc://name`.
-        role: the role of this end.
-        accepted_roles: the roles of peers that may connect.
-        security: must have a cluster id; for TLS, certificate and key as well.
-        on_connection: called with each authenticated connection; returns its handler.
-        limits: of the frames that peers send.
-        handshake_timeout_s: for the whole handshake of a connection.
-        progress_timeout_s: the pause within a frame that is always allowed; twice as long never
-            is. A frame that takes longer in all must arrive at 2 KiB/s at least.
-        max_unauthenticated: limit of connections whose handshake is not complete.
-        max_unauthenticated_per_host: the same for each host, except this one.
-        unfinished: counts and limits the memory of half received frames, for several listeners
-            together; None = for this one alone.
-        allow_plaintext: allow a `tcp://` address that other machines can reach. Everything is then
-            readable on the network.
-
-    Raises:
-        CommError: the address cannot be listened at.
-        ConfigError: the address is malformed, or needs TLS.
-    """
-    listener = Listener(
-        role=role,
-        accepted_roles=accepted_roles,
-        security=security,
-        on_connection=on_connection,
-        limits=limits or FrameLimits(),
-        handshake_timeout_s=handshake_timeout_s,
-        progress_timeout_s=progress_timeout_s,
-        max_unauthenticated=max_unauthenticated,
-        max_unauthenticated_per_host=max_unauthenticated_per_host,
-        unfinished=unfinished or UnfinishedFrames(),
-    )
-    await listener.start(address, allow_plaintext=allow_plaintext)
-    return listener

@@ -1,4 +1,4 @@
-"""Connections between weft processes: `connect` and `listen`, and the types they return.
+"""Connections between weft processes: `connect` and `Listener`, and the types of connections.
 
 The interface is in connection.py, byte streams are in stream.py, accepting is in listen.py, and
 connections within one process are in inproc.py.
@@ -28,10 +28,10 @@ from ..wire.roles import Role
 from .connection import Connection, Handler
 from .deadline import within
 from .inproc import connect_inproc
-from .listen import Listener, listen
+from .listen import Listener
 from .stream import StreamConnection, tls_reason
 
-__all__ = ["Connection", "Handler", "Listener", "connect", "listen"]
+__all__ = ["Connection", "Handler", "Listener", "connect"]
 
 _TLS_MISMATCH: Final = (
     "is it a weft process (not its pages), with the same choice of tcp:// or tls://?"

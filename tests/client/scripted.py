@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.client.shell.loop import LoopThread
 from weft.protocol.net.connection import Connection
-from weft.protocol.net.transport import Listener, listen
+from weft.protocol.net.transport import Listener
 from weft.protocol.trust.security import Security, new_cluster_id, new_token
 from weft.protocol.values.exceptions import pack_exception
 from weft.protocol.values.serialize import dumps, loads, loads_arguments
@@ -147,20 +147,20 @@ class ScriptedScheduler:
         self.thread.run_coroutine(self._listen())
 
     async def _listen(self) -> None:
-        self._listener = await listen(
+        self._listener = await Listener(
             self.scheduler_address,
             role=Role.SCHEDULER,
             accepted_roles=[Role.CLIENT],
             security=self.security,
             on_connection=lambda _: self,
-        )
-        self._data_listener = await listen(
+        ).start()
+        self._data_listener = await Listener(
             self.data_address,
             role=Role.WORKER_DATA,
             accepted_roles=[Role.PEER],
             security=self.security,
             on_connection=lambda _: DataPort(self),
-        )
+        ).start()
 
     def disappear(self) -> None:
         """Close everything, as at the end of the process."""

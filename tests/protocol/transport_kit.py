@@ -17,7 +17,7 @@ from weft.protocol.errors import (
     CommError,
     ProtocolError,
 )
-from weft.protocol.net.transport import Connection, Listener, connect, listen
+from weft.protocol.net.transport import Connection, Listener, connect
 from weft.protocol.trust.security import Security, generate_certificate
 from weft.protocol.wire.address import parse_address
 from weft.protocol.wire.framing import frame_header
@@ -176,7 +176,7 @@ class Server:
             "security": SECURITY,
             "on_connection": self.on_connection,
         }
-        self.listener = await listen(address, **{**defaults, **options})
+        self.listener = await Listener(address, **{**defaults, **options}).start()
         return self.listener.address
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.worker.builders import assign_call
 from weft.protocol.net.connection import Connection
-from weft.protocol.net.transport import Listener, connect, listen
+from weft.protocol.net.transport import Listener, connect
 from weft.protocol.trust.security import Security
 from weft.protocol.values.serialize import loads, reduce_future
 from weft.protocol.wire.message import Message
@@ -54,13 +54,13 @@ class Scheduler:
         self.last_attempt = 0
 
     async def start(self, address: str) -> None:
-        self.listener = await listen(
+        self.listener = await Listener(
             address,
             role=Role.SCHEDULER,
             accepted_roles={Role.WORKER},
             security=self.security,
             on_connection=lambda connection: self,
-        )
+        ).start()
 
     async def stop(self) -> None:
         assert self.listener is not None

@@ -13,7 +13,7 @@ from weft.client.core.events import Connected, Disconnected, Event, GaveUp
 from weft.client.shell.link import SchedulerLink
 from weft.client.shell.loop import LoopThread
 from weft.protocol.net.connection import Connection
-from weft.protocol.net.transport import Listener, listen
+from weft.protocol.net.transport import Listener
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import Bye, Heartbeat, RegisterClient, Welcome
@@ -36,13 +36,13 @@ class Line:
         self._news = asyncio.Event()
 
     async def start(self) -> Line:
-        self._listener = await listen(
+        self._listener = await Listener(
             self.address,
             role=Role.SCHEDULER,
             accepted_roles={Role.CLIENT},
             security=SECURITY,
             on_connection=lambda _: self,
-        )
+        ).start()
         return self
 
     async def stop(self) -> None:

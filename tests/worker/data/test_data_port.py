@@ -13,7 +13,7 @@ from weft.protocol.errors import (
     UnpicklableResult,
 )
 from weft.protocol.net.connection import Connection
-from weft.protocol.net.transport import listen
+from weft.protocol.net.transport import Listener
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
@@ -125,13 +125,13 @@ async def test_a_peer_that_is_lost_before_its_answer_is_reported(cluster, securi
         def on_closed(self, connection: Connection, error: object) -> None:
             closed.set()
 
-    listener = await listen(
+    listener = await Listener(
         "tcp://127.0.0.1:0",
         role=Role.WORKER_DATA,
         accepted_roles={Role.PEER},
         security=security,
         on_connection=lambda connection: Silent(),
-    )
+    ).start()
     task = scheduler.task(inc, Ref("x"), key="y")
     scheduler.send(b, scheduler.located(task, "x", 99, listener.address))
     await scheduler.until(lambda: scheduler.of(KeysMissing))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from weft.protocol.errors import CommError, InternalError, WrongToken
 from weft.protocol.net.connection import Connection
-from weft.protocol.net.transport import Listener, listen
+from weft.protocol.net.transport import Listener
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
@@ -49,13 +49,13 @@ class Line:
         self._news = asyncio.Event()
 
     async def start(self) -> None:
-        self._listener = await listen(
+        self._listener = await Listener(
             self.address,
             role=Role.SCHEDULER,
             accepted_roles={Role.SUPERVISOR},
             security=SECURITY,
             on_connection=lambda _: self,
-        )
+        ).start()
 
     async def stop(self) -> None:
         assert self._listener is not None
