@@ -319,26 +319,6 @@ def test_wrong_values_are_refused_with_advice(client):
 # --- Objects --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda: Lock("p"),
-        lambda: Semaphore(3, "p"),
-        lambda: MultiLock(["p", "q"]),
-        lambda: Event("p"),
-        lambda: CountDown("p", 3),
-        lambda: Queue("p", maxsize=4),
-        lambda: Variable("p"),
-    ],
-)
-def test_objects_are_pickled_by_name(client, made):
-    before = made()
-    after = pickle.loads(pickle.dumps(before))
-    assert type(after) is type(before)
-    assert repr(after) == repr(before)
-    assert after._limits() == before._limits()
-
-
 def test_an_object_is_made_without_a_client_and_used_when_there_is_one(cluster):
     lock, queue = Lock("later"), Queue("later")
     with pytest.raises(ClientClosed, match="make one first"):
@@ -351,21 +331,6 @@ def test_an_object_is_made_without_a_client_and_used_when_there_is_one(cluster):
         lock.release()
     with Client(cluster):
         assert lock.acquire(timeout=30)
-
-
-def test_waits_end_with_their_client(cluster):
-    client = Client(cluster, set_as_default=False)
-    event = Event("never", client=client)
-    started = threading.Event()
-
-    def wait():
-        started.set()
-        return event.wait()
-
-    waits = in_thread(wait)
-    started.wait(30)
-    client.close()
-    assert isinstance(waits(), ClientClosed)
 
 
 # --- Holders --------------------------------------------------------------------------------------
@@ -421,14 +386,6 @@ def add_slowly(n):
 @pytest.mark.parametrize(
     "make",
     [
-        Lock,
-        Event,
-        CountDown,
-        Queue,
-        Variable,
-        lambda name: Semaphore(1, name),
-        lambda name: MultiLock(["ok", name]),
-        lambda name: weft.limit(name, 1),
         lambda name: weft.default_client().set_metadata(["ok", name], 1),
         lambda name: weft.default_client().publish_dataset(1, name=name),
         lambda name: weft.default_client().log_event(["ok", name], 1),
