@@ -1,24 +1,41 @@
-"""The barrier: a new scheduler waits for the members of the last epoch, up to a limit.
+"""The barrier of a scheduler that follows another one: until then it waits for the peers of that.
 
-The members of the last epoch are counted as they come back, so that neither a peer that registers
-nor the wait itself costs more with more members. A peer that nobody expects and that has never met
-an earlier scheduler does not put off the barrier: it has nothing to merge.
+In the phase *recovering* nothing is assigned: a task that looks unfinished may be running at a
+worker that has not come back yet. The phase ends, at the *barrier*, when
+
+- all expected members are back, workers with their inventories and clients with what they want,
+  and no member of an earlier epoch has registered for a moment: some may have joined too late to be
+  on record;
+- or none of them has for a longer moment, and some time has passed since the first peer registered;
+- or it takes too long.
+
+What comes later is merged in the same way. The members of the last epoch are counted as they come
+back, so that neither a peer that registers nor the wait itself costs more with more members. A peer
+that nobody expects and that has never met an earlier scheduler does not put off the barrier: it has
+nothing to merge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.wire import messages as m
 from ....protocol.wording import counted
+from ..members.epochs import GiveWay, StartOver, is_from_the_future
+from ..moves.transitions import release_unneeded
+from . import rows
+from .lacking import answer_lacking
+from .recipes import forget_unknown
 from .records import recovery_of
 
 if TYPE_CHECKING:
     from ..members.epochs import Members
     from ..records.deadlines import Deadline
-    from ..records.peers import WorkerHandle
+    from ..records.peers import ClientHandle, WorkerHandle
     from ..state import SchedulerState
 
+#: A scheduler that finds out so late that it follows another one, goes on without this phase.
+FRESH_S: Final = 60.0
 #: With all expected members back: time without a new registration, seconds.
 COMPLETE_QUIET_S: Final = 0.5
 #: With members missing: time without a new registration, time since the first one ...
@@ -36,7 +53,6 @@ class Barrier:
         "absent_workers",
         "began",
         "due",
-        "end",
         "expected_clients",
         "expected_workers",
         "first",
@@ -45,9 +61,7 @@ class Barrier:
         "sending",
     )
 
-    def __init__(
-        self, now: float, expected: Members, end: Callable[[SchedulerState], None]
-    ) -> None:
+    def __init__(self, now: float, expected: Members) -> None:
         #: all times are waking times
         self.began = now
         #: when the first peer registered, and the last one that puts off the end; None = none has
@@ -64,7 +78,6 @@ class Barrier:
         self.sending: dict[WorkerHandle, None] = {}
         #: when the phase ends, unless another peer comes
         self.due: Deadline | None = None
-        self.end = end
 
     @property
     def is_complete(self) -> bool:
@@ -77,7 +90,23 @@ class Barrier:
         return not self.has_record or bool(self.absent_clients)
 
 
-def plan_end(state: SchedulerState) -> None:
+def start(state: SchedulerState) -> None:
+    """Wait for the peers of the last scheduler, if some are on record."""
+    if state.expected.worker_ids or state.expected.client_ids:
+        begin(state)
+
+
+def begin(state: SchedulerState) -> None:
+    """Begin to wait for the peers of the last scheduler."""
+    state.awaits_peers = True
+    recovery_of(state).barrier = Barrier(state.awake_s, state.expected)
+    _await_owners(state)
+    _plan_end(state)
+    for client in state.clients_by_peer.values():
+        state.send_client(client, m.Recovering(reason=waits_for(state)))
+
+
+def _plan_end(state: SchedulerState) -> None:
     """Let the phase end when it is time, as far as it is known now."""
     barrier = recovery_of(state).barrier
     if barrier is None:
@@ -91,23 +120,50 @@ def plan_end(state: SchedulerState) -> None:
         if barrier.due.when == due:
             return
         state.deadlines.cancel(barrier.due)
-    barrier.due = state.call_after(max(due - state.awake_s, 0.0), barrier.end)
+    barrier.due = state.call_after(max(due - state.awake_s, 0.0), _end)
 
 
+# -- peers ----------------------------------------------------------------------------------------
 def note_registration(state: SchedulerState, member_id: str, last_epoch: int) -> None:
-    """Note a peer that registers; one that was a member before puts off the end."""
+    """Note a peer that registers; one that knows an earlier scheduler shows that there was one.
+
+    One that was a member before puts off the end.
+    """
+    was_member = 0 < last_epoch < state.epoch
+    if was_member and not state.awaits_peers:
+        assert state.started is not None
+        if state.now - state.started <= FRESH_S and not state.counters.recoveries:
+            begin(state)
+        else:
+            _await_owners(state)
+            _begin_lease(state)
     barrier = recovery_of(state).barrier
     if barrier is None:
         return
     if barrier.first is None:
         barrier.first = barrier.last = state.awake_s
-    if (
-        0 < last_epoch < state.epoch
-        or member_id in barrier.expected_workers
-        or member_id in barrier.expected_clients
-    ):
+    if was_member or member_id in barrier.expected_workers or member_id in barrier.expected_clients:
         barrier.last = state.awake_s
-    plan_end(state)
+    _plan_end(state)
+
+
+def note_client(state: SchedulerState, client: ClientHandle, last_epoch: int) -> None:
+    """Note a client that has registered, and has not sent what it wants."""
+    barrier = recovery_of(state).barrier
+    if barrier is None:
+        return
+    if client.client_id in barrier.expected_clients:
+        barrier.absent_clients[client.client_id] = None
+        _plan_end(state)
+    state.send_client(client, m.Recovering(reason=waits_for(state)))
+
+
+def on_resubmitted(state: SchedulerState, client: ClientHandle, message: m.Resubmitted) -> None:
+    """A client has sent all that it wants."""
+    barrier = recovery_of(state).barrier
+    if barrier is not None:
+        barrier.absent_clients.pop(client.client_id, None)
+        _plan_end(state)
 
 
 def note_worker(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -126,7 +182,7 @@ def note_worker(state: SchedulerState, ws: WorkerHandle) -> None:
             barrier.absent_workers[worker_id] = None
         else:
             barrier.absent_workers.pop(worker_id, None)
-    plan_end(state)
+    _plan_end(state)
 
 
 def note_gone(state: SchedulerState, member_id: str) -> None:
@@ -136,19 +192,7 @@ def note_gone(state: SchedulerState, member_id: str) -> None:
         barrier.expected_workers.pop(member_id, None)
         barrier.absent_workers.pop(member_id, None)
         barrier.absent_clients.pop(member_id, None)
-        plan_end(state)
-
-
-def note_client(state: SchedulerState, client_id: str, *, is_complete: bool) -> None:
-    """Note that a client has registered, or (`is_complete`) has sent all that it wants."""
-    barrier = recovery_of(state).barrier
-    if barrier is None or client_id not in barrier.expected_clients:
-        return
-    if is_complete:
-        barrier.absent_clients.pop(client_id, None)
-    else:
-        barrier.absent_clients[client_id] = None
-    plan_end(state)
+        _plan_end(state)
 
 
 def waits_for(state: SchedulerState) -> str:
@@ -164,3 +208,84 @@ def waits_for(state: SchedulerState) -> str:
         f"{counted(n_workers, 'worker')} and {n_clients - len(barrier.absent_clients)} of "
         f"{counted(n_clients, 'client')} are back"
     )
+
+
+def meet_later_epoch(state: SchedulerState, epoch: int) -> None:
+    """Give way to another scheduler, or begin again above it if this one has just started.
+
+    The clock of a scheduler that has just started may be behind that of the last one. One that has
+    given out work, or runs for some time, was followed by another while it was suspended; unless
+    its clock has not reached that epoch yet. Then its clock is behind, it started later, and may be
+    the only one: nothing would start another one if it ended (`is_from_the_future`).
+    """
+    assert state.started is not None
+    age_s = state.now - state.started
+    is_new = state.next_attempt == state.first_attempt and age_s <= FRESH_S
+    if state.awaits_peers or is_new or is_from_the_future(epoch, state.epoch, age_s):
+        text = f"a peer has seen epoch {epoch}, above {state.epoch}: starting over above it"
+        state.log("info", text)
+        state.before.append(StartOver(epoch))
+    else:
+        state.log(
+            "error",
+            f"this scheduler ends: a peer has seen epoch {epoch}, and this one is {state.epoch}, "
+            "so another scheduler of this cluster has taken over",
+        )
+        state.before.append(GiveWay(epoch))
+
+
+# -- the ends of the phase, and of the lease after it ----------------------------------------------
+def _await_owners(state: SchedulerState) -> None:
+    state.awaits_owners = True
+    state.deadlines.cancel(recovery_of(state).lease)
+
+
+def _begin_lease(state: SchedulerState) -> None:
+    recovery_of(state).lease = state.call_after(state.client_lease_s, _end_lease)
+
+
+def _end_lease(state: SchedulerState) -> None:
+    """Keep no longer what no client has come back for."""
+    state.awaits_owners = False
+    rows.expire(state)
+    recovery = recovery_of(state)
+    kept, recovery.kept = recovery.kept, {}
+    release_unneeded(state, [*kept])
+    answer_lacking(state)
+
+
+def _end(state: SchedulerState) -> None:
+    """Begin to assign: what no peer has is computed, and what no peer knows is unknown."""
+    recovery = recovery_of(state)
+    phase, recovery.barrier = recovery.barrier, None
+    assert phase is not None
+    state.awaits_peers = False
+    _begin_lease(state)
+    rows.take_all(state, [*recovery.rows])
+    n_lost = forget_unknown(state)
+    answer_lacking(state)
+    for recovery_ended in state.features.recovery_ended:
+        recovery_ended(state)
+    counters = state.counters
+    counters.recoveries += 1
+    n_workers, n_clients, n_tasks = len(state.workers), len(state.clients), len(state.tasks)
+    took_s = counters.recovery_s = state.awake_s - phase.began
+    state.log(
+        "info",
+        f"recovered epoch {state.epoch}: {counted(n_workers, 'worker')}, "
+        f"{counted(n_clients, 'client')}, {counted(n_tasks, 'task')}, "
+        f"{counted(counters.results_kept, 'result')} kept, "
+        f"{counted(counters.attempts_adopted, 'unfinished task')} adopted, "
+        f"{n_lost} lost, {took_s:.1f} s",
+    )
+    state.report("recovered", n_workers=n_workers, n_tasks=n_tasks, n_lost=n_lost)
+    recovered = m.Recovered(
+        n_workers=n_workers,
+        n_clients=n_clients,
+        n_tasks=n_tasks,
+        n_kept=counters.results_kept,
+        n_adopted=counters.attempts_adopted,
+        n_lost=n_lost,
+    )
+    for client in state.clients_by_peer.values():
+        state.send_client(client, recovered)

@@ -10,7 +10,7 @@ from ..feature import Departure, Feature, StateMetric
 from ..records.checking import differences, unless
 from ..records.question_arguments import Info
 from ..records.tasks import PROCESSING
-from . import barrier, inventories, lacking, phases, recipes, rows
+from . import barrier, inventories, lacking, recipes, rows
 from .records import ASSIGNED, BUSY, InventoryRow, Recovery, recovery_of
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ FEATURE: Final = Feature(
     records=(Recovery,),
     invariants=RECOVERY_INVARIANTS,
     handlers={
-        m.Resubmitted: phases.on_resubmitted,
+        m.Resubmitted: barrier.on_resubmitted,
         m.InventoryHeld: inventories.on_held,
         m.InventoryUnfinished: inventories.on_unfinished,
         m.InventoryFailed: inventories.on_failed,
@@ -113,13 +113,13 @@ FEATURE: Final = Feature(
             read=lambda state: state.counters.recovery_s,
         ),
     ),
-    started=phases.start,
-    registering=phases.note_registration,
+    started=barrier.start,
+    registering=barrier.note_registration,
     worker_connected=_on_worker_connected,
     worker_away=barrier.note_worker,
     worker_back=barrier.note_worker,
     worker_gone=_on_worker_gone,
-    later_epoch=phases.meet_later_epoch,
+    later_epoch=barrier.meet_later_epoch,
     settling=lacking.settle,
     stale_ended=rows.on_ended,
     function_made=rows.on_function,
@@ -131,6 +131,6 @@ FEATURE: Final = Feature(
     tasks_made=rows.take_all,
     recipe_given=recipes.on_given,
     recipe_needed=recipes.on_needed,
-    client_connected=phases.note_client,
+    client_connected=barrier.note_client,
     ended=barrier.note_gone,
 )

@@ -24,7 +24,7 @@ from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.features import METRICS
 from weft.scheduler.core.insight.metrics import metrics
-from weft.scheduler.core.recovery import phases
+from weft.scheduler.core.recovery import barrier
 from weft.scheduler.server import SchedulerServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -274,7 +274,7 @@ async def test_a_scheduler_that_accepts_no_connection_is_healthy_and_not_ready(m
 async def test_a_scheduler_that_waits_for_the_peers_of_the_last_one_is_not_ready():
     async with pages_in_this_loop() as (started, port, token):
         pages = Pages(f"http://127.0.0.1:{port}/", token)
-        phases.begin(started.state)
+        barrier.begin(started.state)
         answer, text = await asyncio.to_thread(pages.ask, "/readyz")
         assert (answer.status, text) == (503, "recovering\n")
         assert (await asyncio.to_thread(pages.ask, "/healthz"))[1] == "ok\n"

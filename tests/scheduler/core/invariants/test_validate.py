@@ -103,7 +103,7 @@ class Broken:
 
 def await_peers(b: Broken, members: Members) -> Barrier:
     b.state.awaits_peers = True
-    barrier = recovery_of(b.state).barrier = Barrier(0.0, members, lambda state: None)
+    barrier = recovery_of(b.state).barrier = Barrier(0.0, members)
     return barrier
 
 
