@@ -26,6 +26,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
+from ...protocol.wire.options import TaskOptions
 from .records.peers import BlockedWait, ClientHandle, SupervisorHandle, WorkerHandle
 from .records.question_arguments import Info, Page
 
@@ -199,6 +200,8 @@ class Feature:
     results_lost: Callable[[SchedulerState, list[SchedulerTask]], list[SchedulerTask]] | None = None
     #: whether tasks may be submitted on behalf of an attempt that does not run, by their options
     may_submit: Callable[[SchedulerState, WorkerHandle, dict[str, Any], int], bool] | None = None
+    #: a client in a task submits for no attempt that runs: the task for which it does, if any
+    acts_for: Callable[[SchedulerState, TaskOptions], SchedulerTask | None] | None = None
     #: an attempt waits: for what
     attempt_blocked: Callable[[SchedulerState, WorkerHandle, int, BlockedWait], None] | None = None
     #: an attempt has ended that is not current: with a result of so many bytes, with a failure, or
@@ -301,6 +304,7 @@ class Features:
         self.stale_ended = [f.stale_ended for f in features if f.stale_ended]
         self.results_lost = [f.results_lost for f in features if f.results_lost]
         self.may_submit = [f.may_submit for f in features if f.may_submit]
+        self.acts_for = [f.acts_for for f in features if f.acts_for]
         self.attempt_blocked = [f.attempt_blocked for f in features if f.attempt_blocked]
         self.attempt_raised = [f.attempt_raised for f in features if f.attempt_raised]
         self.attempt_died = [f.attempt_died for f in features if f.attempt_died]

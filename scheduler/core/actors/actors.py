@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import actor_lost
+from ....protocol.wire.options import TaskOptions
 from ..moves.transitions import err
 from ..records.question_arguments import Info
 from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
@@ -61,6 +62,11 @@ def living(state: SchedulerState, ws: WorkerHandle, key: str, attempt: int) -> b
     if task is None or not is_actor(task) or task.state != MEMORY:
         return False
     return task.attempt == attempt and task.replicas[0] is ws
+
+
+def maker_of(state: SchedulerState, options: TaskOptions) -> SchedulerTask | None:
+    """Return the task that has made the actor whose method submits."""
+    return state.tasks.get(options.actor)
 
 
 def may_submit(state: SchedulerState, ws: WorkerHandle, options: Info, attempt: int) -> bool:

@@ -46,4 +46,5 @@ FEATURE: Final = Feature(
     unique_submitted=actors.on_submitted,
     results_lost=actors.fail_lost,
     may_submit=actors.may_submit,
+    acts_for=actors.maker_of,
 )

@@ -85,9 +85,11 @@ class _Batch:
                 user_priority += 511 - level_of(parent.priority)
                 user_priority = max(-512, min(user_priority, 511))
                 options = options.behind(parent.group.options)
-            elif ws is not None and (maker := state.tasks.get(options.actor)):
-                self.number = maker.group.client
-                options = options.behind(maker.group.options)
+            elif ws is not None:
+                for acts_for in state.features.acts_for:
+                    if (maker := acts_for(state, options)) is not None:
+                        self.number = maker.group.client
+                        options = options.behind(maker.group.options)
         #: by the place of the function
         self.groups: list[TaskGroup] | _LateGroups
         common = task_class, generation, self.number, state.now, options
