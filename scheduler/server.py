@@ -290,7 +290,7 @@ class SchedulerServer:
         load = self._meter.load(now, behind_s)
         tick = SchedulerTick(measurements or {}, self._turns.waiting(), load=load)
         tick.unwritable = [peer for peer, c in waiting if c is not None and not c.writable]
-        if now >= self.state.next_reassurance:
+        if now >= self.state.seen.next_reassurance:
             tick.receiving = [p for p, c in connections.items() if c.receiving and c.writable]
         return tick
 

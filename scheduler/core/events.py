@@ -63,7 +63,7 @@ class SchedulerTick:
     #: peers with an out-box whose connection takes nothing more now
     unwritable: Sequence[int] = ()
     #: peers that are in the middle of sending a frame; only looked at, so only needed, in a tick
-    #: at or after `SchedulerState.next_reassurance`
+    #: at or after `SignsOfLife.next_reassurance`
     receiving: Sequence[int] = ()
     #: of the process, for the overview; None = as before
     load: Load | None = None

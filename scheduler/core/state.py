@@ -32,7 +32,6 @@ from collections.abc import Callable, MutableMapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
-from ...protocol.wire import messages as m
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
 from ...protocol.wire.roles import Role
@@ -43,14 +42,16 @@ from .feature import Feature, Features
 from .handlers import handlers_by_role
 from .members import liveness, membership
 from .members.epochs import NS_PER_ATTEMPT, Members
+from .members.lost_workers import LostWorkers
 from .records.counters import Counters
 from .records.deadlines import Deadline, Deadlines
 from .records.failures import Failures
 from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .records.permissions import answer_unhandled, deny
 from .records.prefixes import Prefixes
+from .records.priority import Ranks
 from .records.story import Story
-from .records.tasks import Function, SchedulerTask, TaskClass
+from .records.tasks import Function, IdleFunctions, SchedulerTask, TaskClass
 
 # Reading a member of an enumeration from its class takes longer than comparing it.
 _CLIENT: Final = Role.CLIENT
@@ -101,10 +102,8 @@ class SchedulerState:
 
         #: {key: task}, all tasks that are not forgotten
         self.tasks: dict[str, SchedulerTask] = {}
-        #: {function: None}: those of `functions` that no task uses, longest unused first
-        self.idle_functions: dict[Function, None] = {}
-        self.idle_functions_nbytes = 0  #: sum of their blobs' sizes, exact
-        self.max_idle_functions = max_idle_functions
+        #: those of `functions` that no task uses
+        self.idle_functions = IdleFunctions(max_idle_functions)
         #: {function id: function} of all tasks, and of idle ones
         self.functions: dict[bytes, Function] = {}
         self.prefixes: Prefixes = Prefixes()  #: what was learned, by function name
@@ -123,11 +122,7 @@ class SchedulerState:
         self.levels: dict[int, Level] = {}
         #: {peer: None} of those that must register and have not yet
         self.strangers: dict[int, None] = {}
-        #: {peer: waking time of its last sign of life} of strangers, workers and supervisors, whose
-        #: silence ends their session; in order of time
-        self.seen: OrderedDict[int, float] = OrderedDict()
-        #: when the first of `seen` may have been silent for too long; None while there is none
-        self.silence_check: Deadline | None = None
+        self.seen = liveness.SignsOfLife()
         #: {peer: worker} of all registered workers
         self.workers: dict[int, WorkerHandle] = {}
         self.workers_by_id: dict[str, WorkerHandle] = {}
@@ -170,14 +165,7 @@ class SchedulerState:
         self.n_exceptions: dict[SchedulerTask, int] = {}
         #: {task: reasons} of tasks under which workers died
         self.deaths: dict[SchedulerTask, list[str]] = {}
-        #: {worker_id: (worker, {attempt: task} processing, {attempt: task} whose only copy it had)}
-        #: of lost workers whose supervisor has not reported yet
-        self.lost_workers: dict[
-            str, tuple[WorkerHandle, dict[int, SchedulerTask], dict[int, SchedulerTask]]
-        ] = {}
-        #: {worker_id: {attempt: task} processing} of workers that did not come back in time, and
-        #: whose end was not reported; the latest ones
-        self.given_up: dict[str, dict[int, SchedulerTask]] = {}
+        self.lost = LostWorkers()
         #: {task: (worker, attempt)} of erred tasks whose failure that worker keeps
         self.failed_at: dict[SchedulerTask, tuple[WorkerHandle, int]] = {}
         #: {attempt: (worker, task)}: attempts beside the current ones, among the worker's zombies;
@@ -188,14 +176,13 @@ class SchedulerState:
         #: ... or is so until a short time ago: clients may come back for what nobody needs
         self.awaits_owners = False
         self.started: float | None = None  #: the time of the first event
-        #: {worker_id: report} that came before the connection of that registered worker closed
-        self.exit_reports: dict[str, m.WorkerExited] = {}
 
         #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
         self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
-        self.next_session = self.next_request = self.next_client = 1
-        self.generation = self.next_rank = 0
-        self.last_submission = float("-inf")
+        self.next_client = 1
+        #: of sessions and of requests to peers, see `new_number`
+        self._next_number = 1
+        self.ranks = Ranks()
 
         #: {peer: messages}, in order; the shell drains it after each `handle`
         self.outboxes: dict[int, list[Message]] = {}
@@ -210,8 +197,6 @@ class SchedulerState:
         self.next_return: Deadline | None = None
         self.now = 0.0
         self.deadlines = Deadlines(heartbeat_s)
-        #: when peers that are sending a long frame are sent a heartbeat next
-        self.next_reassurance = float("-inf")
 
         self.features = Features(features)
         #: maps of tasks, whose rows end when their task is forgotten
@@ -312,7 +297,7 @@ class SchedulerState:
     @property
     def next_deadline(self) -> float:
         """When the next `SchedulerTick` must come at the latest (by the clock of the events)."""
-        return min(self.deadlines.next_tick(), self.next_reassurance)
+        return min(self.deadlines.next_tick(), self.seen.next_reassurance)
 
     @property
     def awake_s(self) -> float:
@@ -325,6 +310,12 @@ class SchedulerState:
         `deadlines.cancel` takes the result. As after an event, an assignment pass follows.
         """
         return self.deadlines.add(self.now, delay_s, action, *args)
+
+    def new_number(self) -> int:
+        """Return a number that no session, and no request of this scheduler to a peer, has."""
+        number = self._next_number
+        self._next_number = number + 1
+        return number
 
     # -- out-boxes --------------------------------------------------------------------------------
     def send(self, peer: int, message: Message) -> None:

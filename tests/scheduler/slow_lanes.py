@@ -60,7 +60,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
         option = TaskOptions.of(record)
         task_class = submission._task_class(state, option)
         function, number = functions[message.function_of[row]], client.number
-        group = TaskGroup(function, task_class, state.generation, number, options=option)
+        group = TaskGroup(function, task_class, state.ranks.generation, number, options=option)
         classes.append(task_class)
         task = state.tasks.get(key)
         if task is not None:
@@ -68,9 +68,9 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
             if task.state == ERRED or task.args is None:
                 submission._start_afresh(state, client, message, task, row, group, 0)
             continue
-        state.next_rank += 1
-        base = base_priority(option.priority, state.generation)
-        priority = base | (message.ranks[row] if message.ranks else state.next_rank)
+        state.ranks.next += 1
+        base = base_priority(option.priority, state.ranks.generation)
+        priority = base | (message.ranks[row] if message.ranks else state.ranks.next)
         task = state.tasks[key] = SchedulerTask(key, group, message.args[row], priority)
         group.function.n_tasks += 1
         group.task_class.n_tasks += 1

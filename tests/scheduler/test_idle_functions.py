@@ -91,7 +91,7 @@ def test_reuse_before_eviction_sends_nothing_and_needs_no_blob():
     assert assignment(out, worker).function_blobs == [None]
     assert dropped_functions(out, worker) == []
     assert idle(board) == []
-    assert board.state.idle_functions_nbytes == 0
+    assert board.state.idle_functions.nbytes == 0
 
 
 def test_a_dropped_function_is_sent_anew():
@@ -138,11 +138,11 @@ def test_idle_functions_are_kept_up_to_their_limit_of_bytes():
     submit_large(board, client, "f", half)
     out = submit_large(board, client, "g", half)
     assert dropped_functions(out, worker) == []
-    assert board.state.idle_functions_nbytes == MAX_IDLE_FUNCTIONS_NBYTES
+    assert board.state.idle_functions.nbytes == MAX_IDLE_FUNCTIONS_NBYTES
     out = submit_large(board, client, "h", 1)
     assert dropped_functions(out, worker) == [function_id("f")]
     assert idle(board) == ["g", "h"]
-    assert board.state.idle_functions_nbytes == half + 1
+    assert board.state.idle_functions.nbytes == half + 1
 
 
 def test_one_large_function_may_push_out_several_in_one_message():
@@ -167,7 +167,7 @@ def test_a_function_above_the_limit_is_not_kept_and_nothing_is_left(as_payload):
     out = board.send(client, m.ReleaseKeys(keys=["huge"]))
     assert dropped_functions(out, worker) == [function_id("small"), function_id("huge")]
     assert board.state.functions == {}
-    assert board.state.idle_functions_nbytes == 0
+    assert board.state.idle_functions.nbytes == 0
 
 
 def test_the_function_of_a_submission_that_makes_no_task_is_idle_when_its_client_wants_nothing():

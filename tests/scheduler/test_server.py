@@ -202,7 +202,7 @@ async def test_each_tick_lists_the_peers_that_do_not_read_that_send_and_that_wai
         _, sender = await a_client(server, "sender")
         far, of_sender = server._listeners[0].connections
         now = server._loop.time()
-        server.state.next_reassurance = now
+        server.state.seen.next_reassurance = now
         far.pause_writing()
         server.state.send(1, Heartbeat())
         sender._transport.write(b"\0")  # the first byte of a header

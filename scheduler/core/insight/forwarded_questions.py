@@ -99,8 +99,7 @@ def on_ask_other(state: SchedulerState, peer: int, message: m.Ask) -> None:
         text = f"{nbytes} bytes are more than the limit of {MAX_RELAYED_BYTES >> 20} MiB"
         _fail(state, peer, message.request, BAD_ARGUMENT, text)
         return
-    request = state.next_request
-    state.next_request = request + 1
+    request = state.new_number()
     passed = Passed(peer, message.request, message.name)
     passed_of(state).setdefault(asked, {})[request] = passed
     state.send(

@@ -128,11 +128,11 @@ FUNCTION_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]
         f.prefix.name for f in s.idle_functions if s.functions.get(f.function_id) is not f
     ],
     "idle functions are few": lambda s: unless(
-        len(s.idle_functions) <= s.max_idle_functions, len(s.idle_functions)
+        len(s.idle_functions) <= s.idle_functions.max_n, len(s.idle_functions)
     ),
     "idle_functions_nbytes is the sum of their blobs": lambda s: unless(
-        s.idle_functions_nbytes == sum(blob_nbytes(f.blob) for f in s.idle_functions),
-        s.idle_functions_nbytes,
+        s.idle_functions.nbytes == sum(blob_nbytes(f.blob) for f in s.idle_functions),
+        s.idle_functions.nbytes,
     ),
     "n_unfinished counts the active tasks of a prefix": lambda s: _miscounted_tasks(
         s, "n_unfinished", ACTIVE

@@ -349,7 +349,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         (ws, name)
         for ws in s.workers.values()
         for name, n in ws.free_resources.items()
-        if n < 0 and not s.counters.recoveries and not s.given_up
+        if n < 0 and not s.counters.recoveries and not s.lost.given_up
     ],
     "free and held resources of a worker are all that it has": _misheld,
     "a class of a worker has it among its members": lambda s: [
@@ -376,13 +376,13 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         s.loaded, _loaded(s)
     ),
     "lost workers are filed by id": lambda s: [
-        lost for lost, entry in s.lost_workers.items() if entry[0].worker_id != lost
+        lost for lost, entry in s.lost.unreported.items() if entry[0].worker_id != lost
     ],
     "a lost worker is not registered": lambda s: [
-        entry[0] for entry in s.lost_workers.values() if _is_registered(s, entry[0])
+        entry[0] for entry in s.lost.unreported.values() if _is_registered(s, entry[0])
     ],
     "exit reports are of registered workers": lambda s: [
-        worker_id for worker_id in s.exit_reports if worker_id not in s.workers_by_id
+        worker_id for worker_id in s.lost.exit_reports if worker_id not in s.workers_by_id
     ],
     "unreachable lists registered workers": lambda s: [
         (ws, other)
@@ -453,7 +453,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ),
     "seen is in order of time": lambda s: in_order(s.seen.values()),
     "silence is looked for while a peer may be silent": lambda s: unless(
-        (s.silence_check is not None and s.silence_check.is_pending) or not s.seen, s.seen
+        (s.seen.check is not None and s.seen.check.is_pending) or not s.seen, s.seen
     ),
     "clients are to be notified while tasks are unrunnable for a short time": lambda s: [
         c.restrictions

@@ -16,6 +16,7 @@ for silent peers costs what they are.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ from ....protocol.wire.session import MISSED_HEARTBEATS
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
+    from ..records.deadlines import Deadline
     from ..state import SchedulerState
 
 #: Up to this number of peers they send heartbeats at the interval that was configured.
@@ -36,12 +38,26 @@ _GROUP: Final = 50
 _LEAST_WAIT_S: Final = 0.001
 
 
+class SignsOfLife(OrderedDict[int, float]):
+    """When peers have last sent something: strangers, workers and supervisors.
+
+    {peer: waking time of its last sign of life}, in order of time. Silence ends their session.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: when the first of them may have been silent for too long; None while there is none
+        self.check: Deadline | None = None
+        #: when peers that are sending a long frame are sent a heartbeat next
+        self.next_reassurance = float("-inf")
+
+
 def note_alive(state: SchedulerState, peer: int) -> None:
     """Note a sign of life of a stranger, worker or supervisor."""
     state.seen[peer] = state.awake_s
     state.seen.move_to_end(peer)
-    if state.silence_check is None:
-        state.silence_check = state.call_after(_silence_s(state), _end_silent)
+    if state.seen.check is None:
+        state.seen.check = state.call_after(_silence_s(state), _end_silent)
 
 
 def _silence_s(state: SchedulerState) -> float:
@@ -57,13 +73,13 @@ def note_unread(state: SchedulerState, unread: Sequence[int]) -> None:
 
 def _end_silent(state: SchedulerState) -> None:
     """End the sessions of peers that have sent nothing for too long."""
-    state.silence_check = None
+    state.seen.check = None
     silence_s = _silence_s(state)
     while state.seen:
         peer, since = next(iter(state.seen.items()))
         left_s = since + silence_s - state.awake_s
         if left_s > _LEAST_WAIT_S:
-            state.silence_check = state.call_after(left_s, _end_silent)
+            state.seen.check = state.call_after(left_s, _end_silent)
             return
         del state.seen[peer]
         if peer in state.strangers:
@@ -133,10 +149,10 @@ def on_workers_alive(
 
 def reassure(state: SchedulerState, receiving: Sequence[int]) -> None:
     """Send a heartbeat to peers whose frame takes long: their own wait behind it."""
-    if state.now < state.next_reassurance:
+    if state.now < state.seen.next_reassurance:
         return
-    if state.next_reassurance != float("-inf"):
+    if state.seen.next_reassurance != float("-inf"):
         for peer in receiving:
             if peer in state.roles and peer not in state.strangers:
                 state.send(peer, m.Heartbeat())
-    state.next_reassurance = state.now + state.heartbeat_s
+    state.seen.next_reassurance = state.now + state.heartbeat_s

@@ -28,6 +28,24 @@ if TYPE_CHECKING:
 EXIT_REPORT_WAIT_S: Final = 60.0
 
 
+class LostWorkers:
+    """Workers that are lost, or of which that is to be expected, by id."""
+
+    __slots__ = ("exit_reports", "given_up", "unreported")
+
+    def __init__(self) -> None:
+        #: {worker_id: report} that came before the connection of that registered worker closed
+        self.exit_reports: dict[str, m.WorkerExited] = {}
+        #: {worker_id: (worker, {attempt: task} processing, {attempt: task} whose only copy it had)}
+        #: of lost workers whose supervisor has not reported yet
+        self.unreported: dict[
+            str, tuple[WorkerHandle, dict[int, SchedulerTask], dict[int, SchedulerTask]]
+        ] = {}
+        #: {worker_id: {attempt: task} processing} of workers that did not come back in time, and
+        #: whose end was not reported; the latest ones
+        self.given_up: dict[str, dict[int, SchedulerTask]] = {}
+
+
 def notify_workers_of_loss(state: SchedulerState, lost: WorkerHandle) -> None:
     """Let no worker wait for data of a lost one: those that run tasks which read some are notified.
 
@@ -72,17 +90,17 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     for function in ws.functions:
         del function.workers[ws]
     ws.functions.clear()
-    report = state.exit_reports.pop(ws.worker_id, None)
+    report = state.lost.exit_reports.pop(ws.worker_id, None)
     if (processing or held) and ws.supervisor_id:
-        lost_worker = state.lost_workers[ws.worker_id] = (ws, processing, held)
+        lost_worker = state.lost.unreported[ws.worker_id] = (ws, processing, held)
         state.call_after(EXIT_REPORT_WAIT_S, _end_wait_for_report, lost_worker)
         if report is not None:
             count_death(state, report)
 
 
 def _end_wait_for_report(state: SchedulerState, lost: tuple[WorkerHandle, Any, Any]) -> None:
-    if state.lost_workers.get(lost[0].worker_id) is lost:
-        del state.lost_workers[lost[0].worker_id]
+    if state.lost.unreported.get(lost[0].worker_id) is lost:
+        del state.lost.unreported[lost[0].worker_id]
 
 
 def _holdings(reason: str, ws: WorkerHandle, held: list[SchedulerTask]) -> str:
@@ -101,7 +119,7 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
 
     Too many and the task is given up.
     """
-    lost = state.lost_workers.pop(report.worker_id, None)
+    lost = state.lost.unreported.pop(report.worker_id, None)
     if lost is None:
         return
     ws, processing, held = lost

@@ -84,8 +84,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
     state.strangers.pop(peer, None)
     for registering in state.features.registering:
         registering(state, _id_of(message), message.last_epoch)
-    session = state.next_session
-    state.next_session = session + 1
+    session = state.new_number()
     state.send(
         peer,
         m.Welcome(
@@ -265,7 +264,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     note_members(state)
     state.workers_by_address[ws.address] = ws
     state.idle[ws] = None
-    state.lost_workers.pop(ws.worker_id, None)  # it lives: its end is yet to be reported
+    state.lost.unreported.pop(ws.worker_id, None)  # it lives: its end is yet to be reported
     state.counters.workers_joined += 1
     state.log(
         "info", f"worker {ws.name} joined from {ws.address} with {counted(ws.nthreads, 'thread')}"
@@ -303,7 +302,7 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         ws = state.workers.get(peer)
         if ws is None:
             return
-        if for_good or ws.is_leaving or ws.worker_id in state.exit_reports or not state.away_s:
+        if for_good or ws.is_leaving or ws.worker_id in state.lost.exit_reports or not state.away_s:
             _remove_worker(state, ws)
         else:
             set_away(state, ws)
@@ -333,9 +332,9 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
 
 def _give_up(state: SchedulerState, ws: WorkerHandle) -> None:
     """End the wait for a worker that has not come back in time."""
-    state.given_up[ws.worker_id] = dict(ws.processing)
-    while len(state.given_up) > MAX_GIVEN_UP:
-        del state.given_up[next(iter(state.given_up))]
+    state.lost.given_up[ws.worker_id] = dict(ws.processing)
+    while len(state.lost.given_up) > MAX_GIVEN_UP:
+        del state.lost.given_up[next(iter(state.lost.given_up))]
     _remove_worker(state, ws)
 
 
@@ -359,7 +358,7 @@ def _remove_worker(
             on_closed(state, client.peer)
         _expire(state, client)
     _report_departure(state, ws, left_because)
-    report = state.exit_reports.get(ws.worker_id) if left_because is None else None
+    report = state.lost.exit_reports.get(ws.worker_id) if left_because is None else None
     n_before = state.counters.tasks_recomputed
     n_tasks, n_results = len(ws.processing), len(ws.has_what)
     lose_worker(state, ws)
@@ -421,7 +420,7 @@ def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> No
     del state.roles[ws.peer], state.levels[ws.peer], state.seen[ws.peer]
     _remove_worker(state, ws, left_because=message.reason)
     # Its running tasks were not the reason for its end, whatever its supervisor reports.
-    state.lost_workers.pop(ws.worker_id, None)
+    state.lost.unreported.pop(ws.worker_id, None)
     _note_ended(state, ws.worker_id)
     state.part(ws.peer)
 
@@ -497,7 +496,7 @@ def on_worker_exited(
     note_alive(state, supervisor.peer)
     worker_id = message.worker_id
     ws = state.workers_by_id.get(worker_id)
-    lost = state.lost_workers.get(worker_id)
+    lost = state.lost.unreported.get(worker_id)
     known = ws if ws is not None else lost[0] if lost is not None else None
     if known is not None and known.supervisor_id != supervisor.supervisor_id:
         state.counters.reports_stale += 1
@@ -510,8 +509,8 @@ def on_worker_exited(
     if lost is not None:
         count_death(state, message)
     _note_ended(state, worker_id)
-    state.given_up.pop(worker_id, None)
+    state.lost.given_up.pop(worker_id, None)
     if ws is not None:
-        state.exit_reports[worker_id] = message
+        state.lost.exit_reports[worker_id] = message
         if ws.peer not in state.roles:
             _remove_worker(state, ws)  # it was expected back

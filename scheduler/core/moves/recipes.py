@@ -39,7 +39,7 @@ def make(state: SchedulerState, key: str, spec_hash: bytes) -> SchedulerTask:
     task_class = class_without_recipe(state)
     function.n_tasks += 1
     task_class.n_tasks += 1
-    group = TaskGroup(function, task_class, state.generation, 0, state.now)
+    group = TaskGroup(function, task_class, state.ranks.generation, 0, state.now)
     task = state.tasks[key] = SchedulerTask(key, group, None, 0)
     if spec_hash != m.NO_HASH:
         task.spec_hash = spec_hash

@@ -100,7 +100,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (ERRED, RELEASED): "the failure is no longer wanted, or it is submitted again",
 }
 
-#: Functions that no task uses are kept up to this many bytes (and `max_idle_functions`).
+#: Functions that no task uses are kept up to this many bytes (and `IdleFunctions.max_n`).
 MAX_IDLE_FUNCTIONS_NBYTES: Final = 16 << 20
 
 #: One KeysErred reports so many failures at most, all but the first of at most so many bytes.
@@ -514,10 +514,8 @@ def retire_function(state: SchedulerState, function: Function) -> None:
     """
     idle = state.idle_functions
     idle[function] = None
-    state.idle_functions_nbytes += blob_nbytes(function.blob)
-    while len(idle) > state.max_idle_functions or (
-        state.idle_functions_nbytes > MAX_IDLE_FUNCTIONS_NBYTES
-    ):
+    idle.nbytes += blob_nbytes(function.blob)
+    while len(idle) > idle.max_n or idle.nbytes > MAX_IDLE_FUNCTIONS_NBYTES:
         oldest = next(iter(idle))
         revive_function(state, oldest)
         drop_function(state, oldest)
@@ -526,7 +524,7 @@ def retire_function(state: SchedulerState, function: Function) -> None:
 def revive_function(state: SchedulerState, function: Function) -> None:
     """Take a function from the idle ones: it is used again, or dropped next."""
     del state.idle_functions[function]
-    state.idle_functions_nbytes -= blob_nbytes(function.blob)
+    state.idle_functions.nbytes -= blob_nbytes(function.blob)
 
 
 def drop_function(state: SchedulerState, function: Function) -> None:

@@ -309,8 +309,7 @@ def _send_next(state: SchedulerState, ws: WorkerHandle) -> None:
 def _send_order(
     state: SchedulerState, plugin: Plugin, process: Process, *, is_required: bool
 ) -> None:
-    request = state.next_request
-    state.next_request = request + 1
+    request = state.new_number()
     plugin.waiting[process] = request
     is_supervisor = isinstance(process, SupervisorHandle)
     if plugin.is_ending:
@@ -378,8 +377,7 @@ def _renew_workers(state: SchedulerState, plugin: Plugin) -> None:
     """Have the workers replaced that were started before the plugin was set up."""
     outdated, plugin.outdated = plugin.outdated, {}
     for supervisor in outdated:
-        request = state.next_request
-        state.next_request = request + 1
+        request = state.new_number()
         plugin.renewing[supervisor] = request
         plugin.renewed.append(_id_of(supervisor))
         state.send(supervisor.peer, m.RenewWorkers(request=request))

@@ -38,3 +38,21 @@ def base_priority(user_priority: int, generation: int) -> int:
 def rank_of(priority: int) -> int:
     """Return the rank of `priority`."""
     return priority & MAX_RANK
+
+
+class Ranks:
+    """The places of the tasks that come next."""
+
+    __slots__ = ("generation", "last_submission", "next")
+
+    def __init__(self) -> None:
+        self.generation = self.next = 0
+        self.last_submission = float("-inf")
+
+    def begin(self, n_rows: int, now: float) -> None:
+        """Begin another generation if the last submission was some time ago, or ranks run out."""
+        is_late = now - self.last_submission > FIFO_TIMEOUT_S
+        if is_late or self.next + n_rows > MAX_RANK:
+            self.generation += 1
+            self.next = 0
+        self.last_submission = now

@@ -56,6 +56,15 @@ class Function:
         self.workers: dict[WorkerHandle, None] = {}
 
 
+class IdleFunctions(dict[Function, None]):
+    """Functions that no task uses, longest unused first: {function: None}."""
+
+    def __init__(self, max_n: int) -> None:
+        super().__init__()
+        self.max_n = max_n
+        self.nbytes = 0  #: sum of their blobs' sizes, exact
+
+
 class TaskClass:
     """Tasks with equal restrictions and resources.
 

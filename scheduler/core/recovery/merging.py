@@ -212,7 +212,7 @@ def merge_failed(state: SchedulerState, task: SchedulerTask, row: InventoryRow) 
     is_current = task.worker is ws and task.attempt == attempt
     is_earlier = attempt < state.first_attempt
     if not is_current:
-        given_up = state.given_up.get(ws.worker_id, {}).pop(attempt, None) is task
+        given_up = state.lost.given_up.get(ws.worker_id, {}).pop(attempt, None) is task
         is_open = task.state in _ADOPTING and (given_up or is_earlier)
         if not is_open or is_other(task, row):
             return False

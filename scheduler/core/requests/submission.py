@@ -34,7 +34,7 @@ from ..moves.transitions import (
     send_erred,
 )
 from ..records.peers import RESOURCE_DIGITS, ClientHandle
-from ..records.priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority
+from ..records.priority import MAX_RANK, base_priority
 from ..records.tasks import (
     ERRED,
     FORGOTTEN,
@@ -71,7 +71,7 @@ class _Batch:
         task_class, options = state.default_class, NO_OPTIONS
         user_priority = 0
         #: the client in whose turns the tasks run, and the generation in which they stand
-        self.number, generation = client.number, state.generation
+        self.number, generation = client.number, state.ranks.generation
         #: the client has the results, or waits for others that were made of them
         self.is_delivered = False
         if record:
@@ -139,7 +139,7 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         return
     if any(message.options):
         message = _understood(state, client, message, functions)
-    _begin_generation(state, len(message.keys))
+    state.ranks.begin(len(message.keys), state.now)
     if not state.tasks:
         for first_submitted in state.features.first_submitted:
             first_submitted(state)
@@ -242,7 +242,7 @@ def _add_rows(
     runnable = bool(task_class.members)
     has_one_function = len(message.functions) == 1
     is_delivered = batch.is_delivered
-    rank = state.next_rank
+    rank = state.ranks.next
     dependencies = message.dependencies
     hashes = message.spec_hashes
     ranks = message.ranks
@@ -285,7 +285,7 @@ def _add_rows(
             state.counters.n_released += 1
             activate(state, task)
     batch.queue_up()
-    state.next_rank = rank
+    state.ranks.next = rank
     task_class.n_tasks += n_created
     batch.n_queued += n_queued
     if n_queued and has_one_function:
@@ -330,15 +330,6 @@ def _new_function(
         for function_made in state.features.function_made:
             function_made(state, function)
     return function
-
-
-def _begin_generation(state: SchedulerState, n_rows: int) -> None:
-    """Begin another generation if the last submission was some time ago, or ranks run out."""
-    is_late = state.now - state.last_submission > FIFO_TIMEOUT_S
-    if is_late or state.next_rank + n_rows > MAX_RANK:
-        state.generation += 1
-        state.next_rank = 0
-    state.last_submission = state.now
 
 
 def _task_class(state: SchedulerState, options: TaskOptions) -> TaskClass:

@@ -78,7 +78,7 @@ def _shrink(state: SchedulerState) -> None:
         delay_s = PAUSE_S
     elif state.tasks or shrinking.has_shrunk:
         delay_s = INTERVAL_S
-        is_quiet = state.now - state.last_submission > QUIET_S
+        is_quiet = state.now - state.ranks.last_submission > QUIET_S
         if shrinking.has_shrunk and is_quiet and len(state.tasks) <= FEW_TASKS:
             shrinking.has_shrunk = False
             state.after.append(ReturnMemory())

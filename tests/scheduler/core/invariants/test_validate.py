@@ -118,7 +118,7 @@ def break_cycle(b: Broken) -> None:
 
 
 def lose(b: Broken, worker_id: str) -> None:
-    b.state.lost_workers[worker_id] = (b.w, {}, {})
+    b.state.lost.unreported[worker_id] = (b.w, {}, {})
 
 
 def relay(b: Broken, waiting_for: dict[int, list[str]], worker: object) -> None:
@@ -198,9 +198,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "workers of a function are registered": lambda b: b.function.workers.update({Broken().w: None}),
     "idle functions are known": lambda b: b.state.functions.pop(b.idle.function_id),
-    "idle functions are few": lambda b: setattr(b.state, "max_idle_functions", 0),
+    "idle functions are few": lambda b: setattr(b.state.idle_functions, "max_n", 0),
     "idle_functions_nbytes is the sum of their blobs": lambda b: setattr(
-        b.state, "idle_functions_nbytes", 1
+        b.state.idle_functions, "nbytes", 1
     ),
     # Classes.
     "n_unfinished counts the active tasks of a prefix": lambda b: setattr(
@@ -357,7 +357,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ).measured.update({1: ([], 0, 0)}),
     "lost workers are filed by id": lambda b: lose(b, "other"),
     "a lost worker is not registered": lambda b: lose(b, b.w.worker_id),
-    "exit reports are of registered workers": lambda b: b.state.exit_reports.update(
+    "exit reports are of registered workers": lambda b: b.state.lost.exit_reports.update(
         {"gone": m.WorkerExited(worker_id="gone", reason="", running=[])}
     ),
     "unreachable lists registered workers": lambda b: b.w.unreachable.update(
@@ -405,7 +405,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "strangers, workers and supervisors are seen": lambda b: b.state.seen.clear(),
     "seen is in order of time": lambda b: b.state.seen.update({b.state.seen.popitem()[0]: -1.0}),
     "silence is looked for while a peer may be silent": lambda b: b.state.deadlines.cancel(
-        b.state.silence_check
+        b.state.seen.check
     ),
     "clients are to be notified while tasks are unrunnable for a short time": lambda b: setattr(
         b.state.default_class, "unrunnable_notice", b.state.call_after(1.0, print)

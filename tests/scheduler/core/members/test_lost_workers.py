@@ -507,12 +507,12 @@ def test_exit_reports_are_kept_only_for_registered_workers_of_the_same_superviso
     for n in range(3):
         board.send(sup, died(f"never joined {n}", []))
     board.send(other, died("w", []))
-    assert board.state.exit_reports == {}
+    assert board.state.lost.exit_reports == {}
     assert board.state.counters.reports_stale == 1
     board.send(sup, died("w", [], "r" * 100_000))
-    assert board.state.exit_reports["w"].reason == "r" * MAX_REASON_CHARS + " [...]"
+    assert board.state.lost.exit_reports["w"].reason == "r" * MAX_REASON_CHARS + " [...]"
     board.close(worker)
-    assert board.state.exit_reports == {}
+    assert board.state.lost.exit_reports == {}
 
 
 def test_only_the_supervisor_of_a_lost_worker_counts_deaths_against_its_tasks():

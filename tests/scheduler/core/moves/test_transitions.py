@@ -250,7 +250,7 @@ def snapshot(state: SchedulerState) -> dict[str, Any]:
         },
         "durations": state.prefixes.durations.plain(),
         "counters": dataclasses.asdict(state.counters),
-        "next": (state.next_attempt, state.next_rank, state.generation),
+        "next": (state.next_attempt, state.ranks.next, state.ranks.generation),
     }
 
 

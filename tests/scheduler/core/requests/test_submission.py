@@ -481,7 +481,7 @@ def test_rows_with_ranks_run_in_their_order(board):
 def test_a_rank_beyond_the_largest_stays_in_its_generation(board):
     client = board.client()
     board.send(client, graph("a", ranks=[2**62]))
-    assert board.task("a").priority == base_priority(0, board.state.generation) | MAX_RANK
+    assert board.task("a").priority == base_priority(0, board.state.ranks.generation) | MAX_RANK
 
 
 # --- Delivered: the client has the result, or waits for others that were made of it ---------------
