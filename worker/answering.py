@@ -133,7 +133,7 @@ class Answering:
         message: Message
         try:
             info, next_page, blobs = answer(self, question)
-        except _BadQuestion as error:
+        except ValueError as error:
             message = _failed(question, BAD_ARGUMENT, str(error))
         except Exception as error:
             logger.exception("the question %r could not be answered", question.name)
@@ -153,7 +153,7 @@ class Answering:
                 self._drop_lists()
             kept = self._lists.pop(number, None)
             if kept is None:
-                raise _BadQuestion("its next page was asked for too late; ask again")
+                raise ValueError("its next page was asked for too late; ask again")
             end = start + N_HELD
             rows = [record for record in kept.records[start:end] if record.state == MEMORY]
             is_last = end >= len(kept.records)
@@ -188,14 +188,12 @@ class Answering:
 
     def logs(self, question: Ask) -> _Found:
         """Return the latest log records of this process."""
-        with _checked():
-            info, next_page = page_of_latest(question.arguments, question.page)
+        info, next_page = page_of_latest(question.arguments, question.page)
         return info, next_page, []
 
     def versions(self, question: Ask) -> _Found:
         """Return the versions of Python and of packages in this process."""
-        with _checked():
-            return versions_for(question.arguments), "", []
+        return versions_for(question.arguments), "", []
 
     def process(self, question: Ask) -> _Found:
         """Return the clock, limits and memory of this process and its machine."""
@@ -209,16 +207,16 @@ class Answering:
             or not set(map(type, addresses)) <= {str}
             or len(addresses) > MAX_ADDRESSES
         ):
-            raise _BadQuestion(f"addresses= is a list of at most {MAX_ADDRESSES} addresses")
+            raise ValueError(f"addresses= is a list of at most {MAX_ADDRESSES} addresses")
         if self._reach is None:
-            raise _BadQuestion("this worker fetches nothing")
+            raise ValueError("this worker fetches nothing")
         trying = asyncio.run_coroutine_threadsafe(self._reach(addresses), self._loop)
         return {"unreached": trying.result(2 * TIMEOUT_S)}, "", []
 
     def run(self, question: Ask) -> _Found:
         """Call a function; return its result, or its exception."""
         if len(question.blobs) != 1 or question.blobs[0] is None:
-            raise _BadQuestion("one pickle of a function and its arguments is expected")
+            raise ValueError("one pickle of a function and its arguments is expected")
         context = copy.copy(self._executor.context)
         set_worker(context)
         name = f"client.run of {question.arguments.get('name')}"
@@ -279,18 +277,6 @@ _QUESTIONS: Final[dict[str, _Answer]] = {
 }
 
 
-class _BadQuestion(ValueError):
-    """An argument or the page of a question is not valid."""
-
-
-@contextlib.contextmanager
-def _checked() -> Any:
-    try:
-        yield
-    except ValueError as error:
-        raise _BadQuestion(str(error)) from error
-
-
 def _failed(question: Ask, kind: str, text: str) -> AskFailed:
     return AskFailed(request=question.request, kind=kind, text=text[:_MAX_CHARS])
 
@@ -300,7 +286,7 @@ def _numbers(page: str) -> tuple[int, int]:
     if not page:
         return 0, 0
     if not (number.isascii() and number.isdigit() and start.isascii() and start.isdigit()):
-        raise _BadQuestion(f"there is no page {page[:40]!r}")
+        raise ValueError(f"there is no page {page[:40]!r}")
     return int(number[:18]), int(start[:18])
 
 
