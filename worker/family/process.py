@@ -63,7 +63,7 @@ def main(config: WorkerConfig) -> None:
     loop = new_event_loop()
     try:
         asyncio.set_event_loop(loop)
-        with _stack_on_demand(config.started_path), _stack_at_end(config.started_path):
+        with _stacks(config.started_path):
             loop.run_until_complete(_main(config))
     finally:
         asyncio.set_event_loop(None)
@@ -99,31 +99,28 @@ async def _main(config: WorkerConfig) -> None:
 
 
 @contextlib.contextmanager
-def _stack_on_demand(record: Path | None) -> Iterator[None]:
-    """Let the supervisor request the stacks of all threads, whatever they are doing."""
-    if record is None or not STACK_SIGNAL:
-        yield
-        return
-    with open(record.with_suffix(STACK_SUFFIX), "w") as file:
-        faulthandler.register(STACK_SIGNAL, file=file)
-        try:
-            yield
-        finally:
-            faulthandler.unregister(STACK_SIGNAL)
+def _stacks(record: Path | None) -> Iterator[None]:
+    """Let the interpreter write its stacks for the supervisor.
 
-
-@contextlib.contextmanager
-def _stack_at_end(record: Path | None) -> Iterator[None]:
-    """Let the interpreter write its stack for the supervisor if SIGSEGV or the like ends it."""
+    Those of all threads on request, whatever they are doing; and where it was if SIGSEGV or the
+    like ends it.
+    """
     if record is None:
         yield
         return
-    with open(record.with_suffix(FAULT), "w") as file:
-        faulthandler.enable(file, all_threads=False)
+    with (
+        open(record.with_suffix(STACK_SUFFIX), "w") as file,
+        open(record.with_suffix(FAULT), "w") as fault,
+    ):
+        if STACK_SIGNAL:
+            faulthandler.register(STACK_SIGNAL, file=file)
+        faulthandler.enable(fault, all_threads=False)
         try:
             yield
         finally:
             faulthandler.disable()
+            if STACK_SIGNAL:
+                faulthandler.unregister(STACK_SIGNAL)
 
 
 def _on_loop_error(crash: Any, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

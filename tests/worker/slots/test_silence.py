@@ -71,7 +71,7 @@ def test_beats_and_a_registration_are_kept_apart_from_attempts(tmp_path: Path):
 STUCK = """
 import ctypes, sys, threading
 from pathlib import Path
-from weft.worker.family.process import _stack_on_demand
+from weft.worker.family.process import _stacks
 from weft.worker.slots.started import StartedRecord
 
 def sleep_with_the_lock():
@@ -79,7 +79,7 @@ def sleep_with_the_lock():
 
 path = Path(sys.argv[1])
 record = StartedRecord(path, 1)
-with _stack_on_demand(path):
+with _stacks(path):
     record.beat()
     thread = threading.Thread(target=sleep_with_the_lock)
     thread.start()
