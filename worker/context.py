@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import NotInTask
@@ -20,20 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["WorkerContext", "get_worker"]
 
 
+@dataclass(slots=True)
 class Here:
     """What one thread does: the part of its context that changes with its tasks."""
 
-    __slots__ = ("seat", "stand_in", "task", "wake")
-
-    def __init__(self) -> None:
-        #: The task that the thread runs, None between tasks, and in functions of `client.run`.
-        self.task: WorkerTask | None = None
-        #: Wakes the event loop in which the task's coroutine runs; None = there is none.
-        self.wake: Callable[[], object] | None = None
-        #: The thread in which an actor is made in the place of this one, and its gate.
-        self.stand_in: tuple[int, SlotGate] | None = None
-        #: That of the thread; None for functions of `client.run`.
-        self.seat: SlotSeat | None = None
+    #: The task that the thread runs, None between tasks, and in functions of `client.run`.
+    task: WorkerTask | None = None
+    #: Wakes the event loop in which the task's coroutine runs; None = there is none.
+    wake: Callable[[], object] | None = None
+    #: The thread in which an actor is made in the place of this one, and its gate.
+    stand_in: tuple[int, SlotGate] | None = None
+    #: That of the thread; None for functions of `client.run`.
+    seat: SlotSeat | None = None
 
 
 class WorkerContext:
@@ -132,11 +131,8 @@ class WorkerContext:
     def __copy__(self) -> WorkerContext:
         """Return the context for another thread of the worker, with what this one does."""
         other = object.__new__(WorkerContext)
-        here = Here()
-        for name in Here.__slots__:
-            setattr(here, name, getattr(self.here, name))
         shared = {name: getattr(self, name) for name in WorkerContext.__slots__}
-        other.set_own(**{**shared, "here": here})
+        other.set_own(**{**shared, "here": replace(self.here)})
         return other
 
     @property
@@ -208,18 +204,16 @@ _ADVICE: Final = {
 }
 
 
+@dataclass(slots=True)
 class TaskHost:
     """The addresses and names with which a client in the tasks of a worker connects."""
 
-    __slots__ = ("find", "name", "task_pass", "worker_id")
-
-    def __init__(self, name: str, worker_id: str, find: Finder) -> None:
-        self.name = name
-        self.worker_id = worker_id
-        #: Returns the addresses of the scheduler to try, and the secret.
-        self.find = find
-        #: What the scheduler sent with the last welcome.
-        self.task_pass = ""
+    name: str
+    worker_id: str
+    #: Returns the addresses of the scheduler to try, and the secret.
+    find: Finder
+    #: What the scheduler sent with the last welcome.
+    task_pass: str = ""
 
 
 class _ThreadContext(threading.local):

@@ -13,6 +13,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.messages.actors import call_text
@@ -29,15 +30,13 @@ __all__ = ["ActorWaits"]
 _LONG_S: Final = 0.5
 
 
+@dataclass(slots=True)
 class _Wait:
-    __slots__ = ("actor", "is_reported", "since", "wait")
-
-    def __init__(self, actor: ActorThread, wait: TaskWait | None) -> None:
-        self.actor = actor
-        #: None = for something else than tasks and calls, or not without a time limit
-        self.wait = wait
-        self.since = time.monotonic()
-        self.is_reported = False
+    actor: ActorThread
+    #: None = for something else than tasks and calls, or not without a time limit
+    wait: TaskWait | None
+    since: float = field(default_factory=time.monotonic)
+    is_reported: bool = False
 
 
 class ActorWaits:

@@ -6,6 +6,8 @@ Owns the queues and the bytes in flight. It handles copies, not tasks, and chang
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from .tasks import WorkerTask
 
 #: Largest sum of (expected) sizes of one request; a single larger value goes alone. Small enough
@@ -17,35 +19,31 @@ IN_FLIGHT_BYTES = 256 << 20
 REQUEST_KEYS = 4096
 
 
+@dataclass(slots=True, eq=False)
 class Peer:
     """Another worker that holds copies that tasks here need."""
 
-    __slots__ = ("address", "nbytes", "queue", "request")
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        #: Copies in state "fetch" that this peer will be asked for, oldest first.
-        self.queue: dict[WorkerTask, None] = {}
-        #: Its only outstanding request.
-        self.request: Request | None = None
-        #: Sum of nbytes over the queue and the request.
-        self.nbytes = 0
+    address: str
+    #: Copies in state "fetch" that this peer will be asked for, oldest first.
+    queue: dict[WorkerTask, None] = field(default_factory=dict)
+    #: Its only outstanding request.
+    request: Request | None = None
+    #: Sum of nbytes over the queue and the request.
+    nbytes: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Request:
     """The copies that a peer has been asked for."""
 
-    __slots__ = ("attempts", "copies", "nbytes", "number", "peer")
-
-    def __init__(self, number: int, peer: Peer) -> None:
-        self.number = number
-        self.peer = peer
-        #: {key: the copy, in state "flight"}; None = it was dropped meanwhile.
-        self.copies: dict[str, WorkerTask | None] = {}
-        #: {key: attempt under which the shell stores it}
-        self.attempts: dict[str, int] = {}
-        #: Sum of the sizes expected when it was begun; counted in Peer.nbytes and Fetching.nbytes.
-        self.nbytes = 0
+    number: int
+    peer: Peer
+    #: {key: the copy, in state "flight"}; None = it was dropped meanwhile.
+    copies: dict[str, WorkerTask | None] = field(default_factory=dict)
+    #: {key: attempt under which the shell stores it}
+    attempts: dict[str, int] = field(default_factory=dict)
+    #: Sum of the sizes expected when it was begun; counted in Peer.nbytes and Fetching.nbytes.
+    nbytes: int = 0
 
 
 class Fetching:

@@ -13,6 +13,7 @@ A task may also end without a seat: it has given it up for good (`secede`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import InvalidTransition
@@ -57,23 +58,21 @@ MANY_BLOCKED: Final = 200
 MORE_BLOCKED: Final = 200
 
 
+@dataclass(slots=True)
 class Seats:
     """The seats that slots have given up, and what their tasks wait for."""
 
-    __slots__ = ("blocked", "n_kept", "parked", "spare", "waits_for")
-
-    def __init__(self) -> None:
-        #: {slot: the attempt that waits there}. All and only slots in place "blocked".
-        self.blocked: dict[Slot, int] = {}
-        #: {attempt: its wait}, of those of `blocked` that wait for tasks, or for calls of actors,
-        #: without a time limit.
-        self.waits_for: dict[int, SlotBlocked | SlotWaits] = {}
-        #: {attempt: None} of those that are blocked or return and that the scheduler was not sent.
-        self.parked: dict[int, None] = {}
-        #: Number of seats that no slot has: the next slots that return take them.
-        self.n_kept = 0
-        #: All and only slots in place "spare".
-        self.spare: dict[Slot, None] = {}
+    #: {slot: the attempt that waits there}. All and only slots in place "blocked".
+    blocked: dict[Slot, int] = field(default_factory=dict)
+    #: {attempt: its wait}, of those of `blocked` that wait for tasks, or for calls of actors,
+    #: without a time limit.
+    waits_for: dict[int, SlotBlocked | SlotWaits] = field(default_factory=dict)
+    #: {attempt: None} of those that are blocked or return and that the scheduler was not sent.
+    parked: dict[int, None] = field(default_factory=dict)
+    #: Number of seats that no slot has: the next slots that return take them.
+    n_kept: int = 0
+    #: All and only slots in place "spare".
+    spare: dict[Slot, None] = field(default_factory=dict)
 
 
 def place(slot: Slot, finish: Place) -> None:

@@ -6,6 +6,7 @@ Plain data. `transitions` lists the moves that exist; `validate` asserts the com
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ...protocol.wire.messages import NO_HASH
@@ -156,22 +157,21 @@ class WorkerTask:
         return f"<WorkerTask {self.key!r} attempt {self.attempt} {self.state}>"
 
 
+@dataclass(slots=True, eq=False)
 class Slot:
     """One executor thread, as the core sees it."""
 
-    __slots__ = ("busy", "chunk", "fetched_us", "index", "n_executing", "place", "queued_us")
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        #: Tasks to run next, best first. The executor takes from the left, the core gives and
-        #: takes back at the right, both atomically: so a task that the core can still take has not
-        #: started, and one that is executing and not in here has.
-        self.chunk: deque[WorkerTask] = deque()
-        #: False = its thread sleeps, or is about to, and has to be woken with `Run`.
-        self.busy = False
-        self.place: Place = SEATED
-        #: Tasks in state executing or cancelled with this slot's index.
-        self.n_executing = 0
-        #: The time from the arrival of the first task of the chunk to the chunk's start, and the
-        #: part of it until its last fetched input came; reported with all tasks of the chunk.
-        self.queued_us = self.fetched_us = 0
+    index: int
+    #: Tasks to run next, best first. The executor takes from the left, the core gives and takes
+    #: back at the right, both atomically: so a task that the core can still take has not started,
+    #: and one that is executing and not in here has.
+    chunk: deque[WorkerTask] = field(default_factory=deque)
+    #: False = its thread sleeps, or is about to, and has to be woken with `Run`.
+    busy: bool = False
+    place: Place = SEATED
+    #: Tasks in state executing or cancelled with this slot's index.
+    n_executing: int = 0
+    #: The time from the arrival of the first task of the chunk to the chunk's start, and the part
+    #: of it until its last fetched input came; reported with all tasks of the chunk.
+    queued_us: int = 0
+    fetched_us: int = 0

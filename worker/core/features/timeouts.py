@@ -35,18 +35,16 @@ class RunningSeen(WorkerEvent):
     attempts: Sequence[int]
 
 
+@dataclass(slots=True)
 class TimeLimit:
     """The limit of one attempt."""
 
-    __slots__ = ("began", "report_at", "timeout_us")
-
-    def __init__(self, timeout_us: int) -> None:
-        #: How long it may run.
-        self.timeout_us = timeout_us
-        #: When it was first seen to run; None = it has not been.
-        self.began: float | None = None
-        #: When it is reported next; infinite until it was seen.
-        self.report_at = inf
+    #: How long it may run.
+    timeout_us: int
+    #: When it was first seen to run; None = it has not been.
+    began: float | None = None
+    #: When it is reported next; infinite until it was seen.
+    report_at: float = inf
 
 
 class TimeLimits(dict[int, TimeLimit]):
