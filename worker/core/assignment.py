@@ -26,7 +26,7 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         functions.append(function)
         if function.filing is not None:
             filing = {**(filing or {}), function.filing: None}
-    filed = [file(state, message) for file in filing] if filing else ()
+    filed = [file(state, message) for file in filing] if filing else None
     clients, dependencies = message.function_clients, message.dependencies
     by_key, by_attempt = state.by_key, state.by_attempt
     failed = state.failures.by_attempt
@@ -76,9 +76,10 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
             follow(state, message)
     if unknown or message.located_keys:
         report_unknown(state, message, unknown)
-    for go_on in filed:
-        if go_on is not None:
-            go_on()
+    if filed:
+        for go_on in filed:
+            if go_on is not None:
+                go_on()
     if message.attempts:
         state.last_attempt = max(state.last_attempt, message.attempts[-1])
     if state.busy:
@@ -107,9 +108,10 @@ def _check(message: AssignTasks) -> None:
     """Check what the decoder cannot know, before anything is changed."""
     if None in message.args:
         raise RemoteProtocolError("AssignTasks has tasks without arguments")
-    for key, dependencies in zip(message.keys, message.dependencies, strict=False):
-        if key in dependencies:
-            raise RemoteProtocolError(f"AssignTasks lets {key!r} depend on itself")
+    if message.dependencies:
+        for key, dependencies in zip(message.keys, message.dependencies, strict=True):
+            if key in dependencies:
+                raise RemoteProtocolError(f"AssignTasks lets {key!r} depend on itself")
     if message.located_hashes and len(message.located_hashes) != len(message.located_keys):
         raise RemoteProtocolError("AssignTasks has located columns of different lengths")
 
