@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...protocol.wire.options import NO_OPTIONS
@@ -57,7 +56,7 @@ class Recipes:
 
     def __init__(self, limit_nbytes: int, constants: ConstantMaker | None) -> None:
         self.limit_nbytes = limit_nbytes
-        #: Sum over `counted`, once `_settle` has run.
+        #: Sum over `counted`, once `settle` has run.
         self.nbytes = 0
         #: {record: bytes in memory}, the oldest first.
         self.counted: dict[weakref.ref[TaskRecord | TaskColumns], int] = {}
@@ -97,42 +96,8 @@ class Recipes:
             self.counted[weakref.ref(record, self._gone.append)] = nbytes
             self.nbytes += nbytes
 
-    def to_spill(self) -> list[TaskRecord | TaskColumns]:
-        """Return the oldest records that are too many; [] if there are none, or some under way."""
-        if self.nbytes <= self.limit_nbytes or self.spilling:
-            return []
-        self._settle()
-        excess = self.nbytes - self.limit_nbytes * 3 // 4
-        if self.nbytes <= self.limit_nbytes:
-            return []
-        for reference, nbytes in self.counted.items():
-            record = reference()
-            if record is not None:
-                self.spilling.append(record)
-                excess -= nbytes
-                if excess <= 0:
-                    break
-        return self.spilling
-
-    def take_spilled(self, args: Sequence[Blob | Sequence[Blob]] | None) -> int:
-        """Replace the arguments of the records that were written; None = they cannot be kept.
-
-        Returns:
-            The number of records that were dropped.
-        """
-        records, self.spilling = self.spilling, []
-        for i, record in enumerate(records):
-            self.nbytes -= self.counted.pop(weakref.ref(record), 0)
-            if args is None:
-                record.args = None  # type: ignore[assignment]  # see `recipe_of`
-                record.lineage = NONE if isinstance(record, TaskRecord) else {}
-            else:
-                record.args = args[i]
-        n_dropped = len(records) if args is None else 0
-        self.n_dropped += n_dropped
-        return n_dropped
-
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Count no longer the records that are gone."""
         while self._gone:
             self.nbytes -= self.counted.pop(self._gone.popleft(), 0)
 
@@ -200,26 +165,49 @@ def inherit_values(state: FutureState, read: FutureState) -> None:
 
 
 def spill(core: ClientState) -> None:
-    """Have the oldest records written into a file if they are too many."""
-    records = core.recipes.to_spill()
-    if records:
-        core.after.append(SpillRecipes(records))
+    """Have the oldest records written into a file if they are too many, and none are under way."""
+    recipes = core.recipes
+    if recipes.spilling:
+        return
+    recipes.settle()
+    if recipes.nbytes <= recipes.limit_nbytes:
+        return
+    excess = recipes.nbytes - recipes.limit_nbytes * 3 // 4
+    for reference, nbytes in recipes.counted.items():
+        record = reference()
+        if record is not None:
+            recipes.spilling.append(record)
+            excess -= nbytes
+            if excess <= 0:
+                break
+    if recipes.spilling:
+        core.after.append(SpillRecipes(recipes.spilling))
 
 
 def on_spilled(core: ClientState, event: RecipesSpilled) -> None:
-    """Replace the records in memory by those in the file, or drop them."""
-    is_first = not core.recipes.n_dropped
-    n = core.recipes.take_spilled(event.args)
-    if n and is_first:
+    """Replace the records in memory by those in the file; or drop them, and warn once."""
+    recipes = core.recipes
+    records, recipes.spilling = recipes.spilling, []
+    for i, record in enumerate(records):
+        recipes.nbytes -= recipes.counted.pop(weakref.ref(record), 0)
+        if event.args is None:
+            record.args = None  # type: ignore[assignment]  # see `recipe_of`
+            record.lineage = NONE if isinstance(record, TaskRecord) else {}
+        else:
+            record.args = event.args[i]
+    if event.args is not None or not records:
+        return
+    if not recipes.n_dropped:
         core.after.append(
             Warn(
                 f"what is needed to compute results again takes more than "
-                f"{core.recipes.limit_nbytes >> 20} MiB, and could not be written to a file "
+                f"{recipes.limit_nbytes >> 20} MiB, and could not be written to a file "
                 f"({event.reason}): if the scheduler or a worker is lost, some results may be lost "
                 "with it; release futures that are not needed, give the client a larger "
                 "recovery_memory=, or set TMPDIR to a folder with more room"
             )
         )
+    recipes.n_dropped += len(records)
 
 
 RECIPES: Final[dict[type, Handler]] = {RecipesSpilled: on_spilled}
