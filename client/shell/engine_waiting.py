@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -59,8 +58,16 @@ class EngineWaiting:
         def post(self, operation: Any) -> None: ...
         def check_open(self) -> None: ...
 
-    def wait(self, waiter: ThreadWaiter, operation: Any, timeout: float | None) -> bool:
+    def wait(
+        self,
+        waiter: ThreadWaiter,
+        operation: Any,
+        timeout: float | None,
+        calls: Sequence[ActorFuture] = (),
+    ) -> bool:
         """Post an operation that `waiter` is part of, and wait. Return whether it was done in time.
+
+        The waiter is notified of each of the `calls` as well, once.
 
         Raises:
             ClientClosed: there would be no answer.
@@ -68,6 +75,7 @@ class EngineWaiting:
         self.check_may_block()
         past_loop = self._past_loop
         done = False
+        notes = watch_calls(self, waiter, calls) if calls else None
         try:
             past_loop.wait_begins(
                 waiter, operation.__class__ is Watch and len(operation.states) == 1
@@ -77,6 +85,8 @@ class EngineWaiting:
             done = waiter.wait(timeout)
         finally:
             past_loop.wait_ends()
+            if notes is not None:
+                forget_calls(notes)
             if not done:  # also when interrupted
                 self._forget(waiter, operation)
         return done
@@ -87,15 +97,18 @@ class EngineWaiting:
         operation: Any,
         timeout: float | None,
         wait: TaskWait | None = None,
+        calls: Sequence[ActorFuture] = (),
     ) -> bool:
         """Do what `wait` does, in a coroutine of any loop; `wait` is what its worker reports."""
         done = False
+        notes = watch_calls(self, waiter, calls)
         try:
             self.post(operation)
             self.check_open()
             with awaited(wait):
                 done = await waiter.wait(timeout)
         finally:
+            forget_calls(notes)
             if not done:
                 self._forget(waiter, operation)
         return done
@@ -124,19 +137,16 @@ class EngineWaiting:
         try:
             if is_in_task():
                 return self._wait_in_task(states, timeout, wants_data, n, stops_at_failure, calls)
-            if calls:
-                waiter = ThreadWaiter(n or len(states) + len(calls), wants_data, stops_at_failure)
-                with self._watching(waiter, calls):
-                    return self.wait(waiter, Watch(waiter, states), timeout)
-            if self._past_loop.is_lent and len(states) == 1:
+            if self._past_loop.is_lent and len(states) == 1 and not calls:
                 start = 0.0 if timeout is None else time.monotonic()
                 self._past_loop.receive_until_done(states[0], timeout)
                 if is_ready(states[0], wants_data):
                     return True
                 if timeout is not None:
                     timeout = max(timeout - (time.monotonic() - start), 0.0)
-            waiter = ThreadWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
-            return self.wait(waiter, Watch(waiter, states), timeout)
+            n_left = len(states) + len(calls) if n is None else n
+            waiter = ThreadWaiter(n_left, wants_data, stops_at_failure)
+            return self.wait(waiter, Watch(waiter, states), timeout, calls)
         except KeyboardInterrupt:
             self.note_interrupt(states)
             raise
@@ -155,12 +165,10 @@ class EngineWaiting:
     ) -> bool:
         if calls and (n in (None, len(states) + len(calls)) or not states):
             check_not_own_calls(calls)
-        waiter = ThreadWaiter(n or len(states) + len(calls), wants_data, stops_at_failure)
-        with (
-            blocked(self._task_wait(waiter, states, timeout, n, calls)),
-            self._watching(waiter, calls),
-        ):
-            is_done = self.wait(waiter, Watch(waiter, states), timeout)
+        n_left = len(states) + len(calls) if n is None else n
+        waiter = ThreadWaiter(n_left, wants_data, stops_at_failure)
+        with blocked(self._task_wait(waiter, states, timeout, n, calls)):
+            is_done = self.wait(waiter, Watch(waiter, states), timeout, calls)
         self._check_end(waiter, states)
         return is_done
 
@@ -189,15 +197,6 @@ class EngineWaiting:
             self.post(Unwatch(waiter, states))
             raise WaitingCycle(waiter.problem)
 
-    @contextlib.contextmanager
-    def _watching(self, waiter: Watcher, calls: Sequence[ActorFuture]) -> Iterator[None]:
-        """Have `waiter` notified of each of these calls once; on any thread, through the core."""
-        notes = watch_calls(self, waiter, calls) if calls else {}
-        try:
-            yield
-        finally:
-            forget_calls(notes)
-
     async def wait_for_async(
         self,
         states: list[FutureState],
@@ -213,8 +212,7 @@ class EngineWaiting:
         waiter = AsyncWaiter(n_left, wants_data, stops_at_failure)
         wait = self._task_wait(waiter, states, timeout, n, calls) if is_in_task() else None
         try:
-            with self._watching(waiter, calls):
-                is_done = await self.wait_async(waiter, Watch(waiter, states), timeout, wait)
+            is_done = await self.wait_async(waiter, Watch(waiter, states), timeout, wait, calls)
             self._check_end(waiter, states)
             return is_done
         finally:
