@@ -135,9 +135,8 @@ class EngineWaiting:
         """
         self.check_may_block()
         try:
-            if is_in_task():
-                return self._wait_in_task(states, timeout, wants_data, n, stops_at_failure, calls)
-            if self._past_loop.is_lent and len(states) == 1 and not calls:
+            in_task = is_in_task()
+            if self._past_loop.is_lent and len(states) == 1 and not (in_task or calls):
                 start = 0.0 if timeout is None else time.monotonic()
                 self._past_loop.receive_until_done(states[0], timeout)
                 if is_ready(states[0], wants_data):
@@ -146,7 +145,14 @@ class EngineWaiting:
                     timeout = max(timeout - (time.monotonic() - start), 0.0)
             n_left = len(states) + len(calls) if n is None else n
             waiter = ThreadWaiter(n_left, wants_data, stops_at_failure)
-            return self.wait(waiter, Watch(waiter, states), timeout, calls)
+            if not in_task:
+                return self.wait(waiter, Watch(waiter, states), timeout, calls)
+            if calls and (not states or n_left == len(states) + len(calls)):
+                check_not_own_calls(calls)
+            with blocked(self._task_wait(waiter, states, timeout, calls)):
+                is_done = self.wait(waiter, Watch(waiter, states), timeout, calls)
+            self._check_end(waiter, states)
+            return is_done
         except KeyboardInterrupt:
             self.note_interrupt(states)
             raise
@@ -154,35 +160,16 @@ class EngineWaiting:
             if self.output is not None:
                 self.show_output()
 
-    def _wait_in_task(
-        self,
-        states: list[FutureState],
-        timeout: float | None,
-        wants_data: bool,
-        n: int | None,
-        stops_at_failure: bool,
-        calls: Sequence[ActorFuture],
-    ) -> bool:
-        if calls and (n in (None, len(states) + len(calls)) or not states):
-            check_not_own_calls(calls)
-        n_left = len(states) + len(calls) if n is None else n
-        waiter = ThreadWaiter(n_left, wants_data, stops_at_failure)
-        with blocked(self._task_wait(waiter, states, timeout, n, calls)):
-            is_done = self.wait(waiter, Watch(waiter, states), timeout, calls)
-        self._check_end(waiter, states)
-        return is_done
-
     def _task_wait(
         self,
         waiter: Waiter,
         states: list[FutureState],
         timeout: float | None,
-        n: int | None,
         calls: Sequence[ActorFuture],
     ) -> TaskWait | None:
         """Return what the worker reports of a wait in one of its tasks; None if that may end."""
         check_not_own(states)
-        if timeout is not None or n not in (None, len(states) + len(calls)):
+        if timeout is not None or waiter.n_left != len(states) + len(calls):
             return None
 
         def fail(text: str) -> None:
@@ -210,7 +197,7 @@ class EngineWaiting:
         """Do what `wait_for` does, in a coroutine."""
         n_left = len(states) + len(calls) if n is None else n
         waiter = AsyncWaiter(n_left, wants_data, stops_at_failure)
-        wait = self._task_wait(waiter, states, timeout, n, calls) if is_in_task() else None
+        wait = self._task_wait(waiter, states, timeout, calls) if is_in_task() else None
         try:
             is_done = await self.wait_async(waiter, Watch(waiter, states), timeout, wait, calls)
             self._check_end(waiter, states)
