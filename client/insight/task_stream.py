@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, over
 
 from ...protocol.durations import seconds_of
 from ...protocol.errors import NotSupported, WeftError
-from ..display.drawing import TaskStreamPicture
+from ..display.page import TaskStreamPicture
 from ..shell.both_ways import blocks_here, result_of
 from ..shell.current import find_current
 from ..shell.engine import Engine
