@@ -102,6 +102,8 @@ class CoordinationObject(OfMode[Mode]):
     """
 
     _KIND: ClassVar[str]
+    #: The arguments that it is made with, in their order, separated by blanks.
+    _MADE_OF: ClassVar[str] = "name client"
     #: It is made at the scheduler, with its limit, before its first use.
     _IS_MADE: ClassVar[bool] = False
     #: What a restart of the scheduler loses that `get` may wait for.
@@ -128,7 +130,8 @@ class CoordinationObject(OfMode[Mode]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Become an object of the same name, used through the reader's client."""
-        return type(self), (self.name, LATER)
+        of = [LATER if name == "client" else getattr(self, name) for name in self._MADE_OF.split()]
+        return type(self), tuple(of)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {shown(self.name)}>"

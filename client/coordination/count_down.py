@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.coordination import COUNT_DOWN, MAX_COUNT
 from ..modes import Mode, waits
-from .coordination_object import LATER, CoordinationObject, check_int, count_in
+from .coordination_object import CoordinationObject, check_int, count_in
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
@@ -32,6 +32,7 @@ class CountDown(CoordinationObject[Mode]):
     """
 
     _KIND = COUNT_DOWN
+    _MADE_OF = "name n client"
     _IS_MADE = True
     _AWAITS = "wait"
 
@@ -42,9 +43,6 @@ class CountDown(CoordinationObject[Mode]):
         self.n = n
         super().__init__(name, client)
         self._note("create")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, self.n, LATER)
 
     def _limits(self) -> dict[str, Any]:
         return {"n": self.n}

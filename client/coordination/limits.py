@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire.messages.coordination import LIMIT, MAX_COUNT, MAX_RATE, MIN_RATE
 from ..modes import Mode, waits
-from .coordination_object import LATER, check_int, nothing
+from .coordination_object import check_int, nothing
 from .locks import Acquirable
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ class Limit(Acquirable[Mode]):
     """A limit by name for the whole cluster; made by `weft.limit`."""
 
     _KIND = LIMIT
+    _MADE_OF = "name at_once per_s client"
     _MAY_PARK = True
 
     def __init__(
@@ -40,9 +41,6 @@ class Limit(Acquirable[Mode]):
         super().__init__(name, client)
         self.at_once = at_once
         self.per_s = per_s
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, self.at_once, self.per_s, LATER)
 
     def _limits(self) -> dict[str, Any]:
         return {"limit": self.at_once or MAX_COUNT, "per_s": float(self.per_s or 0)}

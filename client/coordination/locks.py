@@ -20,7 +20,6 @@ from ..modes import Mode, T, waits
 from ..shell.both_ways import blocks_here, result_of
 from ..shell.in_task import context_here, owner_here
 from .coordination_object import (
-    LATER,
     CoordinationObject,
     check_int,
     count_in,
@@ -268,6 +267,7 @@ class Semaphore(Acquirable[Mode]):
     """
 
     _KIND = SEMAPHORE
+    _MADE_OF = "max_leases name client"
     _IS_MADE = True
 
     def __init__(
@@ -277,9 +277,6 @@ class Semaphore(Acquirable[Mode]):
         super().__init__(name, client)
         self.max_leases = max_leases
         self._note("create")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.max_leases, self.name, LATER)
 
     def _limits(self) -> dict[str, Any]:
         return {"limit": self.max_leases}
@@ -343,6 +340,7 @@ class MultiLock(Acquirable[Mode]):
     """
 
     _KIND = MULTILOCK
+    _MADE_OF = "names client"
 
     def __init__(self, names: Iterable[str] = (), client: Client[Mode] | None = None) -> None:
         if isinstance(names, str):
@@ -355,9 +353,6 @@ class MultiLock(Acquirable[Mode]):
                 f"names= of a MultiLock has at most {MAX_LOCKS} names, not {len(self.names)}"
             )
         super().__init__("all", client)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.names, LATER)
 
     def __repr__(self) -> str:
         return f"<MultiLock: {', '.join(map(shown, self.names))}>"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ...protocol.wire.messages.coordination import MAX_BATCH, MAX_COUNT, QUEUE
 from ..modes import Item, Mode, waits
-from .coordination_object import LATER, CoordinationObject, check_int, count_in, nothing
+from .coordination_object import CoordinationObject, check_int, count_in, nothing
 from .object_values import first, packed, unpacked
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
     """
 
     _KIND = QUEUE
+    _MADE_OF = "name client maxsize"
     _IS_MADE = True
     _LOST = "what the queue held"
 
@@ -41,9 +42,6 @@ class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
         super().__init__(name, client)
         self.maxsize = maxsize
         self._note("create")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, LATER, self.maxsize)
 
     def _limits(self) -> dict[str, Any]:
         return {"maxsize": self.maxsize}
