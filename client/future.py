@@ -180,6 +180,8 @@ class Future(_Reference, Waited[Result, Mode]):
         `exception` and `status` too, when a call fetches the result.
         """
         timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
+        if self._state.status != "pending" and not self._engine.is_asynchronous:
+            return self._load_error()
         with short_tracebacks:
             return result_of(self._engine, self._exception(timeout_s))
 
