@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 from urllib.parse import urlsplit
@@ -311,11 +312,13 @@ async def test_a_connection_that_sends_no_whole_request_is_closed(sent):
         pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
         for _, writer in pairs:
             writer.write(sent)
-        # The server sends no answer, and closes the connection.
+        # The server sends no answer, and closes the connection, perhaps before it has read it.
         for reader, writer in pairs:
-            assert await reader.read() == b""
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
             writer.close()
-            await writer.wait_closed()
+            with contextlib.suppress(ConnectionResetError):
+                await writer.wait_closed()
 
 
 def test_the_limit_for_a_request_is_short_unless_configured():
