@@ -25,6 +25,6 @@ def large(bench):
     columns = bench.columns(["a", "b", "c"])
     bench.watcher = Listener(wants_data=True)
     bench.do(columns, Watch(bench.watcher, bench.made[columns]))
-    _, (bench.fetch,) = bench.hear(in_memory(["a", "b", "c"]))
+    (bench.fetch,) = bench.acted_on(in_memory(["a", "b", "c"]))
     bench.states = bench.made[columns]
     return bench

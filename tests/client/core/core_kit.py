@@ -48,6 +48,12 @@ class Bench:
         assert not actions
         return messages
 
+    def acted(self, event):
+        """Handle an event that leads to actions only."""
+        messages, actions = self.handle(event)
+        assert not messages
+        return actions
+
     def connect(self, epoch=0):
         return self.sent(Connected(epoch))
 
@@ -80,6 +86,10 @@ class Bench:
 
     def hear(self, *messages):
         return self.handle(AnswersReceived(list(messages)))
+
+    def acted_on(self, *messages):
+        """Hear messages that lead to actions only."""
+        return self.acted(AnswersReceived(list(messages)))
 
     def state(self, key):
         return self.table.states[key]

@@ -152,13 +152,15 @@ def test_a_confirmation_of_a_waiting_call_comes_after_it_and_others_do_not_wait(
         Confirm(unrelated, [other.state]),
     )
     assert [type(message) for message in messages] == [SubmitTasks, FetchKeys]
-    _, (notify,) = bench.hear(
+    (notify,) = bench.acted_on(
         KeysData(request=messages[1].request, keys=[], results=[], missing=[])
     )
     assert notify.watcher is unrelated
     submission, *requests = bench.do(Lent(loan))
     assert submission.keys == ["a"]
-    _, actions = bench.hear(KeysData(request=requests[-1].request, keys=[], results=[], missing=[]))
+    actions = bench.acted_on(
+        KeysData(request=requests[-1].request, keys=[], results=[], missing=[])
+    )
     assert [notify.watcher for notify in actions] == [mine, everything]
 
 
@@ -203,7 +205,7 @@ def test_the_end_of_a_client_ends_the_waiting(bench, loan, end):
     task = bench.task("a", "lent")
     watcher = Watcher(wants_data=False)
     bench.do(Borrow(task, [loan]), Confirm(watcher, [task.state]), task.state)
-    _, (notify,) = bench.handle(end)
+    (notify,) = bench.acted(end)
     assert notify.watcher is watcher
     assert not bench.table.states
     late = bench.task("b", "lent")

@@ -52,7 +52,7 @@ def test_a_batch_is_limited_and_a_larger_result_goes_alone(bench):
     want(bench, "abcd")
     half = MAX_BATCH_NBYTES // 2
     sizes = {"a": MAX_BATCH_NBYTES + 1, "b": half, "c": half, "d": 1}
-    _, actions = bench.hear(in_memory(sizes))
+    actions = bench.acted_on(in_memory(sizes))
     assert [fetch.keys for fetch in fetches(actions)] == [["a"], ["b", "c"]]
 
 
@@ -62,12 +62,12 @@ def test_the_bytes_under_way_from_all_holders_are_limited(bench):
     want(bench, [*keys, "late"])
     requests = []
     for i, key in enumerate(keys):
-        _, actions = bench.hear(in_memory({key: MAX_BATCH_NBYTES}, f"tcp://w:{i}"))
+        actions = bench.acted_on(in_memory({key: MAX_BATCH_NBYTES}, f"tcp://w:{i}"))
         (fetch,) = fetches(actions)
         requests.append(fetch.request)
-    _, actions = bench.hear(in_memory({"late": 1}, "tcp://late"))
+    actions = bench.acted_on(in_memory({"late": 1}, "tcp://late"))
     assert fetches(actions) == []
-    _, actions = bench.handle(ResultsFetched(requests[0], ["k0"], [b"0"]))
+    actions = bench.acted(ResultsFetched(requests[0], ["k0"], [b"0"]))
     assert [fetch.keys for fetch in fetches(actions)] == [["late"]]
 
 
@@ -78,23 +78,23 @@ def test_a_batch_has_no_more_than_there_is_room_for(bench):
     for i, key in enumerate(keys):
         nbytes = MAX_BATCH_NBYTES - (10 if i == 0 else 0)
         bench.hear(in_memory({key: nbytes}, f"tcp://w:{i}"))
-    _, actions = bench.hear(in_memory({"x": 8, "y": 8}, "tcp://late"))
+    actions = bench.acted_on(in_memory({"x": 8, "y": 8}, "tcp://late"))
     assert [fetch.keys for fetch in fetches(actions)] == [["x"], ["y"]]
 
 
 def test_a_result_whose_last_future_is_gone_is_not_fetched(bench):
     states = want(bench, "abc")
     sizes = dict.fromkeys("ab", MAX_BATCH_NBYTES)
-    _, actions = bench.hear(in_memory({**sizes, "c": MAX_BATCH_NBYTES}))
+    actions = bench.acted_on(in_memory({**sizes, "c": MAX_BATCH_NBYTES}))
     first, _ = fetches(actions)  # "c" waits in the queue
     bench.handle(Operations([states[2]]))  # its future is gone
-    _, actions = bench.handle(ResultsFetched(first.request, ["a"], [b"1"]))
+    actions = bench.acted(ResultsFetched(first.request, ["a"], [b"1"]))
     assert fetches(actions) == []
 
 
 def test_data_that_comes_after_its_task_has_failed_changes_nothing(bench):
     (state,) = want(bench, "a")
-    _, (fetch,) = bench.hear(in_memory({"a": 100}))
+    (fetch,) = bench.acted_on(in_memory({"a": 100}))
     bench.hear(erred("a"))
     bench.handle(ResultsFetched(fetch.request, ["a"], [b"1"]))
     assert (state.status, state.has_data) == ("error", False)
@@ -103,18 +103,18 @@ def test_data_that_comes_after_its_task_has_failed_changes_nothing(bench):
 def test_a_relayed_request_goes_on_when_the_first_holder_is_lost(bench):
     """The scheduler answers each of them, so a second one would only fetch it twice."""
     want(bench, "a")
-    _, (fetch,) = bench.hear(in_memory({"a": 100}))
+    (fetch,) = bench.acted_on(in_memory({"a": 100}))
     (asked,) = bench.sent(ResultsNotFetched(fetch.request, "no route"))
     assert isinstance(asked, FetchKeys)
     bench.hear(KeysPending(keys=["a"]))
     answer = KeysData(request=asked.request, keys=["a"], results=[b"1"], missing=[])
-    _, (notice,) = bench.hear(answer)
+    (notice,) = bench.acted_on(answer)
     assert [state.blob for state in notice.items] == [b"1"]
 
 
 def test_relayed_requests_wait_while_the_line_is_down_and_are_repeated_then(bench):
     want(bench, "ab")
-    _, (fetch,) = bench.hear(in_memory({"a": 100}))
+    (fetch,) = bench.acted_on(in_memory({"a": 100}))
     (asked,) = bench.sent(ResultsNotFetched(fetch.request, "no route"))
     assert asked.keys == ["a"]
     assert bench.handle(Disconnected())[0] == []
@@ -127,9 +127,9 @@ def test_relayed_requests_wait_while_the_line_is_down_and_are_repeated_then(benc
 def test_rounds_of_a_result_count_anew_after_it_has_come(bench):
     (state,) = want(bench, "a")
     for _ in range(MAX_ROUNDS - 1):
-        _, (fetch,) = bench.hear(in_memory({"a": 100}))
+        (fetch,) = bench.acted_on(in_memory({"a": 100}))
         bench.handle(ResultsFetched(fetch.request, [], []))
-    _, (fetch,) = bench.hear(in_memory({"a": 100}))
+    (fetch,) = bench.acted_on(in_memory({"a": 100}))
     bench.handle(ResultsFetched(fetch.request, ["a"], [b"1"]))
     assert state.blob == b"1"
     assert not bench.core.fetch_rounds
@@ -137,7 +137,7 @@ def test_rounds_of_a_result_count_anew_after_it_has_come(bench):
 
 def test_a_holder_that_was_out_of_reach_is_tried_again_after_a_tick(bench):
     want(bench, "a")
-    _, (fetch,) = bench.hear(in_memory({"a": 100}))
+    (fetch,) = bench.acted_on(in_memory({"a": 100}))
     bench.handle(ResultsNotFetched(fetch.request, "no route"))
     want(bench, "b")
     messages, actions = bench.hear(in_memory({"b": 100}))
@@ -146,5 +146,5 @@ def test_a_holder_that_was_out_of_reach_is_tried_again_after_a_tick(bench):
     bench.core.fetch_later[bench.state("a")] = None
     assert bench.sent(ClientTick()) == [WantKeys(keys=["a"])]
     want(bench, "c")
-    _, actions = bench.hear(in_memory({"c": 100}))
+    actions = bench.acted_on(in_memory({"c": 100}))
     assert [fetch.keys for fetch in fetches(actions)] == [["c"]]

@@ -41,7 +41,7 @@ def test_large_results_are_not_fetched_before_they_are_requested(bench):
     bench.do(columns, Watch(watcher, bench.made[columns]))
     assert bench.hear(in_memory(["a"])) == ([], [Notify(watcher, bench.made[columns])])
     data = Listener(wants_data=True)
-    _, (fetch,) = bench.handle(Operations([Watch(data, bench.made[columns])]))
+    (fetch,) = bench.acted(Operations([Watch(data, bench.made[columns])]))
     assert isinstance(fetch, FetchFrom)
 
 
@@ -96,9 +96,9 @@ def test_a_lost_result_waits_in_no_queue_of_its_holder(bench):
     watcher = Listener(wants_data=True)
     bench.do(columns, Watch(watcher, bench.made[columns]))
     with patch.object(fetching, "MAX_BATCH_KEYS", 1):
-        _, fetches = bench.hear(in_memory(["a", "b", "c", "d"]))
+        fetches = bench.acted_on(in_memory(["a", "b", "c", "d"]))
         assert [fetch.keys for fetch in fetches] == [["a"], ["b"]]
-        _, fetches = bench.hear(KeysPending(keys=["a", "c"]))
+        fetches = bench.acted_on(KeysPending(keys=["a", "c"]))
     assert [fetch.keys for fetch in fetches] == [["d"]]
 
 
@@ -120,9 +120,10 @@ def test_data_that_no_holder_ever_has_is_lost_in_the_end(bench):
     bench.do(columns, Watch(watcher, bench.made[columns]))
     for _ in range(MAX_ROUNDS):
         assert bench.made[columns][0].status != "lost"
-        _, actions = bench.hear(in_memory(["a"]))
+        actions = bench.acted_on(in_memory(["a"]))
         (fetch,) = actions
-        _, actions = bench.handle(ResultsFetched(fetch.request, [], []))
+        reports, actions = bench.handle(ResultsFetched(fetch.request, [], []))
+        assert reports == ([] if actions else [ReportMissing(keys=["a"], holder="tcp://w:1")])
     assert actions == [Notify(watcher, bench.made[columns])]
     assert bench.made[columns][0].status == "lost"
 
@@ -160,8 +161,8 @@ def test_bytes_under_way_are_limited(bench):
     keys = [f"k{i}" for i in range(20)]
     columns = bench.columns(keys)
     bench.do(columns, Watch(Listener(wants_data=True), bench.made[columns]))
-    _, actions = bench.hear(in_memory(keys, nbytes=30 << 20))
+    actions = bench.acted_on(in_memory(keys, nbytes=30 << 20))
     # Two at a time from one holder.
     assert [a.keys for a in actions] == [["k0"], ["k1"]]
-    _, actions = bench.handle(ResultsFetched(actions[0].request, ["k0"], [b"0"]))
+    actions = bench.acted(ResultsFetched(actions[0].request, ["k0"], [b"0"]))
     assert [a.keys for a in actions if isinstance(a, FetchFrom)] == [["k2"]]

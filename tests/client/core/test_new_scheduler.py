@@ -190,7 +190,7 @@ def test_a_large_result_that_was_fetched_is_submitted_by_its_call(bench):
     a = bench.task("a")
     bench.do(a)
     bench.hear(in_memory(["a"]))
-    _, (fetch,) = bench.handle(Operations([Watch(Listener(wants_data=True), [a.state])]))
+    (fetch,) = bench.acted(Operations([Watch(Listener(wants_data=True), [a.state])]))
     bench.handle(ResultsFetched(fetch.request, ["a"], [bytes(1 << 20)]))
     messages = restart(bench)
     assert rows(messages)["a"] == (b"f" * 16, b"<args of a>")
@@ -382,7 +382,7 @@ def test_a_new_scheduler_is_reported_with_what_it_found(bench):
     for _ in range(2 * PATIENCE_TICKS):
         bench.sent(ClientTick())
     counts = {"n_workers": 2, "n_clients": 3, "n_tasks": 9, "n_kept": 5, "n_adopted": 1}
-    _, (warning,) = bench.hear(Recovered(n_lost=0, **counts))
+    (warning,) = bench.acted_on(Recovered(n_lost=0, **counts))
     assert warning.text == (
         "the scheduler is back after 12 s, and has been started again: 1 result kept here, 1 task "
         "submitted again; 2 workers and 2 other clients joined it, and workers had kept 5 results "
@@ -396,5 +396,5 @@ def test_a_new_scheduler_that_waits_for_nobody_is_reported_soon(bench):
     bench.handle_connected(epoch=2, reported_outage_s=12.0)
     for _ in range(PATIENCE_TICKS):
         bench.sent(ClientTick())
-    _, (warning,) = bench.handle(ClientTick())
+    (warning,) = bench.acted(ClientTick())
     assert warning.text.endswith("0 results kept here, 1 task submitted again")

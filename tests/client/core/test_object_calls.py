@@ -61,7 +61,7 @@ def get(watcher):
 
 def answered(bench, call, *, take=True, **answer):
     """Let a call be answered; return what its watcher was notified of."""
-    _, (notify,) = bench.hear(Operated(request=call.request, **answer))
+    (notify,) = bench.acted_on(Operated(request=call.request, **answer))
     if take:
         assert bench.do(AnswerTaken(call)) == []
     (item,) = notify.items
@@ -233,22 +233,22 @@ def test_a_call_that_the_scheduler_does_not_take_is_refused(bench, watcher, kind
         if kind is Denied
         else Unsupported(unknown_code=115, request=call.request)
     )
-    _, (notify,) = bench.hear(message)
+    (notify,) = bench.acted_on(message)
     assert notify.items == [message]
 
 
 def test_a_call_that_cannot_be_sent_fails(bench, watcher):
     call = get(watcher)
     (message,) = bench.do(call)
-    _, (notify,) = bench.handle(Unsendable(message, "too long"))
+    (notify,) = bench.acted(Unsendable(message, "too long"))
     assert [x.problem for x in notify.items] == [h.TOO_LARGE]
 
 
 def test_all_calls_end_with_the_client(bench, watcher):
     bench.do(get(watcher))
-    _, notified = bench.handle(ClientClosing())
+    notified = bench.acted(ClientClosing())
     assert [x.items for x in notified] == [[None]]
-    _, (notify,) = bench.handle(Operations([acquire(watcher)]))
+    (notify,) = bench.acted(Operations([acquire(watcher)]))
     assert notify.items == [None]
 
 

@@ -107,7 +107,7 @@ def test_unconfirmed_plugins_are_stated_again_in_the_next_session(bench):
 def test_failures_then_are_warnings(bench, make, text):
     register(bench, workers=[])
     (stated,) = again(bench)
-    _, (warning,) = bench.hear(make(stated.request))
+    (warning,) = bench.acted_on(make(stated.request))
     assert isinstance(warning, Warn)
     assert text in warning.text
     assert "register it again" in warning.text

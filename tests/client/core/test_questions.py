@@ -27,7 +27,7 @@ def test_a_question_that_must_not_be_repeated_fails_with_the_connection(bench, w
     question = AskScheduler(watcher, "run", {}, to="w", blobs=[b"f"], is_repeated=False)
     (message,) = bench.do(question)
     assert (message.to, message.blobs) == ("w", [b"f"])
-    _, (notified,) = bench.handle(Disconnected())
+    (notified,) = bench.acted(Disconnected())
     (failed,) = notified.items
     assert (notified.watcher, failed.kind) == (watcher, "no-answer")
     assert "whether the function has run is not known" in failed.text
@@ -42,7 +42,7 @@ def test_a_question_that_was_not_sent_is_sent_with_the_next_connection(bench, wa
 
 def test_a_question_that_cannot_be_sent_fails(bench, watcher):
     (message,) = bench.do(AskScheduler(watcher, "a question", {}))
-    _, (notified,) = bench.handle(Unsendable(message, "too long"))
+    (notified,) = bench.acted(Unsendable(message, "too long"))
     assert notified.items == [
         AskFailed(request=1, kind="bad-argument", text="it could not be sent: too long")
     ]

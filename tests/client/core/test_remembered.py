@@ -61,7 +61,7 @@ def restarted(bench, epoch=2):
 
 def answer(bench, stated, **more):
     """Let what was stated be answered; return the warnings."""
-    _, actions = bench.hear(*(Operated(request=x.request, **more) for x in stated))
+    actions = bench.acted_on(*(Operated(request=x.request, **more) for x in stated))
     return [x.text for x in actions if isinstance(x, Warn)]
 
 
@@ -137,7 +137,7 @@ def test_a_setting_that_the_new_scheduler_refuses_is_reported_once(bench, kind, 
 def test_a_client_that_may_not_state_its_settings_any_more_reports_them(bench):
     put(bench, h.EVENT, 7)
     (stated,), _ = restarted(bench)
-    _, actions = bench.hear(Denied(request=stated.request, needed="client", level="view"))
+    actions = bench.acted_on(Denied(request=stated.request, needed="client", level="view"))
     assert [type(x) for x in actions] == [Warn]
 
 

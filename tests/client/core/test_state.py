@@ -53,9 +53,9 @@ def test_a_watcher_is_notified_once_for_each_batch(bench):
     watcher = Listener(wants_data=False)
     bench.do(columns, Watch(watcher, bench.made[columns]))
     a, b, c = bench.made[columns]
-    _, actions = bench.hear(ready(["a"]), ready(["b"]))
+    actions = bench.acted_on(ready(["a"]), ready(["b"]))
     assert actions == [Notify(watcher, [a, b])]
-    _, actions = bench.hear(erred("c"))
+    actions = bench.acted_on(erred("c"))
     assert actions == [Notify(watcher, [c])]
     assert c.watchers is None
 
@@ -73,7 +73,7 @@ def test_several_watchers_of_one_state_are_notified_except_one_that_left(bench):
     state = bench.state("a")
     one, two, three = (Listener(wants_data=False) for _ in range(3))
     bench.do(Watch(one, [state]), Watch(two, [state]), Watch(three, [state]), Unwatch(two, [state]))
-    _, actions = bench.hear(ready(["a"]))
+    actions = bench.acted_on(ready(["a"]))
     assert actions == [Notify(one, [state]), Notify(three, [state])]
 
 
@@ -107,11 +107,13 @@ def test_releasing_a_watched_future_ends_the_wait(bench):
     watcher = Listener(wants_data=True)
     state = task.state
     bench.do(task, Watch(watcher, [state]))
-    _, actions = bench.handle(Operations([state]))
-    assert actions == [Notify(watcher, [state])]
+    assert bench.handle(Operations([state])) == (
+        [ReleaseKeys(keys=["a"])],
+        [Notify(watcher, [state])],
+    )
     assert state.status == "cancelled"
     late = Listener(wants_data=True)
-    _, actions = bench.handle(Operations([Watch(late, [state])]))
+    actions = bench.acted(Operations([Watch(late, [state])]))
     assert actions == [Notify(late, [state])]
 
 
@@ -152,7 +154,7 @@ def test_a_cluster_that_is_stopped_ends_the_session(bench):
 
 def test_a_task_that_no_worker_can_run_causes_one_warning(bench):
     bench.do(bench.task("a"), bench.task("b"))
-    _, actions = bench.hear(KeysUnrunnable(keys=["a"], reason="no GPU"))
+    actions = bench.acted_on(KeysUnrunnable(keys=["a"], reason="no GPU"))
     assert actions == [Warn("task 'a' waits for a worker that can run it: no GPU")]
     assert bench.hear(KeysUnrunnable(keys=["b"], reason="no GPU")) == ([], [])
 
@@ -178,7 +180,7 @@ def test_an_answer_goes_to_the_watcher_that_asked(bench):
     (message,) = bench.do(AskScheduler(watcher, "a question", {"keys": ["a"]}, "7"))
     assert message == Ask(request=1, name="a question", arguments={"keys": ["a"]}, page="7")
     answer = Answer(request=message.request, info={"a": 1}, next_page="8")
-    _, actions = bench.hear(answer)
+    actions = bench.acted_on(answer)
     assert actions == [Notify(watcher, [answer])]
     assert bench.hear(answer) == ([], [])  # no question is open any more
 
@@ -187,7 +189,7 @@ def test_a_failed_question_goes_to_the_watcher_that_asked(bench):
     watcher = Listener(wants_data=False)
     (message,) = bench.do(AskScheduler(watcher, "a question", {}))
     failed = AskFailed(request=message.request, kind="unknown-question", text="what?")
-    _, actions = bench.hear(failed)
+    actions = bench.acted_on(failed)
     assert actions == [Notify(watcher, [failed])]
 
 
@@ -206,7 +208,7 @@ def test_a_question_without_connection_is_asked_when_there_is_one(bench):
     watcher = Listener(wants_data=False)
     assert bench.do(AskScheduler(watcher, "a question", {})) == []
     assert bench.connect() == [Ask(request=1, name="a question")]
-    _, actions = bench.handle(GaveUp("gone"))
+    actions = bench.acted(GaveUp("gone"))
     assert Notify(watcher, [None]) in actions
 
 
@@ -216,7 +218,7 @@ def test_a_shutdown_is_answered_by_the_end_of_the_connection_or_a_denial(bench):
     assert isinstance(first, ShutdownCluster)
     assert first.reason == "over"
     denied = Denied(request=first.request, needed="admin", level="client")
-    _, actions = bench.hear(denied)
+    actions = bench.acted_on(denied)
     assert actions == [Notify(one, [denied])]
     assert bench.hear(denied) == ([], [])
     messages, actions = bench.handle(Disconnected())
@@ -225,7 +227,7 @@ def test_a_shutdown_is_answered_by_the_end_of_the_connection_or_a_denial(bench):
     assert bench.do(ShutDown(late, "over")) == []
     (again,) = bench.connect()
     assert again.reason == "over"
-    _, actions = bench.handle(GaveUp("gone"))
+    actions = bench.acted(GaveUp("gone"))
     assert actions == [Notify(late, [None])]
 
 
@@ -233,7 +235,7 @@ def test_a_question_that_the_scheduler_does_not_know_ends_with_unsupported(bench
     watcher = Listener(wants_data=False)
     (message,) = bench.do(AskScheduler(watcher, "a question", {}))
     answer = Unsupported(unknown_code=Ask.code, request=message.request)
-    _, actions = bench.hear(answer)
+    actions = bench.acted_on(answer)
     assert actions == [Notify(watcher, [answer])]
     assert bench.hear(answer) == ([], [])
 
@@ -326,7 +328,7 @@ def test_giving_up_fails_everything_pending_and_everything_later(bench):
     bench.do(columns, Watch(watcher, bench.made[columns]))
     bench.hear(ready(["a"]))
     bench.handle(Disconnected())
-    _, actions = bench.handle(GaveUp("the scheduler is gone"))
+    actions = bench.acted(GaveUp("the scheduler is gone"))
     assert actions == [Notify(watcher, [bench.made[columns][1]])]
     assert bench.made[columns][1].failure == ["connection-lost", "b", "the scheduler is gone"]
     assert bench.made[columns][0].status == "finished"
@@ -339,7 +341,7 @@ def test_closing_wakes_all_watchers(bench):
     watcher, asking = Listener(wants_data=True), Listener(wants_data=False)
     asked = AskScheduler(asking, "a question", {})
     bench.handle(Operations([Watch(watcher, [bench.state("a")]), asked]))
-    _, actions = bench.handle(ClientClosing())
+    actions = bench.acted(ClientClosing())
     assert [a.watcher for a in actions] == [asking, watcher] or [a.watcher for a in actions] == [
         watcher,
         asking,

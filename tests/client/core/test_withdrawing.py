@@ -38,7 +38,7 @@ def test_the_scheduler_is_asked_and_each_state_is_notified_once(bench, listener)
         WithdrawKeys(keys=["a", "b", "c"], reason="why")
     ]
     assert {state.status for state in states} == {"pending"}
-    _, (notify,) = bench.hear(
+    (notify,) = bench.acted_on(
         KeysStarted(keys=["a"]), KeysCancelled(keys=["b"], reason="why"), ready(["c"])
     )
     assert notify == Notify(listener, states)
