@@ -6,9 +6,10 @@ after each, and validates the core. A test reads: build, one event, compare what
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
@@ -21,7 +22,71 @@ from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.state import SchedulerState
 
-Out = dict[int, list[Message]]
+#: What a peer is sent with its registration and as time passes, which no test has to look at.
+REGULAR: Final = (m.Welcome, m.Heartbeat, m.ClusterChanged, m.RecordTimes)
+
+
+class Out(dict[int, list[Message]]):
+    """The messages that went out after an event, by peer; it notes which of them a test looks at.
+
+    A test that looks at some of them has to look at all: at the messages of each peer, or at those
+    of each kind with `of`. See `Board.rest`.
+    """
+
+    def __init__(self, messages: Mapping[int, list[Message]] = MappingProxyType({})) -> None:
+        super().__init__(messages)
+        self.is_looked_at = False
+        #: {peer: the kinds of its messages that were looked at; None = all}
+        self._seen: dict[int, set[type[Message]] | None] = {}
+
+    def of(self, peer: int, kind: type[Message]) -> list[Any]:
+        """Return the messages of one kind to a peer."""
+        self.is_looked_at = True
+        seen = self._seen.setdefault(peer, set())
+        if seen is not None:
+            seen.add(kind)
+        return [x for x in super().get(peer, []) if isinstance(x, kind)]
+
+    def rest(self) -> list[str]:
+        """Return the kinds of the messages that were not looked at; then they are."""
+        found: list[str] = []
+        if self.is_looked_at:
+            for peer, messages in super().items():
+                seen = self._seen.get(peer, set())
+                unseen = () if seen is None else [x for x in messages if type(x) not in seen]
+                found += [type(x).__name__ for x in unseen if not isinstance(x, REGULAR)]
+            self._look(*super().keys())
+        return found
+
+    def _look(self, *peers: int) -> None:
+        self.is_looked_at = True
+        self._seen.update(dict.fromkeys(peers))
+
+    def __getitem__(self, peer: int) -> list[Message]:
+        self._look(peer)
+        return super().__getitem__(peer)
+
+    def get(self, peer: int, default: Any = None) -> Any:  # type: ignore[override]
+        self._look(peer)
+        return super().get(peer, default)
+
+    def __iter__(self) -> Iterator[int]:
+        self._look(*super().keys())
+        return super().__iter__()
+
+    def values(self) -> Any:  # type: ignore[override]
+        self._look(*super().keys())
+        return super().values()
+
+    def items(self) -> Any:  # type: ignore[override]
+        self._look(*super().keys())
+        return super().items()
+
+    def __eq__(self, other: object) -> bool:
+        self._look(*super().keys())
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def function_id(name: str) -> bytes:
@@ -65,7 +130,13 @@ def graph(
 
 
 class Board:
-    """A scheduler's core, and the peers that are connected to it."""
+    """A scheduler's core, and the peers that are connected to it.
+
+    At the end of each test nothing may be left in `rest()` of the boards that it has made.
+    """
+
+    #: of this test
+    made: ClassVar[list[Board]] = []
 
     def __init__(self, *, epoch: int = 7, **options: Any) -> None:
         # Functions are dropped with their last task, so that tests see it; and a worker whose
@@ -76,13 +147,17 @@ class Board:
         self.now = 100.0
         self.actions: list[Action] = []
         #: The messages that went out after the last event.
-        self.out: Out = {}
+        self.out = Out()
+        #: of all events
+        self._outs: list[Out] = []
+        Board.made.append(self)
         self._n_peers = 0
 
     # -- events -----------------------------------------------------------------------------------
     def play(self, event: Event) -> Out:
         """Let one event happen; return the messages that went out, by peer."""
-        self.out, self.actions = {}, []
+        self.out, self.actions = Out(), []
+        self._outs.append(self.out)
         self._play(event)
         return self.out
 
@@ -105,7 +180,8 @@ class Board:
 
     def tick(self, after: float = 0.0) -> Out:
         """Let time pass, with a tick at each deadline, and one at the end."""
-        self.out, self.actions = {}, []
+        self.out, self.actions = Out(), []
+        self._outs.append(self.out)
         end = self.now + after
         while self.state.next_deadline < end:
             self.now = max(self.now, self.state.next_deadline)
@@ -207,6 +283,19 @@ class Board:
             ),
         )
 
+    # -- what was sent ----------------------------------------------------------------------------
+    def rest(self) -> list[str]:
+        """Return the kinds of the messages beside those that the test has looked at.
+
+        That is of all events of which it has looked at some message: no one has to look at what
+        only prepares a test.
+        """
+        return [kind for out in self._outs for kind in out.rest()]
+
+    def drop_rest(self) -> None:
+        """State that it does not matter what else was sent."""
+        self.rest()
+
     # -- the state --------------------------------------------------------------------------------
     def task(self, key: str) -> SchedulerTask:
         """Return the record of a known key."""
@@ -294,28 +383,22 @@ def assigned(out: Out, peer: int) -> dict[str, int]:
     """Return {key: attempt} of the tasks that a worker is sent to run."""
     return {
         key: attempt
-        for message in out.get(peer, [])
-        if isinstance(message, m.AssignTasks)
+        for message in out.of(peer, m.AssignTasks)
         for key, attempt in zip(message.keys, message.attempts, strict=True)
     }
 
 
 def assignment(out: Out, peer: int) -> m.AssignTasks:
     """Return the only assignment that a worker gets."""
-    (message,) = [x for x in out[peer] if isinstance(x, m.AssignTasks)]
+    (message,) = out.of(peer, m.AssignTasks)
     return message
 
 
 def sent_keys(out: Out, peer: int, kind: type[Message]) -> list[str]:
     """Return the keys in a peer's messages of one kind."""
-    return [key for x in out.get(peer, []) if isinstance(x, kind) for key in x.keys]  # type: ignore[attr-defined]
+    return [key for x in out.of(peer, kind) for key in x.keys]
 
 
 def dropped(out: Out, peer: int) -> list[int]:
     """Return the attempts that a worker is sent to drop."""
-    return [
-        attempt
-        for message in out.get(peer, [])
-        if isinstance(message, m.DropAttempts)
-        for attempt in message.attempts
-    ]
+    return [attempt for message in out.of(peer, m.DropAttempts) for attempt in message.attempts]

@@ -55,7 +55,7 @@ class Caller:
         return [n for x in self._operated() for n in x.info.get(h.SUPERSEDED, ())]
 
     def _operated(self) -> list[m.Operated]:
-        return [x for x in self.board.out.get(self.peer, []) if isinstance(x, m.Operated)]
+        return self.board.out.of(self.peer, m.Operated)
 
     def acquire(self, lease: str = "1", owner: str = "t", kind: str = h.LOCK, **more: Any) -> Any:
         return self.call(kind, "acquire", lease=lease, owner=owner, **more)

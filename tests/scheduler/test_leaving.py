@@ -63,6 +63,7 @@ def test_a_chain_that_was_assigned_ahead_goes_elsewhere_with_its_input_left_behi
     (message,) = [x for x in out[other] if isinstance(x, m.AssignTasks)]
     assert message.keys == ["b", "c"]
     assert message.located_holders == [["tcp://w"]]
+    assert board.rest() == ["KeysInMemory"]
 
 
 def test_a_retry_of_a_task_on_a_leaving_worker_goes_elsewhere(board):

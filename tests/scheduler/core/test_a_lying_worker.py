@@ -256,3 +256,4 @@ def test_whatever_a_worker_sends_others_get_their_results(seed):
     assert not board.state.tasks
     assert not recovery_of(board.state).rows
     assert not board.state.twins
+    board.drop_rest()

@@ -98,6 +98,7 @@ def test_tasks_that_were_set_aside_run_in_their_order_when_results_are_released(
     out = board.send(alice, m.ReleaseKeys(keys=["a", "b"]))
     assert list(assigned(out, w)) == ["x", "y"]
     assert not memory_of(board.state).aside
+    assert board.rest() == ["DropAttempts"]
 
 
 def test_a_worker_that_joins_gets_what_was_set_aside(board):
@@ -164,6 +165,7 @@ def test_work_that_was_given_before_its_size_was_known_is_asked_back(board):
     assert board.where("x1") == w
     n_there = sum(board.where(key) == w for key in keys)
     assert n_there <= 3  # 60 + 100 MB are there, and each may add as much
+    assert board.rest() == ["KeysInMemory"]
 
 
 def test_threads_of_a_program_are_not_judged_by_the_size_of_their_common_process(board):
@@ -266,6 +268,7 @@ def test_scattered_data_waits_for_room_and_then_fails(board):
     out = board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
     assert sent_keys(out, alice, m.KeysErred) == ["d"]
     assert board.task("d").failure[0] == "memory-exceeded"
+    assert board.rest() == ["KeysUnrunnable"]
 
 
 def test_copies_are_not_made_at_full_workers_before_they_have_room(board):
@@ -279,6 +282,7 @@ def test_copies_are_not_made_at_full_workers_before_they_have_room(board):
     measure(board, second, 100 * MB)
     out = board.tick()
     assert sent_keys(out, second, m.HoldCopies) == ["a"]
+    assert board.rest() == ["Answer"]
 
 
 def test_of_workers_killed_again_and_again_the_newer_half_of_the_results_fails(board):

@@ -59,6 +59,7 @@ def test_a_result_that_was_made_again_meanwhile_is_dropped_at_the_worker_that_co
     assert dropped(board.out, back) == [first]
     assert sent_keys(board.out, client, m.KeysInMemory) == []
     assert (board.states("a"), board.attempt("a")) == (["memory"], second)
+    assert board.rest() == ["Reconciled"]
 
 
 def test_a_worker_started_again_under_its_name_runs_the_tasks_that_are_restricted_to_it(board):
@@ -143,6 +144,7 @@ def test_a_task_that_was_cancelled_during_the_outage_is_dropped_where_it_runs(ne
         gone += dropped(new.tick(2.0), worker)
     assert gone == [3]
     assert (new.where("wanted"), new.attempt("wanted")) == (worker, 4)
+    assert new.rest() == ["Recovered"]
 
 
 # -- exceptions before the restart ----------------------------------------------------------------
@@ -153,6 +155,7 @@ def test_an_assignment_tells_how_often_its_task_has_raised(board):
     assert assignment(board.out, worker).n_raised == [1]
     board.send(client, graph("d", "e"))
     assert assignment(board.out, worker).n_raised == []
+    assert board.rest() == ["DropAttempts"]
 
 
 @pytest.mark.parametrize("is_early", [True, False], ids=["worker first", "client first"])
@@ -185,6 +188,7 @@ def test_a_failure_whose_drop_was_lost_is_counted_once_by_the_next_scheduler(new
         assert new.state.n_exceptions == {new.task("a"): 1}
     new.pass_time(5.0)
     assert new.states("a") == ["processing"]
+    assert new.rest() == ["Reconciled", "Reconciled", "Reconciled"]
 
 
 def test_a_worker_of_an_earlier_release_counts_no_exceptions(new):
@@ -207,6 +211,7 @@ def test_a_scheduler_that_follows_one_which_died_while_it_recovered_finds_the_sa
         board.send(client, graph("h", "r", "f", "n"))
         states = board.states("h", "r", "f", "n")
         seen.append((states, board.attempt("h"), board.attempt("r"), dropped(board.out, worker)))
+        assert board.rest() == ["KeysErred", "KeysInMemory"]
         assert board.state.awaits_peers  # and here the first one dies
     assert seen[0] == seen[1]
     out = board.send(worker, finished([4], blob=None))
@@ -255,6 +260,7 @@ def test_an_attempt_whose_input_no_client_submits_is_given_back_and_fails(new, w
     out = new.send(worker, m.AttemptsReturned(attempts=[4]))
     out = out if bob in out else new.tick()
     assert sent_keys(out, bob, m.KeysErred) == ["b"]
+    assert new.rest() == ["Recovered"]
 
 
 def test_an_attempt_without_recipe_gets_its_input_from_a_worker_that_comes_back_later(new):
@@ -265,6 +271,7 @@ def test_an_attempt_without_recipe_gets_its_input_from_a_worker_that_comes_back_
     new.come_back("holder", last_epoch=BEFORE, held={"a": 3})
     located = m.LocatedKeys(keys=["a"], attempts=[3], nbytes=[8], holders=[["tcp://holder"]])
     assert answers(new.tick(5.0), worker) == [located]
+    assert new.rest() == ["Recovered"]
 
 
 def test_an_input_that_is_lost_later_is_answered_at_once(new):
@@ -285,3 +292,4 @@ def test_a_client_that_asks_for_calls_that_failed_before_gets_the_failures_that_
     out = new.tick(5.0)
     assert sent_keys(out, bob, m.KeysErred) == ["a"]
     assert sent_keys(out, bob, m.KeysUnknown) == ["b"]
+    assert new.rest() == ["Recovered", "Recovered"]

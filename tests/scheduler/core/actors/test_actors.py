@@ -145,6 +145,7 @@ def test_an_actor_that_a_client_brings_after_the_recovery_is_lost_at_once(board)
     assert sent_keys(out, client, m.KeysErred) == ["a"]
     assert assigned(board.send(client, graph(":a -> b")), worker) == {}
     assert board.states("a", "b") == ["erred", "erred"]
+    assert board.rest() == ["KeysErred"]
 
 
 def recovering_with_an_actor() -> tuple[Board, int]:
@@ -207,6 +208,7 @@ def test_an_actor_that_no_other_holder_comes_for_is_dropped_after_the_recovery()
     assert drops == [1]
     assert not board.state.tasks
     assert not recovery_of(board.state).kept
+    assert board.rest() == ["Recovered"]
 
 
 def test_an_actor_whose_owner_does_not_come_back_is_dropped_in_the_end():
@@ -218,6 +220,7 @@ def test_an_actor_whose_owner_does_not_come_back_is_dropped_in_the_end():
         n_while_recovering += board.state.awaits_owners and len(drops)
     assert (n_while_recovering, drops) == (0, [1])
     assert not board.state.tasks
+    assert board.rest() == ["Recovered"]
 
 
 def test_an_actor_that_is_lost_while_it_is_kept_for_its_owner_is_forgotten():

@@ -56,6 +56,7 @@ def test_a_finished_task_makes_room_for_waiting_ones(board):
     assert board.states("k2", "k3") == ["queued", "queued"]
     out = board.finish(worker, "k0", us=1_000_000)
     assert list(assigned(out, worker)) == ["k1"]
+    assert board.rest() == ["ResultsReady"]
 
 
 def test_a_chain_is_assigned_ahead_to_the_worker_of_its_first_task(board):
@@ -86,6 +87,7 @@ def test_the_rest_of_a_join_goes_ahead_when_only_one_worker_is_left_to_wait_for(
     assert (message.located_keys, message.located_nbytes) == (["a"], [123])
     assert message.located_attempts == [board.attempt("a")]
     assert message.located_holders == [["tcp://one"]]
+    assert board.rest() == ["ResultsReady"]
 
 
 def test_an_input_that_is_there_is_not_located(board):
@@ -117,6 +119,7 @@ def test_scarce_resources_allow_no_backlog(board):
     assert board.state.workers[worker].free_resources == {"gpu": 0.0}
     out = board.finish(worker, "k0")
     assert list(assigned(out, worker)) == ["k2"]
+    assert board.rest() == ["ResultsReady"]
 
 
 def test_two_classes_that_share_a_resource_do_not_both_take_the_last_of_it(board):
@@ -130,6 +133,7 @@ def test_two_classes_that_share_a_resource_do_not_both_take_the_last_of_it(board
     assert list(assigned(out, worker)) == ["a"]
     assert board.states("b") == ["queued"]
     assert list(assigned(board.finish(worker, "a"), worker)) == ["b"]
+    assert board.rest() == ["ResultsReady"]
 
 
 def test_fractions_of_a_resource_add_up(board):
@@ -173,6 +177,7 @@ def test_tasks_behind_a_returned_task_are_taken_back_too(board):
     assert sorted(dropped(out, worker)) == [attempts["b"], attempts["c"]]
     assert board.states("a", "b", "c") == ["processing"] * 3
     assert all(board.attempt(key) > attempt for key, attempt in attempts.items())
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_a_return_of_an_unknown_attempt_is_stale(board):
@@ -190,6 +195,7 @@ def test_a_queued_task_of_higher_priority_goes_first(board):
     board.send(client, graph("urgent", priority=5))
     out = board.finish(worker, "k0", us=1_000_000)
     assert list(assigned(out, worker)) == ["urgent"]
+    assert board.rest() == ["ResultsReady"]
 
 
 # -- threads that are busy with unneeded tasks, or for a long time --------------------------------
@@ -207,6 +213,7 @@ def test_a_dropped_attempt_holds_its_thread_until_the_worker_reports_its_end(boa
     assert board.state.workers[where] not in board.state.idle
     board.send(where, m.AttemptsEnded(attempts=[attempt]))
     assert board.state.workers[where] in board.state.idle
+    assert board.rest() == ["DropFunctions"]
 
 
 def test_resources_of_a_dropped_attempt_are_held_until_it_ended(board):
@@ -332,6 +339,7 @@ def test_a_small_call_does_not_wait_for_another_clients_million(board):
     assert assigned(board.send(bob, graph("fourth", blob=None)), worker) == {}
     out = board.finish(worker, *first[1:100], us=10)
     assert list(assigned(out, worker))[:3] == ["second", "third", "fourth"]
+    assert board.rest() == ["ResultsReady"]
 
 
 def test_newcomers_go_to_full_workers_in_turns_and_not_to_stuck_ones(board):
@@ -372,6 +380,7 @@ def test_a_class_whose_best_task_is_cancelled_takes_its_lower_place(board):
     board.send(client, graph("middle", blob=None, priority=5))
     board.send(client, m.ReleaseKeys(keys=["best"]))
     assert list(assigned(board.finish(worker, "busy", us=1_000_000), worker)) == ["middle"]
+    assert board.rest() == ["ResultsReady"]
 
 
 def test_rows_name_the_client_for_which_they_run(board):
@@ -413,6 +422,7 @@ def test_classes_take_turns_and_the_best_user_priority_goes_first(board):
         ["any0", "only", "any1", "only"],
         ["only", "any0", "only", "any1"],
     )
+    board.drop_rest()
 
 
 def test_classes_with_resources_take_turns_for_what_is_free(board):
@@ -430,6 +440,7 @@ def test_classes_with_resources_take_turns_for_what_is_free(board):
     assert ran == ["next0", "large1", "large2", "next1", "next2"]
     out = board.send(client, graph("small", resources={"mem": 2.0}, blob=None))
     assert list(assigned(out, worker)) == ["small"]
+    board.drop_rest()
 
 
 def test_a_class_finds_what_others_left_of_a_worker_that_was_no_taker(board):
@@ -455,6 +466,7 @@ def test_short_tasks_go_to_few_workers_in_shares_that_are_worth_a_message(board)
     assert 10 <= len([n for n in sizes if n]) <= 30
     out = board.send(client, graph(keys(100, "long"), function="long"))
     assert all(len(assigned(out, ws)) == 1 for ws in workers[50:]), "their time is not known"
+    board.drop_rest()
 
 
 def test_a_worker_is_refilled_in_one_message_when_half_of_its_work_is_done(board):
@@ -470,6 +482,7 @@ def test_a_worker_is_refilled_in_one_message_when_half_of_its_work_is_done(board
         sizes.append(len(new))
     assert [n for n in sizes if n] == [16, 16]
     assert min(n for n in sizes if n) > 10
+    board.drop_rest()
 
 
 def test_the_last_tasks_go_to_all_workers_with_room(board):
@@ -491,6 +504,7 @@ def test_any_room_is_used_while_several_clients_wait(board):
     board.send(bob, graph(keys(100, "b")))
     out = board.finish(worker, *first, us=1000)
     assert len(assigned(out, worker)) == 2, "a task of bob went there at once"
+    assert board.rest() == ["ResultsReady"]
 
 
 def test_an_urgent_task_does_not_wait_until_half_of_the_work_is_done(board):
@@ -501,6 +515,7 @@ def test_an_urgent_task_does_not_wait_until_half_of_the_work_is_done(board):
     assert board.states("first", "urgent") == ["processing", "queued"]
     out = board.finish(worker, *first, us=1000)
     assert list(assigned(out, worker)) == ["urgent"]
+    assert board.rest() == ["ResultsReady"]
 
 
 @pytest.mark.parametrize("others", [[], ["free"]])

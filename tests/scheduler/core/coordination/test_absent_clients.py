@@ -186,6 +186,7 @@ def test_a_new_scheduler_gives_no_lock_before_its_old_holder_could_be_back():
     assert bob.answers() == {nonblocking: LATE}
     assert alice.release("a") == {}
     assert bob.answers() == {waits: GRANTED}
+    assert board.rest() == ["Recovered", "Recovered"]
 
 
 def test_the_time_of_a_call_counts_from_its_begin_also_if_it_was_put_off():
@@ -199,3 +200,4 @@ def test_the_time_of_a_call_counts_from_its_begin_also_if_it_was_put_off():
     assert carl.answers() == {}
     board.tick(2)
     assert carl.answers() == {1: LATE}
+    assert board.rest() == ["Recovered", "Recovered"]

@@ -101,6 +101,7 @@ def test_a_result_of_the_last_scheduler_that_a_worker_came_back_with_has_ended()
         drops += dropped(board.tick(2.0), worker)
     assert len(drops) == 1
     assert board.states("a") == ["-"]
+    assert board.rest() == ["Recovered"]
 
 
 def test_a_task_in_the_background_is_cancelled_by_force(board, alice):

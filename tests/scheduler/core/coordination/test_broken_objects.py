@@ -129,6 +129,7 @@ def test_any_calls_in_any_order_leave_nothing_behind(seed):
     assert is_empty(board)
     assert objects_of(board.state).calls == {}
     assert board.state.tasks == {}
+    board.drop_rest()
 
 
 # --- The invariants -------------------------------------------------------------------------------

@@ -90,6 +90,7 @@ class Meeting:
 
     def end(self) -> None:
         """Let all clients end, and check that nothing is left."""
+        assert self.board.rest() == []
         kind = self.name[0]
         last = Caller(self.board, "dora")
         if kind in REMOVALS:
@@ -102,6 +103,7 @@ class Meeting:
                 is_away = True
         if is_away:
             self.board.tick(LEASE_S + 1)
+        self.board.drop_rest()  # such as: what a client has set does not hold any more
         assert is_empty(self.board) or kind in STAYS
         assert not objects_of(self.board.state).calls
         assert not objects_of(self.board.state).deferred
@@ -179,6 +181,9 @@ def test_a_call_that_is_withdrawn_when_it_was_answered_gives_back_its_gift(
     meeting.wait(bob)
     meeting.wait(carl)
     meeting.let_go()
+    meeting.takes(bob)
+    if meeting.row.is_shared:
+        meeting.takes(carl)
     bob.withdraw(meeting.waits["bob"])
     if meeting.operation.gives:
         meeting.takes(carl)
@@ -237,6 +242,7 @@ def test_a_gift_whose_client_is_gone_before_it_has_read_it_is_passed_on(meeting:
     meeting.wait(meeting.bob)
     meeting.wait(meeting.carl)
     meeting.let_go()
+    meeting.takes(meeting.bob)
     meeting.board.close(meeting.bob.peer)
     meeting.board.tick(LEASE_S - 1)
     meeting.waits_on(meeting.carl)
@@ -380,6 +386,7 @@ def test_a_call_that_is_put_off_is_begun_at_the_end_of_the_recovery(new: Board, 
         assert bob.answers() == {}
         WAITS[name].let_go(Caller(new, "carl"), bob)
     assert bob.answers() == {bob.request: WAITS[name].answer}
+    assert new.rest() == ["Recovered"]
 
 
 @of_each(PUT_OFF)
@@ -407,6 +414,7 @@ def test_leases_of_the_last_scheduler_are_not_given_again(new: Board, name: Name
     assert bob.answers() == {}
     row.let_go(alice, alice)
     assert bob.answers() == {bob.request: row.answer}
+    assert new.rest() == ["Recovered", "Recovered"]
 
 
 # --- Each operation -------------------------------------------------------------------------------

@@ -164,6 +164,7 @@ def test_of_two_that_are_stated_again_the_later_one_counts(board, alice, bob, ki
         state_again(callers[number], kind, number, f"{number}")
     assert content(alice, kind) == "6"
     assert list(marks_of(board.state).set) == [6]
+    assert board.rest() == (["Operated"] if order == (5, 6) else [])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -307,6 +308,7 @@ def test_those_that_read_wait_until_all_that_set_could_be_back():
         h.EXISTS,
         {},
     ]
+    assert board.rest() == ["Recovered", "Recovered"]
 
 
 def recovering_with_a_dataset() -> tuple[Board, Caller]:
@@ -327,6 +329,7 @@ def test_a_dataset_is_there_again_with_the_result_that_only_a_worker_has_kept():
     assert alice.answers() == {1: {}}
     assert [task.key for task in values_of(board.state).keeper.wants] == ["a"]
     assert board.states("a") == ["memory"]
+    assert board.rest() == ["Recovered"]
 
 
 def test_a_dataset_is_lost_if_nobody_is_back_with_its_future():
@@ -336,6 +339,7 @@ def test_a_dataset_is_lost_if_nobody_is_back_with_its_future():
     assert alice.answers() == {1: h.KEY_LOST}
     assert board.states("a") == ["-"]
     assert alice.call(h.DATASET, "get", dataset="d") == h.UNKNOWN_NAME
+    assert board.rest() == ["Recovered"]
 
 
 def test_a_setting_whose_future_nobody_knows_after_the_recovery_is_refused(board, alice):

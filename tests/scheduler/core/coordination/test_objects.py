@@ -163,6 +163,7 @@ def test_a_variable_has_the_last_value_and_waits_for_the_first(board, alice, bob
     assert bob.call(h.VARIABLE, "get") == [b"2"]
     assert bob.call(h.VARIABLE, "delete") == {}
     assert bob.call(h.VARIABLE, "get", timeout=0) == h.LATE
+    assert board.rest() == ["Operated"]
 
 
 # --- Values and futures ---------------------------------------------------------------------------
@@ -198,6 +199,7 @@ def test_the_future_in_a_variable_is_kept_until_another_value_is_set(board, alic
     assert board.states("a") == ["memory"]
     alice.call(h.VARIABLE, "set", values=[b"plain"])
     assert board.states("a") == ["-"]
+    assert board.rest() == ["DropAttempts", "DropFunctions"]
 
 
 def test_the_future_of_an_unknown_task_is_refused(board, alice):

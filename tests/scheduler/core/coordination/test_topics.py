@@ -62,6 +62,7 @@ def test_each_subscription_gets_what_comes_after_its_last_event(board, alice, bo
     # One that has caught up and waits does not hold up one that lacks events.
     assert following(bob, "t", start + 2) is None
     assert following(carl, "t", start) == [b"a", b"b"]
+    assert board.rest() == ["Operated"]
 
 
 def test_a_topic_without_events_can_be_subscribed_to(board, alice, bob):

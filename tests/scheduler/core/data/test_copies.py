@@ -182,6 +182,7 @@ def test_a_worker_that_does_not_report_is_asked_again_and_at_last_no_more():
             c.board.send(peer, m.Heartbeat())
         found = answers(c.board.tick(LOOK_S + 0.1), c.alice)
     assert found == [{"x": 1}]
+    assert set(c.board.rest()) == {"HoldCopies"}
 
 
 def test_released_data_is_wanted_no_more():

@@ -81,6 +81,7 @@ def test_a_lost_value_is_asked_for_again_and_an_old_one_is_dropped():
     assert board.attempt("d") > old
     assert board.send(alice, put(board, "d", old)) == {}
     assert board.state.counters.reports_stale == 1
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_a_worker_that_dies_during_the_put_is_replaced():
@@ -90,6 +91,7 @@ def test_a_worker_that_dies_during_the_put_is_replaced():
     board.worker("second")
     out = board.close(first)
     assert wanted(out, alice) == {"d": (board.attempt("d"), "tcp://second")}
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_a_value_that_comes_through_the_scheduler_is_passed_on():
@@ -122,6 +124,7 @@ def test_a_client_that_is_connected_is_asked_before_one_that_is_away():
     board.close(alice)
     board.worker("w")
     assert wanted(board.out, bob) == {"d": (board.attempt("d"), "tcp://w")}
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_a_queue_that_holds_the_future_is_not_asked():
@@ -139,6 +142,7 @@ def test_a_queue_that_holds_the_future_is_not_asked():
     assert list(wanted(board.out, bob)) == ["d"]
     board.send(bob, put_failed(board, "d"))
     assert board.states("d") == ["erred"]
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_a_value_that_no_client_has_may_be_released_before_its_task_fails():
@@ -184,6 +188,7 @@ def test_another_client_is_asked_when_one_has_not_got_the_value():
     out = board.send(bob, put_failed(board, "d"))
     assert board.states("d") == ["erred"]
     assert sent_keys(out, bob, m.KeysErred) == ["d"]
+    assert board.rest() == ["DropAttempts", "KeysErred"]
 
 
 def test_a_client_that_submits_a_value_again_is_asked_again():
@@ -236,6 +241,7 @@ def test_calls_of_others_fail_when_the_only_client_with_the_value_leaves():
     board.send(bob, put_failed(board, "d"))
     assert board.states("c") == ["erred"]
     assert assigned(board.out, worker) == {}
+    assert board.rest() == ["DropAttempts", "KeysErred"]
 
 
 def test_released_values_are_not_asked_for_and_dropped_at_the_worker():

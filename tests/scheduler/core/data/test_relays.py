@@ -47,6 +47,7 @@ def test_a_client_s_fetch_is_relayed_and_answered_once_all_parts_are_in(board):
     out = board.close(two)
     data = [x for x in out[client] if isinstance(x, m.KeysData)]
     assert data == [m.KeysData(request=9, keys=["a"], results=[b"A"], missing=["c", "b"])]
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_data_that_is_too_large_is_not_relayed(board):

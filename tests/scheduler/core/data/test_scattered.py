@@ -33,6 +33,7 @@ def test_data_goes_to_the_workers_in_turns_although_their_threads_are_busy():
     out = board.send(alice, scattered("x", "y", "z", "u"))
     holders = [holder for _, holder in wanted(out, alice).values()]
     assert sorted(holders) == ["tcp://w1"] * 2 + ["tcp://w2"] * 2
+    assert board.rest() == ["AssignTasks", "AssignTasks"]
 
 
 def test_stored_data_has_no_recipe_and_its_class_is_gone():
@@ -55,6 +56,7 @@ def test_data_whose_worker_dies_before_it_is_there_is_asked_for_again():
     board.worker("second")
     out = board.close(first)
     assert wanted(out, alice) == {"x": (board.attempt("x"), "tcp://second")}
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_lost_data_fails_with_all_that_needs_it_and_the_text_names_the_remedy():
@@ -85,6 +87,7 @@ def test_data_that_is_scattered_again_after_its_loss_comes_back_to_life():
     board.worker("second")
     out = board.send(alice, scattered("x"))
     assert wanted(out, alice) == {"x": (board.attempt("x"), "tcp://second")}
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_data_that_is_scattered_again_while_it_is_there_is_not_asked_for():
@@ -131,6 +134,7 @@ def test_data_waits_for_a_worker_that_it_names():
     assert wanted(out, alice) == {}
     board.worker("w2")
     assert wanted(board.out, alice) == {"x": (board.attempt("x"), "tcp://w2")}
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_data_that_no_client_has_any_more_fails_as_scattered():
@@ -142,6 +146,7 @@ def test_data_that_no_client_has_any_more_fails_as_scattered():
     board.send(alice, put_failed(board, "x"))
     out = board.send(bob, put_failed(board, "x"))
     assert "it was scattered" in failures(out, bob)["x"][2]
+    assert board.rest() == ["DropAttempts", "KeysErred"]
 
 
 def test_calls_that_read_data_are_assigned_behind_it():
@@ -149,6 +154,7 @@ def test_calls_that_read_data_are_assigned_behind_it():
     worker, alice = board.worker("w"), board.client()
     out = board.send(alice, scattered("x"), call("c", "x"))
     assert list(assigned(out, worker)) == ["x", "c"]
+    assert board.rest() == ["PutWanted"]
 
 
 def test_a_client_that_was_away_finds_its_data_stored():

@@ -48,6 +48,7 @@ def test_a_task_that_does_not_run_is_only_cancelled(board):
     board.send(client, graph("b"))
     out = board.send(client, m.CancelKeys(keys=["b"], force=False, reason=""))
     assert m.InterruptAttempts not in map(type, out[worker])
+    assert board.rest() == ["KeysCancelled"]
 
 
 def test_inputs_that_run_for_nobody_else_are_interrupted(board):
@@ -58,6 +59,7 @@ def test_inputs_that_run_for_nobody_else_are_interrupted(board):
     out = board.send(client, cancel("b"))
     (interrupt,) = [x for x in out[worker] if isinstance(x, m.InterruptAttempts)]
     assert interrupt.attempts[-1] == a
+    assert board.rest() == ["KeysCancelled"]
 
 
 def test_a_task_that_another_client_wants_goes_on(board):
@@ -70,6 +72,7 @@ def test_a_task_that_another_client_wants_goes_on(board):
     out = board.send(alice, graph("a"), cancel("a", force=True))
     assert m.InterruptAttempts(attempts=[a]) in out[worker]
     assert sent_keys(out, bob, m.KeysCancelled) == ["a"]
+    assert board.rest() == ["KeysPending", "KeysCancelled"]
 
 
 def test_a_process_is_ended_if_its_task_does_not_end(board):

@@ -68,6 +68,7 @@ def test_the_failure_says_that_the_process_can_be_ended(board):
     board.send(client, graph("a", timeout_us=LIMIT_US))
     out = overdue(board, worker, board.attempt("a"))
     assert out[client][0].failures[0][5] == 1
+    assert board.rest() == ["DropAttempts", "InterruptAttempts"]
 
 
 def end(board: Board, peer: int, attempt: int) -> dict[int, list[m.Message]]:
@@ -95,6 +96,7 @@ def test_a_retry_begins_when_the_attempt_before_it_has_ended(board):
     out = overdue(board, peer, board.attempt("a"))
     assert out[client][0].failures[0][6] == 2
     assert board.state.counters.tasks_retried == 1
+    assert board.rest() == ["DropAttempts", "InterruptAttempts"]
 
 
 def test_a_retry_does_not_wait_for_ever(board):
@@ -209,6 +211,7 @@ def test_a_limit_holds_after_a_restart(new):
     new.send(client, graph("a", timeout_us=LIMIT_US), m.Resubmitted())
     assert new.attempt("a") == 3
     assert sent_keys(overdue(new, worker, 3), client, m.KeysErred) == ["a"]
+    assert new.rest() == ["DropAttempts", "InterruptAttempts"]
 
 
 def test_an_attempt_of_a_task_that_nobody_has_submitted_yet_goes_on(new):
@@ -218,6 +221,7 @@ def test_an_attempt_of_a_task_that_nobody_has_submitted_yet_goes_on(new):
     new.send(client, graph("a", timeout_us=LIMIT_US), m.Resubmitted())
     # It is reported again.
     assert sent_keys(overdue(new, worker, 3), client, m.KeysErred) == ["a"]
+    assert new.rest() == ["DropAttempts", "InterruptAttempts"]
 
 
 def test_the_second_attempt_of_two_that_run_is_only_dropped(new):
@@ -328,6 +332,7 @@ def test_a_supervisor_reports_for_a_worker_whose_loop_does_not_run(board):
     # Again, in the next heartbeat.
     assert held_up(board, supervisor, 6000, *attempts) == {}
     assert board.where("c") == worker
+    assert board.rest() == ["DropAttempts", "InterruptAttempts"]
 
 
 def test_a_supervisor_reports_only_for_its_own_workers(board):

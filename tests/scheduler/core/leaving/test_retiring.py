@@ -166,6 +166,7 @@ def test_a_worker_that_dies_while_it_leaves_is_reported_as_lost():
     out = board.close(worker)
     assert ends(out, client) == {"w": ("lost", 0)}
     assert board.states("x") == ["processing"]
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_a_worker_that_leaves_by_itself_answers_an_order_for_it():

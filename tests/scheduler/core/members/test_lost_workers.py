@@ -83,6 +83,7 @@ def test_a_second_copy_makes_a_loss_harmless(board):
     out = board.close(one)
     assert sent_keys(out, client, m.KeysPending) == []
     assert [ws.peer for ws in board.task("a").replicas] == [two]
+    assert board.rest() == ["KeysInMemory"]
 
 
 def test_clients_are_sent_the_other_holder_of_data_that_they_lack(board):
@@ -109,6 +110,7 @@ def test_the_loss_of_a_worker_is_reported_to_those_that_read_its_data_only(board
     gone = m.HoldersGone(addresses=["tcp://holder"])
     assert gone in out[reader]
     assert gone not in out.get(other, [])
+    assert board.rest() == ["KeysPending"]
 
 
 def test_a_copy_of_data_that_is_not_in_memory_any_more_is_dropped(board):
@@ -132,6 +134,7 @@ def test_lost_lineage_is_computed_again_down_to_existing_data(board):
     two = board.worker("two")
     out = board.close(one)
     assert list(assigned(out, two)) == ["a", "b", "c"]
+    assert board.rest() == ["KeysPending"]
 
 
 def test_queued_tasks_wait_again_when_an_input_is_lost(board):
@@ -327,6 +330,7 @@ def test_a_task_that_waits_for_data_that_is_nowhere_is_taken_back(board):
     assert board.where("a") == one  # `two` may still hold a thread for b
     assert board.states("b") == ["waiting"]
     assert sent_keys(out, client, m.KeysPending) == ["a"]
+    assert board.rest() == ["DropAttempts", "AssignTasks"]
 
 
 def test_a_task_stays_where_its_missing_input_has_been_assigned_meanwhile(board):
@@ -400,6 +404,7 @@ def test_data_out_of_reach_of_one_worker_is_not_made_again_and_its_task_goes_to_
     assert dropped(out, two) == [attempt]
     assert board.states("a") == ["memory"]
     assert board.where("b") == one
+    assert board.rest() == ["AssignTasks"]
 
 
 @pytest.fixture
@@ -498,6 +503,7 @@ def test_tasks_whose_inputs_are_out_of_reach_for_now_are_no_reason_for_a_warning
     assert sent == []
     board.close(two)
     assert sorted(sent_keys(board.tick(6.0), client, m.KeysUnrunnable)) == ["b", "d"]
+    board.drop_rest()
 
 
 def test_exit_reports_are_kept_only_for_registered_workers_of_the_same_supervisor():

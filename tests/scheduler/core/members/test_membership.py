@@ -141,6 +141,7 @@ def test_a_client_that_is_back_in_time_is_sent_the_states_of_its_wanted_keys(boa
     board.tick(1000.0)
     assert sent_keys(board.out, client, m.KeysCancelled) == []
     assert board.state.counters.clients_expired == 0
+    assert board.rest() == ["KeysPending", "KeysUnrunnable"]
 
 
 def test_data_that_was_never_sent_to_a_client_does_not_count_as_delivered(board):
@@ -494,6 +495,7 @@ def test_a_worker_that_does_not_know_a_fetch_has_none_of_its_data(board):
     (fetch,) = out[worker]
     out = board.send(worker, m.Unsupported(unknown_code=20, request=fetch.request))
     assert m.KeysData(request=4, keys=[], results=[], missing=["a"]) in out[client]
+    assert board.rest() == ["DropAttempts"]
 
 
 # -- the size of the cluster ----------------------------------------------------------------------

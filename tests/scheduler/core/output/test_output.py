@@ -223,6 +223,7 @@ def test_lines_for_everyone_go_to_each_connected_client_whatever_it_wants():
     board.send(worker, *[lines(*[m.EVERYONE] * 100) for _ in range(MAX_LINES // 100 + 2)])
     out = board.tick(PERIOD_S + 0.1)
     assert [x.levels for x in out[bob] if type(x) is m.TaskOutput] == [[m.DROPPED_LINES]]
+    assert board.rest() == ["TaskOutput"]
 
 
 # --- Lines that a worker cannot have --------------------------------------------------------------

@@ -47,6 +47,7 @@ def test_workers_are_sent_the_lowest_level_of_each_followed_logger():
     assert follow(board, alice)[early] == [wanted()]
     last = board.worker("last")
     assert not [x for x in board.out.get(last, []) if type(x) is m.WantOutput]
+    assert board.rest() == ["WantOutput", "WantOutput"]
 
 
 def test_records_go_to_each_client_that_follows_their_logger_or_one_above_it():

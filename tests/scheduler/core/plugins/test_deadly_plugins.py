@@ -69,6 +69,7 @@ def test_one_worker_sets_it_up_before_the_others_and_dies_alone():
     (answer,) = answers(out, client)
     assert answer.info["n_failed"] == 1
     assert plugins_of(board.state).preparing == {}
+    assert board.rest() == ["PluginGone"]
 
 
 def test_a_plugin_that_crashes_after_seconds_kills_one_worker_only():
@@ -78,6 +79,7 @@ def test_a_plugin_that_crashes_after_seconds_kills_one_worker_only():
     assert asked(register(board, client), one)
     assert not asked(board.tick(8), two)
     assert not asked(dies(board, supervisor, one), two)
+    assert board.rest() == ["PluginGone"]
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "left", "late"])
@@ -108,6 +110,7 @@ def test_the_others_set_it_up_after_the_first(end):
         (answer,) = answers(out, client)
         assert answer.info["workers"][-1] == ("tcp://one" if end == "late" else "tcp://two")
     assert not asked(board.tick(5), two)
+    assert board.rest() == (["TearDownPlugin", "PluginGone"] if end == "failed" else [])
 
 
 def test_the_plugin_that_a_worker_was_setting_up_is_the_one_that_fails():
@@ -136,6 +139,7 @@ def test_a_worker_that_is_lost_during_the_set_up_is_a_failure_though_nothing_rep
     text = "it was lost during the set-up, and nothing has reported why"
     assert failure["died"] == ["worker one", text]
     assert not plugins_of(board.state).held
+    assert board.rest() == ["SetUpPlugin", "PluginGone"]
 
 
 def test_a_plugin_during_whose_set_up_several_workers_are_lost_is_set_aside():
@@ -260,3 +264,4 @@ def test_a_new_worker_that_ends_because_a_plugin_has_failed_there_has_not_died_o
         unregister(board, client, f"q{i}")
         dies(board, supervisor, worker)
     assert not plugins_of(board.state).held["p"].is_aside
+    assert board.rest() == ["Answer", "Answer", "Answer", "Answer"]

@@ -90,6 +90,7 @@ def test_a_worker_that_is_there_sets_one_up_at_a_time_and_tears_down_at_once():
     (second,) = asked(out, worker)
     assert (down.plugin, second.plugin) == ("p-1", "q-1")
     assert len(answers(done(board, worker, second), client)) == 1
+    assert board.rest() == ["PluginGone"]
 
 
 def test_a_worker_that_prepares_and_loses_its_connection_goes_on_to_prepare():
@@ -107,6 +108,7 @@ def test_a_worker_that_prepares_and_loses_its_connection_goes_on_to_prepare():
     assert request != first.request
     out = board.send(back, m.PluginDone(request=request, info={}))
     assert "x" in assigned(out, back)
+    assert board.rest() == ["Reconciled"]
 
 
 def test_a_worker_that_was_lost_while_it_prepared_prepares_again_when_it_comes_back():
@@ -124,6 +126,7 @@ def test_a_worker_that_was_lost_while_it_prepared_prepares_again_when_it_comes_b
     out = board.send(back, m.PluginDone(request=request, info={}))
     assert "x" in assigned(out, back)
     assert not plugins_of(board.state).unprepared
+    assert board.rest() == ["Reconciled"]
 
 
 def test_a_new_worker_on_which_it_fails_gets_no_task_and_ends():
@@ -176,6 +179,7 @@ def test_few_failures_are_passed_on_and_all_are_counted():
     (answer,) = answers(last, client)
     assert answer.info["n_failed"] == len(workers)
     assert len(answer.info["failures"]) == plugins.MAX_FAILURES
+    assert board.rest() == ["PluginGone"]
 
 
 def test_an_idempotent_plugin_of_the_name_is_ignored():
@@ -192,6 +196,7 @@ def test_an_idempotent_plugin_of_the_name_is_ignored():
     (answer,) = answers(register(board, client, idempotent=True), client)
     assert "was_ignored" not in answer.info, "it is the same one"
     assert [p.plugin_id for p in plugins_of(board.state).held.values()] == ["p-1"]
+    assert board.rest() == ["Answer"]
 
 
 def test_an_idempotent_plugin_replaces_one_that_was_set_aside():
@@ -214,6 +219,7 @@ def test_another_plugin_of_the_name_replaces_the_first():
     down, up = out[worker]
     assert answers(done(board, worker, down, up), other)
     assert [p.plugin_id for p in plugins_of(board.state).held.values()] == ["p-2"]
+    assert board.rest() == ["PluginGone"]
 
 
 def test_unregistering_is_answered_when_all_have_torn_it_down():
@@ -244,6 +250,7 @@ def test_unregistering_lets_a_worker_work_that_waited_for_it():
     board.send(client, graph("x"))
     worker = board.worker()
     assert "x" in assigned(unregister(board, client), worker)
+    assert board.rest() == ["TearDownPlugin", "PluginGone"]
 
 
 def test_a_worker_that_leaves_is_not_waited_for():
@@ -255,6 +262,7 @@ def test_a_worker_that_leaves_is_not_waited_for():
     out = board.send(two, m.Bye(reason="retired"))
     (answer,) = answers(out, client)
     assert answer.info["workers"] == ["tcp://one"]
+    assert board.rest() == ["SetUpPlugin"]
 
 
 def test_a_worker_that_was_away_gets_it_when_it_is_back():
@@ -291,6 +299,7 @@ def test_before_the_barrier_new_workers_wait_for_the_plugins_of_returning_client
     assert not board.state.awaits_peers
     assert not assigned(board.out, new)
     assert "x" in assigned(done(board, new, request), new)
+    assert board.rest() == ["Answer", "Recovered"]
 
 
 def test_a_client_that_comes_back_gets_what_is_held_if_something_has_ended():
@@ -310,6 +319,7 @@ def test_a_client_that_comes_back_gets_what_is_held_if_something_has_ended():
     unregister(board, bob)
     assert come_back(board.state.epoch) == [m.PluginsHeld(plugins=["q-1"])]
     assert come_back(3) == []
+    assert board.rest() == ["Recovering", "Recovering"]
 
 
 def test_a_stale_report_is_ignored():
@@ -336,6 +346,7 @@ def test_a_worker_of_a_release_without_plugins_fails_to_set_one_up():
     assert answer.info["n_failed"] == 1
     error = unpack_exception(answer.info["failures"][0]["failure"])
     assert "worker w runs a release of weft that knows no plugins" in str(error)
+    assert board.rest() == ["PluginGone"]
 
 
 def test_the_token_of_a_worker_registers_nothing():

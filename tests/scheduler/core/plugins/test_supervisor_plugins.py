@@ -77,6 +77,7 @@ def test_a_failure_ends_it_everywhere_and_no_worker_is_replaced():
     done(board, two, *sent(out, two))
     (answer,) = answers(done(board, one, down), client)
     assert answer.info == {"n_failed": 1, "failures": [{"worker": "two", "failure": FAILURE}]}
+    assert board.rest() == ["PluginGone"]
 
 
 def test_a_later_supervisor_must_have_it_before_its_workers_get_tasks():
@@ -130,6 +131,7 @@ def test_a_later_supervisor_on_which_it_fails_ends_and_its_workers_get_nothing()
     board.tick(10)
     assert board.states("x") == ["queued"]
     assert "x" in assigned(unregister(board, client), worker)
+    assert board.rest() == ["PluginGone", "Answer"]
 
 
 def test_a_supervisor_that_is_back_is_sent_what_is_held_and_replaces_its_workers_once():
@@ -179,6 +181,7 @@ def test_before_the_barrier_new_supervisors_are_required_to_have_those_of_return
     assert not board.state.awaits_peers
     assert not assigned(board.out, worker)
     assert "x" in assigned(done(board, new, to_new), worker)
+    assert board.rest() == ["Recovered"]
 
 
 def test_a_plugin_of_the_other_kind_replaces_it():
@@ -189,6 +192,7 @@ def test_a_plugin_of_the_other_kind_replaces_it():
     out = register_for_workers(board, client, content="2")
     assert [type(x) for x in sent(out, supervisor)] == [m.TearDownOnSupervisor]
     assert asked(out, worker)
+    assert board.rest() == ["PluginGone"]
 
 
 def test_a_supervisor_of_a_release_without_plugins_fails_to_set_one_up():
@@ -201,6 +205,7 @@ def test_a_supervisor_of_a_release_without_plugins_fails_to_set_one_up():
     out = board.send(supervisor, m.Unsupported(unknown_code=201, request=down.request))
     (answer,) = answers(out, client)
     assert answer.info["n_failed"] == 1
+    assert board.rest() == ["PluginGone"]
 
 
 @pytest.mark.parametrize("restart", ["yes", 1, None])

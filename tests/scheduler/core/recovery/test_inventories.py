@@ -69,6 +69,7 @@ def test_keys_that_an_inventory_does_not_name_are_not_there(board):
     assert board.states("lost", "copy") == ["processing"] * 2  # again, under new attempts
     assert assigned(board.out, back)["lost"] > first
     assert board.state.counters.tasks_recomputed == 1
+    assert board.rest() == ["KeysPending", "Reconciled"]
 
 
 def test_rows_that_are_not_wanted_any_more_are_dropped(board):
@@ -84,6 +85,7 @@ def test_rows_that_are_not_wanted_any_more_are_dropped(board):
     assert list(ws.zombies) == [runs]  # its thread is busy until the worker reports the end
     board.send(back, m.AttemptsEnded(attempts=[runs]))
     assert not ws.zombies
+    assert board.rest() == ["Reconciled"]
 
 
 def test_a_failure_that_was_not_reported_counts_once(board):
@@ -100,6 +102,7 @@ def test_a_failure_that_was_not_reported_counts_once(board):
     assert board.state.n_exceptions == {board.task("a"): 1}
     board.raise_(again, "a")
     assert board.states("a") == ["erred"]
+    assert board.rest() == ["Reconciled", "AssignTasks", "Reconciled", "AssignTasks"]
 
 
 def test_a_failure_is_kept_at_its_worker_while_a_client_wants_it(board):
@@ -111,6 +114,7 @@ def test_a_failure_is_kept_at_its_worker_while_a_client_wants_it(board):
     back = board.come_back(failed={"a": attempt})
     assert dropped(board.out, back) == []
     assert dropped(board.send(client, m.ReleaseKeys(keys=["a"])), back) == [attempt]
+    assert board.rest() == ["KeysErred", "Reconciled"]
 
 
 def test_functions_that_a_worker_has_are_not_sent_again_and_others_are_dropped(board):
@@ -135,6 +139,7 @@ def test_a_client_s_report_about_an_away_worker_is_answered_when_it_is_back(boar
     assert board.send(client, m.ReportMissing(keys=["a"], holder="tcp://w")) == {}
     board.come_back(held={"a": attempt})
     assert sent_keys(board.out, client, m.KeysInMemory) == ["a"]
+    assert board.rest() == ["Reconciled"]
 
 
 def test_a_worker_that_is_back_is_no_longer_noted_as_out_of_reach(board):
@@ -163,6 +168,7 @@ def test_a_relayed_fetch_waits_for_an_away_worker(board):
         back, m.KeysData(request=fetch.request, keys=["a"], results=[b"x"], missing=[])
     )
     assert sent_keys(out, client, m.KeysData) == ["a"]
+    assert board.rest() == ["FetchKeys"]
 
 
 def test_a_worker_that_comes_back_too_late_is_merged_with_what_was_placed_again(board):
@@ -208,6 +214,7 @@ def test_the_twin_of_an_attempt_that_finished_is_dropped(board):
     back = board.come_back("w", running={"a": first})
     assert list(board.state.twins) == [first]
     assert dropped(board.finish(other, "a"), back) == [first]
+    assert board.rest() == ["ResultsReady"]
 
 
 def test_a_twin_takes_the_place_of_an_attempt_whose_worker_is_lost(board):
@@ -300,6 +307,7 @@ def test_an_unstarted_attempt_whose_inputs_are_elsewhere_is_dropped(new):
     assert dropped(new.tick(5.0), worker) == [4]
     new.send(worker, m.AttemptsEnded(attempts=[4]))
     assert new.states("a", "b") == ["processing", "processing"]
+    assert new.rest() == ["Reconciled", "Recovered"]
 
 
 @pytest.mark.parametrize("last", ["holder", "client"])
@@ -315,6 +323,7 @@ def test_an_unstarted_attempt_goes_on_although_its_inputs_are_known_later(new, l
     assert (new.where("b"), new.attempt("b")) == (worker, 4)
     located = m.LocatedKeys(keys=["a"], attempts=[3], nbytes=[8], holders=[["tcp://holder"]])
     assert [x for x in out[worker] if isinstance(x, (m.LocatedKeys, m.DropAttempts))] == [located]
+    new.drop_rest()
 
 
 @pytest.mark.parametrize("ends", ["finished", "raised"])
@@ -378,6 +387,7 @@ def test_a_result_without_recipe_is_found_by_a_client_that_wants_it(new):
     assert sent_keys(new.out, client, m.KeysInMemory) == ["a"]
     new.send(client, graph(":a -> b"))
     assert new.states("a", "b") == ["memory", "queued"]
+    assert new.rest() == ["Reconciled"]
 
 
 def test_a_key_that_no_peer_knows_is_unknown_at_the_barrier(new):
@@ -389,6 +399,7 @@ def test_a_key_that_no_peer_knows_is_unknown_at_the_barrier(new):
         unknown += sent_keys(new.tick(1.0), client, m.KeysUnknown)
     assert unknown == ["a"]
     assert new.states("a") == ["-"]
+    assert new.rest() == ["Recovered"]
 
 
 def test_a_task_gets_its_recipe_when_its_client_is_back(new):

@@ -52,6 +52,7 @@ def test_tasks_that_read_one_that_waits_do_not_fill_its_worker(board):
     assert set(board.states("late0", "late99")) == {"waiting"}
     board.finish(worker, "child")
     assert "reader1" in assigned(board.finish(worker, "parent"), worker)
+    assert board.rest() == ["ResultsReady"]
 
 
 def test_a_task_that_goes_on_counts_again(board):
@@ -88,6 +89,7 @@ def test_a_task_may_end_while_it_waits(board, end):
         return
     assert not ws.blocked
     assert ws in board.state.idle
+    assert board.rest() == (["DropFunctions"] if end == "dropped" else [])
 
 
 def test_reports_of_unknown_attempts_are_counted_and_do_nothing(board):

@@ -78,6 +78,7 @@ def test_data_goes_as_soon_as_its_last_reader_has_finished(board):
     assert dropped(board.finish(worker, "b"), worker) == []
     assert dropped(board.finish(worker, "c"), worker) == [1]
     assert board.states("a") == ["released"]
+    assert board.rest() == ["ResultsReady", "ResultsReady"]
 
 
 def test_durations_are_learned_for_each_function(board):
@@ -116,6 +117,7 @@ def test_a_task_is_run_again_as_often_as_it_may(board):
     ((*_, attempts),) = out[client][0].failures
     assert attempts == 3
     assert board.state.counters.tasks_retried == 2
+    assert board.rest() == ["DropAttempts", "DropAttempts"]
 
 
 def test_tasks_behind_a_retried_task_are_placed_again(board):
@@ -134,6 +136,7 @@ def test_a_retry_whose_reason_failed_in_the_same_message_is_not_run(board):
     assert sent_keys(out, client, m.KeysErred) == ["z"]
     assert assigned(out, worker) == {}
     assert board.states("x", "y", "z") == ["released", "released", "erred"]
+    assert board.rest() == ["DropAttempts"]
 
 
 def test_a_task_and_its_input_that_both_raise_are_both_retried_once(board):
@@ -146,6 +149,7 @@ def test_a_task_and_its_input_that_both_raise_are_both_retried_once(board):
     out = board.raise_(worker, "a", "b")
     assert assigned(out, worker) == {"a": 4, "b": 5}
     assert board.state.counters.tasks_retried == 2
+    assert board.rest() == ["DropAttempts"]
 
 
 def test_a_stale_failure_is_counted_and_need_not_be_kept(board):
@@ -174,6 +178,7 @@ def test_tasks_that_fail_together_are_reported_in_one_message(board):
     assert out[client] == [
         m.KeysErred(keys=["a", "d", "b"], failure_of=[0, 0, 1], failures=failures[:2])
     ]
+    assert board.rest() == ["DropAttempts"]
 
 
 def test_a_message_reports_a_bounded_number_of_failures(board):

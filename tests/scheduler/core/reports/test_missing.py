@@ -66,6 +66,7 @@ def test_a_client_that_has_a_value_is_not_sent_that_it_is_computed_again(board):
     out = board.close(one)
     assert "a" in assigned(out, two)
     assert sent_keys(out, client, m.KeysPending) == []
+    assert board.rest() == ["HoldersGone"]
 
 
 def test_the_pauses_between_attempts_to_reach_a_holder_do_not_grow_without_end(board):
@@ -98,6 +99,7 @@ def test_a_report_of_a_client_that_does_not_want_the_key_makes_nothing_again(boa
     assert assigned(board.send(bob, report), two) == {}
     assert board.states("a") == ["released"]
     assert list(assigned(board.send(alice, report), two)) == ["a"]
+    assert board.rest() == ["KeysPending", "KeysPending"]
 
 
 def test_a_missing_result_is_reported_when_a_worker_comes_back_with_it(board):
@@ -110,6 +112,7 @@ def test_a_missing_result_is_reported_when_a_worker_comes_back_with_it(board):
     assert sent_keys(out, client, m.KeysPending) == ["a"]
     board.come_back(held={"a": attempt})
     assert sent_keys(board.out, client, m.KeysInMemory) == ["a"]
+    assert board.rest() == ["Reconciled"]
 
 
 def test_a_worker_that_makes_a_key_itself_is_not_sent_that_it_is_unknown():

@@ -45,6 +45,7 @@ def test_a_failed_task_runs_again_with_its_failed_inputs(board):
     board.finish(worker, "other")
     board.finish(worker, "a")
     assert sent_keys(board.finish(worker, "b"), client, m.ResultsReady) == ["b"]
+    assert board.rest() == ["DropAttempts", "AssignTasks"]
 
 
 def test_a_failed_input_behind_one_that_was_released_runs_again_as_well(board):
@@ -59,6 +60,7 @@ def test_a_failed_input_behind_one_that_was_released_runs_again_as_well(board):
     out = board.send(client, retry("c"))
     assert sent_keys(out, client, m.KeysPending) == ["c", "a"]
     assert board.states("a", "b", "c") == ["processing"] * 3
+    assert board.rest() == ["DropAttempts", "AssignTasks", "KeysRetried"]
 
 
 def test_a_retried_task_has_all_its_retries_again(board):
@@ -82,6 +84,7 @@ def test_tasks_that_have_not_failed_are_left_as_they_are(board):
     assert sent_keys(out, client, m.KeysPending) == ["running"]
     assert sent_keys(out, client, m.KeysUnknown) == ["nowhere"]
     assert board.attempt("running") == attempt
+    assert board.rest() == ["KeysRetried"]
 
 
 def test_a_task_whose_input_was_cancelled_runs_again_with_it(board):
@@ -111,6 +114,7 @@ def test_an_input_that_only_another_client_wants_is_not_reported(board):
     board.raise_(worker, "a")
     out = board.send(alice, retry("b"))
     assert out[alice] == [m.KeysRetried(request=5, keys=[]), m.KeysPending(keys=["b"])]
+    assert board.rest() == ["DropAttempts", "AssignTasks"]
 
 
 def test_a_client_wants_what_it_retries(board):
@@ -133,6 +137,7 @@ def test_a_lost_result_that_its_client_had_is_reported_when_its_worker_is_back(b
     assert sent_keys(board.send(client, retry("a")), client, m.KeysPending) == ["a"]
     board.come_back(held={"a": attempt})
     assert sent_keys(board.out, client, m.KeysInMemory) == ["a"]
+    assert board.rest() == ["KeysRetried", "Reconciled"]
 
 
 # -- after a pause --------------------------------------------------------------------------------
@@ -274,6 +279,7 @@ def test_a_task_that_asks_for_another_worker_keeps_its_options(board):
     board.tick(5.1)
     board.raise_(board.where("a"), "a")
     assert board.states("a") == ["erred"]
+    assert board.rest() == ["DropAttempts"]
 
 
 def test_a_task_without_recipe_that_asks_for_another_worker_fails(board):

@@ -104,6 +104,7 @@ def test_another_call_under_a_key_that_names_its_content_is_shared_and_counted(b
     assert board.state.counters.recipes_differing == 1
     board.send(bob, graph(key, named="one"))
     assert board.state.counters.recipes_differing == 1
+    assert board.rest() == ["KeysPending"]
 
 
 def test_release_others_keeps_the_task_with_the_given_hash(board):
@@ -175,6 +176,7 @@ def test_a_task_that_lacked_a_dependency_runs_only_when_it_is_submitted_anew(boa
     out = board.send(client, graph("x -> a", "a -> b"))
     assert list(assigned(out, worker)) == ["x", "a", "b"]
     assert [d.key for d in board.task("a").dependencies] == ["x"]
+    assert board.rest() == ["KeysPending"]
 
 
 def test_a_task_that_lacked_a_dependency_is_not_run_as_lineage_either(board):
@@ -186,6 +188,7 @@ def test_a_task_that_lacked_a_dependency_is_not_run_as_lineage_either(board):
     assert board.states("a", "c") == ["released", "erred"]
     out = board.send(client, graph("x -> a", ":a -> b"))
     assert list(assigned(out, worker)) == ["x", "a", "b"]
+    assert board.rest() == ["KeysPending"]
 
 
 @pytest.mark.parametrize("is_released", [False, True])
@@ -202,6 +205,7 @@ def test_a_client_that_is_back_submits_what_another_one_submitted_without_its_in
     assert sent_keys(out, alice, m.KeysErred) == []
     out = board.send(alice, graph("x -> a", "a -> b"))
     assert list(assigned(out, worker)) == ["x", "a", "b"]
+    assert board.rest() == ["KeysPending"]
 
 
 def test_a_client_that_wanted_such_a_task_before_is_not_left_with_it(board):
@@ -232,6 +236,7 @@ def test_a_failed_task_that_is_submitted_again_runs_again_with_its_failed_inputs
     out = board.send(client, graph("a -> b"))
     assert list(assigned(out, worker)) == ["a", "b"]
     assert board.state.counters.n_erred == 0
+    assert board.rest() == ["DropAttempts", "KeysPending"]
 
 
 def test_a_call_that_is_submitted_again_runs_again_the_inputs_that_had_failed(board):
@@ -243,6 +248,7 @@ def test_a_call_that_is_submitted_again_runs_again_the_inputs_that_had_failed(bo
     assert list(assigned(out, worker)) == ["a", "b", "c"]
     assert sent_keys(out, client, m.KeysErred) == []
     assert board.state.counters.n_erred == 0
+    assert board.rest() == ["DropAttempts", "KeysPending"]
 
 
 def test_a_new_task_behind_a_failed_one_that_is_submitted_again_with_it_runs(board):
@@ -253,6 +259,7 @@ def test_a_new_task_behind_a_failed_one_that_is_submitted_again_with_it_runs(boa
     out = board.send(bob, graph("a -> b"))
     assert list(assigned(out, worker)) == ["a", "b"]
     assert sent_keys(out, bob, m.KeysErred) == []
+    assert board.rest() == ["DropAttempts", "KeysPending"]
 
 
 def test_a_new_task_behind_one_that_lacked_a_dependency_and_is_mended_runs(board):
@@ -262,6 +269,7 @@ def test_a_new_task_behind_one_that_lacked_a_dependency_and_is_mended_runs(board
     out = board.send(bob, graph("x -> a", "a -> b"))
     assert list(assigned(out, worker)) == ["x", "a", "b"]
     assert sent_keys(out, bob, m.KeysErred) == []
+    assert board.rest() == ["KeysPending"]
 
 
 def test_a_function_that_was_not_sent_ends_the_connection_of_its_client(board):
@@ -368,6 +376,7 @@ def test_cancel_leaves_keys_that_others_want_unless_forced(board):
     out = board.send(bob, m.CancelKeys(keys=["a"], force=True, reason=""))
     assert sent_keys(out, bob, m.KeysCancelled) == ["a"]
     assert dropped(out, worker) == [1]
+    assert board.rest() == ["DropFunctions"]
 
 
 def test_a_forced_cancel_takes_no_finished_result_from_others(board):

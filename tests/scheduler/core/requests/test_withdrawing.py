@@ -53,6 +53,7 @@ def test_a_call_that_another_client_wants_is_placed_again(board):
     assert bob not in out
     assert board.states("a") == ["processing"]
     assert board.attempt("a") > first
+    assert board.rest() == ["AssignTasks"]
 
 
 def test_two_clients_that_withdraw_a_key_are_both_answered(board):

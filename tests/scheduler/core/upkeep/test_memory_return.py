@@ -16,7 +16,7 @@ from weft.scheduler.core.upkeep.memory_return import (
     ReturnMemory,
 )
 
-from ...builders import Board, assigned, finished, graph
+from ...builders import Board, Out, assigned, finished, graph
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ def board_after(n_kept: int) -> tuple[Board, int]:
     # Without a validation after each event, which takes as long as there are tasks.
     handle, outboxes = board.state.handle, board.state.outboxes
     handle(PeerSent(alice, [graph(*keys)]), board.now)
-    while attempts := list(assigned(outboxes, worker).values()):
+    while attempts := list(assigned(Out(outboxes), worker).values()):
         outboxes.clear()
         handle(PeerSent(worker, [finished(attempts, us=1)]), board.now)
     handle(PeerSent(alice, [m.ReleaseKeys(keys=keys[: N - n_kept])]), board.now)
