@@ -39,20 +39,6 @@ def test_those_behind_a_client_that_goes_have_what_is_enough_for_them(board, ali
     assert bob.answers() == {bob.request - 1: [b"1"]}
 
 
-def test_a_lock_is_not_given_to_a_client_that_went_during_the_recovery():
-    board = Board(expected=Members((), ("alice",)), client_lease_s=600)
-    bob, carl = Caller(board, "bob"), Caller(board, "carl")
-    assert bob.acquire() is None
-    waits = bob.request
-    assert carl.acquire() is None
-    board.close(bob.peer)
-    board.tick(80)
-    assert not board.state.awaits_peers
-    assert carl.call(h.LOCK, "count") == {"n": 1}
-    assert carl.release() == {}
-    assert Caller(board, "bob").answers() == {waits: GRANTED}
-
-
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_values_that_a_client_has_not_acknowledged_are_in_the_queue_when_it_is_gone(
     board, alice, bob, is_killed

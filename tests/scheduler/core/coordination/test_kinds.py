@@ -402,6 +402,20 @@ def test_a_call_that_is_put_off_may_end_before(new: Board, name: Name, is_withdr
     assert is_empty(new)
 
 
+@of_each([name for name in PUT_OFF if name in GIFTS])
+def test_nothing_is_given_to_a_client_that_went_during_the_recovery(name: Name) -> None:
+    board = Board(expected=Members((), ("alice",)), client_lease_s=600)
+    bob, carl = ask(board, name, "bob"), ask(board, name, "carl")
+    board.close(bob.peer)
+    board.tick(80)
+    assert not board.state.awaits_peers
+    assert carl.answers() == {carl.request: WAITS[name].answer}
+    assert board.rest() == ["Recovered"]
+    WAITS[name].let_go(carl, carl)
+    back = Caller(board, "bob")
+    assert back.answers() == {bob.request: WAITS[name].answer}
+
+
 @of_each(HELD)
 def test_leases_of_the_last_scheduler_are_not_given_again(new: Board, name: Name) -> None:
     row = WAITS[name]
