@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SIZE_PAUSE_S: Final = 0.05
 
 
-class ClusterSize:
+class SentSize:
     """What clients are sent."""
 
     __slots__ = ("due", "nthreads", "sent_at")
@@ -30,9 +30,9 @@ class ClusterSize:
         self.due: Deadline | None = None
 
 
-def size_of(state: SchedulerState) -> ClusterSize:
+def size_of(state: SchedulerState) -> SentSize:
     """Return what clients are sent."""
-    return state.record(ClusterSize)
+    return state.record(SentSize)
 
 
 def _message(state: SchedulerState) -> m.ClusterChanged:
@@ -72,7 +72,7 @@ def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch
 
 FEATURE: Final = Feature(
     name="cluster size",
-    records=(ClusterSize,),
+    records=(SentSize,),
     invariants={
         "nthreads is the sum over staying": lambda s: unless(
             size_of(s).nthreads == sum(ws.nthreads for ws in s.staying.values()),

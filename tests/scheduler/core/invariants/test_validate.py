@@ -28,7 +28,6 @@ from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.interruption.interrupted import InterruptedAttempt, interruptions_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
-from weft.scheduler.core.members.epochs import Members
 from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.output.output import flow_of
 from weft.scheduler.core.output.wishes import OUTPUT_WISH_INVARIANTS
@@ -38,11 +37,10 @@ from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle, FailedFetches
 from weft.scheduler.core.records.prefixes import Prefix
 from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
-from weft.scheduler.core.recovery.barrier import Barrier
-from weft.scheduler.core.recovery.records import HELD, InventoryRow, recovery_of
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
 from ...builders import Board, graph
+from .recovery_breakages import RECOVERY_BREAKAGES
 
 
 def busy_board() -> Board:
@@ -92,19 +90,8 @@ class Broken:
     def stranger(self) -> SchedulerTask:
         return SchedulerTask("stranger", self.task("processing").group, b"", 0)
 
-    def let_wait(self, key: str) -> None:
-        row = InventoryRow(self.w, key, 77, HELD, b"")
-        recovery_of(self.state).rows[key] = (row,)
-        recovery_of(self.state).rows_at[self.w] = {77: row}
-
     def set(self, key: str, field: str, value: Any) -> None:
         setattr(self.task(key), field, value)
-
-
-def await_peers(b: Broken, members: Members) -> Barrier:
-    b.state.awaits_peers = True
-    barrier = recovery_of(b.state).barrier = Barrier(0.0, members)
-    return barrier
 
 
 def break_lane(b: Broken) -> None:
@@ -501,31 +488,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {b.classy: None}
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "key", WITHOUT_RECIPE),
-    # Recovery.
-    "peers are awaited before the barrier": lambda b: setattr(b.state, "awaits_peers", True),
-    "who awaits peers awaits owners": lambda b: await_peers(b, Members()),
-    "the recovery counts the workers that are absent or send inventories": lambda b: await_peers(
-        b, Members(("id of nobody",))
-    ).absent_workers.clear(),
-    "rows are filed at their workers": lambda b: (
-        b.let_wait("nobody's") or recovery_of(b.state).rows.clear()
-    ),
-    "rows wait at registered workers": lambda b: (
-        b.let_wait("nobody's") or b.state.workers_by_id.clear()
-    ),
-    "a row waits for a task, or for its recipe, or for inputs": lambda b: b.let_wait("memory"),
-    "what is unneeded is kept only for clients that may come back": lambda b: recovery_of(
-        b.state
-    ).kept.update({b.task("memory"): None}),
-    "functions that no task uses are unknown": lambda b: recovery_of(b.state).functions.update(
-        {key: {} for key in b.state.functions}
-    ),
-    "a twin runs beside the current attempt": lambda b: b.state.twins.update(
-        {77: (b.w, b.task("processing"))}
-    ),
-    "recovery is busy while attempts run twice": lambda b: b.state.twins.update(
-        {77: (b.w, b.task("processing"))}
-    ),
+    **RECOVERY_BREAKAGES,
     # Plugins.
     "actors whose thread waits were made by attempts that have ended": lambda b: b.state.record(
         WaitingActors
