@@ -128,7 +128,8 @@ def check_empty(sim: Simulation) -> None:
     assert not core.twins, "attempts that run twice are left"
     assert not core.failed_at, "failures are left"
     assert not interruptions_of(core), "interrupted attempts are left"
-    assert not core.away, "workers are expected back"
+    away = [ws for ws in core.workers.values() if ws.is_away]
+    assert not away, f"workers are expected back: {away}"
     memory.check_at_rest(sim)
     for client in sim.clients:
         if client.is_alive:
