@@ -54,6 +54,7 @@ from .core.insight.desired import aim_of
 from .core.insight.questions import AskShell
 from .core.leaving.idle_shutdown import idle_timeout_of
 from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
+from .core.records.settings import Settings
 from .core.state import SchedulerState
 from .core.upkeep.memory_return import ReturnMemory
 from .core.upkeep.slow_readers import slow_readers_of
@@ -105,16 +106,19 @@ class SchedulerServer:
 
     def _new_state(self, epoch: int) -> SchedulerState:
         config = self._config
+        settings = Settings(
+            client_lease_s=config.client_lease_s,
+            heartbeat_s=config.heartbeat_s,
+            away_s=config.away_s,
+            allowed_deaths=config.allowed_deaths,
+        )
         state = SchedulerState(
             epoch,
+            settings,
             features=FEATURES,
             expected=config.expected,
             # From the token of an admin: peers with another one cannot make proofs.
             epoch_key=hkdf_sha256(config.security.token, salt=b"weft epoch", info=b""),
-            client_lease_s=config.client_lease_s,
-            heartbeat_s=config.heartbeat_s,
-            allowed_deaths=config.allowed_deaths,
-            away_s=config.away_s,
         )
         slow_readers_of(state).max_outbox_nbytes = config.max_outbox_nbytes
         idle_timeout_of(state).seconds = config.idle_timeout_s

@@ -50,6 +50,7 @@ from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .records.permissions import answer_unhandled, deny
 from .records.prefixes import Prefixes
 from .records.priority import Ranks
+from .records.settings import DEFAULTS, Settings
 from .records.story import Story
 from .records.tasks import Function, IdleFunctions, SchedulerTask, TaskClass
 
@@ -71,15 +72,10 @@ class SchedulerState:
     def __init__(
         self,
         epoch: int,
+        settings: Settings = DEFAULTS,
         *,
-        client_lease_s: float = 60.0,
-        heartbeat_s: float = 2.0,
-        allowed_deaths: int = 3,
-        unrunnable_after_s: float = 3.0,
-        max_idle_functions: int = 64,
         expected: Members | None = None,
         epoch_key: bytes = b"",
-        away_s: float = 5.0,
         features: Sequence[Feature],
     ) -> None:
         self.epoch = epoch
@@ -92,18 +88,12 @@ class SchedulerState:
         self.members_kept_at = float("-inf")
         self.members_due: Deadline | None = None
         self.facts: dict[str, Any] = {}  #: sent to every peer that registers: versions, pages
-        self.client_lease_s = client_lease_s
-        #: a worker whose connection has ended has this long to come back; 0 = none
-        self.away_s = away_s
-        self.heartbeat_s = heartbeat_s
-        #: a task under which more workers than this died is erred
-        self.allowed_deaths = allowed_deaths
-        self.unrunnable_after_s = unrunnable_after_s
+        self.settings = settings
 
         #: {key: task}, all tasks that are not forgotten
         self.tasks: dict[str, SchedulerTask] = {}
         #: those of `functions` that no task uses
-        self.idle_functions = IdleFunctions(max_idle_functions)
+        self.idle_functions = IdleFunctions(settings.max_idle_functions)
         #: {function id: function} of all tasks, and of idle ones
         self.functions: dict[bytes, Function] = {}
         self.prefixes: Prefixes = Prefixes()  #: what was learned, by function name
@@ -179,7 +169,6 @@ class SchedulerState:
 
         #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
         self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
-        self.next_client = 1
         #: of sessions and of requests to peers, see `new_number`
         self._next_number = 1
         self.ranks = Ranks()
@@ -196,7 +185,7 @@ class SchedulerState:
         #: when an assignment pass is made at the latest, because work may be asked back then
         self.next_return: Deadline | None = None
         self.now = 0.0
-        self.deadlines = Deadlines(heartbeat_s)
+        self.deadlines = Deadlines(settings.heartbeat_s)
 
         self.features = Features(features)
         #: maps of tasks, whose rows end when their task is forgotten

@@ -74,7 +74,7 @@ def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
     """Describe a worker (names, counts, bytes, seconds)."""
     seen = state.seen.get(ws.peer)
     if seen is None:  # it is away, since its connection ended
-        seen = state.awake_s if ws.away_due is None else ws.away_due.when - state.away_s
+        seen = state.awake_s if ws.away_due is None else ws.away_due.when - state.settings.away_s
     return {
         "id": ws.worker_id,
         "name": ws.name,
@@ -116,5 +116,7 @@ def describe_client(state: SchedulerState, client: ClientHandle) -> dict[str, An
         "id": client.client_id,
         "name": client.name,
         "n_wants": len(client.wants),
-        "lost_s": None if lease is None else state.awake_s + state.client_lease_s - lease.when,
+        "lost_s": None
+        if lease is None
+        else state.awake_s + state.settings.client_lease_s - lease.when,
     }

@@ -106,7 +106,7 @@ def _signs(
         unrunnable=_unrunnable(state) if tasks["no_worker"] and state.staying else [],
         n_away=count_workers(state)["away"],
         n_preparing=n_preparing(state),
-        away_s=state.away_s,
+        away_s=state.settings.away_s,
         full=nlargest(MAX_NAMED, full),
         n_full=len(full),
         n_set_aside=len(memory_of(state).aside),
@@ -135,7 +135,7 @@ def _unrunnable(state: SchedulerState) -> list[Unrunnable]:
         if c.unrunnable
         and not c.members
         and c.key is not WITHOUT_RECIPE
-        and state.now - c.unrunnable_since >= state.unrunnable_after_s
+        and state.now - c.unrunnable_since >= state.settings.unrunnable_after_s
     ]
     classes.sort(key=lambda c: -len(c.unrunnable))
     return [

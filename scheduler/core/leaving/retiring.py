@@ -238,7 +238,7 @@ def why_kept(state: SchedulerState, ws: WorkerHandle) -> str:
     if waiting:
         return f"it has {len(waiting)} results that clients of the last scheduler may come back for"
     clients = {client.number for client in state.clients.values()}
-    is_any_gone = len(clients) < state.next_client - 1 and m.PUT_FUNCTION in state.functions
+    is_any_gone = len(clients) < state.counters.clients_joined and m.PUT_FUNCTION in state.functions
     has_actors = m.ACTOR_FUNCTION in state.functions
     if WITHOUT_RECIPE not in state.classes and not is_any_gone and not has_actors:
         return ""

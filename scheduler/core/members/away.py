@@ -50,7 +50,7 @@ def expect_inventory(state: SchedulerState, ws: WorkerHandle) -> None:
 def await_rows(state: SchedulerState, ws: WorkerHandle) -> None:
     """End the session of a worker that sends no row of its inventory for too long."""
     state.deadlines.cancel(ws.away_due)
-    silence_s = state.heartbeat_s * MISSED_HEARTBEATS
+    silence_s = state.settings.heartbeat_s * MISSED_HEARTBEATS
     ws.away_due = state.call_after(silence_s, _end_without_inventory, ws)
 
 

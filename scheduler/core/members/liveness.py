@@ -61,7 +61,7 @@ def note_alive(state: SchedulerState, peer: int) -> None:
 
 
 def _silence_s(state: SchedulerState) -> float:
-    return state.heartbeat_s * MISSED_HEARTBEATS
+    return state.settings.heartbeat_s * MISSED_HEARTBEATS
 
 
 def note_unread(state: SchedulerState, unread: Sequence[int]) -> None:
@@ -122,7 +122,7 @@ def answer_heartbeat(state: SchedulerState, peer: int, n_per_interval: int = 1) 
     """Answer a heartbeat with the time until the peer's next one, which is that of its group."""
     n_peers = len(state.roles)
     times = min(max(n_peers / _FEW_PEERS, 1.0), _LONGEST)
-    interval_s = state.heartbeat_s * times / n_per_interval
+    interval_s = state.settings.heartbeat_s * times / n_per_interval
     n_groups = max(n_peers // _GROUP, 1)
     next_s = (interval_s * (peer % n_groups) / n_groups - state.now) % interval_s
     if next_s < interval_s / 8:  # it is early, or new in this group
@@ -155,4 +155,4 @@ def reassure(state: SchedulerState, receiving: Sequence[int]) -> None:
         for peer in receiving:
             if peer in state.roles and peer not in state.strangers:
                 state.send(peer, m.Heartbeat())
-    state.seen.next_reassurance = state.now + state.heartbeat_s
+    state.seen.next_reassurance = state.now + state.settings.heartbeat_s

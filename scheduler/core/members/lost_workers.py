@@ -141,6 +141,6 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
         reasons = state.deaths.setdefault(task, [])
         what = f", while its result ({task.nbytes} bytes) was pickled or sent"
         reasons.append(report.reason + what * is_served)
-        if len(reasons) > state.allowed_deaths and task.state in ACTIVE:
+        if len(reasons) > state.settings.allowed_deaths and task.state in ACTIVE:
             text = summarize(reasons) + _holdings(report.reason, ws, list(held.values()))
             err(state, task, worker_died(task.key, len(reasons), ws.name, text))

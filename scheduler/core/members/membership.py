@@ -90,7 +90,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         m.Welcome(
             epoch=state.epoch,
             session=session,
-            heartbeat_ms=int(state.heartbeat_s * 1000),
+            heartbeat_ms=int(state.settings.heartbeat_s * 1000),
             facts=dict(state.facts),
             epoch_proof=proof_of(state.epoch_key, state.epoch),
             task_pass=pass_of(state.epoch_key, message.worker_id)
@@ -202,13 +202,13 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
     client = state.clients.get(message.client_id)
     if client is None:
         worker = state.workers_by_id.get(message.worker_id) if message.worker_id else None
-        client = ClientHandle(message.client_id, message.name, state.next_client, worker)
+        state.counters.clients_joined += 1
+        number = state.counters.clients_joined
+        client = ClientHandle(message.client_id, message.name, number, worker)
         if worker is not None:
             worker.task_clients[client] = None
-        state.next_client += 1
         state.clients[message.client_id] = client
         note_members(state)
-        state.counters.clients_joined += 1
     elif client.peer is not None:
         state.supersede(client.peer)
     client.peer = peer
@@ -302,11 +302,12 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         ws = state.workers.get(peer)
         if ws is None:
             return
-        if for_good or ws.is_leaving or ws.worker_id in state.lost.exit_reports or not state.away_s:
+        away_s = state.settings.away_s
+        if for_good or ws.is_leaving or ws.worker_id in state.lost.exit_reports or not away_s:
             _remove_worker(state, ws)
         else:
             set_away(state, ws)
-            ws.away_due = state.call_after(state.away_s, _give_up, ws)
+            ws.away_due = state.call_after(away_s, _give_up, ws)
             state.outboxes.pop(peer, None)
             state.log("info", f"the connection of worker {ws.name} has ended: it may come back")
     elif role in (Role.CLIENT, Role.TASK_CLIENT):
@@ -315,7 +316,7 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
             client.peer = None
             for client_away in state.features.client_away:
                 client_away(state, client)
-            client.lease = state.call_after(state.client_lease_s, _end_lease, client)
+            client.lease = state.call_after(state.settings.client_lease_s, _end_lease, client)
             state.log("info", f"client {client.name} disconnected")
     elif role is Role.SUPERVISOR:
         supervisor = state.supervisors.pop(peer, None)

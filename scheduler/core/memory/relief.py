@@ -58,7 +58,7 @@ def judge(state: SchedulerState) -> None:
     memory.stalled = {c: memory.stalled.get(c, now) for c in _stalled(state)}
     if not memory.stalled:
         return
-    if now - min(memory.stalled.values()) >= state.unrunnable_after_s:
+    if now - min(memory.stalled.values()) >= state.settings.unrunnable_after_s:
         _notify(state)
     over = {c: None for c, since in memory.stalled.items() if now - since >= STALLED_S}
     if over:

@@ -25,7 +25,7 @@ def file_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
     if not task_class.unrunnable:
         task_class.unrunnable_since = state.now
     if not task_class.unrunnable and not task.is_without_recipe:
-        delay_s = state.unrunnable_after_s
+        delay_s = state.settings.unrunnable_after_s
         task_class.unrunnable_notice = state.call_after(delay_s, _notify_clients, task_class)
     task_class.unrunnable[task] = None
 
@@ -47,7 +47,7 @@ def _notify_clients(state: SchedulerState, task_class: TaskClass) -> None:
     # The workers of the last scheduler may still come back. Or the tasks were only set aside for a
     # moment, because their inputs are out of reach; later no worker may be left.
     if state.awaits_peers or task_class.members:
-        delay_s = state.unrunnable_after_s
+        delay_s = state.settings.unrunnable_after_s
         task_class.unrunnable_notice = state.call_after(delay_s, _notify_clients, task_class)
         return
     reason = "; ".join(why(state, task_class) for why in state.features.why_unrunnable)

@@ -241,7 +241,7 @@ def _await_owners(state: SchedulerState) -> None:
 
 
 def _begin_lease(state: SchedulerState) -> None:
-    recovery_of(state).lease = state.call_after(state.client_lease_s, _end_lease)
+    recovery_of(state).lease = state.call_after(state.settings.client_lease_s, _end_lease)
 
 
 def _end_lease(state: SchedulerState) -> None:

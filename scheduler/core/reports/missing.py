@@ -114,7 +114,7 @@ def _give_up_unreachable(
 
     A holder that died is out of reach as well, until that is noticed and its data made again.
     """
-    patience = state.heartbeat_s * (MISSED_HEARTBEATS + 1)
+    patience = state.settings.heartbeat_s * (MISSED_HEARTBEATS + 1)
     aside: dict[float, list[SchedulerTask]] = {}
     is_known = holder in state.workers_by_address
     for task in tasks:

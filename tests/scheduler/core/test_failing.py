@@ -131,7 +131,7 @@ def keep_apart(state: str) -> None:
     board.send(board.alice, graph(":in :x -> t", workers=["two"]))
     start = board.now
     while board.states("t") != ["erred"]:
-        is_patient = board.now - start <= board.state.heartbeat_s * (MISSED_HEARTBEATS + 1)
+        is_patient = board.now - start <= board.state.settings.heartbeat_s * (MISSED_HEARTBEATS + 1)
         while board.states("t") == ["processing"]:
             attempt = board.attempt("t")
             if state == "waiting" and not is_patient:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weft.protocol.wire import messages as m
@@ -287,7 +289,7 @@ def test_the_record_of_a_cancelled_attempt_says_how_it_was_ended(board):
 
 
 def test_a_worker_that_comes_back_is_asked_again_to_interrupt(board):
-    board.state.away_s = 60.0
+    board.state.settings = replace(board.state.settings, away_s=60.0)
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", timeout_us=LIMIT_US))
     attempt = board.attempt("a")

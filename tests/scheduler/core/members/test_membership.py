@@ -432,7 +432,7 @@ def test_a_worker_whose_messages_wait_to_be_handled_is_not_silent(board):
     waiting = [worker, supervisor, stranger]
     refused = []
     for _ in range(40):
-        board.now += board.state.heartbeat_s / 2
+        board.now += board.state.settings.heartbeat_s / 2
         board.play(SchedulerTick(unread=waiting))
         refused += board.refused()
     assert len(refused) == 1

@@ -167,7 +167,7 @@ EVENTS: dict[str, Act] = {
     "tick": lambda board, _attempt: board.tick(1.0),
     "all leases end": lambda board, _attempt: (
         [board.close(peer) for peer in peers(board)[:2]],
-        board.tick(2 * board.state.client_lease_s),
+        board.tick(2 * board.state.settings.client_lease_s),
     ),
 }
 

@@ -74,7 +74,7 @@ def test_the_pauses_between_attempts_to_reach_a_holder_do_not_grow_without_end(b
     board.send(client, graph("a", workers=["one"]))
     board.finish(one, "a", blob=None)
     board.send(client, graph(":a -> b", blob=None, workers=["two"]))
-    longest_s = MAX_RETRY_PART * board.state.heartbeat_s * (MISSED_HEARTBEATS + 1)
+    longest_s = MAX_RETRY_PART * board.state.settings.heartbeat_s * (MISSED_HEARTBEATS + 1)
     n = 0
     while board.states("b") == ["processing"]:
         n += 1

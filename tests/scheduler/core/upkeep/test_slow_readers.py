@@ -74,7 +74,7 @@ def test_peers_in_the_middle_of_a_long_frame_are_sent_a_heartbeat_per_beat():
     client, worker, quiet = board.client(), board.worker(), board.client("quiet")
     stranger = board.connect(Role.CLIENT)
     beats = dict.fromkeys((client, worker, quiet, stranger), 0)
-    beat = board.state.heartbeat_s
+    beat = board.state.settings.heartbeat_s
     for i in range(9):
         out = board.play(SchedulerTick(receiving=[client, worker, stranger]))
         assert i or not out, "the first tick is no reason for a heartbeat"
