@@ -41,7 +41,7 @@ from .events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from .feature import Feature, Features
 from .handlers import handlers_by_role
 from .members import liveness, membership
-from .members.epochs import NS_PER_ATTEMPT, Members
+from .members.epochs import NS_PER_ATTEMPT, KeptMembers, Members
 from .members.lost_workers import LostWorkers
 from .records.counters import Counters
 from .records.deadlines import Deadline, Deadlines
@@ -83,10 +83,7 @@ class SchedulerState:
         self.epoch_key = epoch_key
         #: the members of the last epoch, as far as they are on record
         self.expected = expected or Members()
-        #: when the last `KeepMembers` was put out, and when the next one is due; None = no worker
-        #: and no client has come or gone since
-        self.members_kept_at = float("-inf")
-        self.members_due: Deadline | None = None
+        self.kept_members = KeptMembers()
         self.facts: dict[str, Any] = {}  #: sent to every peer that registers: versions, pages
         self.settings = settings
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ..actions import Action
 
 if TYPE_CHECKING:
+    from ..records.deadlines import Deadline
     from ..state import SchedulerState
 
 #: Attempts are numbered from the epoch on, one per so many ns. A scheduler cannot assign tasks
@@ -58,16 +59,27 @@ class GiveWay(Action):
     seen: int
 
 
+class KeptMembers:
+    """When members were put out to be kept."""
+
+    __slots__ = ("at", "due")
+
+    def __init__(self) -> None:
+        self.at = float("-inf")
+        #: when the next `KeepMembers` is due; None = no worker and no client has come or gone since
+        self.due: Deadline | None = None
+
+
 def note_members(state: SchedulerState) -> None:
     """Let the members be put out soon: a worker or client has come or gone."""
-    if state.members_due is None:
-        delay_s = max(state.members_kept_at + KEEP_MEMBERS_S - state.now, 0.0)
-        state.members_due = state.call_after(delay_s, _keep_members)
+    if state.kept_members.due is None:
+        delay_s = max(state.kept_members.at + KEEP_MEMBERS_S - state.now, 0.0)
+        state.kept_members.due = state.call_after(delay_s, _keep_members)
 
 
 def _keep_members(state: SchedulerState) -> None:
-    state.members_due = None
-    state.members_kept_at = state.now
+    state.kept_members.due = None
+    state.kept_members.at = state.now
     workers = dict.fromkeys(state.workers_by_id)
     # One in a task comes back when its worker has done so.
     clients = dict.fromkeys(id for id, one in state.clients.items() if one.worker is None)
