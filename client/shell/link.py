@@ -104,9 +104,10 @@ class SchedulerLink(SessionOwner):
     def __init__(
         self, engine: Engine, find: Finder, facts: dict[str, Any], reconnect_timeout_s: float
     ) -> None:
-        #: Only the holder of its lock changes `connection`, so that a message is of the session
-        #: that the core is in, whichever thread received it.
         self._engine = engine
+        #: The engine's. Only its holder changes `connection`, so that a message is of the session
+        #: that the core is in, whichever thread received it.
+        self._lock = engine.lock
         self._find = find
         self._facts = facts
         self._reconnect_timeout_s = reconnect_timeout_s
@@ -223,7 +224,7 @@ class SchedulerLink(SessionOwner):
         if not self._opened.done():
             self._opened.set_result(None)
         connection.allow_bypass()
-        with self._engine.lock:
+        with self._lock:
             self.connection = connection
             shown = self._engine.shown
             if shown is not None and (first := shown.first_messages()):
@@ -233,7 +234,7 @@ class SchedulerLink(SessionOwner):
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `SessionOwner`."""
-        with self._engine.lock:
+        with self._lock:
             if connection is self.connection:
                 self._engine.on_event(AnswersReceived(messages))
 
@@ -243,7 +244,7 @@ class SchedulerLink(SessionOwner):
 
     def on_lost(self, reason: WeftError) -> None:
         """See `SessionOwner`."""
-        with self._engine.lock:
+        with self._lock:
             self.connection = None
             self._engine.on_event(Disconnected())
 
