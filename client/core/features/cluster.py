@@ -22,7 +22,7 @@ class WatchCluster:
     n_workers: int
 
 
-class ClusterSize:
+class ReportedSize:
     """The size of the cluster; 0 between sessions."""
 
     def __init__(self) -> None:
@@ -32,9 +32,9 @@ class ClusterSize:
         self.watched: list[WatchCluster] = []
 
 
-def cluster_of(core: ClientState) -> ClusterSize:
+def cluster_of(core: ClientState) -> ReportedSize:
     """Return the size of the cluster."""
-    return core.record(ClusterSize)
+    return core.record(ReportedSize)
 
 
 def on_changed(core: ClientState, message: ClusterChanged) -> None:
@@ -81,7 +81,7 @@ def _on_forgotten(core: ClientState, watcher: Watcher) -> None:
 
 FEATURE: Final = ClientFeature(
     name="cluster",
-    records=(ClusterSize,),
+    records=(ReportedSize,),
     handlers={ClusterChanged: on_changed, WatchCluster: on_watch},
     lost=_on_lost,
     ended=_on_ended,
