@@ -54,7 +54,7 @@ from .core.insight.desired import aim_of
 from .core.insight.questions import AskShell
 from .core.leaving.idle_shutdown import idle_timeout_of
 from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
-from .core.records.settings import Settings
+from .core.records.settings import KernelSettings
 from .core.state import SchedulerState
 from .core.upkeep.memory_return import ReturnMemory
 from .core.upkeep.slow_readers import slow_readers_of
@@ -106,7 +106,7 @@ class SchedulerServer:
 
     def _new_state(self, epoch: int) -> SchedulerState:
         config = self._config
-        settings = Settings(
+        settings = KernelSettings(
             client_lease_s=config.client_lease_s,
             heartbeat_s=config.heartbeat_s,
             away_s=config.away_s,

@@ -50,7 +50,7 @@ from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .records.permissions import answer_unhandled, deny
 from .records.prefixes import Prefixes
 from .records.priority import Ranks
-from .records.settings import DEFAULTS, Settings
+from .records.settings import DEFAULTS, KernelSettings
 from .records.story import Story
 from .records.tasks import Function, IdleFunctions, SchedulerTask, TaskClass
 
@@ -72,7 +72,7 @@ class SchedulerState:
     def __init__(
         self,
         epoch: int,
-        settings: Settings = DEFAULTS,
+        settings: KernelSettings = DEFAULTS,
         *,
         expected: Members | None = None,
         epoch_key: bytes = b"",

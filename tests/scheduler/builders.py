@@ -19,7 +19,7 @@ from weft.scheduler.core.actions import Action, CloseConnection
 from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.invariants.validate import validate
-from weft.scheduler.core.records.settings import Settings
+from weft.scheduler.core.records.settings import KernelSettings
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.state import SchedulerState
 
@@ -142,9 +142,9 @@ class Board:
     def __init__(self, *, epoch: int = 7, **options: Any) -> None:
         # Functions are dropped with their last task, so that tests see it; and a worker whose
         # connection ends is lost at once.
-        names = Settings.__dataclass_fields__
+        names = KernelSettings.__dataclass_fields__
         given = {name: options.pop(name) for name in [*options] if name in names}
-        settings = Settings(**{"max_idle_functions": 0, "away_s": 0.0, **given})
+        settings = KernelSettings(**{"max_idle_functions": 0, "away_s": 0.0, **given})
         self.state = SchedulerState(epoch, settings, features=FEATURES, **options)
         self.now = 100.0
         self.actions: list[Action] = []

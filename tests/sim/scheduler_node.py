@@ -30,7 +30,7 @@ from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from weft.scheduler.core.moves.transitions import ACTIVE
 from weft.scheduler.core.records.peers import WorkerHandle
-from weft.scheduler.core.records.settings import Settings
+from weft.scheduler.core.records.settings import KernelSettings
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.upkeep.turns import Turns
@@ -101,7 +101,7 @@ class SchedulerNode:
     def _start(self, epoch: int) -> SchedulerState:
         plan, record = self.plan, self.record
         record.epoch = epoch
-        settings = Settings(
+        settings = KernelSettings(
             client_lease_s=plan.lease,
             heartbeat_s=plan.heartbeat,
             allowed_deaths=plan.allowed_deaths,

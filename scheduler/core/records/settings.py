@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class KernelSettings:
     """The settings of a scheduler, times in seconds."""
 
     #: the wants of a client outlive its connection by this
@@ -23,4 +23,4 @@ class Settings:
     max_idle_functions: int = 64
 
 
-DEFAULTS: Final = Settings()
+DEFAULTS: Final = KernelSettings()

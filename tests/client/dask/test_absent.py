@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.client import Client, Future
-from weft.client.calls.encoding import _HARMLESS
+from weft.client.calls.call_options import _HARMLESS
 from weft.client.dask import absent
 from weft.deploy.local.cluster import LocalCluster
 
