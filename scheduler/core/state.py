@@ -166,8 +166,7 @@ class SchedulerState:
 
         #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
         self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
-        #: of sessions and of requests to peers, see `new_number`
-        self._next_number = 1
+        self._next_request = 1
         self.ranks = Ranks()
 
         #: {peer: messages}, in order; the shell drains it after each `handle`
@@ -297,10 +296,10 @@ class SchedulerState:
         """
         return self.deadlines.add(self.now, delay_s, action, *args)
 
-    def new_number(self) -> int:
-        """Return a number that no session, and no request of this scheduler to a peer, has."""
-        number = self._next_number
-        self._next_number = number + 1
+    def new_request(self) -> int:
+        """Return the number of a request to a peer."""
+        number = self._next_request
+        self._next_request = number + 1
         return number
 
     # -- out-boxes --------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def on_client_fetch(state: SchedulerState, client: ClientHandle, message: m.Fetc
         budget -= task.nbytes
         by_worker.setdefault(task.replicas[0], []).append(key)
     for ws, keys in by_worker.items():
-        request = state.new_number()
+        request = state.new_request()
         relay.waiting_for[request] = keys
         relays_of(state).by_request[request] = relay
         relays_of(state).workers[request] = ws

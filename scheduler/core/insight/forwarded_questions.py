@@ -99,7 +99,7 @@ def on_ask_other(state: SchedulerState, peer: int, message: m.Ask) -> None:
         text = f"{nbytes} bytes are more than the limit of {MAX_RELAYED_BYTES >> 20} MiB"
         _fail(state, peer, message.request, BAD_ARGUMENT, text)
         return
-    request = state.new_number()
+    request = state.new_request()
     passed = Passed(peer, message.request, message.name)
     passed_of(state).setdefault(asked, {})[request] = passed
     state.send(

@@ -84,12 +84,11 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
     state.strangers.pop(peer, None)
     for registering in state.features.registering:
         registering(state, _id_of(message), message.last_epoch)
-    session = state.new_number()
     state.send(
         peer,
         m.Welcome(
             epoch=state.epoch,
-            session=session,
+            session=peer,  # the shell uses a number for one connection
             heartbeat_ms=int(state.settings.heartbeat_s * 1000),
             facts=dict(state.facts),
             epoch_proof=proof_of(state.epoch_key, state.epoch),

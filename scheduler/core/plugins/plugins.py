@@ -309,7 +309,7 @@ def _send_next(state: SchedulerState, ws: WorkerHandle) -> None:
 def _send_order(
     state: SchedulerState, plugin: Plugin, process: Process, *, is_required: bool
 ) -> None:
-    request = state.new_number()
+    request = state.new_request()
     plugin.waiting[process] = request
     is_supervisor = isinstance(process, SupervisorHandle)
     if plugin.is_ending:
@@ -377,7 +377,7 @@ def _renew_workers(state: SchedulerState, plugin: Plugin) -> None:
     """Have the workers replaced that were started before the plugin was set up."""
     outdated, plugin.outdated = plugin.outdated, {}
     for supervisor in outdated:
-        request = state.new_number()
+        request = state.new_request()
         plugin.renewing[supervisor] = request
         plugin.renewed.append(_id_of(supervisor))
         state.send(supervisor.peer, m.RenewWorkers(request=request))
