@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ..protocol.trust.security import Security
 from .core.insight.desired import TARGET_S
-from .core.members.epochs import Members
+from .core.records.presence import Members
 from .core.upkeep.slow_readers import MAX_OUTBOX_NBYTES
 
 

@@ -53,7 +53,8 @@ from .core.features import FEATURES
 from .core.insight.desired import aim_of
 from .core.insight.questions import AskShell
 from .core.leaving.idle_shutdown import idle_timeout_of
-from .core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
+from .core.members.epochs import GiveWay, KeepMembers, StartOver, next_epoch
+from .core.records.presence import Members
 from .core.records.settings import KernelSettings
 from .core.state import SchedulerState
 from .core.upkeep.memory_return import ReturnMemory

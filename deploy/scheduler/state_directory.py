@@ -42,7 +42,7 @@ from ...protocol.trust.secret_files import (
 )
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
-from ...scheduler.core.members.epochs import Members
+from ...scheduler.core.records.presence import Members
 
 _log = logging.getLogger("weft.scheduler")
 

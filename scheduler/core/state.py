@@ -2,13 +2,8 @@
 
     state.handle(event, now)      # mutates the state, fills the out-boxes
 
-Owns the containers, the entry point and the out-boxes. The logic is split by subject into modules
-of functions over this state: `submission` (requests of clients), `assignment` (which worker runs
-which task), `completion` (reports of workers), `lost_workers`, `missing` (data that a holder does
-not have), `relays` (data sent through the scheduler), `questions` (about the cluster), `membership`
-(peers that come and go), `permissions` (the messages that a token permits), `liveness` (peers that
-are silent), `deadlines` (what is due when time has passed), `transitions` (a task's life, as a
-table), `validate` (the invariants).
+Owns the entry point and the out-boxes; what is known is in its tables (`records/tables.py`). The
+logic is functions over this state, in the rooms of the kernel and of the features.
 
 Must never: wait, open, read a clock, draw a random number, read the content of a `Blob`, or iterate
 over a set (the order of a set of objects differs between runs; simulated runs must replay).
@@ -27,12 +22,10 @@ invariant is a bug of weft: `InvalidTransition` or `InvalidState`, with the task
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
-from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
 from ...protocol.wire.roles import Role
 from .actions import Action, CloseConnection, LogLine, StopServer
@@ -41,18 +34,12 @@ from .events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from .feature import Feature, Features
 from .handlers import handlers_by_role
 from .members import liveness, membership
-from .members.epochs import NS_PER_ATTEMPT, KeptMembers, Members
-from .members.lost_workers import LostWorkers
-from .records.counters import Counters
-from .records.deadlines import Deadline, Deadlines
-from .records.failures import Failures
-from .records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .records.deadlines import Deadline
+from .records.peers import ClientHandle
 from .records.permissions import answer_unhandled, deny
-from .records.prefixes import Prefixes
-from .records.priority import Ranks
+from .records.presence import Members
 from .records.settings import DEFAULTS, KernelSettings
-from .records.story import Story
-from .records.tasks import Function, IdleFunctions, SchedulerTask, TaskClass
+from .records.tables import Tables
 
 # Reading a member of an enumeration from its class takes longer than comparing it.
 _CLIENT: Final = Role.CLIENT
@@ -66,7 +53,7 @@ _Record = TypeVar("_Record")
 MAX_STORIES: Final = 10
 
 
-class SchedulerState:
+class SchedulerState(Tables):
     """All tasks, workers and clients of one epoch. Not thread-safe: one caller at a time."""
 
     def __init__(
@@ -78,119 +65,15 @@ class SchedulerState:
         epoch_key: bytes = b"",
         features: Sequence[Feature],
     ) -> None:
-        self.epoch = epoch
-        #: of the proofs of epochs, see `epochs.proof_of`; b"" = each claim is believed
-        self.epoch_key = epoch_key
-        #: the members of the last epoch, as far as they are on record
-        self.expected = expected or Members()
-        self.kept_members = KeptMembers()
-        self.facts: dict[str, Any] = {}  #: sent to every peer that registers: versions, pages
-        self.settings = settings
-
-        #: {key: task}, all tasks that are not forgotten
-        self.tasks: dict[str, SchedulerTask] = {}
-        #: those of `functions` that no task uses
-        self.idle_functions = IdleFunctions(settings.max_idle_functions)
-        #: {function id: function} of all tasks, and of idle ones
-        self.functions: dict[bytes, Function] = {}
-        self.prefixes: Prefixes = Prefixes()  #: what was learned, by function name
-        self.default_class = TaskClass((), (), False, ())
-        #: {(workers, allow_other_workers, resources, avoided workers if any): class}, and some of
-        #: another kind
-        self.classes: dict[tuple[object, ...], TaskClass] = {(): self.default_class}
-        #: {class: None} of all classes with a queued task
-        self.ready: dict[TaskClass, None] = {}
-        #: {class: None} of all whose tasks take no thread
-        self.threadless: dict[TaskClass, None] = {}
-
-        #: {peer: role} of all open connections
-        self.roles: dict[int, Role] = {}
-        #: {peer: the level of its token} of the same
-        self.levels: dict[int, Level] = {}
-        #: {peer: None} of those that must register and have not yet
-        self.strangers: dict[int, None] = {}
-        self.seen = liveness.SignsOfLife()
-        #: {peer: worker} of all registered workers
-        self.workers: dict[int, WorkerHandle] = {}
-        self.workers_by_id: dict[str, WorkerHandle] = {}
-        self.workers_by_address: dict[str, WorkerHandle] = {}
-        #: {name: worker} of those that do not leave
-        self.staying: dict[str, WorkerHandle] = {}
-        #: {client_id: client}, also those lost less than a lease ago
-        self.clients: dict[str, ClientHandle] = {}
-        self.clients_by_peer: dict[int, ClientHandle] = {}
-        self.supervisors: dict[int, SupervisorHandle] = {}
-        #: {supervisor_id: {peer: supervisor}}: several while one has connected anew; none is empty
-        self.supervisors_by_id: dict[str, dict[int, SupervisorHandle]] = {}
-
-        #: {task: None}: waiting tasks that may be assigned ahead, looked at by the next settle
-        self.ahead: dict[SchedulerTask, None] = {}
-        #: {worker: None} of all workers that process nothing
-        self.idle: dict[WorkerHandle, None] = {}
-        #: {worker: None} of all workers that hold more tasks than threads
-        self.loaded: dict[WorkerHandle, None] = {}
-        #: {worker: None}, idle ones first: all workers that have room and resources left for a
-        #: class in `ready`, and some that have not
-        self.takers: OrderedDict[WorkerHandle, None] = OrderedDict()
-        #: {worker: None}: workers that a feature has closed for tasks of all classes (`is_full`)
-        self.full: dict[WorkerHandle, None] = {}
-        #: {name: None} of the features that have something to do with each assignment pass, or when
-        #: something ends that is rare
-        self.busy: dict[str, None] = {}
-        #: {worker: None}: workers whose load changed since the last settle
-        self.touched: dict[WorkerHandle, None] = {}
-
-        #: {task: (times, since, last)} taken back because its inputs' holder was out of reach of
-        #: its worker. Of these, some are in state no_worker until the pause of `missing` is over.
-        self.out_of_reach: dict[SchedulerTask, tuple[int, float, float]] = {}
-        #: {worker: {attempt: key}} that the cancellation under way drops, and that are interrupted;
-        #: None = it interrupts none, and between events
-        self.abandoned: dict[WorkerHandle, dict[int, str]] | None = None
-        #: {task: the end of its pause} of those in state no_worker that wait before a retry
-        self.paused: dict[SchedulerTask, Deadline] = {}
-        #: {task: own exceptions so far} of tasks with retries
-        self.n_exceptions: dict[SchedulerTask, int] = {}
-        #: {task: reasons} of tasks under which workers died
-        self.deaths: dict[SchedulerTask, list[str]] = {}
-        self.lost = LostWorkers()
-        #: {task: (worker, attempt)} of erred tasks whose failure that worker keeps
-        self.failed_at: dict[SchedulerTask, tuple[WorkerHandle, int]] = {}
-        #: {attempt: (worker, task)}: attempts beside the current ones, among the worker's zombies;
-        #: the first result counts
-        self.twins: dict[int, tuple[WorkerHandle, SchedulerTask]] = {}
-        #: peers of an earlier scheduler may run what looks unfinished: nothing is assigned
-        self.awaits_peers = False
-        #: ... or is so until a short time ago: clients may come back for what nobody needs
-        self.awaits_owners = False
-        self.started: float | None = None  #: the time of the first event
-
-        #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
-        self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
-        self._next_request = 1
-        self.ranks = Ranks()
-
+        super().__init__(epoch, settings, expected or Members(), epoch_key)
         #: {peer: messages}, in order; the shell drains it after each `handle`
         self.outboxes: dict[int, list[Message]] = {}
         #: to be done before the messages of the same events leave; so far no event asks for that
         self.before: list[Action] = []
         #: to be done when those messages are sent, or are kept for a peer that does not read
         self.after: list[Action] = []
-        self.counters = Counters()
-        self.failures = Failures()  #: those of all erred tasks
-        self.story = Story()
-        #: when an assignment pass is made at the latest, because work may be asked back then
-        self.next_return: Deadline | None = None
-        self.now = 0.0
-        self.deadlines = Deadlines(settings.heartbeat_s)
-
         self.features = Features(features)
-        #: maps of tasks, whose rows end when their task is forgotten
-        self.notes: list[MutableMapping[SchedulerTask, Any]] = [
-            self.n_exceptions,
-            self.deaths,
-            self.out_of_reach,
-            *self.features.notes,
-        ]
+        self.notes += self.features.notes
         self._handlers = handlers_by_role(self.features)
 
     def record(self, kind: type[_Record]) -> _Record:

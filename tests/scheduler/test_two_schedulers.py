@@ -8,7 +8,7 @@ import pytest
 
 from weft.protocol.errors import TakenOver
 from weft.protocol.wire.messages import RegisterClient, Welcome
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 from weft.scheduler.server import SchedulerServer
 
 from .test_server import SECURITY, SchedulerConfig, a_client, a_stranger, running

@@ -27,9 +27,10 @@ from weft.scheduler.core.actions import CloseConnection, LogLine
 from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.invariants.validate import validate
-from weft.scheduler.core.members.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
+from weft.scheduler.core.members.epochs import GiveWay, KeepMembers, StartOver, next_epoch
 from weft.scheduler.core.moves.transitions import ACTIVE
 from weft.scheduler.core.records.peers import WorkerHandle
+from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.records.settings import KernelSettings
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.state import SchedulerState

@@ -13,29 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..actions import Action
+from ..records.presence import Members
 
 if TYPE_CHECKING:
-    from ..records.deadlines import Deadline
     from ..state import SchedulerState
 
-#: Attempts are numbered from the epoch on, one per so many ns. A scheduler cannot assign tasks
-#: faster, so the numbers of a scheduler whose clock goes on are above all earlier ones.
-NS_PER_ATTEMPT: Final = 1000
 #: Distance from a known epoch where the clock is behind it: how long that scheduler ran is unknown
 #: then, and this leaves room for the attempts of a month at full speed.
 STEP_NS: Final = 10**14
-
-
 #: Least time between two `KeepMembers`.
 KEEP_MEMBERS_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """The processes of a cluster, by id: those of the last epoch are expected by the next one."""
-
-    worker_ids: tuple[str, ...] = ()
-    client_ids: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -57,17 +44,6 @@ class GiveWay(Action):
     """An action: end this process at once, because another scheduler has taken over."""
 
     seen: int
-
-
-class KeptMembers:
-    """When members were put out to be kept."""
-
-    __slots__ = ("at", "due")
-
-    def __init__(self) -> None:
-        self.at = float("-inf")
-        #: when the next `KeepMembers` is due; None = no worker and no client has come or gone since
-        self.due: Deadline | None = None
 
 
 def note_members(state: SchedulerState) -> None:

@@ -16,7 +16,6 @@ for silent peers costs what they are.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +24,6 @@ from ....protocol.wire.session import MISSED_HEARTBEATS
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
-    from ..records.deadlines import Deadline
     from ..state import SchedulerState
 
 #: Up to this number of peers they send heartbeats at the interval that was configured.
@@ -36,20 +34,6 @@ _LONGEST: Final = 5
 _GROUP: Final = 50
 #: A peer that has less than this left is silent (a sum of times is not exact).
 _LEAST_WAIT_S: Final = 0.001
-
-
-class SignsOfLife(OrderedDict[int, float]):
-    """When peers have last sent something: strangers, workers and supervisors.
-
-    {peer: waking time of its last sign of life}, in order of time. Silence ends their session.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        #: when the first of them may have been silent for too long; None while there is none
-        self.check: Deadline | None = None
-        #: when peers that are sending a long frame are sent a heartbeat next
-        self.next_reassurance = float("-inf")
 
 
 def note_alive(state: SchedulerState, peer: int) -> None:

@@ -28,24 +28,6 @@ if TYPE_CHECKING:
 EXIT_REPORT_WAIT_S: Final = 60.0
 
 
-class LostWorkers:
-    """Workers that are lost, or of which that is to be expected, by id."""
-
-    __slots__ = ("exit_reports", "given_up", "unreported")
-
-    def __init__(self) -> None:
-        #: {worker_id: report} that came before the connection of that registered worker closed
-        self.exit_reports: dict[str, m.WorkerExited] = {}
-        #: {worker_id: (worker, {attempt: task} processing, {attempt: task} whose only copy it had)}
-        #: of lost workers whose supervisor has not reported yet
-        self.unreported: dict[
-            str, tuple[WorkerHandle, dict[int, SchedulerTask], dict[int, SchedulerTask]]
-        ] = {}
-        #: {worker_id: {attempt: task} processing} of workers that did not come back in time, and
-        #: whose end was not reported; the latest ones
-        self.given_up: dict[str, dict[int, SchedulerTask]] = {}
-
-
 def notify_workers_of_loss(state: SchedulerState, lost: WorkerHandle) -> None:
     """Let no worker wait for data of a lost one: those that run tasks which read some are notified.
 

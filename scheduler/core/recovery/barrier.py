@@ -29,9 +29,9 @@ from .recipes import forget_unknown
 from .records import recovery_of
 
 if TYPE_CHECKING:
-    from ..members.epochs import Members
     from ..records.deadlines import Deadline
     from ..records.peers import ClientHandle, WorkerHandle
+    from ..records.presence import Members
     from ..state import SchedulerState
 
 #: A scheduler that finds out so late that it follows another one, goes on without this phase.

@@ -24,7 +24,7 @@ from weft.protocol.trust.security import (
     new_token,
 )
 from weft.scheduler.config import SchedulerConfig
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 from weft.scheduler.server import SchedulerServer
 
 CLUSTER = new_cluster_id()

@@ -82,3 +82,14 @@ def test_the_kernel_is_small():
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in KERNEL)
     assert lines <= 7500
     assert len(vars(SchedulerState(1, features=FEATURES))) <= 60
+
+
+def test_the_door_imports_few_modules():
+    imported = set()
+    for node in ast.parse((CORE / "state.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            # Of a room, each name is a module.
+            module = (CORE / (node.module or "").replace(".", "/")).with_suffix(".py")
+            is_room = node.level == 1 and not module.exists()
+            imported |= {(node.module, a.name if is_room else "") for a in node.names}
+    assert 10 < len(imported) <= 15

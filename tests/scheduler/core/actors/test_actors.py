@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.recovery.records import recovery_of
 
 from ...builders import Board, assigned, dropped, graph, sent_keys

@@ -12,7 +12,7 @@ from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination import fifo, operating
 from weft.scheduler.core.coordination.records import objects_of
 from weft.scheduler.core.coordination.values import values_of
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 
 
 def test_a_client_that_is_back_has_its_place_in_the_lane_again(board, alice, bob):

@@ -13,7 +13,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination import cycles
 from weft.scheduler.core.coordination.cycles import SETTLE_S, Waits, find_cycle, suspects_of
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 
 from .objects_kit import GRANTED
 

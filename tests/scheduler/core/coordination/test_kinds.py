@@ -23,7 +23,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination.kinds import KINDS
 from weft.scheduler.core.coordination.records import objects_of
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 
 EVERY = [(kind, operation) for kind, of in KINDS.items() for operation in of.operations]
 LANES = [name for name in EVERY if operation_of(name).lane]

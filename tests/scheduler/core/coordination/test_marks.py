@@ -15,7 +15,7 @@ from weft.scheduler.core.coordination import marks
 from weft.scheduler.core.coordination.kinds import KINDS as ALL_KINDS
 from weft.scheduler.core.coordination.marks import marks_of
 from weft.scheduler.core.coordination.values import values_of
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 
 KINDS = [h.VARIABLE, h.EVENT, h.DATASET, h.METADATA]
 #: So that earlier schedulers have given numbers.

@@ -8,7 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight.desired import MAX_SAMPLES, Desired, aim_of, desired_workers
 from weft.scheduler.core.insight.metrics import metrics
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 
 from ...builders import Board, graph
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.recovery.barrier import Barrier
 from weft.scheduler.core.recovery.records import HELD, InventoryRow, recovery_of
 

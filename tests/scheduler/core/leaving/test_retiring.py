@@ -10,7 +10,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, ranked, retiring_of, why_kept
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 
 from ...builders import Board, Out, assigned, graph
 

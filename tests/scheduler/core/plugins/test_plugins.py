@@ -19,9 +19,9 @@ from weft.protocol.values.exceptions import unpack_exception
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
-from weft.scheduler.core.members.epochs import Members
 from weft.scheduler.core.plugins import plugins
 from weft.scheduler.core.plugins.records import plugins_of
+from weft.scheduler.core.records.presence import Members
 
 from ...builders import Board, assigned, graph
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 
 from ...builders import Board, Out, assigned, graph
 from .plugins_kit import FAILURE, answers, asked, done, unregister

@@ -6,7 +6,8 @@ import pytest
 
 from tests.scheduler.core.recovery.recovery_kit import BEFORE, lines
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.members.epochs import GiveWay, Members, StartOver
+from weft.scheduler.core.members.epochs import GiveWay, StartOver
+from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.recovery.barrier import MOST_S, waits_for
 from weft.scheduler.core.recovery.records import recovery_of
 

@@ -15,7 +15,7 @@ from tests.scheduler.builders import Board, function_id, graph, inventory
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import Message
 from weft.scheduler.core.actions import CloseConnection, StopServer
-from weft.scheduler.core.members.epochs import Members
+from weft.scheduler.core.records.presence import Members
 
 FOLDER: Final = Path(__file__).parent
 FILES: Final = sorted(FOLDER.glob("*.txt"))
