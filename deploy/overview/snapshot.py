@@ -17,7 +17,7 @@ class ClusterRates:
     """The rates of finished tasks: of all, and of each function that the last overview names."""
 
     def __init__(self) -> None:
-        #: of all tasks
+        #: the rate of all tasks
         self.total: SeenRate = (None, None)
         #: {function: its rate}
         self.of_functions: dict[str, SeenRate] = {}

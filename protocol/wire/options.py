@@ -180,7 +180,7 @@ class TaskOptions(_Given):
     allow_other_workers: bool = option(CHECKS["Flag"], default=False, keyword="allow_other_workers")
     #: what it occupies while it runs
     resources: Mapping[str, float] = option(CHECKS["Amounts"], default={}, keyword="resources")
-    #: that on whose behalf a task submits it; 0 = no task submits it
+    #: the attempt on whose behalf a task submits it; 0 = no task submits it
     attempt: int = option(CHECKS["Number"], default=0)
     #: the key of the actor that submits it, which that attempt has made
     actor: str = option(CHECKS["Text"], default="")

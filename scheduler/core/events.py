@@ -65,7 +65,7 @@ class SchedulerTick:
     #: peers that are in the middle of sending a frame; only looked at, so only needed, in a tick
     #: at or after `SignsOfLife.next_reassurance`
     receiving: Sequence[int] = ()
-    #: of the process, for the overview; None = as before
+    #: the load of the process, for the overview; None = as before
     load: Load | None = None
 
 

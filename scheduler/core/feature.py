@@ -64,7 +64,7 @@ class Question(NamedTuple):
     """A question that is answered at once, page by page."""
 
     answer: Callable[[SchedulerState, Info, str], Page]
-    #: of the token of the peer that asks
+    #: the least level of the token of the peer that asks
     least_level: Level = Level.VIEW
 
 
@@ -86,9 +86,9 @@ class StateMetric(Metric):
 class Departure(NamedTuple):
     """How a worker has gone."""
 
-    #: that it gave when it left in order; None = it was lost
+    #: the reason that it gave when it left in order; None = it was lost
     reason: str | None
-    #: of its supervisor, if that came before
+    #: the report of its supervisor, if that came before
     report: m.WorkerExited | None
     #: tasks and results that it had
     n_tasks: int
@@ -111,7 +111,7 @@ class Feature:
     #: {what holds: what breaks it}
     invariants: Mapping[str, Invariant] = field(default_factory=dict)
 
-    #: those of `records` that are maps of tasks: a row ends when its task is forgotten
+    #: the `records` that are maps of tasks: a row ends when its task is forgotten
     notes: tuple[type[MutableMapping[SchedulerTask, Any]], ...] = ()
     #: ids of functions whose results are unique: they have no copies, and are not made again
     unique: frozenset[bytes] = frozenset()

@@ -174,7 +174,7 @@ class ActorThread:
         self._caller = "", 0
         #: The call of it that runs outside of coroutines.
         self._request: int | None = None
-        #: of an actor with coroutine functions
+        #: the event loop of an actor with coroutine functions
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event
         self._made_object: Any = None

@@ -25,7 +25,7 @@ class _Failing:
     #: when its last line was
     logged: float
     pause_s: float = FIRST_PAUSE_S
-    #: of these, how many there were since
+    #: how many of these there were since
     n_more: int = 0
     n: int = 1
 

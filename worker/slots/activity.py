@@ -60,7 +60,7 @@ class SlotClock:
         self.n_finished = self.n_failed = 0
         #: a task that begins then, or later, is measured
         self.next_sample = 0
-        #: of the task that is being measured
+        #: the times of the task that is being measured
         self.unpacking = self.packing = 0
         #: the part of a task's time, as last measured
         self._share_unpacking = self._share_packing = 0.0
@@ -170,7 +170,7 @@ class Transfers:
 
     def __init__(self) -> None:
         self.nbytes, self.n, self.n_failed = [0, 0], [0, 0], [0, 0]
-        #: of those that came in
+        #: durations of the fetches that came in
         self.seconds = Histogram()
 
 

@@ -75,7 +75,7 @@ class ObjectCall:
     arguments: dict[str, Any]
     values: list[Blob | None] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
-    #: of the message; 0 until the core has read of it
+    #: the number of the message; 0 until the core has read of it
     request: int = 0
     #: number of sessions in which it was sent
     n_sent: int = 0
@@ -87,7 +87,7 @@ class ObjectCall:
     due: float | None = None
     #: it waits for what a client has set, which may be lost with the scheduler
     awaits_set: bool = False
-    #: of the scheduler when it released a lease that the client had; -1 = it does not
+    #: the scheduler's epoch when it released a lease that the client had; -1 = it does not
     released_epoch: int = -1
 
     def message(self, request: int, acknowledged: list[int] | None = None) -> Operate:

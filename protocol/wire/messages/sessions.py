@@ -16,7 +16,7 @@ class RegisterClient(Message):
     last_epoch: Number
     facts: Facts
     epoch_proof: Text = ""  #: of the welcome of `last_epoch`
-    #: of the worker in whose tasks the client is, and the `task_pass` that this worker was sent
+    #: the worker in whose tasks the client is, and the `task_pass` that this worker was sent
     worker_id: Text = ""
     task_pass: Text = ""
 

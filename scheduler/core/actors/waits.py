@@ -23,7 +23,7 @@ class ActorWait(NamedTuple):
     """The wait of an actor's thread: no call of it goes on meanwhile."""
 
     wait: BlockedWait
-    #: of the actor
+    #: the actor's key
     key: str
     #: {holder: the last of its calls that has begun, as [connection, request]}
     begun: dict[str, list[int]]

@@ -97,7 +97,7 @@ class Draft:
         )
         #: {(function, client): place}, in order
         self.function_index: dict[tuple[Function, int], int] = {}
-        #: of the last row: its group and the place of that
+        #: the group of the last row, and the place of that group
         self.group: TaskGroup | None = None
         self.index = 0
         #: the options of rows that the worker needs to know

@@ -78,7 +78,7 @@ class Suspect(NamedTuple):
     """A wait that is to be looked at."""
 
     due: float
-    #: that of an attempt is found by its worker and number, because it may be dropped meanwhile
+    #: who waits; an attempt is named by worker and number, because it may be dropped meanwhile
     node: Owner | Attempt
     wait: BlockedWait | Call
     #: fails the wait, with a text

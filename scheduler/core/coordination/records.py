@@ -41,7 +41,7 @@ class ObjectValue:
 
     def __init__(self, blob: Blob | None, keys: list[str]) -> None:
         self.blob = blob
-        #: of the futures in it, each once; their tasks are wanted while the value is used
+        #: keys of the futures in it, each once; their tasks are wanted while the value is used
         self.keys = keys
         self.keys_nbytes = sum(len(key.encode("utf-8", "surrogatepass")) for key in keys)
         self.nbytes = VALUE_OVERHEAD * (1 + len(keys)) + (0 if blob is None else blob_nbytes(blob))
@@ -93,9 +93,9 @@ class Call:
         self.name = name
         self.operation = operation
         self.arguments = arguments
-        #: of the message, for operations with `takes_keys`
+        #: keys of the message, for operations with `takes_keys`
         self.keys: list[str] = []
-        #: that it carries; used by the call until it has one more use, or none
+        #: the value that it carries; used by the call until it has one more use, or none
         self.value: ObjectValue | None = None
         #: where it waits; None while it does not, and before the end of a recovery
         self.record: ObjectRecord | None = None

@@ -54,7 +54,7 @@ class Topics:
         #: `Objects.records` as well while clients wait there.
         self.own = TopicRecord(TOPIC, OWN_TOPIC)
         self.own.events = deque(maxlen=MAX_EVENTS)
-        #: those that wait for its events will be answered
+        #: calls that wait for its events will be answered
         self.is_own_due = False
         #: {name: record} of all others with events
         self.records: dict[str, TopicRecord] = {}

@@ -57,7 +57,7 @@ class Wish:
     """The copies that a key shall have."""
 
     n: int
-    #: of the data: the wish is over when the task is not in memory, or is so under another attempt
+    #: the attempt of the data: the wish is over when the task is not in memory, or by another one
     attempt: int
     #: names, hosts or addresses of the workers that they shall be at; empty = any
     workers: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Wish:
     asked: dict[WorkerHandle, int] = field(default_factory=dict)
     #: {worker: how often it could not get a copy}
     failed: dict[WorkerHandle, int] = field(default_factory=dict)
-    #: that whose copy is dropped when there is one at `workers`; the wish ends then (`rebalancing`)
+    #: the worker whose copy is dropped when `workers` have one: the wish's end (`rebalancing`)
     moves_from: WorkerHandle | None = None
 
 

@@ -58,7 +58,7 @@ class ClusterTotals:
         self._counted: dict[WorkerHandle, tuple[int, int]] = {}
         #: {worker: None} of those that use more than MEMORY_HIGH of their limit
         self.full: dict[WorkerHandle, None] = {}
-        #: of what they report about themselves; those with a metrics page of their own left out
+        #: sums of what they report about themselves, without those that have a metrics page
         self.of_workers, self.of_supervisors = Sums(OF_WORKERS), Sums(OF_SUPERVISORS)
 
     def add(self, ws: WorkerHandle) -> None:
@@ -113,7 +113,7 @@ class Sums:
         self.numbers = [0] * n_numbers(table)
         #: {process id: its last report}; processes with a session only
         self.latest: dict[str, list[int]] = {}
-        #: the same of processes that are gone, the latest last; at most MAX_GONE
+        #: the reports of processes that are gone, the latest last; at most MAX_GONE
         self._gone: dict[str, list[int]] = {}
 
     def report(self, process_id: str, numbers: Sequence[int], *, is_new: bool) -> None:

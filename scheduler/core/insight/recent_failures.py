@@ -49,7 +49,7 @@ class Recent:
         #: the start
         self.workerless_since: float | None = None
         self.load = Load()
-        #: those that the shell made last, for the metrics
+        #: the measurements that the shell made last, for the metrics
         self.measurements: dict[str, Any] = {}
 
 

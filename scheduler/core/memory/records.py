@@ -22,7 +22,7 @@ class Kill(NamedTuple):
 
     when: float
     worker: str
-    #: those whose only copy it had
+    #: tasks whose only copy it had
     results: list[SchedulerTask]
 
 

@@ -135,7 +135,7 @@ class WorkerHandle:
         self.is_silent = False
         #: what it last reported about itself; None before the first heartbeat
         self.status: WorkerStatus | None = None
-        #: of its process, as it or its supervisor last reported it; 0 = not known
+        #: memory of its process, as it or its supervisor last reported it; 0 = not known
         self.resident_nbytes = 0
         #: {attempt: task}: all and only tasks in state processing with `task.worker is self`
         self.processing: dict[int, SchedulerTask] = {}
@@ -285,7 +285,7 @@ class Inventory:
     )
 
     def __init__(self, ws: WorkerHandle) -> None:
-        #: those of its `processing`, `zombies` and `has_what` that no row has named
+        #: entries of its `processing`, `zombies` and `has_what` that no row has named
         self.processing = dict(ws.processing)
         self.zombies = dict.fromkeys(ws.zombies)
         self.held = dict(ws.has_what)
@@ -337,12 +337,12 @@ class ClientHandle:
         receive: Callable[[SchedulerState, Message], None] | None = None,
     ) -> None:
         self.client_id = client_id
-        #: of a *keeper*, a feature that wants tasks as clients do, and never has a connection: what
-        #: it does with a message; None = it is a client of the cluster
+        #: what a *keeper* does with a message: a feature that wants tasks as clients do, and never
+        #: has a connection; None = it is a client of the cluster
         self.receive = receive
         #: the worker in whose tasks the client is, and with which it ends; None = no task has it
         self.worker = worker
-        #: of no other client of this epoch, nor of an earlier life of this one
+        #: the number of no other client of this epoch, nor of an earlier life of this one
         self.number = number
         self.name = name
         self.facts: dict[str, Any] = {}
@@ -375,5 +375,5 @@ class SupervisorHandle:
         self.facts: dict[str, Any] = hello.facts
         #: it has served no scheduler before this one
         self.is_new = not hello.last_epoch
-        #: of the scheduler whose session was its last one; 0 = it is new
+        #: the epoch of its last session; 0 = it is new
         self.last_epoch = hello.last_epoch

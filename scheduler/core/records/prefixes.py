@@ -99,7 +99,7 @@ class Prefix:
         self.estimate_ns = UNKNOWN_DURATION_NS
         #: expected size of the next result, bytes; 0 = below LARGE_NBYTES, or not known
         self.result_nbytes = 0
-        #: of this name alone, since it is known; failed are those that failed by themselves
+        #: counts of this name alone, since it is known; a failed task is one that failed by itself
         self.n_finished = self.n_failed = self.compute_ns = 0
         #: tasks that are to run, run, or wait for others (see `transitions.ACTIVE`); and those of
         #: them that are at workers
@@ -177,7 +177,7 @@ class Prefixes:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Prefix] = {}
-        #: those with a series of their own: they stay
+        #: prefixes with a series of their own: they stay
         self.shown: dict[str, Prefix] = {}
         #: {prefix: None} of those that no function has and that are not shown, longest unused first
         self.idle: dict[Prefix, None] = {}
@@ -185,13 +185,13 @@ class Prefixes:
         self.dropped = Prefix(OTHER)
         #: the series of all that are not shown, also of those that were forgotten
         self.other = Series()
-        #: of all tasks, and the sum over all prefixes
+        #: the time of all tasks, and the sums over all prefixes
         self.compute_ns = self.n_before = self.n_failed_before = 0
         #: one of them has, or has had, large results
         self.has_large = False
         #: {prefix: None} of those with unfinished tasks, and of some that had
         self.active: dict[Prefix, None] = {}
-        #: of all attempts that finished, also if their results were not needed any more
+        #: durations of all finished attempts, also if their results were not needed any more
         self.durations = Histogram()
         #: from when tasks last began to wait for a worker to the start of the attempt that finished
         self.queue_times = Histogram()

@@ -27,7 +27,7 @@ class Tables:
         self, epoch: int, settings: KernelSettings, expected: Members, epoch_key: bytes
     ) -> None:
         self.epoch = epoch
-        #: of the proofs of epochs, see `epochs.proof_of`; b"" = each claim is believed
+        #: the key of the proofs of epochs, see `epochs.proof_of`; b"" = each claim is believed
         self.epoch_key = epoch_key
         #: the members of the last epoch, as far as they are on record
         self.expected = expected
@@ -37,7 +37,7 @@ class Tables:
 
         #: {key: task}, all tasks that are not forgotten
         self.tasks: dict[str, SchedulerTask] = {}
-        #: those of `functions` that no task uses
+        #: functions that no task uses; they are in `functions` too
         self.idle_functions = IdleFunctions(settings.max_idle_functions)
         #: {function id: function} of all tasks, and of idle ones
         self.functions: dict[bytes, Function] = {}

@@ -120,10 +120,10 @@ class TaskClass:
         self.unrunnable_notice: Deadline | None = None
         #: workers that may run it
         self.members: dict[WorkerHandle, None] = {}
-        #: those of `members` that have room for one more (`WorkerHandle.has_room`) and want more
+        #: members that have room for one more (`WorkerHandle.has_room`) and want more
         #: (`WorkerHandle.wants_more`), idle ones first; empty for a class with resources
         self.open: OrderedDict[WorkerHandle, None] = OrderedDict()
-        #: those that have room and do not want more; some may be in `open` instead
+        #: members that have room and do not want more; some may be in `open` instead
         self.partly: OrderedDict[WorkerHandle, None] = OrderedDict()
         #: tasks of this class that are not forgotten; at 0 the class is dropped (the default class
         #: stays)

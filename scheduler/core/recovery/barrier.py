@@ -70,7 +70,7 @@ class Barrier:
         #: {id: None} of the members that may still come back
         self.expected_workers = dict.fromkeys(expected.worker_ids)
         self.expected_clients = dict.fromkeys(expected.client_ids)
-        #: those that are not registered, or away; those that have not sent all that they want
+        #: workers that are not registered, or away; clients that have not sent all that they want
         self.absent_workers = dict(self.expected_workers)
         self.absent_clients = dict(self.expected_clients)
         self.has_record = bool(expected.worker_ids or expected.client_ids)

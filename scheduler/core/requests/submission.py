@@ -99,7 +99,7 @@ class _Batch:
             self.groups = _LateGroups(functions, *common)
         self.task_class = task_class
         task_class.n_tasks += 1  # while rows are worked off it must not be dropped
-        #: of all rows; a row's priority is this and its rank
+        #: the base of all rows; a row's priority is this and its rank
         self.base = base_priority(user_priority, generation)
         #: queued tasks that are not in the ready queue yet
         self.fresh: list[SchedulerTask] = []

@@ -72,7 +72,7 @@ class OutputBuffer:
         self._rows: list[tuple[int, str, int, str, str]] = []
         #: {client: number of lines that were left out since the last message}.
         self._n_dropped: dict[int, int] = {}
-        #: of standard output, and of all else
+        #: quotas of standard output, and of all else
         self._quotas = _Quotas(MAX_LINES)
 
     def add(self, now: float, client: int, key: str, level: int, name: str, text: str) -> None:
@@ -112,7 +112,7 @@ class RecordBuffer:
         self._rows: list[tuple[str, int, int, bytes | None]] = []
         #: {(logger, it is grave): how many records were left out, the highest of their levels}.
         self._dropped: dict[tuple[str, bool], tuple[int, int]] = {}
-        #: of grave records, and of the others
+        #: quotas of grave records, and of the others
         self._quotas = _Quotas(MAX_RECORDS)
 
     def has_room(self, now: float, name: str, level: int) -> bool:
