@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .executor import Executor
     from .future import Future
     from .in_tasks import get_client, worker_client
-    from .results.refusing import futures_of
+    from .results.future_arguments import futures_of
     from .shell.current import default_client
     from .waiting import wait
 
@@ -44,7 +44,7 @@ _HOMES = {
     "Future": "future",
     "as_completed": "completing",
     "default_client": "shell.current",
-    "futures_of": "results.refusing",
+    "futures_of": "results.future_arguments",
     "get_client": "in_tasks",
     "worker_client": "in_tasks",
     "progress": "display.progress",

@@ -25,10 +25,10 @@ from ..protocol.wire.messages.actors import call_text
 from ..protocol.wire.payload import Blob, Payload
 from .calls.annotations import AnnotatedOptions
 from .calls.encoding import Encoder, check_key, check_keys, spec_hash
-from .calls.lending import encode
+from .calls.foreign_futures import encode
 from .core.features.actor_calls import ActorCall
 from .core.tasks import NO_VALUE, FutureState, TaskRecord
-from .dask.absent import ABSENT, missing_attribute
+from .dask.absent_names import ABSENT, missing_attribute
 from .future import Future
 from .modes import Mode, Result, Waited, as_result, waits
 from .results.failures import exception_from, exception_of

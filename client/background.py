@@ -15,7 +15,7 @@ from .core.events import Confirm
 from .core.features.coordination import ObjectCall
 from .core.tasks import Watcher
 from .future import Future
-from .results.refusing import futures_in
+from .results.future_arguments import futures_in
 
 if TYPE_CHECKING:
     from .core.tasks import FutureState

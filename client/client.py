@@ -31,7 +31,7 @@ from .coordination import datasets, metadata, topics
 from .coordination.datasets import Datasets
 from .core.events import Cancel
 from .core.tasks import FutureState
-from .dask import absent, collections
+from .dask import absent_names, collections
 from .display import describing
 from .display.output import TaskOutputs
 from .executor import Executor
@@ -574,7 +574,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         return describing.of_client(self)
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for("Client")
+        __getattr__ = absent_names.answer_for("Client")
 
     def __reduce__(self) -> Any:
         raise TypeError(

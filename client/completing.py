@@ -26,8 +26,8 @@ from .display.progress import Progress
 from .future import Future, load
 from .modes import Mode, Result, T, Waited, waits
 from .results.failures import exception_of
+from .results.future_arguments import engine_of, flat_futures, of_two_clients
 from .results.lateness import too_late
-from .results.refusing import engine_of, flat_futures, of_two_clients
 from .shell.both_ways import blocks_here, result_of
 from .shell.engine_waiting import CallNotes, LastWait, forget_calls, watch_calls
 from .shell.in_task import check_not_own, check_not_own_calls, is_in_task

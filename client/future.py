@@ -15,7 +15,7 @@ from ..protocol.wire.keys import key_of
 from .core.events import Cancel, Loaded, Watch
 from .core.recipes import SMALL_NBYTES
 from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
-from .dask.absent import ABSENT, answer_by_name
+from .dask.absent_names import ABSENT, answer_by_name
 from .display import describing
 from .modes import Mode, Result, Waited, as_result, waits
 from .results.failures import exception_of, unreadable

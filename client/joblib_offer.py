@@ -7,7 +7,7 @@ and what the backend needs only when it is used.
 from __future__ import annotations
 
 from ..protocol.host.after_import import loaded_module
-from . import above
+from . import upper_packages
 
 __all__ = ["offer_backend"]
 
@@ -17,4 +17,4 @@ def offer_backend() -> None:
     module = loaded_module("joblib.parallel")
     if module is None or "weft" in getattr(module, "BACKENDS", ("weft",)):
         return
-    module.register_parallel_backend("weft", above.joblib_backend)
+    module.register_parallel_backend("weft", upper_packages.joblib_backend)

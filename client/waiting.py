@@ -21,8 +21,8 @@ from .actors import ActorFuture, split
 from .core.tasks import FutureState
 from .future import Future
 from .modes import Item, Waited
+from .results.future_arguments import engine_of, flat_futures
 from .results.lateness import too_late
-from .results.refusing import engine_of, flat_futures
 from .shell.both_ways import result_of, wait_for
 from .shell.short_tracebacks import short_tracebacks
 from .shell.watchers import pending

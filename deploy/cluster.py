@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from ..client.dask.absent import unknown_option
+from ..client.dask.absent_names import unknown_option
 from ..client.display import describing
 from ..client.insight.cluster_info import scheduler_info, workers_there
 from ..client.insight.inspecting import get_scheduler_logs, get_worker_logs

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .client import above as _above
+from .client import upper_packages as _above
 from .protocol import errors
 from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's exceptions
 
@@ -208,7 +208,7 @@ if not TYPE_CHECKING:  # a checker that saw this function would accept any name
         if home is None:
             import sys
 
-            from .client.dask.absent import ABSENT, missing_attribute
+            from .client.dask.absent_names import ABSENT, missing_attribute
 
             error = missing_attribute("weft", name)
             is_known = name in ABSENT["weft"] or name in ABSENT["Ray"]

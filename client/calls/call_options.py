@@ -13,7 +13,7 @@ from ...protocol.durations import seconds_of
 from ...protocol.values.serialize import function_name
 from ...protocol.wire.options import KEYWORDS
 from ...protocol.wording import nearest
-from ..dask.absent import ABSENT
+from ..dask.absent_names import ABSENT
 
 _OPTIONS: Final = ("key", "pure", *KEYWORDS)
 #: {name that is not similar, or is known from other libraries: what it is here}

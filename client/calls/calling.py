@@ -27,14 +27,14 @@ from .encoding import (
     pure_key,
     spec_hash,
 )
-from .lending import encode, encode_each
+from .foreign_futures import encode, encode_each
 
 if TYPE_CHECKING:
     from ...protocol.wire.keys import Key
     from ..core.tasks import FunctionRecord
     from ..shell.engine import Engine
     from .encoding import MapChunk
-    from .lending import Borrowing
+    from .foreign_futures import Borrowing
 
 
 def submit_call(

@@ -36,8 +36,8 @@ from ..insight.cluster_info import describe_workers
 from ..insight.inspecting import choose_workers, find_workers, names_of
 from ..modes import waits
 from ..results.failures import exception_of, last_notice
+from ..results.future_arguments import is_named
 from ..results.gathering import states_in
-from ..results.refusing import is_named
 from ..shell.both_ways import result_of, wait_for
 from ..shell.engine import Engine
 from ..shell.short_tracebacks import short_tracebacks

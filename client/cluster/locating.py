@@ -17,8 +17,8 @@ from ...protocol.trust.addresses import with_port
 from ...protocol.trust.finding import NoSchedulerFound, find, known_files
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
-from .. import above
-from ..dask import absent
+from .. import upper_packages
+from ..dask import absent_names
 from ..shell.link import SchedulerEnded
 from ..shell.loop import LoopThread
 
@@ -101,7 +101,7 @@ class Location:
         self._check_given()
         if self._is_local:
             self._note_running()
-            self.cluster = above.local_cluster()(**self._cluster_options)
+            self.cluster = upper_packages.local_cluster()(**self._cluster_options)
             self._owns_cluster = True
 
     async def start_cluster_async(self) -> None:
@@ -109,7 +109,7 @@ class Location:
         self._check_given()
         if self._is_local:
             self._note_running()
-            cluster = above.local_cluster()(asynchronous=True, **self._cluster_options)
+            cluster = upper_packages.local_cluster()(asynchronous=True, **self._cluster_options)
             self.cluster = await cluster
             self._owns_cluster = True
 
@@ -224,11 +224,11 @@ def check_options(options: dict[str, Any], client: type) -> None:
     """
     if not options:
         return
-    cluster = above.local_cluster()
-    of_cluster = absent.options_of(cluster)
+    cluster = upper_packages.local_cluster()
+    of_cluster = absent_names.options_of(cluster)
     for name in list(options):
         if name in of_cluster:
             continue
-        if not absent.is_default(name, options[name], client):
-            raise absent.unknown_option(name, client, cluster)
+        if not absent_names.is_default(name, options[name], client):
+            raise absent_names.unknown_option(name, client, cluster)
         del options[name]

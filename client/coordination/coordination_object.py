@@ -43,7 +43,7 @@ from ...protocol.wire.messages.coordination import (
     UNKNOWN_NAME,
 )
 from ..core.features.coordination import NO_ANSWER, AnswerTaken, CallAbandoned, ObjectCall
-from ..dask.absent import ABSENT, answer_for
+from ..dask.absent_names import ABSENT, answer_for
 from ..insight.asking import error_of_end
 from ..modes import Mode, OfMode, T
 from ..shell.both_ways import blocks_here, result_of, wait, waiter_here

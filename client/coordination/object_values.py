@@ -9,7 +9,7 @@ from ...protocol.values.serialize import (
     futures_met,
     loads_with_dependencies,
 )
-from ..calls.lending import check_cluster
+from ..calls.foreign_futures import check_cluster
 from ..core.tasks import KEPT
 from ..shell.current import future_of
 

@@ -14,9 +14,9 @@ from ...protocol.wire.failure import Failure, cancelled
 from ...protocol.wire.messages import CancelKeys, WantKeys, WithdrawKeys
 from ...protocol.wire.options import TaskOptions
 from . import events
-from .borrowing import keep_waiting, must_wait, take_ready
 from .events import Borrow, Cancel, Confirm, Operations
 from .fetching import turn_from
+from .foreign_keys import keep_waiting, must_wait, take_ready
 from .lineage import release_temporary, supply
 from .recipes import SMALL_NBYTES, inherit_values, keep_result, keep_value
 from .releasing import guard, note_let_go, release, set_barrier

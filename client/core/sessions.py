@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.messages import SubmitTasks
-from .borrowing import settle_all_loans, settle_late_loans
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
 from .fetching import ask_later_ones, requeue_relayed
+from .foreign_keys import settle_all_loans, settle_late_loans
 from .operations import go_on_after_loans
 from .reconciling import ask, look_at_answers, submit_again
 from .releasing import set_barrier

@@ -25,9 +25,9 @@ from ...protocol.wire.message import Message
 from ...protocol.wire.messages import SubmitTasks
 from ...protocol.wire.options import TaskOptions
 from .answers import ANSWERS
-from .borrowing import Waiting
 from .events import Action, Event, Notify
 from .fetching import FETCHING, FetchUnderWay, issue
+from .foreign_keys import Waiting
 from .operations import OPERATIONS
 from .recipes import LIMIT_NBYTES, RECIPES, ConstantMaker, Recipes, spill
 from .reconciling import go_on

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import NotSupported
 from ..calls.call_options import check_unsupported
 from ..future import Future, join_dask
+from ..results.future_arguments import futures_of, is_collection, no_future
 from ..results.gathering import Gathering
-from ..results.refusing import futures_of, is_collection, no_future
 from ..shell.short_tracebacks import short_tracebacks
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from ..calls.annotations import (
 )
 from ..calls.calling import admit
 from ..calls.encoding import Encoder, too_many_dependencies
-from ..calls.lending import borrow
+from ..calls.foreign_futures import borrow
 from ..calls.shared_arguments import SHARED_NBYTES, Uses
 from ..core.submitting import MAX_NBYTES
 from ..core.tasks import FAILED, FunctionRecord, FutureState, TaskColumns, TaskRecord

@@ -19,7 +19,7 @@ from ...protocol.rates import Rate
 from ...protocol.wording import lasting, rated
 from ..core.events import Unwatch, Watch
 from ..core.tasks import CANCELLED, FutureState, Watcher
-from ..results.refusing import engine_of, futures_in
+from ..results.future_arguments import engine_of, futures_in
 from ..shell.both_ways import blocks_here, result_of, waiter_here
 from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import ThreadWaiter, Waiter, unready

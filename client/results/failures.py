@@ -29,8 +29,8 @@ from ...protocol.errors import (
 from ...protocol.wire.failure import MAX_RELAYED_BYTES, MEMORY_EXCEEDED, TIMED_OUT, Failure
 from ...protocol.wire.keys import key_of
 from ..calls.call_options import meant_option
-from ..core.borrowing import LOAN_TIMEOUT_S
 from ..core.features.notices import notices_of
+from ..core.foreign_keys import LOAN_TIMEOUT_S
 from ..core.tasks import NOT_LENT, UNREADABLE, FutureState
 
 if TYPE_CHECKING:

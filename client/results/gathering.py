@@ -19,8 +19,7 @@ from ..shell.both_ways import result_of, wait_for
 from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import unready
 from .failures import exception_of
-from .lateness import too_late
-from .refusing import (
+from .future_arguments import (
     futures_in,
     is_collection,
     is_named,
@@ -28,6 +27,7 @@ from .refusing import (
     items_of,
     no_future,
 )
+from .lateness import too_late
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

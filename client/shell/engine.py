@@ -60,11 +60,11 @@ from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
 from .engine_waiting import EngineWaiting
 from .forking import close_in_fork
-from .gap import Gap
 from .in_task import awaits_here, has_tasks
 from .link import SchedulerLink
-from .past_loop import PastLoop
+from .lone_caller import PastLoop
 from .spilling import spill
+from .unsent_limit import Gap
 from .watchers import AsyncWaiter, Calling, ThreadWaiter, call_in
 
 logger: Final = logging.getLogger("weft.client")

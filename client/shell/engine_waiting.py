@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..display.output import TaskOutputs
     from .engine import Engine
     from .interrupts import Interruption
-    from .past_loop import PastLoop
+    from .lone_caller import PastLoop
 
 #: Tasks that a worker reports of a wait in one of its tasks.
 MAX_KEYS: Final = 32

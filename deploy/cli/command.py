@@ -84,7 +84,7 @@ def _list_all(as_json: bool) -> None:
     import json
 
     from ...protocol.trust.finding import run_directories
-    from .everywhere import describe_everything, find_everything
+    from .info_all import describe_everything, find_everything
 
     found, notes = find_everything()
     if as_json:

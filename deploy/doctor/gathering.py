@@ -43,7 +43,7 @@ from .judging import (
     skew_of,
 )
 from .reaching import PLACE, OutOfReach, Worker, choose_tried, judge_reach
-from .way import TIMEOUT_S, WAY, find, look_at_address
+from .steps import TIMEOUT_S, WAY, find, look_at_address
 
 HERE: Final = "this machine"
 SCHEDULER: Final = "scheduler"

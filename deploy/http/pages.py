@@ -4,7 +4,7 @@
 `/readyz`, whether it accepts a new connection, which it may not while too many are open, and
 assigns tasks, which a new scheduler does not while it waits for the peers of the last one. Neither
 asks for workers: they could not join by way of a service that waits for them. All other pages need
-the view token (`base.py`) or a cookie (`gate.py`).
+the view token (`base.py`) or a cookie (`browser_access.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ...protocol.host.versions import weft_version
 from ...protocol.trust.security import Security
 from .api import ClusterApi, Discovery, ScaleApi, WorkersApi
 from .base import Page, ServerNames
+from .browser_access import Gate
 from .browser_pages import (
     ASSETS,
     Asset,
@@ -32,7 +33,6 @@ from .browser_pages import (
     StatusPage,
     WorkersPage,
 )
-from .gate import Gate
 from .prometheus import render
 from .viewer import Viewer, check_acceptance, describe_cluster
 from .watching import ClusterWatch, SharedAnswer

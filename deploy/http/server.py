@@ -14,7 +14,7 @@ from typing import Any
 
 from ...protocol.trust.security import Security, needs_tls, server_ssl_context
 from . import listening
-from .gate import Gate, UsedLinks
+from .browser_access import Gate, UsedLinks
 from .pages import Site
 from .viewer import Viewer
 
@@ -30,7 +30,7 @@ class HttpConfig:
         host_names: of this server, beside those that this machine knows.
         security: the cluster's; with certificate and key if `host` needs TLS.
         idle_timeout_s: a connection without a whole request for this long is closed.
-        began: when the scheduler began; None = now. Links of before are refused (`gate.py`).
+        began: when the scheduler began; None = now. Links of before are refused.
         used_links: that the HTTP processes before this one have accepted.
         on_link_used: called with each link that is accepted.
     """

@@ -17,7 +17,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ...client.dask.absent import unknown_option
+from ...client.dask.absent_names import unknown_option
 from ...client.insight.asking import ask
 from ...client.modes import Mode, as_result, waits
 from ...protocol.errors import ConfigError, WeftError, WorkerStartTimeout

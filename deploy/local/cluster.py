@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from ...client.cluster import scaling
-from ...client.dask import absent
+from ...client.dask import absent_names
 from ...client.display import describing
 from ...client.modes import Mode, as_result, waits
 from ...client.shell.current import close_all as close_all_clients
@@ -45,7 +45,7 @@ from ..processes.child import Child
 from ..processes.in_thread import in_thread
 from ..processes.preloading import module_names
 from . import arguments
-from .quiet import QuietLogs
+from .log_level import QuietLogs
 
 if TYPE_CHECKING:
     from ...client.client import Client
@@ -154,8 +154,8 @@ class LocalCluster(Cluster[Mode]):
         **others: Any,
     ) -> None:
         for name_of_other, value in others.items():
-            if not absent.is_default(name_of_other, value, LocalCluster):
-                raise absent.unknown_option(name_of_other, LocalCluster)
+            if not absent_names.is_default(name_of_other, value, LocalCluster):
+                raise absent_names.unknown_option(name_of_other, LocalCluster)
         mark_warnings()
         self.name = arguments.choose_name(name)
         self.asynchronous = asynchronous
@@ -485,7 +485,7 @@ class LocalCluster(Cluster[Mode]):
         )
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
-        __getattr__ = absent.answer_for("LocalCluster")
+        __getattr__ = absent_names.answer_for("LocalCluster")
 
 
 def _make_directory(protocol: str) -> str:

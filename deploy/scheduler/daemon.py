@@ -32,7 +32,7 @@ from ...protocol.wire.levels import Level
 from ...scheduler.config import SchedulerConfig
 from ...scheduler.core.insight.info import describe_unfinished
 from ...scheduler.server import SchedulerServer, run
-from ..http.gate import UsedLinks
+from ..http.browser_access import UsedLinks
 from ..processes.child import RESTART_S, KeptServer, Parent
 
 _log = logging.getLogger("weft.scheduler")

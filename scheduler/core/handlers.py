@@ -15,14 +15,14 @@ from .assignment import asking_back
 from .feature import Features, Handler
 from .members import delegation, liveness, membership
 from .reports import blocked, completion, missing
-from .requests import retrying, submission, wants, withdrawing
+from .requests import retrying, submission, wanted_keys, withdrawing
 
 #: {message: its handler}, whichever role has sent it
 HANDLERS: Final[dict[type[Message], Handler]] = {
     m.SubmitTasks: submission.on_submit,
-    m.WantKeys: wants.on_want,
-    m.ReleaseKeys: wants.on_release,
-    m.ReleaseOthers: wants.on_release_others,
+    m.WantKeys: wanted_keys.on_want,
+    m.ReleaseKeys: wanted_keys.on_release,
+    m.ReleaseOthers: wanted_keys.on_release_others,
     m.CancelKeys: submission.on_cancel,
     m.WithdrawKeys: withdrawing.on_withdraw,
     m.RetryKeys: retrying.on_retry,

@@ -16,7 +16,7 @@ import pytest
 
 import weft
 from weft.client.coordination.limits import Limit
-from weft.client.dask import absent
+from weft.client.dask import absent_names
 from weft.client.waiting import DoneAndNotDone
 
 #: {class: names of what returns at once, for both kinds of clients}
@@ -261,7 +261,9 @@ WAITS = [
     (weft.LocalCluster, "close", lambda on: on.cluster.close()),
 ]
 #: Names that only give advice.
-ABSENT = {cls: absent.ABSENT[cls.__name__] for cls in (weft.Client, weft.Future, weft.LocalCluster)}
+ABSENT = {
+    cls: absent_names.ABSENT[cls.__name__] for cls in (weft.Client, weft.Future, weft.LocalCluster)
+}
 
 
 def is_exception(thing):

@@ -9,7 +9,7 @@ import pytest
 import weft
 from tests.deploy.daemons import ROOT, address_of, run, scheduler
 from weft.client.insight import cluster_info
-from weft.deploy.local.quiet import QuietLogs
+from weft.deploy.local.log_level import QuietLogs
 from weft.protocol.host.exits import EXIT_REFUSED
 
 KINDS = [{"processes": True}, {"processes": False}]

@@ -15,7 +15,7 @@ import weft
 from tests.deploy.daemons import Daemon, daemon, file_of, gone, run, scheduler
 from tests.leaks import wait_until
 from weft.protocol.host.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
-from weft.worker.family.repeats import REPEAT_S
+from weft.worker.family.repeated_signals import REPEAT_S
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.docs.pages import ROOT
-from weft.client.dask.absent import ABSENT
+from weft.client.dask.absent_names import ABSENT
 
 TITLES = [
     ("`Client`", ABSENT["Client"], ""),

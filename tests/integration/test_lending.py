@@ -10,7 +10,7 @@ import pickle
 import pytest
 
 import weft
-from weft.client.core import borrowing
+from weft.client.core import foreign_keys
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -127,7 +127,7 @@ async def test_a_lender_that_is_blocked_holds_up_the_call_alone(cluster, borrowe
 
 
 async def test_a_call_fails_if_the_lender_never_confirms(cluster, borrower, monkeypatch):
-    monkeypatch.setattr(borrowing, "LOAN_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(foreign_keys, "LOAN_TIMEOUT_S", 0.0)
     async with weft.Client(cluster, asynchronous=True, set_as_default=False) as lender:
         call = borrower.submit(inc, lender.submit(inc, -4000))
         reader = borrower.submit(inc, call)

@@ -43,7 +43,7 @@ from weft.scheduler.core.records.tasks import (
     TaskGroup,
 )
 from weft.scheduler.core.reports import completion
-from weft.scheduler.core.requests import submission, wants
+from weft.scheduler.core.requests import submission, wanted_keys
 from weft.scheduler.core.state import SchedulerState
 
 
@@ -76,7 +76,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
         group.task_class.n_tasks += 1
         state.counters.n_released += 1
         state.counters.tasks_submitted += 1
-        wants.want(client, task)
+        wanted_keys.want(client, task)
         dependencies = message.dependencies[row] if message.dependencies else []
         if dependencies:
             submission.link(state, task, dependencies, is_ranked=bool(message.ranks))
@@ -257,7 +257,7 @@ def slow_lanes(state: SchedulerState) -> Iterator[None]:
     with (
         patch.object(assignment, "assign", slow_assign),
         patch.object(assignment, "_send_draft", slow_send_draft),
-        patch.object(wants, "release_unneeded", slow_release_unneeded),
+        patch.object(wanted_keys, "release_unneeded", slow_release_unneeded),
         patch.object(submission, "release_unneeded", slow_release_unneeded),
         patch.object(transitions, "release_unneeded", slow_release_unneeded),
     ):

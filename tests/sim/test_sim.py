@@ -19,7 +19,7 @@ from weft.client.core.features.actor_calls import Callbacks, LineCalls
 from weft.scheduler.core.coordination import cycles
 from weft.scheduler.core.coordination.leases import LOCKS
 from weft.scheduler.core.members import lost_workers
-from weft.scheduler.core.memory import aside, relief
+from weft.scheduler.core.memory import relief, set_aside
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.reports import completion
 from weft.worker.core.actor_calls import HolderLines
@@ -281,7 +281,7 @@ def test_waits_in_tasks_that_have_no_end_are_found():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "name", "first"), [(aside, "take_up", 205), (relief, "_relieve", 7)]
+    ("module", "name", "first"), [(set_aside, "take_up", 205), (relief, "_relieve", 7)]
 )
 def test_tasks_that_wait_for_memory_for_ever_are_found(module, name, first):
     with patch.object(module, name, lambda *_: None):

@@ -18,7 +18,7 @@ from ...protocol.restarting import Restarting
 from ...protocol.wire.messages.questions import MAX_PLACES
 from ..slots.silence import SilenceWatch
 from .config import WorkerSpec
-from .held_up import HeldUpWatch
+from .stalled import HeldUpWatch
 
 
 @dataclass

@@ -30,7 +30,7 @@ from ..slots.started import read_joined
 from .collecting import collect_at_rest, hold_back
 from .exits import CRASHED, FAULT, REFUSED, SIGNALLED, note
 from .forking import give_children_default_signals
-from .repeats import Repeats
+from .repeated_signals import Repeats
 from .shadowing import describe_hiding
 
 __all__ = ["main"]

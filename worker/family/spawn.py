@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ...protocol.host.file_limit import raise_file_limit
 from ...protocol.host.thread_defaults import THREAD_DEFAULTS
 from .exits import note_failure
-from .repeats import Repeats
+from .repeated_signals import Repeats
 
 if TYPE_CHECKING:
     import asyncio

@@ -53,8 +53,6 @@ from ..slots.silence import SilenceWatch
 from ..slots.started import read_joined
 from .config import SupervisorConfig
 from .death_lines import DeathLines
-from .ended import exit_of, remove_files
-from .held_up import HeldUpWatch
 from .lifetimes import Lifetimes
 from .measuring import FamilyMeter
 from .places import CannotScale, Growth, Place
@@ -72,7 +70,9 @@ from .restarts import (
 )
 from .silent_workers import held_up, look_at_silence
 from .spawn import send_with_channel
+from .stalled import HeldUpWatch
 from .supervisor_link import SupervisorLink, SupervisorPolicy
+from .worker_ends import exit_of, remove_files
 
 _log = logging.getLogger("weft.supervisor")
 

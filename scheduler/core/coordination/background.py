@@ -20,7 +20,7 @@ from ..moves.transitions import activate, release_unneeded
 from ..records.checking import is_due, unless
 from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, RELEASED
-from ..requests import wants
+from ..requests import wanted_keys
 from .records import Call, ObjectKind, ObjectOperation, ObjectRecord, OperationRefused, Reply
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def _let_go(state: SchedulerState) -> None:
         task = state.tasks.get(key)
         # Its result may have been lost meanwhile; the task has ended all the same.
         if task is not None and task in keeper.wants:
-            wants.unwant(keeper, task)
+            wanted_keys.unwant(keeper, task)
             unneeded.append(task)
     release_unneeded(state, unneeded)
-    wants.drop_functions(state, keeper)
+    wanted_keys.drop_functions(state, keeper)
 
 
 def _make(call: Call) -> ObjectRecord:
@@ -97,11 +97,11 @@ def _keep(state: SchedulerState, _record: ObjectRecord, call: Call) -> Reply:
     for key in call.keys:
         task = state.tasks.get(key)
         if task is None:
-            if wants.want_unknown(state, keeper, key) is None:
+            if wanted_keys.want_unknown(state, keeper, key) is None:
                 unknown.append(key)
         elif task.state not in (MEMORY, ERRED):
             background.ended.pop(key, None)  # the result of an earlier run was lost just now
-            wants.want(keeper, task)
+            wanted_keys.want(keeper, task)
             if task.state == RELEASED:
                 activate(state, task)
     return Reply({"unknown": unknown[:MAX_UNKNOWN_NAMED], "n_unknown": len(unknown)})

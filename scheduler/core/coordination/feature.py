@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ..feature import Feature
-from . import background, cycles, happenings, marks, operating, records, topics, values
+from . import background, cluster_events, cycles, marks, operating, records, topics, values
 from .invariants import OBJECT_INVARIANTS
 
 if TYPE_CHECKING:
@@ -35,5 +35,5 @@ FEATURE: Final = Feature(
     client_gone=operating.on_client_expired,
     recovery_ended=operating.on_recovery_ended,
     attempt_blocked=cycles.on_attempt_blocked,
-    reported=happenings.note,
+    reported=cluster_events.note,
 )

@@ -8,9 +8,9 @@ from .background import BACKGROUNDS
 from .count_downs import COUNT_DOWNS
 from .datasets import DATASETS
 from .events import EVENTS
-from .fifo import QUEUES
 from .leases import LIMITS, LOCKS, MULTILOCKS, SEMAPHORES
 from .metadata import METADATA_KIND
+from .queues import QUEUES
 from .records import Blockers, Call, ObjectKind
 from .topics import TOPICS
 from .variables import VARIABLES

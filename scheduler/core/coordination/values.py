@@ -15,7 +15,7 @@ from ....protocol.wire.payload import Blob, blob_nbytes
 from ..moves.transitions import activate, release_unneeded
 from ..records.peers import ClientHandle
 from ..records.tasks import RELEASED
-from ..requests import wants
+from ..requests import wanted_keys
 from .records import Call, ObjectValue, OperationRefused
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def take(state: SchedulerState, blob: Blob | None, keys: list[str]) -> ObjectVal
             f"for all of them is {MAX_NBYTES}; take values out of queues, or put futures",
         )
     for key in value.keys:
-        if key not in state.tasks and not wants.may_come(state, key):
+        if key not in state.tasks and not wanted_keys.may_come(state, key):
             raise _unknown(key)
     use(state, value)
     return value
@@ -112,9 +112,9 @@ def use(state: SchedulerState, value: ObjectValue) -> None:
         values.n_uses[key] = values.n_uses.get(key, 0) + 1
         task = state.tasks.get(key)
         if task is None:
-            wants.want_unknown(state, values.keeper, key)
+            wanted_keys.want_unknown(state, values.keeper, key)
             continue
-        wants.want(values.keeper, task)
+        wanted_keys.want(values.keeper, task)
         if task.state == RELEASED:
             activate(state, task)
 
@@ -134,7 +134,7 @@ def drop(state: SchedulerState, value: ObjectValue) -> None:
         del values.n_uses[key]
         task = state.tasks.get(key)
         if task is not None and task in values.keeper.wants:
-            wants.unwant(values.keeper, task)
+            wanted_keys.unwant(values.keeper, task)
             unneeded.append(task)
     release_unneeded(state, unneeded)
-    wants.drop_functions(state, values.keeper)
+    wanted_keys.drop_functions(state, values.keeper)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
-from ..memory.aside import place_scattered
+from ..memory.set_aside import place_scattered
 from ..moves.recipes import change_group, class_without_recipe
 from ..records.checking import differences, tasks_in
 from ..records.peers import WorkerHandle

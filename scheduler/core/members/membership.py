@@ -1,8 +1,8 @@
 """Peers that come and go: registration, leases, the size of the cluster.
 
 A connection is a *session*; identity is the uuid in the registration. A worker whose connection
-ends keeps its tasks for `away_s` (see `away.py`); one that comes back later is a new handle. The
-wants of a client outlive its connection by `client_lease_s`.
+ends keeps its tasks for `away_s` (see `disconnected.py`); one that comes back later is a new
+handle. The wants of a client outlive its connection by `client_lease_s`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..feature import Departure
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
-from ..requests.wants import drop_functions, unwant
-from .away import answer_awaited, expect_inventory, set_away
+from ..requests.wanted_keys import drop_functions, unwant
+from .disconnected import answer_awaited, expect_inventory, set_away
 from .epochs import is_proved, note_members, proof_of
 from .liveness import note_alive
 from .lost_workers import count_death, lose_worker, notify_workers_of_loss

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.deaths import is_of_memory
 from ..assignment.assignment import Draft, assign
 from ..feature import Departure, Feature
-from . import aside, full, relief
+from . import full, relief, set_aside
 from .records import BUSY, Memory, memory_of
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def _assign_and_look(
 FEATURE: Final = Feature(
     name=BUSY,
     records=(Memory,),
-    invariants=aside.MEMORY_INVARIANTS,
-    settling=aside.settle,
-    placing_late=aside.assign_to_full,
+    invariants=set_aside.MEMORY_INVARIANTS,
+    settling=set_aside.settle,
+    placing_late=set_aside.assign_to_full,
     careful=(full.decide_worker_with_memory, _assign_and_look),
     worker_filled=full.look_at,
     waiting_nbytes=_waiting_nbytes,
-    unfiled=aside.discard,
+    unfiled=set_aside.discard,
     worker_died=_on_worker_died,
     worker_joined=full.note_measured,
     worker_measured=full.note_measured,

@@ -31,7 +31,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import MAX_RELAYED_BYTES
 from ....protocol.wording import counted
 from ..insight.forwarded_questions import is_flat
-from ..members.away import bring_back, set_away
+from ..members.disconnected import bring_back, set_away
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from ..records.question_arguments import BadArgument, Info
 from ..recovery import barrier

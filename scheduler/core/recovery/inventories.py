@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ....protocol.wire import messages as m
 from ....protocol.wording import counted
 from ..interruption.interrupted import interruptions_of
-from ..members.away import await_rows
+from ..members.disconnected import await_rows
 from ..moves.transitions import drop_attempt, note_attempt_ended, take_back_from
 from ..plugins.plugins import admit
 from ..records.peers import Inventory, WorkerHandle

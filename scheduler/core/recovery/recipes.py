@@ -13,7 +13,7 @@ from ....protocol.wire.failure import data_lost, scattered_lost
 from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import NO_WORKER, WITHOUT_RECIPE, SchedulerTask
-from ..requests import wants
+from ..requests import wanted_keys
 from . import merging, rows
 from .records import recovery_of
 
@@ -96,12 +96,12 @@ def forget_unknown(state: SchedulerState) -> int:
         n_lost += bool(task.wanted_by)
         for client in task.wanted_by:
             by_client.setdefault(client, []).append(task.key)
-            wants.unwant(client, task)
+            wanted_keys.unwant(client, task)
         if task.n_waiters:
             err(state, task, data_lost(task.key, _UNKNOWN))
         else:
             release_unneeded(state, [task])
     for client, keys in by_client.items():
         state.send_client(client, m.KeysUnknown(keys=keys))
-        wants.drop_functions(state, client)
+        wanted_keys.drop_functions(state, client)
     return n_lost

@@ -26,7 +26,7 @@ from ..records.tasks import (
     SchedulerTask,
     TaskGroup,
 )
-from .wants import may_come, note_made
+from .wanted_keys import may_come, note_made
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

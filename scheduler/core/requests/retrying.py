@@ -21,7 +21,7 @@ from ..moves.unrunnable import file_unrunnable
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass
 from .submission import run_again
-from .wants import want
+from .wanted_keys import want
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

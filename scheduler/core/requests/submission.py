@@ -47,7 +47,7 @@ from ..records.tasks import (
     TaskGroup,
 )
 from .linking import give_recipe, link
-from .wants import drop_functions, is_other, keep_function, note_made, unwant, want
+from .wanted_keys import drop_functions, is_other, keep_function, note_made, unwant, want
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

@@ -7,12 +7,12 @@ from contextlib import nullcontext
 import pytest
 
 from weft.client.core import fetching
-from weft.client.core.borrowing import Waiting
 from weft.client.core.events import Loan
 from weft.client.core.features import FEATURES
 from weft.client.core.features.cluster import WatchCluster, cluster_of
 from weft.client.core.features.remembered import QueueUse, remembered_of
 from weft.client.core.fetching import FetchUnderWay
+from weft.client.core.foreign_keys import Waiting
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 import weft
-from weft.client.dask import absent
+from weft.client.dask import absent_names
 from weft.client.dask import names as dask_names
 
 
@@ -127,7 +127,7 @@ def client():
         yield client
 
 
-def missing(names: list[str], owner: object, table: absent.Table) -> Iterator[str]:
+def missing(names: list[str], owner: object, table: absent_names.Table) -> Iterator[str]:
     """Yield the names that `owner` neither has nor refuses with advice."""
     for name in names:
         if name in table:
@@ -139,10 +139,10 @@ def missing(names: list[str], owner: object, table: absent.Table) -> Iterator[st
 
 def test_each_name_is_here_or_refused_with_advice(client):
     future = client.submit(abs, -1)
-    assert [*missing(MODULE, weft, absent.ABSENT["weft"])] == []
-    assert [*missing(CLIENT, client, absent.ABSENT["Client"])] == []
-    assert [*missing(FUTURE, future, absent.ABSENT["Future"])] == []
-    assert [*missing(CLUSTER, client.cluster, absent.ABSENT["LocalCluster"])] == []
+    assert [*missing(MODULE, weft, absent_names.ABSENT["weft"])] == []
+    assert [*missing(CLIENT, client, absent_names.ABSENT["Client"])] == []
+    assert [*missing(FUTURE, future, absent_names.ABSENT["Future"])] == []
+    assert [*missing(CLUSTER, client.cluster, absent_names.ABSENT["LocalCluster"])] == []
 
 
 def test_the_exceptions_of_dask_are_caught_by_their_names_there(client):
@@ -168,8 +168,11 @@ def test_names_of_dask_for_other_names_are_found_and_not_listed(client):
 
 
 def test_each_option_is_taken_or_refused_with_advice():
-    of_cluster = {*absent.options_of(weft.LocalCluster), *absent.ABSENT["LocalCluster()"]}
-    of_client = {*absent.options_of(weft.Client), *absent.ABSENT["Client()"]}
+    of_cluster = {
+        *absent_names.options_of(weft.LocalCluster),
+        *absent_names.ABSENT["LocalCluster()"],
+    }
+    of_client = {*absent_names.options_of(weft.Client), *absent_names.ABSENT["Client()"]}
     assert {*CLUSTER_OPTIONS} <= of_cluster
     assert {*CLIENT_OPTIONS} <= of_client | of_cluster
 

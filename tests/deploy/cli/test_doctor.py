@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.daemons import address_of, daemon, file_of, run, scheduler
-from weft.deploy.doctor import way
+from weft.deploy.doctor import steps
 from weft.deploy.doctor.checks import FAILED
 from weft.deploy.doctor.gathering import examine
 from weft.protocol.trust.connection_file import ConnectionFile
@@ -85,7 +85,7 @@ def test_a_port_that_is_open_and_of_which_no_token_is_known_is_a_fault_of_the_fi
 
 
 def test_a_port_of_which_packets_are_dropped_is_named_with_the_firewall(tmp_path, monkeypatch):
-    monkeypatch.setattr(way, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(steps, "TIMEOUT_S", 0.3)
     # Linux drops what asks for a connection while the queue of those to be accepted is full.
     with socket.socket() as busy, contextlib.ExitStack() as waiting:
         busy.bind(("127.0.0.1", 0))
@@ -133,10 +133,10 @@ def test_a_cluster_that_is_well_has_all_checks_with_a_token_that_only_reads(tmp_
         assert bad <= {"loop", "health"}, done.stdout
         assert done.returncode == bool(bad)
         names = {(check["place"], check["name"]) for check in checks}
-        way = "the way to the scheduler"
+        steps = "the way to the scheduler"
         machine = {place for place, _ in names if place.startswith("machine ")}.pop()
         assert names >= {
-            *[(way, name) for name in ("file", "name", "port", "tls", "token")],
+            *[(steps, name) for name in ("file", "name", "port", "tls", "token")],
             *[("scheduler", name) for name in ("workers", "clock", "files", "round trip")],
             *[(machine, name) for name in ("clock", "memory", "limits", "/dev/shm", "disk")],
             *[("versions", name) for name in ("python", "packages")],

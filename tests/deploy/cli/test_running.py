@@ -9,12 +9,7 @@ import pytest
 import weft
 from tests.deploy.daemons import address_of, daemon, file_of, gone, run, scheduler
 from tests.leaks import wait_until
-from weft.deploy.cli.everywhere import (
-    Running,
-    arguments_of,
-    option_of,
-    processes_without_file,
-)
+from weft.deploy.cli.info_all import Running, arguments_of, option_of, processes_without_file
 from weft.deploy.cli.stop import unfinished_text
 from weft.deploy.selftest import SelfTest
 

@@ -14,7 +14,7 @@ from weft.protocol.wire.message import MAX_FACTS, MAX_KEY_CHARS
 from weft.protocol.wire.messages import coordination as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import datasets, metadata, topics
-from weft.scheduler.core.coordination.happenings import MAX_TEXT_CHARS
+from weft.scheduler.core.coordination.cluster_events import MAX_TEXT_CHARS
 from weft.scheduler.core.coordination.operating import KINDS
 from weft.scheduler.core.coordination.records import (
     Call,

@@ -11,9 +11,9 @@ from weft.scheduler.core.insight.explaining import explain
 from weft.scheduler.core.insight.overview import overview
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.memory import relief
-from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
 from weft.scheduler.core.memory.full import growth
 from weft.scheduler.core.memory.records import memory_of
+from weft.scheduler.core.memory.set_aside import MEMORY_INVARIANTS
 from weft.scheduler.core.records.tasks import TaskClass
 
 MB = 1_000_000

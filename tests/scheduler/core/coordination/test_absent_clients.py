@@ -9,7 +9,7 @@ from tests.scheduler.callers import Caller
 from tests.scheduler.core.coordination.objects_kit import GRANTED, LATE, LEASE_S
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
-from weft.scheduler.core.coordination import fifo, operating
+from weft.scheduler.core.coordination import operating, queues
 from weft.scheduler.core.coordination.records import objects_of
 from weft.scheduler.core.coordination.values import values_of
 from weft.scheduler.core.records.presence import Members
@@ -140,8 +140,8 @@ def test_a_client_that_acknowledges_nothing_is_refused_in_the_end(board, alice, 
 
 
 def test_an_answer_has_no_more_futures_than_a_message_may_have(board, alice, monkeypatch):
-    monkeypatch.setattr(fifo, "MAX_ANSWER_KEYS", 3)
-    monkeypatch.setattr(fifo, "MAX_ANSWER_KEYS_NBYTES", 10)
+    monkeypatch.setattr(queues, "MAX_ANSWER_KEYS", 3)
+    monkeypatch.setattr(queues, "MAX_ANSWER_KEYS_NBYTES", 10)
     board.send(alice.peer, graph("a b c d long-key and-a-longer-one"))
     alice.put(b"1", "a", "b", "c", "d")  # alone it came in a message, too
     alice.put(b"2", "a", "b")

@@ -145,7 +145,7 @@ def test_a_batch_that_gives_up_lets_those_behind_have_what_there_is(board, alice
 
 
 def test_an_answer_carries_at_least_one_value_and_not_too_many_bytes(board, alice, monkeypatch):
-    monkeypatch.setattr("weft.scheduler.core.coordination.fifo.MAX_ANSWER_NBYTES", 5)
+    monkeypatch.setattr("weft.scheduler.core.coordination.queues.MAX_ANSWER_NBYTES", 5)
     for value in (b"1234567", b"12", b"34", b"56"):
         alice.put(value)
     assert alice.drain() == [b"1234567"]

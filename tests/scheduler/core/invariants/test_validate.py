@@ -28,7 +28,7 @@ from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.interruption.interrupted import InterruptedAttempt, interruptions_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
-from weft.scheduler.core.memory.aside import MEMORY_INVARIANTS
+from weft.scheduler.core.memory.set_aside import MEMORY_INVARIANTS
 from weft.scheduler.core.output.output import flow_of
 from weft.scheduler.core.output.wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.plugins.plugins import Plugin

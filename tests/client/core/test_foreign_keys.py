@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client.core.core_kit import Bench
-from weft.client.core.borrowing import LOAN_TIMEOUT_S
 from weft.client.core.events import (
     Borrow,
     Cancel,
@@ -24,6 +23,7 @@ from weft.client.core.events import (
     Want,
     Watch,
 )
+from weft.client.core.foreign_keys import LOAN_TIMEOUT_S
 from weft.client.core.tasks import Watcher
 from weft.client.core.validate import validate
 from weft.client.results.failures import exception_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from weft.worker.family.repeats import REPEAT_S, Repeats
+from weft.worker.family.repeated_signals import REPEAT_S, Repeats
 
 
 def test_the_same_signal_counts_again_only_after_some_time():

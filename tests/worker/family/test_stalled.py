@@ -6,9 +6,9 @@ from pathlib import Path
 
 from weft.protocol.wire.messages import WorkerHeldUp
 from weft.worker.family.config import WorkerSpec
-from weft.worker.family.held_up import HeldUpWatch
 from weft.worker.family.places import Place
 from weft.worker.family.silent_workers import held_up
+from weft.worker.family.stalled import HeldUpWatch
 from weft.worker.slots.started import StartedRecord
 
 

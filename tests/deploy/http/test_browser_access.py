@@ -8,12 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from weft.deploy.http.gate import (
-    MAX_DELAYED,
-    FailedAttempts,
-    Gate,
-    UsedLinks,
-)
+from weft.deploy.http.browser_access import MAX_DELAYED, FailedAttempts, Gate, UsedLinks
 from weft.protocol.trust.page_access import LINK_LIFE_S, PARAMETER, PageAccess
 
 TOKEN = b"the token of an admin"
@@ -83,7 +78,7 @@ def test_links_of_others_and_from_the_future_are_refused(gate, clock):
 
 
 async def test_failed_attempts_are_logged_at_the_end_of_an_interval(monkeypatch, caplog):
-    monkeypatch.setattr("weft.deploy.http.gate.LOG_INTERVAL_S", 0.05)
+    monkeypatch.setattr("weft.deploy.http.browser_access.LOG_INTERVAL_S", 0.05)
     failed = FailedAttempts()
     for address in "abbbc":
         failed.note(address)
@@ -105,7 +100,7 @@ async def test_the_end_of_the_pages_logs_what_is_left(caplog):
 
 async def test_only_some_failed_attempts_wait_at_a_time(monkeypatch, caplog):
     failed = FailedAttempts()
-    monkeypatch.setattr("weft.deploy.http.gate.FAILURE_DELAY_S", 3600.0)
+    monkeypatch.setattr("weft.deploy.http.browser_access.FAILURE_DELAY_S", 3600.0)
     waiting = [asyncio.ensure_future(failed.delay("a")) for _ in range(MAX_DELAYED)]
     await asyncio.sleep(0)
     await failed.delay("a")  # does not wait

@@ -13,10 +13,10 @@ import pytest
 import weft
 from weft.client import Client, Future
 from weft.client.calls.call_options import _HARMLESS
-from weft.client.dask import absent
+from weft.client.dask import absent_names
 from weft.deploy.local.cluster import LocalCluster
 
-TABLES = absent.ABSENT
+TABLES = absent_names.ABSENT
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +37,11 @@ def test_nothing_that_is_there_is_listed_as_absent(client, cluster):
         for absentee in TABLES[name]:
             assert not hasattr(owner, absentee), absentee
             assert absentee not in dir(owner) or owner is Future
-    cluster_options = absent.options_of(LocalCluster)
+    cluster_options = absent_names.options_of(LocalCluster)
     assert "n_workers" in cluster_options
     assert "others" not in cluster_options
     assert not {*cluster_options} & TABLES["LocalCluster()"].keys()
-    assert not {*absent.options_of(Client)} & TABLES["Client()"].keys()
+    assert not {*absent_names.options_of(Client)} & TABLES["Client()"].keys()
 
 
 @pytest.mark.parametrize("name", TABLES)
