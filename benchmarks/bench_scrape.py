@@ -4,10 +4,10 @@
 
 Printed are the CPU times of the parts: in the scheduler's process the counters of its connections,
 and the event that reads the metrics with the encoding of the answer, one after the other in the
-same turn of its loop, so that their sum is printed as well; the report of one worker; the page of
-the question `overview`; in the HTTP process the decoding and the page. The collector of garbage is
-set as in the scheduler. The goals: a page within 50 ms in all, and no turn of the scheduler above
-5 ms; 2.5 ms for the sum and 1 ms for the overview with 200 functions are aimed at.
+same iteration of its loop, so that their sum is printed as well; the report of one worker; the page
+of the question `overview`; in the HTTP process the decoding and the page. The collector of garbage
+is set as in the scheduler. The goals: a page within 50 ms in all, and no turn of the scheduler
+above 5 ms; 2.5 ms for the sum and 1 ms for the overview with 200 functions are aimed at.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Actors: `submit(cls, actor=True)`, the futures of their calls, and their handles in pickles.
 
-A call does not go through the scheduler: `shell/actor_lines.py` sends it to the actor's worker,
-from this process, in batches. Everything here runs in the thread of the caller.
+A call does not go through the scheduler: `shell/actor_connections.py` sends it to the actor's
+worker, from this process, in batches. Everything here runs in the thread of the caller.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ActorFuture(ActorCall, Waited[Result, Mode]):
     @property
     def id(self) -> str:
         """The text by which the scheduler knows the call: see `ActorsBlocked`."""
-        return call_text(self.engine.actor_lines().holder, self.line, self.request)
+        return call_text(self.engine.actor_connections().holder, self.line, self.request)
 
     # What `wait`, `as_completed` and `gather` look at, as in futures of tasks and their states.
     _is_released: ClassVar[bool] = False
@@ -148,7 +148,7 @@ class ActorFuture(ActorCall, Waited[Result, Mode]):
 
     def notify(self, callback: Callable[[], object]) -> bool:
         """Have `callback` called when the call is done; False if it is done already."""
-        with self.engine.actor_lines().lock:
+        with self.engine.actor_connections().lock:
             if self.is_done:
                 return False
             if self._callbacks is None:
@@ -158,7 +158,7 @@ class ActorFuture(ActorCall, Waited[Result, Mode]):
 
     def forget(self, callback: Callable[[], object]) -> bool:
         """Do not call `callback`; False if it was called, or will be at once."""
-        with self.engine.actor_lines().lock:
+        with self.engine.actor_connections().lock:
             if self._callbacks is None or callback not in self._callbacks:
                 return False
             self._callbacks.remove(callback)
@@ -315,7 +315,7 @@ def _send(actor: Actor, name: str, arguments: Blob | None, kept: Any) -> ActorFu
     if engine.is_closed:
         raise ClientClosed(engine.closed_text)
     future = ActorFuture(engine, actor, name, arguments, kept)
-    engine.actor_lines().send(future)
+    engine.actor_connections().send(future)
     return future
 
 

@@ -401,7 +401,7 @@ class SchedulerServer:
 
     # -- out-boxes to frames ---------------------------------------------------------------------
     def schedule_flush(self) -> None:
-        """Write the out-boxes when this turn of the loop ends."""
+        """Write the out-boxes when this iteration of the loop ends."""
         self._schedule_flush()
 
     def _schedule_flush(self) -> None:

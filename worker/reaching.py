@@ -12,7 +12,7 @@ from typing import Final
 
 from ..protocol.errors import CommError, ConnectRefused, ConnectTimeout, ProtocolError, WeftError
 from ..protocol.net.connection import Connection
-from ..protocol.net.data_line import connect_to_data_port
+from ..protocol.net.data_connection import connect_to_data_port
 from ..protocol.trust.security import Security
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message

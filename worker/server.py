@@ -3,8 +3,8 @@
 A shell: it turns messages into events and the core's out-boxes into messages, and decides nothing
 about tasks. It holds no global state, so several workers can live in one loop (`processes=False`).
 
-Messages are written once per turn of the loop. While the socket is not writable, the core's out-box
-grows, and the columns of its messages grow with it, so that batches form under load.
+Messages are written once per iteration of the loop. While the socket is not writable, the out-box
+of the core grows, and the columns of its messages grow with it, so that batches form under load.
 """
 
 from __future__ import annotations
@@ -507,7 +507,7 @@ class WorkerServer(SessionOwner):
     # --- Between the core and the loop ------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Have `_flush` called when this turn of the loop ends. Called on any thread."""
+        """Have `_flush` called when this iteration of the loop ends. Called on any thread."""
         if threading.get_ident() == self._thread_id:
             self._loop.call_soon(self._flush)
             return

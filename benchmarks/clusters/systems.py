@@ -361,7 +361,7 @@ class Floor(System):
 
     async def awaited(self, function: Function, n: int) -> tuple[float, list[Any]]:
         async def one(x: int) -> Any:
-            await asyncio.sleep(0)  # a turn of the loop
+            await asyncio.sleep(0)  # an iteration of the loop
             return function(x)
 
         start = time.perf_counter()

@@ -1,7 +1,7 @@
 """Futures that coroutines of an asynchronous client's own loop await, each by itself.
 
 Thousands of coroutines may each await one call. One watcher waits for all of their states, and one
-operation files it at all that are awaited in the same turn of the loop: a call that is awaited
+operation files it at all that are awaited in the same iteration of the loop: a call that is awaited
 costs one `asyncio.Future`, as it must, and no operation of its own.
 """
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ...protocol.net.data_line import DataLines
+from ...protocol.net.data_connection import DataConnections
 from ...protocol.trust.security import Security
 from ...protocol.wire.messages import GetData, KeysData, Put, PutDone
 from ..core.events import (
@@ -43,7 +43,7 @@ class DataLinks:
 
     def __init__(self, security: Callable[[], Security], on_event: Callable[[Event], None]) -> None:
         self._on_event = on_event
-        self._lines = DataLines(
+        self._lines = DataConnections(
             security, self._on_answer, self._on_failed, connect_timeout_s=_CONNECT_TIMEOUT_S
         )
         #: {request: holder} of the puts that were not answered.

@@ -3,8 +3,8 @@
 User threads call `post`; the loop takes the content of the queue as one event, or as one per slice
 of it, so that a million releases hold up nothing else in this loop. The loop is woken at most once
 for each time that it reads the queue. After each event `_drain` empties the core's out-boxes: one
-frame per turn of the loop, and none while the connection is not writable. Futures hold the engine,
-not the client.
+frame per iteration of the loop, and none while the connection is not writable. Futures hold the
+engine, not the client.
 
 The core belongs to the thread that holds `lock`: as a rule that of the loop, but a caller that is
 alone does the same work on its own thread (`past_loop`).
@@ -54,7 +54,7 @@ from ..core.recipes import LIMIT_NBYTES
 from ..core.state import ClientState
 from ..core.table import FutureTable
 from ..core.tasks import KEPT, FutureState, TaskColumns, Watcher
-from .actor_lines import ActorLines
+from .actor_connections import ActorConnections
 from .awaiting import Awaiting
 from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
@@ -74,7 +74,7 @@ _CLOSE_TIMEOUT_S: Final = 2.0
 _SWEEP_S: Final = 0.01
 #: How often the core looks at its deadlines.
 _TICK_S: Final = 0.25
-#: Operations, and rows of `map`, that one turn of the loop hands to the core.
+#: Operations, and rows of `map`, that one iteration of the loop hands to the core.
 SLICE: Final = 10_000
 #: Types of the operations that may have many rows.
 _OF_ROWS: Final = frozenset({Borrow, TaskColumns})
@@ -144,7 +144,7 @@ class Engine(EngineWaiting):
         self.gap = Gap(recovery_nbytes)
         self.link: SchedulerLink | None = None
         self.data: DataLinks | None = None
-        self._actor_lines: ActorLines | None = None
+        self._actor_connections: ActorConnections | None = None
         #: True from just before the last look into the queue: later operations are not handled.
         self.is_closed = False
         #: Why, for errors.
@@ -343,13 +343,13 @@ class Engine(EngineWaiting):
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to be done
             self.loop.call_soon_threadsafe(self._set_when_unused, callback)
 
-    def actor_lines(self) -> ActorLines:
+    def actor_connections(self) -> ActorConnections:
         """Return the connections to actors, which begin with the first call of one."""
-        if self._actor_lines is None:
+        if self._actor_connections is None:
             with self.lock:
-                if self._actor_lines is None:
-                    self._actor_lines = ActorLines(self)
-        return self._actor_lines
+                if self._actor_connections is None:
+                    self._actor_connections = ActorConnections(self)
+        return self._actor_connections
 
     @property
     def is_own_thread(self) -> bool:
@@ -565,8 +565,8 @@ class Engine(EngineWaiting):
             pass
         self.on_event(ClientClosing())
         try:
-            if self._actor_lines is not None:
-                await self._actor_lines.close()
+            if self._actor_connections is not None:
+                await self._actor_connections.close()
                 while self._flush():  # watchers of calls are notified that these have failed
                     pass
             if self.data is not None:

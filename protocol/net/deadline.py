@@ -13,8 +13,8 @@ async def within(seconds: float, awaitable: Awaitable[T]) -> T:
     """Await for at most `seconds`.
 
     Before Python 3.12 `asyncio.wait_for` loses a cancellation if the awaitable ends in the same
-    turn of the loop (python/cpython#86296): a task that tries again until it is cancelled would
-    then try for ever. Here the cancellation counts, and an error of the same turn is dropped.
+    iteration of the loop (python/cpython#86296): a task that tries again until it is cancelled
+    would then try for ever. Here the cancellation counts, and an error of the same one is dropped.
 
     Raises:
         TimeoutError: it took too long; the awaitable has been cancelled, and has ended.

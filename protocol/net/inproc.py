@@ -2,8 +2,8 @@
 
 Nothing is encoded, so nothing is checked, and access to this process's registry is the only
 authentication: it grants every level. Otherwise these behave like any connection: messages arrive
-in order in a later turn of the loop, and each side is notified of the end of the connection exactly
-once.
+in order in a later iteration of the loop, and each side is notified of the end of the connection
+exactly once.
 """
 
 from __future__ import annotations

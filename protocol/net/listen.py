@@ -292,7 +292,7 @@ class Listener:
         asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        # A few per turn of the loop, so that a flood of connections does not delay all else.
+        # A few per iteration of the loop, so that a flood of connections does not delay all else.
         for _ in range(_ACCEPTED_PER_TURN):
             try:
                 sock, peer = listening.accept()

@@ -115,7 +115,7 @@ class SessionOwner:
         """Handle the end: no further attempt follows. An `InternalError` means a bug."""
 
 
-class _SessionLine:
+class _SessionConnection:
     """One connection, from the start of the attempt on."""
 
     def __init__(self, runner: SessionRunner) -> None:
@@ -208,7 +208,7 @@ class SessionRunner:
         #: Shows a scheduler which epoch this process has seen.
         self._epoch_proof = ""
         #: The current connection; None between two of them.
-        self._line: _SessionLine | None = None
+        self._line: _SessionConnection | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         #: Done when no further attempt is made: with None after `leave` or `abort`.
@@ -335,7 +335,7 @@ class SessionRunner:
         self._drain()
 
     async def _connect(self, timeout_s: float) -> None:
-        line = _SessionLine(self)
+        line = _SessionConnection(self)
         try:
             address, security, line.connection = await self._open(line, timeout_s)
             self.address, self.security = address, security
@@ -358,7 +358,7 @@ class SessionRunner:
                 self.session.on_connected(self._loop.time())
                 self._guard(self._drain)
 
-    def _on_attempt_failed(self, line: _SessionLine, error: WeftError) -> None:
+    def _on_attempt_failed(self, line: _SessionConnection, error: WeftError) -> None:
         if self._line is line:
             self._abandon()
         self._attempt = None
@@ -366,7 +366,9 @@ class SessionRunner:
             self.session.on_failed(error, self._loop.time())
             self._drain()
 
-    async def _open(self, line: _SessionLine, timeout_s: float) -> tuple[str, Security, Connection]:
+    async def _open(
+        self, line: _SessionConnection, timeout_s: float
+    ) -> tuple[str, Security, Connection]:
         """Connect to the first address that answers; the addresses may change between attempts."""
         from .transport import connect  # imported late, to keep `import weft` light
 
@@ -409,7 +411,7 @@ class SessionRunner:
     # --- Calls of the connections -----------------------------------------------------------------
 
     def _on_first(
-        self, line: _SessionLine, connection: Connection, messages: list[Message]
+        self, line: _SessionConnection, connection: Connection, messages: list[Message]
     ) -> list[Message]:
         """Begin the session if the scheduler sent a welcome; return its other messages."""
         first, *messages = messages
@@ -430,7 +432,7 @@ class SessionRunner:
         self._drain()
         return messages
 
-    def _on_answered(self, line: _SessionLine, next_ms: int) -> None:
+    def _on_answered(self, line: _SessionConnection, next_ms: int) -> None:
         if line is self._line and line.is_welcomed:
             self.session.on_answered(next_ms, self._loop.time())
             self._set_timer()

@@ -78,8 +78,8 @@ class Silence:
     Silence is counted in looks, not in seconds. The process that looks may itself have been held
     up: by a task that held the interpreter lock for a minute, by a debugger, by Ctrl-Z. Messages
     that arrived meanwhile wait in the socket, and its overdue timer runs before it reads. Between
-    two looks there is a turn of its loop, in which it reads. So a pause counts as one look, however
-    long it took. A look that was meant to come later than others counts as several of them.
+    two looks there is an iteration of its loop, in which it reads. So a pause counts as one look,
+    however long it took. A look that was meant to come later than others counts as several of them.
     """
 
     def __init__(self, n_looks: int = MISSED_HEARTBEATS) -> None:

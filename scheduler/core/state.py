@@ -39,7 +39,7 @@ from .records.peers import ClientHandle
 from .records.permissions import answer_unhandled, deny
 from .records.presence import Members
 from .records.settings import DEFAULTS, KernelSettings
-from .records.tables import Tables
+from .records.tables import StateTables
 
 # Reading a member of an enumeration from its class takes longer than comparing it.
 _CLIENT: Final = Role.CLIENT
@@ -53,7 +53,7 @@ _Record = TypeVar("_Record")
 MAX_STORIES: Final = 10
 
 
-class SchedulerState(Tables):
+class SchedulerState(StateTables):
     """All tasks, workers and clients of one epoch. Not thread-safe: one caller at a time."""
 
     def __init__(

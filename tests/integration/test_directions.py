@@ -13,9 +13,9 @@ import pytest
 
 from weft.client.core.answers import ANSWERS
 from weft.client.core.features import FEATURES as CLIENT_FEATURES
-from weft.client.shell.actor_lines import _ActorLine
+from weft.client.shell.actor_connections import _ActorConnection
 from weft.deploy.http.viewer import Viewer
-from weft.protocol.net.data_line import _WorkerLine
+from weft.protocol.net.data_connection import _DataConnection
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import Message, sent_by, sent_to
 from weft.protocol.wire.roles import CLIENTS, Role
@@ -68,5 +68,5 @@ def test_a_viewer_handles_what_it_is_sent():
 
 def test_both_ends_of_a_line_to_a_data_port_handle_what_they_are_sent():
     assert named_in(DataServer.on_messages) == {*sent_by(Role.PEER)}
-    read = named_in(_WorkerLine.on_messages) | named_in(_ActorLine.on_messages)
+    read = named_in(_DataConnection.on_messages) | named_in(_ActorConnection.on_messages)
     assert read == {*sent_to(Role.PEER)}

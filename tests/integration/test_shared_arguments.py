@@ -15,7 +15,7 @@ import weft
 from tests.deploy.daemons import daemon, file_of, scheduler
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.errors import LocalProtocolError
-from weft.protocol.net import data_line
+from weft.protocol.net import data_connection
 from weft.protocol.net.transport import connect
 from weft.protocol.wire.messages import GetMetrics
 from weft.protocol.wire.roles import Role
@@ -249,7 +249,7 @@ def test_a_worker_out_of_reach_gets_the_argument_through_the_scheduler(monkeypat
     def refuse(lines, address, message):
         lines._on_failed(address, message.request, "a firewall drops it")
 
-    monkeypatch.setattr(data_line.DataLines, "ask", refuse)
+    monkeypatch.setattr(data_connection.DataConnections, "ask", refuse)
     with LocalCluster(n_workers=1) as cluster, weft.Client(cluster) as client:
         for i in range(2):
             assert client.submit(change, number(), i).result(60)[:2] == (1.0, float(i))

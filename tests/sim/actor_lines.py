@@ -1,6 +1,7 @@
-"""The connections over which a process calls actors: `LineCalls` of the product, one per worker.
+"""The connections over which a process calls actors: `ConnectionCalls` of the product, one per
+worker.
 
-They do what `client/shell/actor_lines.py` does, over simulated links.
+They do what `client/shell/actor_connections.py` does, over simulated links.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.client.core.events import Confirm
-from weft.client.core.features.actor_calls import ActorCall, Callbacks, LineCalls
+from weft.client.core.features.actor_calls import ActorCall, Callbacks, ConnectionCalls
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from .client_process import ClientProcess
     from .worker_node import WorkerNode
 
-#: As in `client/shell/actor_lines.py`.
+#: As in `client/shell/actor_connections.py`.
 LOOK_S = 1.0
 #: A connection without calls is closed after so many looks: fewer than in the product.
 IDLE_LOOKS = 2
@@ -51,7 +52,7 @@ class ActorLineNode:
         self._process = lines.process
         self._world = lines.process.world
         self.address = address
-        self.calls = LineCalls(lines.holder, number)
+        self.calls = ConnectionCalls(lines.holder, number)
         self.link: Link | None = None
         self._is_connecting = False
         self._is_woken = False

@@ -25,7 +25,7 @@ from weft.protocol.wire.messages import (
     call_text,
 )
 from weft.protocol.wire.payload import Blob
-from weft.worker.core.actor_calls import HandedOver, HolderLines
+from weft.worker.core.actor_calls import HandedOver, HolderConnections
 from weft.worker.core.features.actor_waits import ActorBlocked, ActorResumes
 
 from .actor_calls import Confirmed
@@ -232,7 +232,7 @@ class WorkerActors:
         #: {attempt that made one: the actor}
         self.by_attempt: dict[int, ActorNode] = {}
         self._by_secret: dict[str, ActorNode] = {}
-        self._lines: HolderLines[Link] = HolderLines()
+        self._lines: HolderConnections[Link] = HolderConnections()
         self._handed: HandedOver[Link] = HandedOver()
         #: Connections of holders.
         self.links: dict[Link, None] = {}

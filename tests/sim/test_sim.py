@@ -15,14 +15,14 @@ from unittest.mock import patch
 
 import pytest
 
-from weft.client.core.features.actor_calls import Callbacks, LineCalls
+from weft.client.core.features.actor_calls import Callbacks, ConnectionCalls
 from weft.scheduler.core.coordination import cycles
 from weft.scheduler.core.coordination.leases import LOCKS
 from weft.scheduler.core.members import lost_workers
 from weft.scheduler.core.memory import relief, set_aside
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.reports import completion
-from weft.worker.core.actor_calls import HolderLines
+from weft.worker.core.actor_calls import HolderConnections
 
 from .simulation import Simulation, SimulationFailed
 
@@ -246,20 +246,20 @@ def test_a_lock_that_is_given_away_before_its_holder_could_be_back_is_found():
 
 @pytest.mark.slow
 def test_a_call_of_an_actor_that_comes_over_a_line_given_up_is_found():
-    with patch.object(HolderLines, "accept", lambda *_: True):
+    with patch.object(HolderConnections, "accept", lambda *_: True):
         report = run_until_failure(30, first=20, sessions=True)
     assert "is done behind call" in report
 
 
 @pytest.mark.slow
 def test_a_call_of_an_actor_that_is_said_not_to_be_done_and_is_is_found():
-    def end(calls: LineCalls, unsent: str, _sent: str) -> Callbacks:
+    def end(calls: ConnectionCalls, unsent: str, _sent: str) -> Callbacks:
         calls.waiting.extendleft(reversed(calls.sent.values()))
         calls.sent.clear()
         return real_end(calls, unsent, "")
 
-    real_end = LineCalls.end
-    with patch.object(LineCalls, "end", end):
+    real_end = ConnectionCalls.end
+    with patch.object(ConnectionCalls, "end", end):
         report = run_until_failure(40, sessions=True)
     assert "actor-lost" in report
 

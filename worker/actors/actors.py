@@ -30,7 +30,7 @@ from ...protocol.wire.failure import actor_lost
 from ...protocol.wire.messages import ActorCalls, ActorFailures, ActorResults, ActorResultsTaken
 from ...protocol.wire.payload import Blob, Payload
 from ..context import WorkerContext, get_worker
-from ..core.actor_calls import HandedOver, HolderLines
+from ..core.actor_calls import HandedOver, HolderConnections
 from ..data.packing import PLAIN_TYPES, pack_result
 from .actor_thread import UNREAD_S, ActorThread, Answer, Mail
 
@@ -91,7 +91,7 @@ class Actors:
         #: Threads that may still run.
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         #: For the loop's thread.
-        self._lines: HolderLines[Connection] = HolderLines()
+        self._lines: HolderConnections[Connection] = HolderConnections()
         #: {called when it is writable or closed: a connection whose reader an actor waits for}
         self._readers: dict[Callable[[], object], Connection] = {}
 

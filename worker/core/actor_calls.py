@@ -13,7 +13,7 @@ from ...protocol.errors import RemoteProtocolError
 ConnectionT = TypeVar("ConnectionT")
 
 
-class HolderLines(Generic[ConnectionT]):
+class HolderConnections(Generic[ConnectionT]):
     """The connections over which holders call actors here, by the numbers that holders give them.
 
     Invariant: after calls over one connection of a holder were taken, none is taken over another

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.net.data_line import DataLines
+from ...protocol.net.data_connection import DataConnections
 from ...protocol.trust.security import Security
 from ...protocol.wire.messages import GetData, KeysData
 from ..core.events import CopiesFetched, CopiesNotFetched, EndFetch, Fetch, WorkerEvent
@@ -49,7 +49,7 @@ class Peers:
         self._failed = FetchFailureLog()
         #: {request: (fetch, when)} of the requests that were not answered.
         self._asked: dict[int, tuple[Fetch, float]] = {}
-        self._lines = DataLines(
+        self._lines = DataConnections(
             lambda: self._security,
             self._on_answer,
             self._on_failed,

@@ -1,9 +1,9 @@
 """Calls of actors over one connection to a worker: what is sent when, and how each call ends.
 
 A part of the core beside `ClientState`: calls do not touch the scheduler. Several threads call
-these methods under one lock, which the shell has (`shell/actor_lines.py`). It is reentrant: within
-any of them the collector may run a finalizer of the user that makes a call, and calls `add`. So a
-call is noted as sent before anything is made of it, and is never only in a variable.
+these methods under one lock, which the shell has (`shell/actor_connections.py`). It is reentrant:
+within any of them the collector may run a finalizer of the user that makes a call, and calls `add`.
+So a call is noted as sent before anything is made of it, and is never only in a variable.
 
 Invariant: a call that was added waits, was sent, or is done. Requests count up in the order in
 which calls were added, `sent` has lower ones than `waiting`, and both are in that order. A call is
@@ -83,7 +83,7 @@ class ActorCall:
         return callbacks or []
 
 
-class LineCalls:
+class ConnectionCalls:
     """The calls over one connection, from the first one to the end of the connection."""
 
     __slots__ = ("_holder", "_n_requests", "_number", "_sent_nbytes", "is_over", "sent", "waiting")

@@ -1,4 +1,4 @@
-"""Who is expected, silent, lost, or to be kept on record: peers as far as they may be absent."""
+"""Peers as far as they may be absent: expected, silent, lost, or to be kept on record."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from .story import Story
 from .tasks import Function, IdleFunctions, SchedulerTask, TaskClass
 
 
-class Tables:
+class StateTables:
     """All tasks, workers and clients of one epoch, and the numbers and times of it."""
 
     def __init__(

@@ -170,7 +170,7 @@ class LoadedByAnother(ActorFuture):
 
 def test_two_threads_may_unpickle_a_result_at_once(client, counter):
     call = LoadedByAnother(counter._hold._engine, counter, "add", pickle.dumps((2,)), None)
-    counter._hold._engine.actor_lines().send(call)
+    counter._hold._engine.actor_connections().send(call)
     assert weft.wait(call, 60).done == {call}
     assert call.result() == 2
 
@@ -186,7 +186,7 @@ def test_actor_takes_truth_values_only_and_else_nothing_is_submitted(client, val
 
 def test_a_call_beyond_a_limit_of_the_protocol_fails_alone(client, counter):
     assert counter.add().result() == 1
-    (line,) = client._engine.actor_lines()._by_address.values()
+    (line,) = client._engine.actor_connections()._by_address.values()
     line._connection.wire.limits = FrameLimits(payload=1000)
     with pytest.raises(ActorLost, match=r"was not called: the arguments of add\(\) cannot be sent"):
         counter.add(b"x" * 2000).result()

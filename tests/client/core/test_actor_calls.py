@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from weft.client.core.features import actor_calls
-from weft.client.core.features.actor_calls import ActorCall, LineCalls
+from weft.client.core.features.actor_calls import ActorCall, ConnectionCalls
 from weft.protocol.values.actors import Actor, ActorInfo
 from weft.protocol.wire.failure import actor_lost
 from weft.protocol.wire.messages import ActorCalls, ActorFailures, ActorResults
@@ -28,9 +28,9 @@ def made(of: Actor = LIST, nbytes: int = 1) -> ActorCall:
     return ActorCall(of, "append", b"x" * nbytes, None)
 
 
-def line(*calls: ActorCall) -> LineCalls:
+def line(*calls: ActorCall) -> ConnectionCalls:
     """Return a line that could not send yet."""
-    calls_of_line = LineCalls("h", 3)
+    calls_of_line = ConnectionCalls("h", 3)
     for call in calls:
         assert calls_of_line.add(call, can_send=False) is None
     return calls_of_line
@@ -56,14 +56,14 @@ def test_a_call_that_a_finalizer_makes_within_another_comes_behind_it(is_alone, 
     """When the message is made, as the collector may do then."""
     calls = line() if is_alone else line(made(), made())
     nested = made()
-    build = LineCalls.message
+    build = ConnectionCalls.message
 
-    def collect(self: LineCalls, batch: list[ActorCall]) -> ActorCalls:
+    def collect(self: ConnectionCalls, batch: list[ActorCall]) -> ActorCalls:
         monkeypatch.undo()
         assert calls.add(nested, can_send=True) is None
         return build(self, batch)
 
-    monkeypatch.setattr(LineCalls, "message", collect)
+    monkeypatch.setattr(ConnectionCalls, "message", collect)
     if is_alone:
         message = calls.add(made(), can_send=True)
     else:

@@ -199,7 +199,7 @@ async def test_the_last_members_are_written_although_the_loop_ends(path):
     directory = StateDirectory(path)
     directory.keep_members(Members(("w1",), ()))
     directory.keep_members(Members())
-    directory.close()  # no turn of the loop in between
+    directory.close()  # no iteration of the loop in between
     await asyncio.sleep(0)
     assert directory._thread is None
     again = StateDirectory(path)

@@ -165,7 +165,7 @@ def test_writable_is_false_while_the_reader_is_slow(run: Run, stream_address: st
         blob = Payload(b"", [bytes(4 << 20)])
         big = KeysData(request=1, keys=["a"], results=[blob], missing=[])
         n = 0
-        # No turn of the loop between them, so nothing is read meanwhile.
+        # No iteration of the loop between them, so nothing is read meanwhile.
         while connection.writable:
             connection.send([big])
             n += 1

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 
 from weft.protocol.errors import RemoteProtocolError
-from weft.worker.core.actor_calls import HolderLines
+from weft.worker.core.actor_calls import HolderConnections
 
 
 def test_an_earlier_connection_is_given_up_with_the_first_calls_over_a_later_one():
-    lines: HolderLines[str] = HolderLines()
+    lines: HolderConnections[str] = HolderConnections()
     assert lines.accept("first", "h", 1)
     assert lines.accept("first", "h", 1)
     assert lines.accept("second", "h", 2)
@@ -20,13 +20,13 @@ def test_an_earlier_connection_is_given_up_with_the_first_calls_over_a_later_one
 
 
 def test_holders_count_for_themselves():
-    lines: HolderLines[str] = HolderLines()
+    lines: HolderConnections[str] = HolderConnections()
     assert lines.accept("of one", "one", 7)
     assert lines.accept("of another", "another", 1)
 
 
 def test_the_number_of_a_connection_outlives_it_until_it_is_forgotten():
-    lines: HolderLines[str] = HolderLines()
+    lines: HolderConnections[str] = HolderConnections()
     lines.accept("second", "h", 2)
     assert lines.end("second") == ("h", 2)
     assert not lines.accept("first", "h", 1)
@@ -35,7 +35,7 @@ def test_the_number_of_a_connection_outlives_it_until_it_is_forgotten():
 
 
 def test_a_holder_that_has_another_connection_is_not_forgotten():
-    lines: HolderLines[str] = HolderLines()
+    lines: HolderConnections[str] = HolderConnections()
     lines.accept("first", "h", 1)
     lines.end("first")
     lines.accept("second", "h", 2)
@@ -44,7 +44,7 @@ def test_a_holder_that_has_another_connection_is_not_forgotten():
 
 
 def test_a_connection_is_of_one_holder():
-    lines: HolderLines[str] = HolderLines()
+    lines: HolderConnections[str] = HolderConnections()
     lines.accept("first", "h", 1)
     with pytest.raises(RemoteProtocolError, match="second holder"):
         lines.accept("first", "other", 1)
@@ -55,7 +55,7 @@ def test_a_connection_is_of_one_holder():
 
 
 def test_the_end_of_a_connection_that_was_given_up_is_none_of_its_holder():
-    lines: HolderLines[str] = HolderLines()
+    lines: HolderConnections[str] = HolderConnections()
     lines.accept("first", "h", 1)
     lines.accept("second", "h", 2)
     assert lines.end("first") is None
@@ -64,7 +64,7 @@ def test_the_end_of_a_connection_that_was_given_up_is_none_of_its_holder():
 
 
 def test_a_connection_that_was_given_up_may_outlive_the_number_of_its_holder():
-    lines: HolderLines[str] = HolderLines()
+    lines: HolderConnections[str] = HolderConnections()
     lines.accept("first", "h", 1)
     lines.accept("second", "h", 2)
     lines.end("second")
@@ -75,7 +75,7 @@ def test_a_connection_that_was_given_up_may_outlive_the_number_of_its_holder():
 
 @given(st.lists(st.tuples(st.sampled_from(["calls", "end"]), st.integers(1, 4), st.integers(1, 2))))
 def test_the_numbers_of_a_holder_whose_calls_are_done_never_decrease(steps):
-    lines: HolderLines[tuple[int, int]] = HolderLines()
+    lines: HolderConnections[tuple[int, int]] = HolderConnections()
     highest = {1: 0, 2: 0}
     for kind, number, holder in steps:
         connection = holder, number

@@ -28,7 +28,7 @@ from ...protocol.errors import (
     WeftError,
 )
 from ...protocol.net.connection import Connection, settle_unknown
-from ...protocol.net.data_line import connect_to_data_port
+from ...protocol.net.data_connection import connect_to_data_port
 from ...protocol.wire.messages import (
     ActorFailures,
     ActorResults,
@@ -36,7 +36,7 @@ from ...protocol.wire.messages import (
     Unsupported,
 )
 from ..core.events import Confirm
-from ..core.features.actor_calls import ActorCall, LineCalls
+from ..core.features.actor_calls import ActorCall, ConnectionCalls
 from .delayed_signals import delay_handlers, has_room_for_calls, run_delayed
 from .watchers import Calling, call_in
 
@@ -52,14 +52,14 @@ _LOOK_S: Final = 1.0
 _IDLE_LOOKS: Final = 60
 
 
-class _ActorLine:
+class _ActorConnection:
     """The connection to one worker, until it ends. `lines.lock` guards it."""
 
-    def __init__(self, lines: ActorLines, address: str, number: int) -> None:
+    def __init__(self, lines: ActorConnections, address: str, number: int) -> None:
         self._lines = lines
         self.loop = lines.engine.loop
         self.address = address
-        self._calls = LineCalls(lines.holder, number)
+        self._calls = ConnectionCalls(lines.holder, number)
         self._connection: Connection | None = None
         self._can_bypass = False
         #: `_flush` will be called.
@@ -239,7 +239,7 @@ class _ActorLine:
         _call_all(notify)
 
 
-class ActorLines:
+class ActorConnections:
     """The connections of one client to the workers of actors."""
 
     def __init__(self, engine: Engine) -> None:
@@ -247,7 +247,7 @@ class ActorLines:
         #: Guards all lines and their calls. It is held for moments only.
         self.lock = threading.RLock()
         self.holder = uuid.uuid4().hex
-        self._by_address: dict[str, _ActorLine] = {}
+        self._by_address: dict[str, _ActorConnection] = {}
         self._n_lines = 0
         self._is_closed = False
 
@@ -275,7 +275,7 @@ class ActorLines:
         line = self._by_address.get(address)
         if line is None:
             self._n_lines += 1
-            line = self._by_address[address] = _ActorLine(self, address, self._n_lines)
+            line = self._by_address[address] = _ActorConnection(self, address, self._n_lines)
         line.add(call)
 
     def hold(self, keys: list[str]) -> list[Any]:
@@ -284,7 +284,7 @@ class ActorLines:
 
         return [future_of(self.engine, key) for key in keys]
 
-    def forget(self, line: _ActorLine) -> None:
+    def forget(self, line: _ActorConnection) -> None:
         """Let the next call open another connection."""
         if self._by_address.get(line.address) is line:
             del self._by_address[line.address]

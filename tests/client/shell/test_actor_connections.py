@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from weft.client.core.features.actor_calls import ActorCall
-from weft.client.shell.actor_lines import ActorLines, _ActorLine
+from weft.client.shell.actor_connections import ActorConnections, _ActorConnection
 from weft.protocol.host.blocking import on_interrupts_here
 from weft.worker.slots.interrupting import SlotGate
 
@@ -24,9 +24,9 @@ def test_a_signal_while_the_loop_is_woken_lets_later_calls_wake_it():
     loop = SimpleNamespace(call_soon_threadsafe=interrupted)
     line = SimpleNamespace(loop=loop, _is_woken=False, _flush="flush")
     with pytest.raises(KeyboardInterrupt):
-        _ActorLine.wake(line)
-    _ActorLine.wake(line)
-    _ActorLine.wake(line)
+        _ActorConnection.wake(line)
+    _ActorConnection.wake(line)
+    _ActorConnection.wake(line)
     assert woken == ["flush"]
 
 
@@ -49,8 +49,8 @@ class Connection:
 def lines():
     """The lines of a client with one line, whose loop is woken in vain."""
     loop = SimpleNamespace(call_soon_threadsafe=lambda *_: None)
-    lines = ActorLines(SimpleNamespace(loop=loop, is_own_thread=False))
-    line = lines._by_address["here"] = _ActorLine(lines, "here", 1)
+    lines = ActorConnections(SimpleNamespace(loop=loop, is_own_thread=False))
+    line = lines._by_address["here"] = _ActorConnection(lines, "here", 1)
     line._can_bypass = True
     return lines
 

@@ -62,10 +62,10 @@ async def connect_to_data_port(
     )
 
 
-class _WorkerLine:
+class _DataConnection:
     """The connection to one worker, until it is closed."""
 
-    def __init__(self, lines: DataLines, address: str) -> None:
+    def __init__(self, lines: DataConnections, address: str) -> None:
         self.address = address
         self._lines = lines
         #: {request: message} of the open requests: sent, or to be sent once connected.
@@ -182,7 +182,7 @@ class _WorkerLine:
             lines._on_failed(self.address, request, reason)
 
 
-class DataLines:
+class DataConnections:
     """All lines of one process. For the loop's thread only."""
 
     def __init__(
@@ -206,7 +206,7 @@ class DataLines:
         self._on_failed = on_failed
         self._connect_timeout_s = connect_timeout_s
         #: {address: line}, the most recently used one last.
-        self._by_address: dict[str, _WorkerLine] = {}
+        self._by_address: dict[str, _DataConnection] = {}
         self._is_closed = False
 
     def ask(self, address: str, message: Request) -> None:
@@ -216,7 +216,7 @@ class DataLines:
         line = self._by_address.pop(address, None)
         if line is None:
             self._make_room()
-            line = _WorkerLine(self, address)
+            line = _DataConnection(self, address)
         self._by_address[address] = line
         line.ask(message)
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.protocol.transport_kit import PLAIN, End, Server
-from weft.protocol.net import data_line
-from weft.protocol.net.data_line import DataLines
+from weft.protocol.net import data_connection
+from weft.protocol.net.data_connection import DataConnections
 from weft.protocol.net.deadline import within
 from weft.protocol.wire.messages import GetData, KeysData, Unsupported
 from weft.protocol.wire.roles import Role
@@ -42,7 +42,7 @@ class Asker:
     def __init__(self, **options):
         self.answers, self.failures = [], []
         self._changed = asyncio.Event()
-        self.lines = DataLines(
+        self.lines = DataConnections(
             lambda: PLAIN, self.on_answer, self.on_failed, connect_timeout_s=5.0, **options
         )
 
@@ -170,7 +170,7 @@ def test_nothing_is_reported_or_asked_once_the_lines_are_closed(run, tmp_path):
 
 
 def test_silence_ends_a_line_that_owes_an_answer(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(data_line, "_SILENCE_S", 0.12)
+    monkeypatch.setattr(data_connection, "_SILENCE_S", 0.12)
 
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
@@ -186,7 +186,7 @@ def test_silence_ends_a_line_that_owes_an_answer(run, tmp_path, monkeypatch):
 
 
 def test_an_unused_line_is_closed_and_an_unused_one_makes_room(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(data_line, "_MAX_LINES", 1)
+    monkeypatch.setattr(data_connection, "_MAX_LINES", 1)
 
     async def main():
         server, address = await started(f"unix://{tmp_path}/s")
@@ -194,7 +194,7 @@ def test_an_unused_line_is_closed_and_an_unused_one_makes_room(run, tmp_path, mo
         asker = Asker()
         asker.lines.ask(address, get(1))
         await asker.until(lambda: asker.answers == [1])
-        monkeypatch.setattr(data_line, "_IDLE_S", 0.01)
+        monkeypatch.setattr(data_connection, "_IDLE_S", 0.01)
         asker.lines.ask(second, get(2))
         await server.ends[0].closed()  # room for the second
         await asker.until(lambda: asker.answers == [1, 2])
