@@ -84,7 +84,7 @@ def is_waiting(frame):
     file = os.path.basename(frame.f_code.co_filename)
     if file == "threading.py":  # also while the interrupter is started
         return "_block" in [frame.name for frame in traceback.extract_stack(frame)]
-    return file in ("interruptible.py", "past_loop.py", "selectors.py")
+    return file in ("interruptible.py", "lone_caller.py", "selectors.py")
 
 def interrupt_the_wait():
     while not is_waiting(sys._current_frames()[main]):

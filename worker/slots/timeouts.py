@@ -1,7 +1,7 @@
 """Looks which tasks run, as long as some of the worker have a time limit.
 
 `core/features/timeouts.py` decides what follows. For the loop's thread only. A task that holds the
-interpreter lock keeps the loop from looking; its supervisor sees that (`family/held_up.py`).
+interpreter lock keeps the loop from looking; its supervisor sees that (`family/stalled.py`).
 """
 
 from __future__ import annotations

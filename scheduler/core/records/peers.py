@@ -64,7 +64,7 @@ class BlockedWait(NamedTuple):
 
 
 class WorkerHandle:
-    """One worker process. It survives its connections until it is lost (see `away.py`)."""
+    """One worker process. It survives its connections until it is lost (see `disconnected.py`)."""
 
     __slots__ = (
         "address",

@@ -1,4 +1,4 @@
-"""ending.py: running tasks that are interrupted, and processes that are ended for them."""
+"""interrupting.py: running tasks that are interrupted, and processes that are ended for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""overdue.py: attempts that take longer than their task allows."""
+"""time_limits.py: attempts that take longer than their task allows."""
 
 from __future__ import annotations
 
