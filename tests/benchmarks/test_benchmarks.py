@@ -26,7 +26,7 @@ from benchmarks.framework.supervise import Child, TimedOut
 from benchmarks.framework.table import TABLES, load
 from benchmarks.framework.work import TooLong, WrongResult
 from benchmarks.tasks import map_inside
-from weft.scheduler.core.insight.questions import QUESTIONS
+from weft.scheduler.core.features import FEATURES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -208,7 +208,8 @@ def test_scheduler_alone_finishes_every_task_and_forgets_all(shape: str) -> None
 
 def test_questions_are_all_measured() -> None:
     pages = bench_questions.measure(bench_questions.Cluster(n_tasks=5000, n_workers=3))
-    assert pages.keys() == {*QUESTIONS, "held (passed on)"}
+    questions = {name for feature in FEATURES for name in feature.questions}
+    assert pages.keys() == {*questions, "held (passed on)"}
     assert all(min(seconds) >= 0 for seconds in pages.values())
 
 

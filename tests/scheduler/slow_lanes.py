@@ -51,7 +51,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
     """Create each task as released, tie it, activate it."""
     functions = submission._functions(state, message)
     assert functions is not None
-    submission._begin_generation(state, len(message.keys))
+    state.ranks.begin(len(message.keys), state.now)
     classes = []
     known = []
     queued: dict[TaskClass, int] = {}

@@ -495,6 +495,7 @@ def test_the_last_tasks_go_to_all_workers_with_room(board):
     board.send(client, graph(keys(2000, "l")))
     out = board.finish(one, *first[:1500], us=10)
     assert len(assigned(out, one)) == len(assigned(out, two)) == 1000
+    assert board.rest() == ["ResultsReady"]
 
 
 def test_any_room_is_used_while_several_clients_wait(board):
