@@ -6,8 +6,9 @@ a worker, and its client puts the value there. What differs:
 - Its option `scattered` says that it takes no thread of its worker, so it does not wait for one: it
   goes at once to the workers with the fewest bytes, in turns, also where all threads are busy.
 - When the value is there, the client keeps it no longer. So the task becomes one without a recipe
-  (`moves/recipes.py`): if the last copy is lost, the key fails, and so does each task that needs
-  it. If a client scatters the same data again, the key has a recipe again until the value is there.
+  (`moves/without_recipe.py`): if the last copy is lost, the key fails, and so does each task that
+  needs it. If a client scatters the same data again, the key has a recipe again until the value is
+  there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ..memory.set_aside import place_scattered
-from ..moves.recipes import change_group, class_without_recipe
+from ..moves.without_recipe import change_group, class_without_recipe
 from ..records.checking import differences, tasks_in
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask

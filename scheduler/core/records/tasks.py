@@ -35,7 +35,7 @@ ERRED: Final = "erred"  #: failed, or depends on one that failed
 FORGOTTEN: Final = "forgotten"  #: nowhere any more; only a stale reference can show this state
 
 
-#: The key of the class of tasks without a recipe (see `recipes.py`).
+#: The key of the class of tasks without a recipe (see `moves/without_recipe.py`).
 WITHOUT_RECIPE: Final[tuple[object, ...]] = ("without a recipe",)
 
 

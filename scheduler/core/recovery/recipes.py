@@ -1,7 +1,7 @@
-"""What becomes of tasks without a recipe (`moves/recipes.py`): some peers may come back with them.
+"""What becomes of tasks without a recipe: some peers may come back with them.
 
-What is still without a recipe and without data when the recovery ends is unknown, and what loses
-its only copy later is lost.
+Such tasks are made in `moves/without_recipe.py`. What is still without a recipe and without data
+when the recovery ends is unknown, and what loses its only copy later is lost.
 """
 
 from __future__ import annotations

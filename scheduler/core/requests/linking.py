@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import data_lost
-from ..moves.recipes import change_group, make
 from ..moves.transitions import (
     abandon,
     activate,
@@ -16,6 +15,7 @@ from ..moves.transitions import (
     release_unneeded,
     take_back,
 )
+from ..moves.without_recipe import change_group, make
 from ..records.priority import MAX_RANK, rank_of
 from ..records.tasks import (
     ERRED,

@@ -14,10 +14,10 @@ from zlib import crc32
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import RESCHEDULE, Failure
 from ..moves.eligibility import fill_class
-from ..moves.recipes import change_group
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, enqueue, move
 from ..moves.unrunnable import file_unrunnable
+from ..moves.without_recipe import change_group
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass
 from .submission import run_again

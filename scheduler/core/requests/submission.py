@@ -19,7 +19,6 @@ from ....protocol.wire.keys import names_content
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions, unknown_options
 from ....protocol.wire.payload import Blob
 from ..moves.eligibility import fill_class
-from ..moves.recipes import change_group
 from ..moves.reporting import send_states
 from ..moves.transitions import (
     ACTIVE,
@@ -33,6 +32,7 @@ from ..moves.transitions import (
     revive_function,
     send_erred,
 )
+from ..moves.without_recipe import change_group
 from ..records.peers import RESOURCE_DIGITS, ClientHandle
 from ..records.priority import MAX_RANK, base_priority
 from ..records.tasks import (

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
-from ..moves.recipes import make
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, release_unneeded, retire_function
+from ..moves.without_recipe import make
 from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, NO_WORKER, RELEASED, Function, SchedulerTask
 
