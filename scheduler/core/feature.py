@@ -1,9 +1,10 @@
 """The seam between the kernel and its features.
 
 The kernel is a task's life: the door (`state`), records, moves, requests, assignment, reports and
-members. All else is a feature: one room with one declaration, which says what the kernel calls and
-when. A feature may import the kernel; the kernel imports no feature and names none. The features of
-a scheduler and their order are `features.FEATURES`, which the shell gives to the state.
+members. All else is features. A feature is one declaration, which says what the kernel calls and
+when; a room has one or several. A feature may import the kernel; the kernel imports no feature and
+names none. The features of a scheduler and their order are `features.FEATURES`, which the shell
+gives to the state.
 
 One event has one hook, and so one verb:
 
