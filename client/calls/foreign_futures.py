@@ -5,7 +5,7 @@ submission that the call depends on, or after the release of it. Hence a `Borrow
 
 - The lender is asked at once to confirm that the scheduler has read its submissions, unless that is
   known. Until it has, the call waits in the borrower's core, and so do the calls that read its
-  result. No other call waits, and no thread: see `core.borrowing`, which limits the wait.
+  result. No other call waits, and no thread: see `core.foreign_keys`, which limits the wait.
 - The futures are held until the scheduler has read the call as well. From then on the call itself
   keeps its dependencies. A lender that is closed waits for that first, for at most 2 s.
 

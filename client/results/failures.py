@@ -71,8 +71,8 @@ def _timed_out(failure: Failure) -> TaskTimedOut:
     return TaskTimedOut(key, function, timeout_us / 1e6, worker, text)
 
 
-#: {kind: failure -> exception}. `protocol.failure` has the kinds that travel; the others are made
-#: by the client's core.
+#: {kind: failure -> exception}. `protocol.wire.failure` has the kinds that travel; the others are
+#: made by the client's core.
 _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "exception": _from_exception,
     UNREADABLE: _from_exception,

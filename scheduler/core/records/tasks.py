@@ -173,7 +173,7 @@ class TaskGroup:
         self.function = function
         self.prefix = function.prefix
         self.task_class = task_class
-        #: submissions that came close together share one, see `submission._groups`
+        #: submissions that came close together share one, see `priority.Ranks`
         self.generation = generation
         #: as they came, with the tags of the task that submitted it
         self.options = options
