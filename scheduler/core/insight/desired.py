@@ -160,7 +160,8 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
     if n_runnable or n_unrunnable:
         n_for_work = max(n_for_work, 1)
     if state.awaits_peers:  # the work is not known before its workers are back
-        n_for_work = max(n_for_work, len(state.staying), len(state.expected.worker_ids))
+        n_expected = len(state.kept_members.expected.worker_ids)
+        n_for_work = max(n_for_work, len(state.staying), n_expected)
     waiting_nbytes = sum(waiting_nbytes(state) for waiting_nbytes in state.features.waiting_nbytes)
     n_for_data = _workers_for_data(found.nbytes + waiting_nbytes, kind)
     n_desired = max(n_for_work, n_for_data)

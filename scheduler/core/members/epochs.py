@@ -61,8 +61,8 @@ def _keep_members(state: SchedulerState) -> None:
     clients = dict.fromkeys(id for id, one in state.clients.items() if one.worker is None)
     if state.awaits_peers:
         # Another start may follow before those that are expected are back.
-        workers.update(dict.fromkeys(state.expected.worker_ids))
-        clients.update(dict.fromkeys(state.expected.client_ids))
+        workers.update(dict.fromkeys(state.kept_members.expected.worker_ids))
+        clients.update(dict.fromkeys(state.kept_members.expected.client_ids))
     state.after.append(KeepMembers(Members(tuple(workers), tuple(clients))))
 
 

@@ -26,11 +26,12 @@ class Members:
 
 
 class KeptMembers:
-    """When members were put out to be kept."""
+    """Those of the last epoch, and when members of this one were put out to be kept."""
 
-    __slots__ = ("at", "due")
+    __slots__ = ("at", "due", "expected")
 
-    def __init__(self) -> None:
+    def __init__(self, expected: Members) -> None:
+        self.expected = expected
         self.at = float("-inf")
         #: when the next `KeepMembers` is due; None = no worker and no client has come or gone since
         self.due: Deadline | None = None

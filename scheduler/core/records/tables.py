@@ -30,8 +30,7 @@ class StateTables:
         #: the key of the proofs of epochs, see `epochs.proof_of`; b"" = each claim is believed
         self.epoch_key = epoch_key
         #: the members of the last epoch, as far as they are on record
-        self.expected = expected
-        self.kept_members = KeptMembers()
+        self.kept_members = KeptMembers(expected)
         self.facts: dict[str, Any] = {}  #: sent to every peer that registers: versions, pages
         self.settings = settings
 

@@ -92,14 +92,15 @@ class Barrier:
 
 def start(state: SchedulerState) -> None:
     """Wait for the peers of the last scheduler, if some are on record."""
-    if state.expected.worker_ids or state.expected.client_ids:
+    expected = state.kept_members.expected
+    if expected.worker_ids or expected.client_ids:
         begin(state)
 
 
 def begin(state: SchedulerState) -> None:
     """Begin to wait for the peers of the last scheduler."""
     state.awaits_peers = True
-    recovery_of(state).barrier = Barrier(state.awake_s, state.expected)
+    recovery_of(state).barrier = Barrier(state.awake_s, state.kept_members.expected)
     _await_owners(state)
     _plan_end(state)
     for client in state.clients_by_peer.values():
@@ -200,7 +201,8 @@ def waits_for(state: SchedulerState) -> str:
     barrier = recovery_of(state).barrier
     if barrier is None:
         return ""
-    n_workers, n_clients = len(state.expected.worker_ids), len(state.expected.client_ids)
+    expected = state.kept_members.expected
+    n_workers, n_clients = len(expected.worker_ids), len(expected.client_ids)
     if not n_workers and not n_clients:
         return "recovering: workers and clients of an earlier scheduler may still come back"
     return (
