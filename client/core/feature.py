@@ -12,9 +12,9 @@ The client *ends* once: after that there is no session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ...protocol.wire.message import Message
 
@@ -25,16 +25,23 @@ if TYPE_CHECKING:
     from .state import ClientState
     from .tasks import FutureState, Watcher
 
+_Function = TypeVar("_Function")
+
+#: What follows an event, of each feature that follows it, in the order of the features.
+Hooks: TypeAlias = tuple[_Function, ...]
 #: It is given an event, an operation of a user, or a message of the scheduler.
 Handler: TypeAlias = "Callable[[ClientState, Any], None]"
 #: What breaks it.
 Invariant: TypeAlias = "Callable[[ClientState], Iterable[object]]"
-Hook: TypeAlias = "Callable[[ClientState], None]"
+StateHook: TypeAlias = "Callable[[ClientState], None]"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class ClientFeature:
-    """What the kernel needs to know of a feature; all of it is optional but the name."""
+    """What the kernel needs to know of a feature; all of it is optional but the name.
+
+    All features of a client are one `ClientFeature`: `protocol.seam` joins them.
+    """
 
     name: str
     #: the classes of its records, of which each client has one: `ClientState.record`
@@ -48,7 +55,7 @@ class ClientFeature:
     #: {what holds: what breaks it}
     invariants: Mapping[str, Invariant] = field(default_factory=dict)
     #: numbers of its requests
-    requests: Callable[[ClientState], Iterable[int]] | None = None
+    requests: Hooks[Callable[[ClientState], Iterable[int]]] = ()
 
     #: ids of functions whose results are unique: their tasks do not run again
     unique: frozenset[bytes] = frozenset()
@@ -56,51 +63,25 @@ class ClientFeature:
     ending: frozenset[str] = frozenset()
 
     #: a session begins, before all other messages: whether the scheduler is another one
-    begun: Callable[[ClientState, bool], None] | None = None
+    begun: Hooks[Callable[[ClientState, bool], None]] = ()
     #: the first messages of a session were made: the number of keys that were submitted again or
     #: wanted, -1 = the scheduler is the same one
-    asked: Callable[[ClientState, Connected, int], None] | None = None
+    asked: Hooks[Callable[[ClientState, Connected, int], None]] = ()
     #: whether the scheduler has been started again
-    linked: Callable[[ClientState, bool], None] | None = None
+    linked: Hooks[Callable[[ClientState, bool], None]] = ()
     #: `is_linked` still says whether it was
-    lost: Hook | None = None
-    ended: Hook | None = None
+    lost: Hooks[StateHook] = ()
+    ended: Hooks[StateHook] = ()
     #: several times a second
-    ticked: Hook | None = None
+    ticked: Hooks[StateHook] = ()
     #: a watcher waits no longer for an answer
-    forgotten: Callable[[ClientState, Watcher], None] | None = None
+    forgotten: Hooks[Callable[[ClientState, Watcher], None]] = ()
     #: the scheduler does not take a request: whether it was one of this feature
-    refused: Callable[[ClientState, Any], bool] | None = None
+    refused: Hooks[Callable[[ClientState, Any], bool]] = ()
     #: a known key was submitted on behalf of an attempt
-    joined: Callable[[ClientState, FutureState, TaskOptions], None] | None = None
+    joined: Hooks[Callable[[ClientState, FutureState, TaskOptions], None]] = ()
     #: a task was not permitted to the one on whose behalf it was submitted: whether that is settled
-    not_permitted: Callable[[ClientState, FutureState, Failure], bool] | None = None
+    not_permitted: Hooks[Callable[[ClientState, FutureState, Failure], bool]] = ()
     #: the scheduler does not know a finished task: whether its result is of no use any more, and
     #: the state has failed
-    dropped: Callable[[ClientState, FutureState], bool] | None = None
-
-
-class ClientFeatures:
-    """The features of a client: the hooks of each event, in their order, and the other tables."""
-
-    def __init__(self, features: Sequence[ClientFeature]) -> None:
-        self.records = [kind for f in features for kind in f.records]
-        self.handlers = {kind: handler for f in features for kind, handler in f.handlers.items()}
-        self.unsendable = {kind: fail for f in features for kind, fail in f.unsendable.items()}
-        self.invariants = {name: found for f in features for name, found in f.invariants.items()}
-        assert len(self.handlers) == sum(len(f.handlers) for f in features), "one each"
-        assert len(self.invariants) == sum(len(f.invariants) for f in features), "one each"
-        self.requests = [f.requests for f in features if f.requests]
-        self.unique = frozenset[bytes]().union(*(f.unique for f in features))
-        self.ending = frozenset[str]().union(*(f.ending for f in features))
-        self.begun = [f.begun for f in features if f.begun]
-        self.asked = [f.asked for f in features if f.asked]
-        self.linked = [f.linked for f in features if f.linked]
-        self.lost = [f.lost for f in features if f.lost]
-        self.ended = [f.ended for f in features if f.ended]
-        self.ticked = [f.ticked for f in features if f.ticked]
-        self.forgotten = [f.forgotten for f in features if f.forgotten]
-        self.refused = [f.refused for f in features if f.refused]
-        self.joined = [f.joined for f in features if f.joined]
-        self.not_permitted = [f.not_permitted for f in features if f.not_permitted]
-        self.dropped = [f.dropped for f in features if f.dropped]
+    dropped: Hooks[Callable[[ClientState, FutureState], bool]] = ()

@@ -18,14 +18,17 @@ the keys that it wants, instead of repeating its messages. `transitions` has the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar, cast
 
+from ...protocol.seam import joined
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import SubmitTasks
 from ...protocol.wire.options import TaskOptions
 from .answers import ANSWERS
 from .events import Action, Event, Notify
+from .feature import ClientFeature
 from .fetching import FETCHING, FetchUnderWay, issue
 from .foreign_keys import Waiting
 from .operations import OPERATIONS
@@ -35,10 +38,12 @@ from .sessions import SESSIONS
 from .table import FutureTable
 from .tasks import FutureState, Watcher
 
-if TYPE_CHECKING:
-    from .feature import ClientFeatures
-
 Record = TypeVar("Record")
+
+#: What the kernel declares itself. No feature can have an event, operation or message of it.
+_KERNEL: Final = ClientFeature(
+    name="the kernel", handlers={**FETCHING, **RECIPES, **SESSIONS, **OPERATIONS, **ANSWERS}
+)
 
 
 class ClientState:
@@ -47,22 +52,16 @@ class ClientState:
     def __init__(
         self,
         table: FutureTable,
-        features: ClientFeatures,
+        features: Sequence[ClientFeature],
         constants: ConstantMaker | None = None,
         limit_nbytes: int = LIMIT_NBYTES,
     ) -> None:
         self.table = table
-        self.features = features
+        #: What the kernel and all features declare.
+        self.features = joined(_KERNEL, features)
         #: {type of events, operations and messages: what handles them}
-        self.handlers = {
-            **FETCHING,
-            **RECIPES,
-            **SESSIONS,
-            **OPERATIONS,
-            **ANSWERS,
-            **features.handlers,
-        }
-        self._records: dict[type, Any] = {kind: kind() for kind in features.records}
+        self.handlers = self.features.handlers
+        self._records: dict[type, Any] = {kind: kind() for kind in self.features.records}
         #: Of the event that is being handled.
         self.now = 0.0
         #: From which tasks are submitted again.

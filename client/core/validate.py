@@ -26,7 +26,7 @@ def validate(core: ClientState) -> None:
     Raises:
         InvalidState: one does not hold. The text names it, and describes the item that breaks it.
     """
-    for name, invariant in {**INVARIANTS, **core.features.invariants}.items():
+    for name, invariant in (*INVARIANTS.items(), *core.features.invariants.items()):
         for found in invariant(core):
             story = found.describe() if isinstance(found, FutureState) else ()
             raise InvalidState(f"{name}; found {found!r}", story)

@@ -6,19 +6,21 @@ role of its sender may not send is answered by `permissions`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from ...protocol.seam import joined
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import Message, sent_by
 from ...protocol.wire.roles import Role
 from .assignment import asking_back
-from .feature import Features, Handler
+from .feature import Feature, Handler
 from .members import delegation, liveness, membership
 from .reports import blocked, completion, missing
 from .requests import retrying, submission, wanted_keys, withdrawing
 
-#: {message: its handler}, whichever role has sent it
-HANDLERS: Final[dict[type[Message], Handler]] = {
+#: {message: its handler}, whichever role has sent it, but for those of `_OF_ROLES`
+_HANDLERS: Final[dict[type[Message], Handler]] = {
     m.SubmitTasks: submission.on_submit,
     m.WantKeys: wanted_keys.on_want,
     m.ReleaseKeys: wanted_keys.on_release,
@@ -42,15 +44,17 @@ HANDLERS: Final[dict[type[Message], Handler]] = {
     m.WorkersAlive: liveness.on_workers_alive,
     m.WorkerExited: membership.on_worker_exited,
     m.Heartbeat: liveness.on_heartbeat,
+    m.Bye: membership.on_client_bye,
 }
+#: What the kernel declares itself.
+_KERNEL: Final = Feature(name="the kernel", handlers=_HANDLERS)
 
 #: The handlers of messages that mean another thing by the role of their sender.
 _OF_ROLES: Final[dict[Role, dict[type[Message], Handler]]] = {
-    Role.CLIENT: {m.Bye: membership.on_client_bye},
+    Role.CLIENT: {},
     Role.TASK_CLIENT: {
         m.SubmitTasks: delegation.on_submit,
         m.CancelKeys: delegation.on_cancel,
-        m.Bye: membership.on_client_bye,
     },
     Role.WORKER: {m.Bye: membership.on_worker_bye},
     Role.SUPERVISOR: {m.Bye: membership.on_supervisor_bye},
@@ -58,10 +62,14 @@ _OF_ROLES: Final[dict[Role, dict[type[Message], Handler]]] = {
 }
 
 
-def handlers_by_role(features: Features) -> dict[Role, dict[type[Message], Handler]]:
+def with_kernel(features: Sequence[Feature]) -> Feature:
+    """Return what the kernel and features declare. No feature can have a message of the kernel."""
+    return joined(_KERNEL, features)
+
+
+def handlers_by_role(features: Feature) -> dict[Role, dict[type[Message], Handler]]:
     """Return the handlers of the messages that each role may send, a new table for each state."""
-    handlers = HANDLERS | features.handlers
     return {
-        role: {kind: own.get(kind) or handlers[kind] for kind in sent_by(role)}
+        role: {kind: own.get(kind) or features.handlers[kind] for kind in sent_by(role)}
         for role, own in _OF_ROLES.items()
     }

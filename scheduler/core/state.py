@@ -31,8 +31,8 @@ from ...protocol.wire.roles import Role
 from .actions import Action, CloseConnection, LogLine, StopServer
 from .assignment import assignment
 from .events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
-from .feature import Feature, Features
-from .handlers import handlers_by_role
+from .feature import Feature
+from .handlers import handlers_by_role, with_kernel
 from .members import liveness, membership
 from .records.deadlines import Deadline
 from .records.peers import ClientHandle
@@ -72,13 +72,15 @@ class SchedulerState(StateTables):
         self.before: list[Action] = []
         #: to be done when those messages are sent, or are kept for a peer that does not read
         self.after: list[Action] = []
-        self.features = Features(features)
-        self.notes += self.features.notes
+        #: what the kernel and all features declare
+        self.features = with_kernel(features)
+        self._records: dict[type, Any] = {kind: kind() for kind in self.features.records}
+        self.notes += [self._records[kind] for kind in self.features.notes]
         self._handlers = handlers_by_role(self.features)
 
     def record(self, kind: type[_Record]) -> _Record:
         """Return this state's record of a feature, by its class."""
-        found: _Record = self.features.records[kind]
+        found: _Record = self._records[kind]
         return found
 
     # -- the entry point --------------------------------------------------------------------------

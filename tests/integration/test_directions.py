@@ -7,12 +7,14 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from weft.client.core.answers import ANSWERS
 from weft.client.core.features import FEATURES as CLIENT_FEATURES
+from weft.client.core.state import ClientState
+from weft.client.core.table import FutureTable
 from weft.client.shell.actor_connections import _ActorConnection
 from weft.deploy.http.viewer import Viewer
 from weft.protocol.net.data_connection import _DataConnection
@@ -43,9 +45,8 @@ def named_in(function: Callable[..., Any]) -> set[type[Message]]:
 @pytest.mark.parametrize("role", CLIENTS)
 def test_a_client_handles_what_it_is_sent(role):
     # After a farewell the connection ends, and then the client looks for the next scheduler.
-    handled = {
-        kind for kind in {**ANSWERS, **CLIENT_FEATURES.handlers} if issubclass(kind, Message)
-    }
+    handlers = ClientState(FutureTable(nullcontext()), CLIENT_FEATURES).handlers
+    handled = {kind for kind in handlers if issubclass(kind, Message)}
     assert handled == {*sent_to(role)} - OF_SESSIONS - {m.Bye}
 
 

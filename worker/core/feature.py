@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import AssignTasks
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from .events import ChunkDone, WorkerEvent
     from .state import WorkerState
     from .tasks import Slot, WorkerTask
+
+_Function = TypeVar("_Function")
+
+#: What follows an event, of each feature that follows it, in the order of the features.
+Hooks: TypeAlias = tuple[_Function, ...]
+#: Those that are called while their feature is busy, by the name that is given here.
+BusyHooks: TypeAlias = tuple[tuple[str, _Function], ...]
 
 #: `(state, message or event)`
 Handler: TypeAlias = "Callable[[WorkerState, Any], None]"
@@ -33,13 +40,16 @@ AssignHook: TypeAlias = "Callable[[WorkerState, AssignTasks], None]"
 Filing: TypeAlias = "Callable[[WorkerState, AssignTasks], Callable[[], None] | None]"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class WorkerFeature:
-    """What the kernel needs to know of a feature; all of it is optional but the name."""
+    """What the kernel needs to know of a feature; all of it is optional but the name.
+
+    All features of a state are one `WorkerFeature`: `protocol.seam` joins them.
+    """
 
     name: str
-    #: the class of its record, of which each state has one: `WorkerState.record`
-    record: type | None = None
+    #: the classes of its records, of which each state has one: `WorkerState.record`
+    records: tuple[type, ...] = ()
     messages: Mapping[type[Message], Handler] = field(default_factory=dict)
     events: Mapping[type[WorkerEvent], Handler] = field(default_factory=dict)
     #: {what holds: what breaks it}
@@ -47,55 +57,26 @@ class WorkerFeature:
 
     #: {function id: what files its tasks}: they wait for an event of the feature, and do not run
     filing: Mapping[bytes, Filing] = field(default_factory=dict)
-    #: {column of `AssignTasks`: what follows, when its tasks are filed, if the column has rows}
-    columns: Mapping[str, AssignHook] = field(default_factory=dict)
-    #: tasks are filed; while the feature is busy
-    assigned: AssignHook | None = None
-    #: a slot reports, which is not handled yet; while the feature is busy
-    chunk_done: Callable[[WorkerState, ChunkDone, Slot], None] | None = None
-    #: these attempts are not unfinished any more; while the feature is busy
-    attempts_ended: Callable[[WorkerState, Sequence[int]], None] | None = None
+    #: (column of `AssignTasks`, what follows, when its tasks are filed, if the column has rows)
+    columns: tuple[tuple[str, AssignHook], ...] = ()
+    #: tasks are filed
+    assigned: BusyHooks[AssignHook] = ()
+    #: a slot reports, which is not handled yet
+    chunk_done: BusyHooks[Callable[[WorkerState, ChunkDone, Slot], None]] = ()
+    #: these attempts are not unfinished any more
+    attempts_ended: BusyHooks[Callable[[WorkerState, Sequence[int]], None]] = ()
     #: a record is in memory, dropped or replaced, or no peer is asked for it any more; if True, the
-    #: feature forgets it when nothing else needs it. While the feature is busy
-    settled: Callable[[WorkerState, WorkerTask, bool], None] | None = None
+    #: feature forgets it when nothing else needs it
+    settled: BusyHooks[Callable[[WorkerState, WorkerTask, bool], None]] = ()
     #: the records that are pinned beside the inputs of tasks, each as often; for `validate`
-    pins: Callable[[WorkerState], Iterable[WorkerTask]] | None = None
+    pins: Hooks[Callable[[WorkerState], Iterable[WorkerTask]]] = ()
     #: whether an attempt waits that has no slot
-    waits: Callable[[WorkerState, int], bool] | None = None
+    waits: Hooks[Callable[[WorkerState, int], bool]] = ()
     #: a session begins: before the inventory is made
-    session_opening: StateHook | None = None
+    session_opening: Hooks[StateHook] = ()
     #: a later session begins: the inventory is in the out-box
-    session_back: StateHook | None = None
+    session_back: Hooks[StateHook] = ()
     #: it has ended
-    session_lost: StateHook | None = None
+    session_lost: Hooks[StateHook] = ()
     #: the worker ends: before all records are dropped
-    ending: StateHook | None = None
-
-
-class WorkerFeatures:
-    """The features of a state: the hooks of each event, in their order, and the other tables."""
-
-    def __init__(self, features: Sequence[WorkerFeature]) -> None:
-        self.records: dict[type, Any] = {f.record: f.record() for f in features if f.record}
-        self.messages: dict[type[Message], Handler] = {}
-        self.events: dict[type[WorkerEvent], Handler] = {}
-        self.invariants: dict[str, Invariant] = {}
-        for feature in features:
-            assert self.messages.keys().isdisjoint(feature.messages), feature.name
-            assert self.events.keys().isdisjoint(feature.events), feature.name
-            assert self.invariants.keys().isdisjoint(feature.invariants), feature.name
-            self.messages |= feature.messages
-            self.events |= feature.events
-            self.invariants |= feature.invariants
-        self.filing = {id: file for f in features for id, file in f.filing.items()}
-        self.columns = [(column, hook) for f in features for column, hook in f.columns.items()]
-        self.assigned = [(f.name, f.assigned) for f in features if f.assigned]
-        self.chunk_done = [(f.name, f.chunk_done) for f in features if f.chunk_done]
-        self.attempts_ended = [(f.name, f.attempts_ended) for f in features if f.attempts_ended]
-        self.settled = [(f.name, f.settled) for f in features if f.settled]
-        self.pins = [f.pins for f in features if f.pins]
-        self.waits = [f.waits for f in features if f.waits]
-        self.session_opening = [f.session_opening for f in features if f.session_opening]
-        self.session_back = [f.session_back for f in features if f.session_back]
-        self.session_lost = [f.session_lost for f in features if f.session_lost]
-        self.ending = [f.ending for f in features if f.ending]
+    ending: Hooks[StateHook] = ()

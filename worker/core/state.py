@@ -20,9 +20,10 @@ transition log; batches of columns. Costs O(1 + dependencies) per task; `ReturnA
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from ...protocol.errors import RemoteProtocolError
+from ...protocol.seam import joined
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import Message
 from . import assignment, copies, drops, inventory, reports, seats, slots
@@ -43,7 +44,7 @@ from .events import (
     WorkerEnding,
     WorkerEvent,
 )
-from .feature import Handler, WorkerFeature, WorkerFeatures
+from .feature import WorkerFeature
 from .fetching import Fetching
 from .ready import ReadyTasks
 from .tasks import Slot, WorkerFunction, WorkerTask
@@ -116,16 +117,18 @@ class WorkerState:
         #: It leaves, and `EndWorker` was put out: no slot executes, or the scheduler is lost.
         self.has_left = False
 
-        self.features = WorkerFeatures(features)
+        #: What the kernel and all features declare.
+        self.features = joined(_KERNEL, features)
+        self._records: dict[type, Any] = {kind: kind() for kind in self.features.records}
         #: {name: None} of the features that have something to do.
         self.busy: dict[str, None] = {}
         #: {type: its handler} of the messages of the scheduler that the core handles.
-        self.messages: dict[type[Message], Handler] = {**_MESSAGES, **self.features.messages}
-        self._events: dict[type[WorkerEvent], Handler] = {**_EVENTS, **self.features.events}
+        self.messages = self.features.messages
+        self._events = self.features.events
 
     def record(self, kind: type[_Record]) -> _Record:
         """Return a record of a feature; `kind` is its class."""
-        found: _Record = self.features.records[kind]
+        found: _Record = self._records[kind]
         return found
 
     def set_busy(self, feature: str, is_busy: bool) -> None:
@@ -187,29 +190,31 @@ class WorkerState:
             handler(self, message)
 
 
-#: Those of the kernel; features declare theirs.
-_EVENTS: dict[type[WorkerEvent], Handler] = {
-    SchedulerSent: WorkerState._on_received,
-    CopiesFetched: copies.on_fetched,
-    CopiesNotFetched: copies.on_fetch_failed,
-    Leave: drops.on_leave,
-    SlotBlocked: seats.on_blocked,
-    SlotResumes: seats.on_resumes,
-    SlotWaits: seats.on_waits,
-    WorkerEnding: drops.on_ending,
-    SchedulerLost: inventory.on_scheduler_lost,
-    SessionOpened: inventory.on_session_opened,
-}
-
-_MESSAGES: dict[type[Message], Handler] = {
-    m.AssignTasks: assignment.on_assign_tasks,
-    m.DropAttempts: drops.on_drop_attempts,
-    m.ReturnAttempts: drops.on_return_attempts,
-    m.WithdrawAttempts: drops.on_withdraw_attempts,
-    m.InterruptAttempts: drops.on_interrupt_attempts,
-    m.LocatedKeys: copies.on_located_keys,
-    m.HoldersGone: copies.on_holders_gone,
-    m.KeysUnknown: drops.on_keys_unknown,
-    m.DropFunctions: drops.on_drop_functions,
-    m.FailWaits: seats.on_fail_waits,
-}
+#: What the kernel declares itself. No feature can have one of its events or messages.
+_KERNEL: Final = WorkerFeature(
+    name="the kernel",
+    events={
+        SchedulerSent: WorkerState._on_received,
+        CopiesFetched: copies.on_fetched,
+        CopiesNotFetched: copies.on_fetch_failed,
+        Leave: drops.on_leave,
+        SlotBlocked: seats.on_blocked,
+        SlotResumes: seats.on_resumes,
+        SlotWaits: seats.on_waits,
+        WorkerEnding: drops.on_ending,
+        SchedulerLost: inventory.on_scheduler_lost,
+        SessionOpened: inventory.on_session_opened,
+    },
+    messages={
+        m.AssignTasks: assignment.on_assign_tasks,
+        m.DropAttempts: drops.on_drop_attempts,
+        m.ReturnAttempts: drops.on_return_attempts,
+        m.WithdrawAttempts: drops.on_withdraw_attempts,
+        m.InterruptAttempts: drops.on_interrupt_attempts,
+        m.LocatedKeys: copies.on_located_keys,
+        m.HoldersGone: copies.on_holders_gone,
+        m.KeysUnknown: drops.on_keys_unknown,
+        m.DropFunctions: drops.on_drop_functions,
+        m.FailWaits: seats.on_fail_waits,
+    },
+)

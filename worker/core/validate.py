@@ -57,7 +57,7 @@ def violations(state: WorkerState) -> Iterator[tuple[str, object]]:
         for record in records:
             if not holds(record):
                 yield name, record
-    for name, broken_by in (OF_STATE | state.features.invariants).items():
+    for name, broken_by in (*OF_STATE.items(), *state.features.invariants.items()):
         for item in broken_by(state):
             yield name, item
 

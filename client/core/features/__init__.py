@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..feature import ClientFeatures
+from ..feature import ClientFeature
 from . import (
     actors,
     callers,
@@ -21,15 +21,13 @@ from . import (
     questions,
 )
 
-FEATURES: Final = ClientFeatures(
-    (
-        actors.FEATURE,
-        callers.FEATURE,
-        puts.FEATURE,
-        coordination.FEATURE,
-        plugins.FEATURE,
-        questions.FEATURE,
-        cluster.FEATURE,
-        notices.FEATURE,
-    )
+FEATURES: Final[tuple[ClientFeature, ...]] = (
+    actors.FEATURE,
+    callers.FEATURE,
+    puts.FEATURE,
+    coordination.FEATURE,
+    plugins.FEATURE,
+    questions.FEATURE,
+    cluster.FEATURE,
+    notices.FEATURE,
 )

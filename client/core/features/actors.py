@@ -37,5 +37,5 @@ FEATURE: Final = ClientFeature(
     name="actors",
     unique=frozenset({ACTOR_FUNCTION}),
     ending=frozenset({"actor-lost"}),
-    dropped=on_dropped,
+    dropped=(on_dropped,),
 )

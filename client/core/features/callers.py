@@ -75,7 +75,7 @@ def submit_for_another(core: ClientState, state: FutureState, failure: Failure) 
 FEATURE: Final = ClientFeature(
     name="callers",
     records=(Callers,),
-    joined=on_joined,
-    not_permitted=submit_for_another,
-    ticked=_on_ticked,
+    joined=(on_joined,),
+    not_permitted=(submit_for_another,),
+    ticked=(_on_ticked,),
 )

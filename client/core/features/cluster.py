@@ -83,9 +83,9 @@ FEATURE: Final = ClientFeature(
     name="cluster",
     records=(ReportedSize,),
     handlers={ClusterChanged: on_changed, WatchCluster: on_watch},
-    lost=_on_lost,
-    ended=_on_ended,
-    forgotten=_on_forgotten,
+    lost=(_on_lost,),
+    ended=(_on_ended,),
+    forgotten=(_on_forgotten,),
     invariants={
         "watchers of the cluster want more workers": lambda core: [
             wait

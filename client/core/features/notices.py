@@ -154,7 +154,7 @@ FEATURE: Final = ClientFeature(
         Recovering: on_recovering,
         Recovered: on_recovered,
     },
-    asked=on_asked,
-    lost=_on_lost,
-    ticked=_on_ticked,
+    asked=(on_asked,),
+    lost=(_on_lost,),
+    ticked=(_on_ticked,),
 )

@@ -121,7 +121,7 @@ FEATURE: Final = ClientFeature(
         PluginGone: on_plugin_gone,
         PluginsHeld: on_plugins_held,
     },
-    requests=lambda core: plugins_of(core).restating,
-    begun=_on_begun,
-    refused=on_stated,
+    requests=(lambda core: plugins_of(core).restating,),
+    begun=(_on_begun,),
+    refused=(on_stated,),
 )

@@ -129,6 +129,6 @@ FEATURE: Final = ClientFeature(
     records=(ClientPuts,),
     handlers={PutWanted: on_put_wanted, PutEnded: on_put_ended},
     unsendable={Put: _on_unsendable},
-    lost=_on_lost,
-    ticked=_on_ticked,
+    lost=(_on_lost,),
+    ticked=(_on_ticked,),
 )

@@ -40,11 +40,11 @@ FEATURE: Final = Feature(
     handlers={m.ActorsBlocked: waits.on_actors_blocked, m.ActorsResumed: waits.on_actors_resumed},
     invariants=ACTOR_INVARIANTS,
     # It reports anew which of its actors wait.
-    worker_connected=waits.forget_waits,
-    worker_gone=_on_worker_gone,
-    recovery_ended=actors.on_recovery_ended,
-    unique_submitted=actors.on_submitted,
-    results_lost=actors.fail_lost,
-    may_submit=actors.may_submit,
-    acts_for=actors.maker_of,
+    worker_connected=(waits.forget_waits,),
+    worker_gone=(_on_worker_gone,),
+    recovery_ended=(actors.on_recovery_ended,),
+    unique_submitted=(actors.on_submitted,),
+    results_lost=(actors.fail_lost,),
+    may_submit=(actors.may_submit,),
+    acts_for=(actors.maker_of,),
 )

@@ -23,12 +23,12 @@ PUTS: Final = Feature(
     records=(puts.Puts,),
     handlers=puts.HANDLERS,
     invariants=scattered.SCATTERED_INVARIANTS,
-    client_connected=_on_client_connected,
-    client_gone=puts.on_client_gone,
-    placing=scattered.place,
+    client_connected=(_on_client_connected,),
+    client_gone=(puts.on_client_gone,),
+    placing=(scattered.place,),
     assigned={m.PUT_FUNCTION: puts.ask},
     submitted_again={m.PUT_FUNCTION: puts.note_submitted},
-    values_stored=scattered.note_stored,
+    values_stored=(scattered.note_stored,),
 )
 
 
@@ -40,11 +40,11 @@ COPIES: Final = Feature(
         "rebalance": LateQuestion(rebalancing.on_rebalance, Level.WORKER),
     },
     invariants=copies.COPY_INVARIANTS,
-    worker_joined=copies.on_worker_joined,
-    replicas_added=copies.on_added,
-    not_fetched=copies.on_not_fetched,
-    replica_lost=copies.on_lost,
-    worker_leaving=copies.on_worker_leaving,
+    worker_joined=(copies.on_worker_joined,),
+    replicas_added=(copies.on_added,),
+    not_fetched=(copies.on_not_fetched,),
+    replica_lost=(copies.on_lost,),
+    worker_leaving=(copies.on_worker_leaving,),
 )
 
 
@@ -57,7 +57,7 @@ RELAYS: Final = Feature(
     records=(relays.Relays,),
     invariants=relays.RELAY_INVARIANTS,
     handlers={m.FetchKeys: relays.on_client_fetch, m.KeysData: relays.on_worker_data},
-    worker_back=relays.on_worker_back,
-    worker_gone=_on_worker_gone,
-    unsupported=relays.on_unsupported,
+    worker_back=(relays.on_worker_back,),
+    worker_gone=(_on_worker_gone,),
+    unsupported=(relays.on_unsupported,),
 )

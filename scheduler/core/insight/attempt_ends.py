@@ -177,8 +177,8 @@ FEATURE: Final = Feature(
             *[*ends_of(s)][MAX_TASKS:],
         ],
     },
-    attempt_raised=note_raised,
-    attempt_died=_note_death,
-    replica_lost=_note_copied,
-    results_lost=_note_lost,
+    attempt_raised=(note_raised,),
+    attempt_died=(_note_death,),
+    replica_lost=(_note_copied,),
+    results_lost=(_note_lost,),
 )

@@ -79,7 +79,7 @@ FEATURE: Final = Feature(
             size_of(s).nthreads,
         ),
     },
-    client_connected=_on_client_connected,
-    worker_joined=_on_worker_joined,
-    worker_leaving=_on_worker_leaving,
+    client_connected=(_on_client_connected,),
+    worker_joined=(_on_worker_joined,),
+    worker_leaving=(_on_worker_leaving,),
 )

@@ -238,9 +238,9 @@ FEATURE: Final = Feature(
             - {u.supervisor_id for u in s.supervisors.values()}
         ],
     },
-    worker_joined=_on_worker_joined,
-    worker_measured=_on_worker_measured,
-    numbers_reported=_on_numbers,
-    worker_gone=_on_worker_gone,
-    supervisor_gone=_on_supervisor_gone,
+    worker_joined=(_on_worker_joined,),
+    worker_measured=(_on_worker_measured,),
+    numbers_reported=(_on_numbers,),
+    worker_gone=(_on_worker_gone,),
+    supervisor_gone=(_on_supervisor_gone,),
 )

@@ -266,5 +266,5 @@ FEATURE: Final = Feature(
     name="desired workers",
     records=(Aim,),
     questions={"desired": Question(ask_desired)},
-    worker_joined=_on_worker_joined,
+    worker_joined=(_on_worker_joined,),
 )

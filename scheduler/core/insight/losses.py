@@ -171,7 +171,7 @@ FEATURE: Final = Feature(
             read=lambda state: dict(losses_of(state).by_reason),
         ),
     ),
-    worker_gone=_on_worker_gone,
-    worker_exited=_on_worker_exited,
-    finishing=_report_all,
+    worker_gone=(_on_worker_gone,),
+    worker_exited=(_on_worker_exited,),
+    finishing=(_report_all,),
 )

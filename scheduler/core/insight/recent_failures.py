@@ -108,7 +108,7 @@ def _text(item: Any) -> str:
 FEATURE: Final = Feature(
     name="recent events",
     records=(Recent,),
-    task_failed=_on_task_failed,
-    worker_leaving=_on_worker_leaving,
-    ticked=_on_tick,
+    task_failed=(_on_task_failed,),
+    worker_leaving=(_on_worker_leaving,),
+    ticked=(_on_tick,),
 )

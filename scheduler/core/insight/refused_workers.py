@@ -136,7 +136,7 @@ FEATURE: Final = Feature(
             refusal.when for refusal in refusals_of(s).values()
         ),
     },
-    worker_refused=_on_worker_refused,
-    worker_joined=_on_worker_joined,
-    why_unrunnable=explain_unrunnable,
+    worker_refused=(_on_worker_refused,),
+    worker_joined=(_on_worker_joined,),
+    why_unrunnable=(explain_unrunnable,),
 )

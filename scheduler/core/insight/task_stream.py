@@ -331,6 +331,6 @@ FEATURE: Final = Feature(
     questions={"task_stream": Question(ask_task_stream, Level.CLIENT)},
     handlers={m.AttemptTimes: on_attempt_times},
     invariants=STREAM_INVARIANTS,
-    worker_connected=greet_worker,
-    attempts_erred=_count_raised,
+    worker_connected=(greet_worker,),
+    attempts_erred=(_count_raised,),
 )

@@ -86,6 +86,6 @@ def _on_report(
 FEATURE: Final = Feature(
     name="timings",
     records=(Timings,),
-    attempts_finished=_on_report,
-    attempts_erred=_on_report,
+    attempts_finished=(_on_report,),
+    attempts_erred=(_on_report,),
 )

@@ -37,7 +37,7 @@ FEATURE: Final = Feature(
             bool(interrupted.interruptions_of(s)) == (interrupted.NAME in s.busy), s.busy
         ),
     },
-    running_cancelled=interrupting.interrupt_cancelled,
-    dropped_ended=interrupted.note_interruption_over,
-    worker_gone=_on_worker_gone,
+    running_cancelled=(interrupting.interrupt_cancelled,),
+    dropped_ended=(interrupted.note_interruption_over,),
+    worker_gone=(_on_worker_gone,),
 )

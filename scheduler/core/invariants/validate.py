@@ -60,7 +60,7 @@ def validate(state: SchedulerState) -> None:
 
 def violations(state: SchedulerState) -> Iterator[tuple[str, object]]:
     """Yield the name of each invariant that does not hold, with each item that breaks it."""
-    for name, broken_by in (INVARIANTS | state.features.invariants).items():
+    for name, broken_by in (*INVARIANTS.items(), *state.features.invariants.items()):
         for item in broken_by(state):
             yield name, item
 

@@ -27,5 +27,5 @@ RETIRING: Final = Feature(
     questions={"leaving_order": Question(retiring.ask_order, Level.CLIENT)},
     orders={"retire": LateQuestion(retiring.on_retire, Level.CLIENT)},
     invariants=retiring.RETIRING_INVARIANTS,
-    worker_gone=_on_worker_gone,
+    worker_gone=(_on_worker_gone,),
 )

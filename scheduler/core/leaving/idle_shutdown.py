@@ -54,4 +54,4 @@ def _look(state: SchedulerState, n_submitted: int, n_idle: int) -> None:
     stop_cluster(state, text)
 
 
-FEATURE: Final = Feature(name="idle timeout", records=(IdleTimeout,), started=_start)
+FEATURE: Final = Feature(name="idle timeout", records=(IdleTimeout,), started=(_start,))

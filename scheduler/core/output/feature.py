@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ....protocol.wire import messages as m
 from ..feature import Feature
 from . import output, wishes
-
-if TYPE_CHECKING:
-    from ..records.peers import ClientHandle
-    from ..state import SchedulerState
-
-
-def _on_client_away(state: SchedulerState, client: ClientHandle) -> None:
-    wishes.on_client_away(state, client)
-    output.on_client_away(state, client)
-
 
 FEATURE: Final = Feature(
     name="output",
@@ -27,6 +17,6 @@ FEATURE: Final = Feature(
         m.LogRecords: output.on_log_records,
     },
     invariants={**output.OUTPUT_INVARIANTS, **wishes.OUTPUT_WISH_INVARIANTS},
-    worker_connected=wishes.greet_worker,
-    client_away=_on_client_away,
+    worker_connected=(wishes.greet_worker,),
+    client_away=(wishes.on_client_away, output.on_client_away),
 )

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from ..state import SchedulerState
 
 
-def _on_worker_connected(state: SchedulerState, ws: WorkerHandle) -> None:
-    rows.withdraw_all(state, ws)  # it sends its inventory again
-    barrier.note_worker(state, ws)
-
-
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
     rows.withdraw_all(state, ws)
     barrier.note_worker(state, ws)
@@ -113,24 +108,24 @@ FEATURE: Final = Feature(
             read=lambda state: state.counters.recovery_s,
         ),
     ),
-    started=barrier.start,
-    registering=barrier.note_registration,
-    worker_connected=_on_worker_connected,
-    worker_away=barrier.note_worker,
-    worker_back=barrier.note_worker,
-    worker_gone=_on_worker_gone,
-    later_epoch=barrier.meet_later_epoch,
-    settling=lacking.settle,
-    stale_ended=rows.on_ended,
-    function_made=rows.on_function,
-    attempts_erred=lacking.on_erred,
-    not_fetched=lacking.on_not_fetched,
-    keeps_unneeded=recipes.keep,
-    may_submit=_may_submit,
-    may_come=recipes.may_come,
-    tasks_made=rows.take_all,
-    recipe_given=recipes.on_given,
-    recipe_needed=recipes.on_needed,
-    client_connected=barrier.note_client,
-    ended=barrier.note_gone,
+    started=(barrier.start,),
+    registering=(barrier.note_registration,),
+    worker_connected=(rows.withdraw_all, barrier.note_worker),  # it sends its inventory again
+    worker_away=(barrier.note_worker,),
+    worker_back=(barrier.note_worker,),
+    worker_gone=(_on_worker_gone,),
+    later_epoch=(barrier.meet_later_epoch,),
+    settling=((BUSY, lacking.settle),),
+    stale_ended=(rows.on_ended,),
+    function_made=(rows.on_function,),
+    attempts_erred=(lacking.on_erred,),
+    not_fetched=(lacking.on_not_fetched,),
+    keeps_unneeded=(recipes.keep,),
+    may_submit=(_may_submit,),
+    may_come=(recipes.may_come,),
+    tasks_made=(rows.take_all,),
+    recipe_given=(recipes.on_given,),
+    recipe_needed=(recipes.on_needed,),
+    client_connected=(barrier.note_client,),
+    ended=(barrier.note_gone,),
 )

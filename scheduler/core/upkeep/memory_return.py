@@ -116,6 +116,6 @@ def _shrink_one(state: SchedulerState, shrinking: Shrinking) -> bool:
 FEATURE: Final = Feature(
     name="memory return",
     records=(Shrinking,),
-    first_submitted=_keep_small,
-    client_connected=_keep_small,  # tasks of an earlier scheduler may be here before it
+    first_submitted=(_keep_small,),
+    client_connected=(_keep_small,),  # tasks of an earlier scheduler may be here before it
 )

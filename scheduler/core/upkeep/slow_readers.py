@@ -77,5 +77,5 @@ FEATURE: Final = Feature(
             if n >= len(outbox)
         ],
     },
-    ticked=_on_tick,
+    ticked=(_on_tick,),
 )

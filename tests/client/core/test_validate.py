@@ -157,8 +157,8 @@ def test_a_broken_invariant_is_named(core, name):
         validate(core)
 
 
-def test_every_invariant_is_broken_by_a_test():
-    assert [*INVARIANTS, *FEATURES.invariants] == list(BREAKAGES)
+def test_every_invariant_is_broken_by_a_test(core):
+    assert [*INVARIANTS, *core.features.invariants] == list(BREAKAGES)
 
 
 def test_the_error_describes_the_state_that_breaks_the_invariant(core):

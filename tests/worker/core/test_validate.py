@@ -10,7 +10,6 @@ from tests.worker.builders import SLOW, Hands, assign, drop, locate
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire.messages import DropAttempts
 from weft.worker.core.events import SlotBlocked
-from weft.worker.core.feature import WorkerFeatures
 from weft.worker.core.features import FEATURES
 from weft.worker.core.features.desired_copies import DesiredCopies
 from weft.worker.core.features.puts import EarlyValues
@@ -216,7 +215,7 @@ def test_the_busy_state_has_a_record_in_each_state_and_is_valid():
 
 
 def test_each_invariant_is_broken_once():
-    of_features = WorkerFeatures(FEATURES).invariants
+    of_features = WorkerState(1, "", FEATURES).features.invariants
     assert BREAKS.keys() == OF_RECORDS.keys() | OF_STATE.keys() | of_features.keys()
 
 

@@ -78,8 +78,8 @@ def _report(waits: Iterable[ActorBlocked]) -> ActorsBlocked:
 
 FEATURE: Final = WorkerFeature(
     name="actor waits",
-    record=LongActorWaits,
+    records=(LongActorWaits,),
     events={ActorBlocked: _on_blocked, ActorResumes: _on_resumes},
-    waits=lambda state, attempt: attempt in state.record(LongActorWaits),
-    session_back=_report_all,
+    waits=(lambda state, attempt: attempt in state.record(LongActorWaits),),
+    session_back=(_report_all,),
 )

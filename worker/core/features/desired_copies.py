@@ -81,7 +81,7 @@ def _pinned(state: WorkerState) -> Iterable[WorkerTask]:
 
 FEATURE: Final = WorkerFeature(
     name=_NAME,
-    record=DesiredCopies,
+    records=(DesiredCopies,),
     messages={HoldCopies: _on_hold_copies},
     invariants={
         "desired copies are on their way": lambda state: (
@@ -90,7 +90,7 @@ FEATURE: Final = WorkerFeature(
             if key not in state.by_key or state.by_key[key].state not in AT_PEER
         ),
     },
-    pins=_pinned,
-    settled=_settle,
-    ending=_end,
+    pins=(_pinned,),
+    settled=((_NAME, _settle),),
+    ending=(_end,),
 )

@@ -167,5 +167,5 @@ FEATURE: Final = WorkerFeature(
     name="output",
     messages={WantOutput: _on_want_output},
     events={OutputCame: _on_output_came},
-    session_back=_catch_nothing,
+    session_back=(_catch_nothing,),
 )

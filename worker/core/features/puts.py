@@ -233,7 +233,7 @@ def _finish(state: WorkerState, task: WorkerTask, nbytes: int) -> None:
 
 FEATURE: Final = WorkerFeature(
     name=_NAME,
-    record=EarlyValues,
+    records=(EarlyValues,),
     events={
         ValuePut: _on_value_put,
         ValueExpired: _on_value_expired,
@@ -247,6 +247,6 @@ FEATURE: Final = WorkerFeature(
         ),
     },
     filing={PUT_FUNCTION: _await_values},
-    assigned=_on_assigned,
-    session_opening=_give_up_all,
+    assigned=((_NAME, _on_assigned),),
+    session_opening=(_give_up_all,),
 )

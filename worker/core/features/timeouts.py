@@ -99,7 +99,7 @@ def _drop(state: WorkerState, attempts: Sequence[int]) -> None:
 
 FEATURE: Final = WorkerFeature(
     name=_NAME,
-    record=TimeLimits,
+    records=(TimeLimits,),
     events={RunningSeen: _on_running_seen},
     invariants={
         "timeouts lists unfinished tasks, those that run with their begin": lambda state: (
@@ -110,7 +110,7 @@ FEATURE: Final = WorkerFeature(
             or (limit.began is not None and state.by_attempt[attempt].state != EXECUTING)
         ),
     },
-    columns={"timeouts_us": _note},
-    attempts_ended=_drop,
-    session_opening=_report_again,
+    columns=(("timeouts_us", _note),),
+    attempts_ended=((_NAME, _drop),),
+    session_opening=(_report_again,),
 )

@@ -108,7 +108,7 @@ def _type_of(failure: Failure) -> str:
 FEATURE: Final = WorkerFeature(
     name=_NAME,
     messages={RecordTimes: _on_record_times},
-    chunk_done=_report_times,
-    session_opening=_stop,
-    session_lost=_stop,
+    chunk_done=((_NAME, _report_times),),
+    session_opening=(_stop,),
+    session_lost=(_stop,),
 )

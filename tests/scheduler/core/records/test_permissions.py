@@ -9,17 +9,21 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import _REGISTRY, sent_by
 from weft.protocol.wire.roles import ROLE_LEVELS, Role
-from weft.scheduler.core.feature import Features
-from weft.scheduler.core.features import FEATURES
-from weft.scheduler.core.handlers import HANDLERS
+from weft.scheduler.core.feature import Feature
+from weft.scheduler.core.state import SchedulerState
 
 
 def test_the_handlers_are_those_of_the_messages_that_peers_declare_to_send(board):
     declared = {kind for role in board.state._handlers for kind in sent_by(role)}
     assert {kind for kinds in board.state._handlers.values() for kind in kinds} == declared
-    of_features = Features(FEATURES).handlers
-    assert of_features.keys().isdisjoint(HANDLERS)
-    assert HANDLERS.keys() | of_features.keys() == declared - {m.Bye}  # which has one for each role
+    assert board.state.features.handlers.keys() == declared
+
+
+@pytest.mark.parametrize("kind", [m.RetryKeys, m.Bye])
+def test_a_feature_cannot_take_a_message_of_the_kernel(kind):
+    feature = Feature(name="mine", handlers={kind: print})
+    with pytest.raises(ValueError, match=f"'the kernel' and 'mine' both declare .*{kind.__name__}"):
+        SchedulerState(1, features=[feature])
 
 
 @pytest.mark.parametrize("role", [Role.CLIENT, Role.TASK_CLIENT, Role.WORKER, Role.SUPERVISOR])
