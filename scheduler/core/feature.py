@@ -12,9 +12,9 @@ hooks have one user.
 One event has one hook, and so one verb:
 
 - A worker that registers for the first time has *joined*. A session of it, the first or a later
-  one, is *connected*. It is *away* while it gets nothing: its line is broken, or what it has is not
-  known yet. It is *back* when it may get work. It is *leaving* when it gets no more, and *gone*
-  when its record is out of all tables and its tasks are placed again.
+  one, is *connected*. It is *away* while it gets nothing: its connection is broken, or what it has
+  is not known yet. It is *back* when it may get work. It is *leaving* when it gets no more, and
+  *gone* when its record is out of all tables and its tasks are placed again.
 - A supervisor is *connected* and *gone*; it has no record that outlives its connection.
 - A client is *connected* and *away*; it is *gone* when its wants have ended.
 """

@@ -12,7 +12,8 @@ What is submitted on behalf of a task belongs to the turns of the client for whi
 and has its place in the queue: right behind it. So recursion goes depth first, and few tasks wait
 at a time.
 
-The client ends with its worker, at once. While only the worker's line is broken, both are kept.
+The client ends with its worker, at once. While only the worker's connection is broken, both are
+kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Workers whose line is broken, or that are back and have not sent all of their inventory.
+"""Workers whose connection is broken, or that are back and have not sent all of their inventory.
 
 The end of a connection is not the end of a process. An *away* worker keeps its tasks and its data
 in the records, gets nothing more, and is expected back within `away_s`. It is lost at once if its

@@ -422,7 +422,7 @@ def on_gone(
     *,
     has_left: bool = False,
 ) -> None:
-    """A worker will not come back under this record; or the line of a supervisor has ended.
+    """A worker will not come back under this record; or the connection of a supervisor has ended.
 
     Args:
         state: the scheduler's.

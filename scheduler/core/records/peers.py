@@ -365,7 +365,7 @@ class ClientHandle:
 
 
 class SupervisorHandle:
-    """The liveness line of one supervisor."""
+    """The connection of one supervisor."""
 
     __slots__ = ("facts", "is_new", "last_epoch", "peer", "supervisor_id")
 

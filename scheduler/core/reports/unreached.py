@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Failed fetches of one pair are told about for so long after the last one; a later one starts to
 #: count anew. It is longer than placement avoids a pair: one that is tried each time stands.
 RECENT_S: Final = 60.0
-#: A pair with fewer failed fetches is no line: a holder may have been about to end.
+#: A pair with fewer failed fetches is not counted: a holder may have been about to end.
 MANY: Final = 2
 #: Pairs that are looked at for one overview: with 1 000 workers there may be a million.
 MAX_PAIRS: Final = 2000
