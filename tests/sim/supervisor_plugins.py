@@ -132,7 +132,7 @@ class SupervisorPluginsNode:
             self.act()
 
     def _host_ended(self, why: str, number: int) -> None:
-        if number == self._n_hosts and self.core.has_host:
+        if number == self._n_hosts:  # it has not ended before
             self._n_hosts += 1
             self.core.on_host_ended(why, 1.0)
             self.act()

@@ -307,11 +307,6 @@ class Hosting:
             self._host = "ending"
             self.actions.append(LetHostEnd())
 
-    @property
-    def has_host(self) -> bool:
-        """Whether the process runs, or was requested."""
-        return self._host != "absent"
-
     # --- Going on ---------------------------------------------------------------------------------
 
     def _go_on(self, pause_s: float = 0.0) -> None:
