@@ -55,8 +55,8 @@ class PeerClosed:
 class SchedulerTick:
     """Time has passed: `SchedulerState.next_deadline` has come, or the shell has news."""
 
-    #: measurements of the shell (bytes, refused handshakes), for `info.metrics` only; none = those
-    #: of the last tick that had some
+    #: measurements of the shell (bytes, refused handshakes), which are only shown; none = those of
+    #: the last tick that had some
     measurements: dict[str, Any] = field(default_factory=dict)
     #: peers that have sent something which was not handled yet: they are not silent
     unread: Sequence[int] = ()

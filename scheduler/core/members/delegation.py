@@ -5,8 +5,8 @@ tasks registers in a role of its own (`Role.TASK_CLIENT`), with the id of the wo
 that the scheduler has sent to that worker alone. It may send fewer messages than a client, as they
 declare. Each of its submissions names the attempt on whose behalf it is made: that of a task which
 runs on that worker now, and which a client has submitted, or such a task. So the right to submit
-follows from that client's, through any number of tasks, and ends with each of them. The attempt
-that has made an actor counts as long as the actor lives: its methods may submit.
+follows from that client's, through any number of tasks, and ends with each of them. An attempt
+that has ended may count further (`Feature.may_submit`).
 
 What is submitted on behalf of a task belongs to the turns of the client for which that task runs,
 and has its place in the queue: right behind it. So recursion goes depth first, and few tasks wait

@@ -52,7 +52,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (RELEASED, QUEUED): "needed, and every input is in memory",
     (RELEASED, NO_WORKER): "needed, but no worker may run it",
     (RELEASED, ERRED): "an input failed; an input is unknown or needs this task; it was submitted "
-    "without its inputs; it had made an actor, which has not come back",
+    "without its inputs; its result is not made again, and has not come back",
     (RELEASED, MEMORY): "a worker that came back holds it",
     (RELEASED, FORGOTTEN): "no longer needed, not even as lineage",
     (WAITING, QUEUED): "the last input arrived",
@@ -62,7 +62,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (WAITING, MEMORY): "a worker that came back holds it",
     (WAITING, ERRED): "an input failed; an input was cancelled; too many workers died under it; "
     "its inputs are at workers that cannot reach each other; it gave way in a full memory; "
-    "a worker that came back has its failure; it had made an actor, which has not come back",
+    "a worker that came back has its failure; its result is not made again, and has not come back",
     (WAITING, RELEASED): "no longer needed",
     (QUEUED, PROCESSING): "assigned, or a worker that came back runs it",
     (QUEUED, MEMORY): "a worker that came back holds it",
@@ -72,8 +72,8 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
         NO_WORKER,
     ): "the last worker that might run it left, or none can get its inputs, or has memory for it",
     (QUEUED, ERRED): "an input failed; too many workers died under it; it gave way in a full "
-    "memory; a worker that came back has its failure; it had made an actor, which has not come "
-    "back",
+    "memory; a worker that came back has its failure; its result is not made again, and has not "
+    "come back",
     (QUEUED, RELEASED): "no longer needed",
     (NO_WORKER, QUEUED): "a worker came that may run it, or has memory for it, or its inputs are "
     "tried again",
@@ -86,7 +86,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     ): "an input failed; too many workers died under it; its inputs are at workers "
     "that cannot reach each other; it gave way in a full memory; a worker that came back has its "
     "failure; no peer has come back with it; its only copy was lost, and no client has submitted "
-    "it; it had made an actor, which has not come back",
+    "it; its result is not made again, and has not come back",
     (NO_WORKER, RELEASED): "no longer needed",
     (PROCESSING, MEMORY): "finished",
     (PROCESSING, ERRED): "raised; took too long; an input failed; an input was cancelled; too many "
@@ -96,7 +96,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (PROCESSING, NO_WORKER): "taken back, and no worker may run it now",
     (PROCESSING, RELEASED): "no longer needed",
     (MEMORY, RELEASED): "the data is no longer needed, or its last copy was lost",
-    (MEMORY, ERRED): "it was an actor, and its worker is lost; it gave way in a full memory",
+    (MEMORY, ERRED): "its result was unique, and its worker is lost; it gave way in a full memory",
     (ERRED, RELEASED): "the failure is no longer wanted, or it is submitted again",
 }
 

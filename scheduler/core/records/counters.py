@@ -1,8 +1,8 @@
 """Counts of events, as plain ints, and the metric of each.
 
 They are incremented once per batch and rendered only on request. A field's metadata is its
-metric: `metrics` names and describes the values by it, and the HTTP process gives Prometheus its
-name, type, label and text. So adding a counter is one line here.
+metric: the values are named and described by it, and the HTTP process gives Prometheus its name,
+type, label and text. So adding a counter is one line here.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Counters:
     recovery_s: float = 0.0
     #: tasks that failed by themselves, for any reason
     n_failed: int = 0
-    #: gauges of the states that no container counts; `info.task_counts` shows them
+    #: gauges of the states that no container counts
     n_memory: int = 0
     n_erred: int = 0
     n_released: int = 0

@@ -167,7 +167,7 @@ class WorkerHandle:
         #: was summed up; 0 while it is far from full
         self.expected_nbytes = 0
         self.summed_at = float("-inf")
-        #: it uses more memory than it should: the usual lanes give it nothing; see `memory`
+        #: it uses more memory than it should: the usual lanes give it nothing
         self.is_full = False
         #: whether it is full is looked at while `nbytes` is above this
         self.watched_above = NEVER_WATCHED

@@ -2,8 +2,8 @@
 
 Which roles may send a message, and with which level of token at least, is declared with it; that a
 peer's token permits its role, is decided by the handshake. What is left are messages that a role
-may send, but not with every token: so far one, the order to stop the cluster. Questions have a
-table of their own (`questions`).
+may send, but not with every token: so far one, the order to stop the cluster. What a question
+needs is declared with it.
 
 A message whose level is not reached is answered by `Denied`, which fails that call at its sender;
 its connection and all else go on. That is so, too, if the peer's role may not send it: what it

@@ -1,8 +1,8 @@
 """Fetches between workers that failed because the reader did not reach the holder.
 
-One record per pair of workers, which placement reads, so that work goes around such a pair, and
-`health`, which shows it. It ends with either of the two, when the holder comes back, and when a
-copy has come from that holder. A record that was not renewed for `RECENT_S` counts no more.
+One record per pair of workers. Placement reads it, so that work goes around such a pair, and users
+are shown it. It ends with either of the two, when the holder comes back, and when a copy has come
+from that holder. A record that was not renewed for `RECENT_S` counts no more.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ CAUSES = {
     "cancel_dependents": "an input was cancelled",
     "merge_failed": "a worker that came back has its failure",
     "forget_unknown": "no peer has come back with it",
-    "_fail_made": "it had made an actor, which has not come back",
-    "fail_lost": "it was an actor, and its worker is lost",
+    "_fail_made": "its result is not made again, and has not come back",
+    "fail_lost": "its result was unique, and its worker is lost",
     "_give_way": "it gave way in a full memory",
     "_give_up_without_recipe": "its only copy was lost, and no client has submitted it",
 }
