@@ -123,7 +123,7 @@ def on_attempt_blocked(
     def fail(text: str) -> None:
         state.send(ws.peer, m.FailWaits(attempts=[attempt], texts=[text]))
 
-    if wait.keys or wait.actors:
+    if wait.keys or wait.callees:
         suspect(state, Attempt(ws, attempt), wait, fail)
 
 
@@ -222,7 +222,7 @@ def _waits_of_attempt(state: SchedulerState, attempt: Attempt) -> Waits | None:
     call = call_of(state, attempt)
     if wait is None and (call is None or not call.blocks):
         return None
-    if wait is not None and (wait.keys or wait.actors):
+    if wait is not None and (wait.keys or wait.callees):
         tasks = [state.tasks.get(key) for key in wait.keys]
         left: list[Node] = [t for t in tasks if t is not None and t.state not in (MEMORY, ERRED)]
         left += _actors_waited_for(state, wait)
@@ -233,7 +233,7 @@ def _waits_of_attempt(state: SchedulerState, attempt: Attempt) -> Waits | None:
 def _actors_waited_for(state: SchedulerState, wait: BlockedWait) -> list[Node]:
     """Return the actors that a wait for calls is for: those that have not answered these."""
     nodes: list[Node] = []
-    for key, call in zip(wait.actors, wait.calls, strict=False):
+    for key, call in zip(wait.callees, wait.calls, strict=False):
         task = state.tasks.get(key)
         if task is None:
             continue
@@ -272,7 +272,7 @@ def _is_away(state: SchedulerState, node: Node) -> bool:
         if attempt is None:
             return False
         wait = _wait_of(state, attempt)
-        named = () if wait is None else (*wait.keys, *wait.actors)
+        named = () if wait is None else (*wait.keys, *wait.callees)
         # A client in its tasks may not have submitted again what it waits for.
         if attempt.ws.is_away or any(key not in state.tasks for key in named):
             return True

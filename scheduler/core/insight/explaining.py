@@ -294,8 +294,8 @@ def _why_blocked(
     left = [one for one in tasks if one.state not in (MEMORY, ERRED)]
     if left:
         return TaskReason(f"{where} for {_named(left)}", following=left[0])
-    if wait.actors:
-        actor = wait.actors[0]
+    if wait.callees:
+        actor = wait.callees[0]
         text = f"{where} for a call of actor {actor}"
         return TaskReason(text, following=state.tasks.get(actor))
     if wait.keys:

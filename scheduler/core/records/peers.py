@@ -57,9 +57,9 @@ class BlockedWait(NamedTuple):
     since: float
     #: the first of the tasks, all of which it waits for without a time limit
     keys: Sequence[str]
-    #: the actors of the first of the calls that it waits for likewise, and the texts of these; both
-    #: empty = it waits for something else, or not for ever
-    actors: Sequence[str] = ()
+    #: the results that the first of the calls go to that it waits for likewise, and the texts of
+    #: these; both empty = it waits for something else, or not for ever
+    callees: Sequence[str] = ()
     calls: Sequence[str] = ()
 
 
