@@ -21,6 +21,7 @@ from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.events import PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
+from weft.scheduler.core.output.output import flow_of
 from weft.scheduler.core.state import SchedulerState
 
 from .bench_scheduler import worker_hello
@@ -93,7 +94,7 @@ def main() -> None:
     (client,) = state.clients.values()
     payload = frame(client.number)
     for ws in state.workers.values():
-        ws.note_shown(client.number, 0.0)  # as if it had run tasks of the client
+        flow_of(state).note_shown(ws, client.number, 0.0)  # as if it had run tasks of the client
     gc.collect()
     found = [second(state, payload, 2.0 * i) for i in range(1, _N_SECONDS + 1)]
     n_sent = options.workers * _N_MESSAGES * _N_LINES

@@ -227,6 +227,8 @@ class Feature:
     attempt_blocked: Hooks[Callable[[SchedulerState, WorkerHandle, int, BlockedWait], None]] = ()
     #: a client cancels what runs: the attempts that were dropped, and the keys of their tasks
     running_cancelled: Hooks[CancelledHook] = ()
+    #: an attempt that this worker may run is dropped
+    attempt_abandoned: Hooks[Callable[[SchedulerState, WorkerHandle, SchedulerTask], None]] = ()
     #: a dropped attempt has ended, and how; while a feature is busy
     dropped_ended: Hooks[Callable[[SchedulerState, int, int], None]] = ()
     #: an attempt has ended that is not current: with a result of so many bytes, with a failure, or

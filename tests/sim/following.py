@@ -12,7 +12,7 @@ from weft.client.core.events import SendInOrder
 from weft.client.core.features.notices import notices_of
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import LogRecords, WantOutput
-from weft.scheduler.core.output.wishes import wishes_of
+from weft.scheduler.core.output.wishes import NO_WISH, wishes_of
 from weft.worker.core.features.output import OutputCame, RecordBuffer
 
 if TYPE_CHECKING:
@@ -99,14 +99,15 @@ def act(sim: Simulation) -> None:
 def check(sim: Simulation) -> None:
     """Check, at rest, that the workers catch what is wanted."""
     wanted: dict[str, int] = {}
-    for client in sim.scheduler.core.clients_by_peer.values():
-        for name, level in client.output_wish.loggers.items():
+    wishes = wishes_of(sim.scheduler.core)
+    for wish in wishes.heeded.values():
+        for name, level in wish.loggers.items():
             wanted[name] = min(level, wanted.get(name, level))
     for follower in sim.followers.values():
         handle = sim.scheduler.core.clients.get(follower.client.client_id)
         if follower.client.is_alive and handle is not None and handle.peer is not None:
-            postponed = wishes_of(sim.scheduler.core).postponed.get(handle)
-            heeded = postponed[0] if postponed else handle.output_wish
+            postponed = wishes.postponed.get(handle)
+            heeded = postponed[0] if postponed else wishes.heeded.get(handle, NO_WISH)
             assert dict(heeded.loggers) == follower.wish, (
                 f"{follower.client!r} wants {follower.wish}, and {heeded} is heeded"
             )

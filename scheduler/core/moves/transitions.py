@@ -206,7 +206,8 @@ def abandon(state: SchedulerState, task: SchedulerTask) -> None:
     ws = task.worker
     assert ws is not None
     ws.zombies[task.attempt] = task.group.task_class.resources
-    ws.note_shown(task.group.client, state.now)
+    for attempt_abandoned in state.features.attempt_abandoned:
+        attempt_abandoned(state, ws, task)
     state.touched[ws] = None
     drop_attempt(state, ws, task.attempt)
     if state.abandoned is not None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..feature import Feature
+from ..feature import Departure, Feature
 from . import output, wishes
+
+if TYPE_CHECKING:
+    from ..records.peers import WorkerHandle
+    from ..state import SchedulerState
+
+
+def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    output.flow_of(state).shown_to.pop(ws, None)
+
 
 FEATURE: Final = Feature(
     name="output",
@@ -18,5 +27,7 @@ FEATURE: Final = Feature(
     },
     invariants={**output.OUTPUT_INVARIANTS, **wishes.OUTPUT_WISH_INVARIANTS},
     worker_connected=(wishes.greet_worker,),
+    worker_gone=(_on_worker_gone,),
     client_away=(wishes.on_client_away, output.on_client_away),
+    attempt_abandoned=(output.note_abandoned,),
 )

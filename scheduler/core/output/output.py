@@ -31,12 +31,16 @@ if TYPE_CHECKING:
     from ....protocol.wire.message import Message
     from ..records.deadlines import Deadline
     from ..records.peers import ClientHandle, WorkerHandle
+    from ..records.tasks import SchedulerTask
     from ..state import SchedulerState
 
 #: Lines, and characters of them with their keys, that all clients together are sent in one period.
 MAX_LINES: Final = 1000
 MAX_CHARS: Final = 1 << 20
 PERIOD_S: Final = 1.0
+#: Clients that may be shown lines of a worker without a task of theirs any more, and for how long.
+MAX_SHOWN: Final = 100
+SHOWN_S: Final = 60.0
 #: Parts of a period's output that do not take each other's place.
 _PRINTED: Final = 0
 _OTHER_LINES: Final = 1
@@ -68,7 +72,7 @@ def _allowances(n_sharing: int) -> tuple[Allowance, ...]:
 class OutputFlow:
     """How much clients were sent in this period."""
 
-    __slots__ = ("left", "n_dropped", "n_sharing", "notice", "period_ends")
+    __slots__ = ("left", "n_dropped", "n_sharing", "notice", "period_ends", "shown_to")
 
     def __init__(self) -> None:
         self.period_ends = float("-inf")
@@ -80,6 +84,9 @@ class OutputFlow:
         self.n_dropped: dict[tuple[int, bool], int] = {}
         #: when the clients are sent these numbers; pending iff there are some
         self.notice: Deadline | None = None
+        #: {worker: {number of a client: until when its lines are passed on, even if none of its
+        #: tasks is there any more}}; none is empty
+        self.shown_to: dict[WorkerHandle, dict[int, float]] = {}
 
     def begin_period(self, now: float) -> None:
         """Let everything that may be passed on in one period be left again."""
@@ -94,6 +101,13 @@ class OutputFlow:
         if left is None:
             left = self.left[number] = _allowances(self.n_sharing)
         return left
+
+    def note_shown(self, ws: WorkerHandle, number: int, now: float) -> None:
+        """Note that a client may be shown lines of a worker for a while; the latest are kept."""
+        known = self.shown_to.setdefault(ws, {})
+        if number not in known and len(known) >= MAX_SHOWN:
+            del known[next(iter(known))]
+        known[number] = now + SHOWN_S
 
     def take(self, number: int, part: int, n_chars: int) -> bool:
         """Return whether a client may get one line more, and count it then."""
@@ -115,6 +129,11 @@ class OutputFlow:
 def flow_of(state: SchedulerState) -> OutputFlow:
     """Return the lines that are on their way to clients."""
     return state.record(OutputFlow)
+
+
+def note_abandoned(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
+    """A task that may run is dropped: what it prints until it has ended is passed on."""
+    flow_of(state).note_shown(ws, task.group.client, state.now)
 
 
 def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
@@ -162,7 +181,8 @@ def _may_show(
     places: Sequence[int],
 ) -> bool:
     """Return whether a worker has, or had lately, a task of this client; for EVERYONE any task."""
-    known = ws.shown_to
+    flow = flow_of(state)
+    known = flow.shown_to.get(ws, {})
     until = max(known.values(), default=0.0) if number == m.EVERYONE else known.get(number, 0.0)
     if until > state.now or (until and ws.zombies):
         return True
@@ -172,7 +192,7 @@ def _may_show(
         if task is None or not (task.worker is ws or ws in task.replicas):
             continue
         if number in (m.EVERYONE, task.group.client) or client in task.wanted_by:
-            ws.note_shown(number, state.now)
+            flow.note_shown(ws, number, state.now)
             return True
     return False
 
@@ -312,4 +332,9 @@ OUTPUT_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         is_due(flow_of(s).notice) == bool(flow_of(s).n_dropped),
         flow_of(s).n_dropped,
     ),
+    "lines are shown of workers that are here": lambda s: [
+        ws
+        for ws, known in flow_of(s).shown_to.items()
+        if s.workers.get(ws.peer) is not ws or not known
+    ],
 }

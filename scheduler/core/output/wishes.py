@@ -9,13 +9,13 @@ A client that is not connected wants nothing; its next session begins with its w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_NUMBER
 from ..records.checking import differences
-from ..records.peers import NO_WISH, OutputWish
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
@@ -29,14 +29,28 @@ PERIOD_S: Final = 10.0
 MAX_FOLLOWED: Final = 1000
 
 
+class OutputWish(NamedTuple):
+    """What a client wants of the output of workers."""
+
+    #: it wants the output of its tasks from this level on; 0 = not
+    level: int = 0
+    #: {name of a logger that it follows: the least level, > 0}
+    loggers: Mapping[str, int] = MappingProxyType({})
+
+
+NO_WISH: Final = OutputWish()
+
+
 class OutputWishes:
     """The wishes of all clients."""
 
-    __slots__ = ("announced", "changes", "followers", "postponed", "wanting")
+    __slots__ = ("announced", "changes", "followers", "heeded", "postponed", "wanting")
 
     def __init__(self) -> None:
         #: as workers were sent it last
         self.announced = m.WantOutput(clients=[], level=0)
+        #: {client: its wish} of the connected clients that want something
+        self.heeded: dict[ClientHandle, OutputWish] = {}
         #: {number: client} of all connected clients that want the output of their tasks
         self.wanting: dict[int, ClientHandle] = {}
         #: {name of a logger: {client: the least level}} of the connected clients that follow it;
@@ -64,7 +78,7 @@ def on_want_output(state: SchedulerState, client: ClientHandle, message: m.WantO
     if client in wishes.postponed:
         wishes.postponed[client] = wish, wishes.postponed[client][1]
         return
-    if wish == client.output_wish:
+    if wish == wishes.heeded.get(client, NO_WISH):
         return
     ends, n = wishes.changes.get(client, (0.0, 0))
     if state.awake_s >= ends:
@@ -74,8 +88,7 @@ def on_want_output(state: SchedulerState, client: ClientHandle, message: m.WantO
         wishes.postponed[client] = wish, due
         return
     wishes.changes[client] = ends, n + 1
-    client.output_wish = wish
-    _announce(state)
+    _heed(state, client, wish)
 
 
 def _wish_in(message: m.WantOutput) -> OutputWish:
@@ -89,21 +102,24 @@ def _wish_in(message: m.WantOutput) -> OutputWish:
 
 
 def _on_due(state: SchedulerState, client: ClientHandle) -> None:
-    client.output_wish, _ = wishes_of(state).postponed.pop(client)
-    _announce(state)
+    wish, _ = wishes_of(state).postponed.pop(client)
+    _heed(state, client, wish)
 
 
-def _announce(state: SchedulerState) -> None:
-    """Send workers what is wanted now, if that has changed."""
+def _heed(state: SchedulerState, client: ClientHandle, wish: OutputWish) -> None:
+    """Let a wish take the place of the client's last one; tell workers if that changes anything."""
     wishes = wishes_of(state)
-    clients = [c for c in state.clients_by_peer.values() if c.output_wish != NO_WISH]
-    wishes.wanting = {c.number: c for c in clients if c.output_wish.level}
+    heeded = wishes.heeded
+    heeded.pop(client, None)
+    if wish != NO_WISH:
+        heeded[client] = wish
+    wishes.wanting = {c.number: c for c, each in heeded.items() if each.level}
     wishes.followers = {}
-    for client in clients:
-        for name, level in client.output_wish.loggers.items():
-            wishes.followers.setdefault(name, {})[client] = level
+    for follower, each in heeded.items():
+        for name, level in each.loggers.items():
+            wishes.followers.setdefault(name, {})[follower] = level
     least = _least(wishes.followers)
-    level = min((c.output_wish.level for c in wishes.wanting.values()), default=0)
+    level = min((heeded[c].level for c in wishes.wanting.values()), default=0)
     wanted = m.WantOutput(clients=sorted(wishes.wanting), level=level, loggers=least)
     if wanted != wishes.announced:
         wishes.announced = wanted
@@ -141,9 +157,8 @@ def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
     wishes.changes.pop(client, None)
     _, due = wishes.postponed.pop(client, (None, None))
     state.deadlines.cancel(due)
-    if client.output_wish != NO_WISH:
-        client.output_wish = NO_WISH
-        _announce(state)
+    if client in wishes.heeded:
+        _heed(state, client, NO_WISH)
 
 
 def greet_worker(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -158,18 +173,20 @@ def greet_worker(state: SchedulerState, ws: WorkerHandle) -> None:
 OUTPUT_WISH_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "wanting files the connected clients that want output by number": lambda s: differences(
         wishes_of(s).wanting.items(),
-        [(c.number, c) for c in s.clients_by_peer.values() if c.output_wish.level],
+        [(c.number, c) for c, wish in wishes_of(s).heeded.items() if wish.level],
     ),
     "followers are the connected clients that follow a logger": lambda s: differences(
         [(n, c, level) for n, f in wishes_of(s).followers.items() for c, level in f.items()],
         [
             (name, c, level)
-            for c in s.clients_by_peer.values()
-            for name, level in c.output_wish.loggers.items()
+            for c, wish in wishes_of(s).heeded.items()
+            for name, level in wish.loggers.items()
         ],
     ),
     "a client that is away wants no output": lambda s: [
-        c for c in s.clients.values() if c.peer is None and c.output_wish != NO_WISH
+        c
+        for c, wish in wishes_of(s).heeded.items()
+        if c.peer is None or s.clients_by_peer.get(c.peer) is not c or wish == NO_WISH
     ],
     "changes of wishes are those of connected clients": lambda s: [
         c for c in wishes_of(s).changes if c.peer is None

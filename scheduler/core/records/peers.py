@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ....protocol.wire.address import names_of_process
@@ -33,9 +32,6 @@ NEVER_WATCHED: Final = 1 << 62
 #: Amounts of resources are kept to this many decimals: rounded sums and differences of such numbers
 #: are exact, so after ten tasks of 0.1 have ended, 1 is free again, not 0.9999999999999999.
 RESOURCE_DIGITS: Final = 9
-#: Clients that may be shown lines of a worker without a task of theirs any more, and for how long.
-MAX_SHOWN: Final = 100
-SHOWN_S: Final = 60.0
 
 
 class FailedFetches:
@@ -101,7 +97,6 @@ class WorkerHandle:
         "resident_nbytes",
         "resources",
         "return_asked",
-        "shown_to",
         "status",
         "summed_at",
         "supervisor_id",
@@ -146,9 +141,6 @@ class WorkerHandle:
         self.blocked: dict[int, BlockedWait] = {}
         #: {client: None}: those in its tasks, which end with it
         self.task_clients: dict[ClientHandle, None] = {}
-        #: {number of a client: until when its lines are passed on, even if none of its tasks is
-        #: here any more}, see `output`
-        self.shown_to: dict[int, float] = {}
         #: {worker: failed fetches}: peers that this worker could not reach; see `unreached`
         self.unreachable: dict[WorkerHandle, FailedFetches] = {}
         #: {worker: None}: the inverse
@@ -259,13 +251,6 @@ class WorkerHandle:
         interval_s: float = RETURN_INTERVAL_S * 2 ** min(self.n_fruitless, 6)
         return self.last_asked + interval_s - now
 
-    def note_shown(self, number: int, now: float) -> None:
-        """Note that a client may be shown lines of this worker for a while; the latest are kept."""
-        known = self.shown_to
-        if number not in known and len(known) >= MAX_SHOWN:
-            del known[next(iter(known))]
-        known[number] = now + SHOWN_S
-
     def __repr__(self) -> str:
         return f"<WorkerHandle {self.name} {self.address}>"
 
@@ -298,18 +283,6 @@ class Inventory:
         self.n_dropped = 0
 
 
-class OutputWish(NamedTuple):
-    """What a client wants of the output of workers."""
-
-    #: it wants the output of its tasks from this level on; 0 = not
-    level: int = 0
-    #: {name of a logger that it follows: the least level, > 0}
-    loggers: Mapping[str, int] = MappingProxyType({})
-
-
-NO_WISH: Final = OutputWish()
-
-
 class ClientHandle:
     """One client; it survives its connections until its lease ends."""
 
@@ -321,7 +294,6 @@ class ClientHandle:
         "lease",
         "name",
         "number",
-        "output_wish",
         "peer",
         "receive",
         "wants",
@@ -353,8 +325,6 @@ class ClientHandle:
         #: {function: None} of rows whose task has another function: the client does not send these
         #: again while it wants the task. Each counts as one task more, until it wants no task
         self.functions: dict[Function, None] = {}
-        #: what it wants of the output of workers; nothing while it is away
-        self.output_wish: OutputWish = NO_WISH
         #: (self,), shared by all tasks that only this client wants
         self.alone: tuple[ClientHandle, ...] = (self,)
         #: the end of its lease, since its connection closed without a Bye; None while connected

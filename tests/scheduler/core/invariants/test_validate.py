@@ -451,6 +451,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     # Output, sums over workers, and orders.
     "a notice is due iff lines were left out": lambda b: flow_of(b.state).n_dropped.update({1: 1}),
+    "lines are shown of workers that are here": lambda b: flow_of(b.state).shown_to.update(
+        {b.w: {}}
+    ),
     "the task stream ends iff it is on": lambda b: setattr(
         stream_of(b.state), "due", Deadline(0.0, None, ())
     ),

@@ -6,9 +6,15 @@ from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
-from weft.scheduler.core.output.output import MAX_CHARS, MAX_LINES, PERIOD_S
+from weft.scheduler.core.output.output import (
+    MAX_CHARS,
+    MAX_LINES,
+    MAX_SHOWN,
+    PERIOD_S,
+    SHOWN_S,
+    flow_of,
+)
 from weft.scheduler.core.output.wishes import wishes_of
-from weft.scheduler.core.records.peers import MAX_SHOWN, SHOWN_S
 
 
 def numbers(board):
@@ -292,6 +298,6 @@ def test_of_many_clients_the_latest_are_remembered():
     board.send(worker, many(a, 1))
     (handle,) = board.state.workers.values()
     for number in range(1000, 1000 + 2 * MAX_SHOWN):
-        handle.note_shown(number, board.now)
-    assert len(handle.shown_to) == MAX_SHOWN
+        flow_of(board.state).note_shown(handle, number, board.now)
+    assert len(flow_of(board.state).shown_to[handle]) == MAX_SHOWN
     assert shown(board.send(worker, many(a, 1)), alice) == ["x"]

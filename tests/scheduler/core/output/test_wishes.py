@@ -184,9 +184,9 @@ BREAKAGES = {
     "a wish that is postponed is due": lambda s, c: (
         wishes_of(s).postponed[c][1].__setattr__("action", None)
     ),
-    "wanting files the connected clients that want output by number": lambda s, c: setattr(
-        c, "output_wish", OutputWish(10, c.output_wish.loggers)
-    ),
+    "wanting files the connected clients that want output by number": lambda s, c: wishes_of(
+        s
+    ).heeded.update({c: OutputWish(10, wishes_of(s).heeded[c].loggers)}),
 }
 
 
