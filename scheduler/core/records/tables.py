@@ -36,7 +36,7 @@ class StateTables:
 
         #: {key: task}, all tasks that are not forgotten
         self.tasks: dict[str, SchedulerTask] = {}
-        #: functions that no task uses; they are in `functions` too
+        #: functions that no task uses; `self.functions` has them too
         self.idle_functions = IdleFunctions(settings.max_idle_functions)
         #: {function id: function} of all tasks, and of idle ones
         self.functions: dict[bytes, Function] = {}

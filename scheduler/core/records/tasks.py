@@ -1,9 +1,9 @@
 """The records of tasks and functions, and of the classes by which tasks are queued.
 
-Owns the records and the comments that state their invariants (`validate.py` asserts each of them,
-in this order). Must never decide anything. A record is kept small (about 300 bytes with its index
-entries, plus key and arguments): a million tasks have to fit beside each other, so nothing is
-allocated for a state that a task is not in.
+Owns the records and the comments that state their invariants (each is asserted, in this order).
+Must never decide anything. A record is kept small (about 300 bytes with its index entries, plus key
+and arguments): a million tasks have to fit beside each other, so nothing is allocated for a state
+that a task is not in.
 """
 
 from __future__ import annotations
