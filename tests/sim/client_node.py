@@ -28,6 +28,7 @@ from weft.client.core.tasks import (
 from weft.protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT
 from weft.protocol.wire.messages import Bye
 from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.core.recovery.records import recovery_of
 
 from . import memory
 from .client_process import ClientProcess
@@ -290,7 +291,7 @@ class ClientNode(ClientProcess):
         """Assert that an actor whose handle the user has is not made again behind it."""
         sim, key = self.sim, future.spec.key
         task = sim.scheduler.core.tasks.get(key)
-        if task is None or task.state != "memory" or sim.scheduler.core.counters.recoveries:
+        if task is None or task.state != "memory" or recovery_of(sim.scheduler.core).n_ended:
             return
         if key in sim.released or key in sim.cancelled or self.has_retried:
             return  # its key may be that of another actor
@@ -344,7 +345,7 @@ class ClientNode(ClientProcess):
                 forced = any(key in sim.forced for key in spec.ancestors)
                 # A client submits no call again that has failed for it, so a new scheduler has no
                 # more of it than a failure that a worker has kept.
-                failed = sim.scheduler.core.counters.recoveries and any(
+                failed = recovery_of(sim.scheduler.core).n_ended and any(
                     f.state.status in FAILED and not f.is_borrowed and f.spec.key in spec.ancestors
                     for client in sim.clients
                     for f in client.futures
@@ -359,9 +360,9 @@ class ClientNode(ClientProcess):
                 retried = retried and self.world.probes["client meets a new scheduler"] > 0
                 # What has finished before an input was cancelled cannot be computed again.
                 cut = any(key in sim.cancelled for key in spec.ancestors)
-                cut = cut and sim.scheduler.core.counters.recoveries
+                cut = cut and recovery_of(sim.scheduler.core).n_ended
                 # A borrower has no recipe, and the owner may be at another scheduler.
-                passed_on = future.is_borrowed and sim.scheduler.core.counters.recoveries
+                passed_on = future.is_borrowed and recovery_of(sim.scheduler.core).n_ended
                 lent = borrowed and (released or failed)
                 reasons = (gone, forgot, forced, retried, cut, passed_on, lent)
                 assert any(reasons), why

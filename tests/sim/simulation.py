@@ -26,6 +26,7 @@ from weft.protocol.wire.messages import GetData, KeysData
 from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.data.copies import copies_of
+from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.worker.core.tasks import WorkerTask
 
 from . import checks, copies, following, memory, plugins, reading, retiring
@@ -552,7 +553,6 @@ class Simulation:
             "tasks_completed",
             "tasks_failed_memory",
             "tasks_failed_worker_died",
-            "attempts_timed_out",
             "tasks_retried",
             "tasks_recomputed",
             "tasks_returned",
@@ -563,6 +563,8 @@ class Simulation:
             "clients_expired",
         ):
             self.world.probes[name] += getattr(counters, name)
+        n_timed_out = interruptions_of(self.scheduler.core).n_timed_out
+        self.world.probes["attempts_timed_out"] += n_timed_out
 
     # -- failures ---------------------------------------------------------------------------------
     def _report(self, error: Exception) -> str:

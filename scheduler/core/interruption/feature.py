@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
-from ..feature import Departure, Feature, LateQuestion
+from ..feature import Departure, Feature, LateQuestion, StateMetric
 from ..records.checking import unless
 from . import interrupted, interrupting, time_limits
 
@@ -27,6 +27,18 @@ FEATURE: Final = Feature(
         m.WorkerHeldUp: time_limits.on_held_up,
     },
     orders={"restart": LateQuestion(interrupting.on_restart, Level.CLIENT)},
+    metrics=(
+        StateMetric(
+            "attempts_interrupted_total",
+            "Running attempts that were asked to end.",
+            read=lambda state: interrupted.interruptions_of(state).n_interrupted,
+        ),
+        StateMetric(
+            "attempts_timed_out_total",
+            "Attempts that took longer than their timeout=.",
+            read=lambda state: interrupted.interruptions_of(state).n_timed_out,
+        ),
+    ),
     invariants={
         "interrupted lists zombies of workers": lambda s: [
             (attempt, found)

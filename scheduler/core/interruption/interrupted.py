@@ -41,6 +41,12 @@ class InterruptedAttempt:
 class Interruptions(dict[int, InterruptedAttempt]):
     """The interrupted attempts, all zombies of workers: {attempt: interruption}."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        #: attempts that were asked to end, and those that took longer than their timeout=, so far
+        self.n_interrupted = 0
+        self.n_timed_out = 0
+
 
 def interruptions_of(state: SchedulerState) -> Interruptions:
     """Return the interrupted attempts."""

@@ -45,7 +45,7 @@ def interrupt(state: SchedulerState, ws: WorkerHandle, attempts: list[int], why:
     """
     state.send(ws.peer, m.InterruptAttempts(attempts=attempts))
     state.call_after(END_PROCESS_AFTER_S, _end_process, ws, attempts, why)
-    state.counters.attempts_interrupted += len(attempts)
+    interruptions_of(state).n_interrupted += len(attempts)
 
 
 def _end_process(state: SchedulerState, ws: WorkerHandle, attempts: list[int], why: str) -> None:

@@ -87,7 +87,7 @@ def _end(state: SchedulerState, ws: WorkerHandle, timeouts_us: dict[int, int]) -
     for task in left:
         go_on = pause_until(state, task, again[task], longest_s)
         interruptions_of(state)[attempts[task]].when_over = go_on
-    state.counters.attempts_timed_out += len(overdue)
+    interruptions_of(state).n_timed_out += len(overdue)
     interrupt(state, ws, overdue, "overdue")
 
 

@@ -349,7 +349,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         (ws, name)
         for ws in s.workers.values()
         for name, n in ws.free_resources.items()
-        if n < 0 and not s.counters.recoveries and not s.lost.given_up
+        if n < 0 and not recovery_of(s).n_ended and not s.lost.given_up
     ],
     "free and held resources of a worker are all that it has": _misheld,
     "a class of a worker has it among its members": lambda s: [

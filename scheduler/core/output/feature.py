@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..feature import Departure, Feature
+from ..feature import Departure, Feature, StateMetric
 from . import output, wishes
 
 if TYPE_CHECKING:
@@ -25,6 +25,13 @@ FEATURE: Final = Feature(
         m.TaskOutput: output.on_task_output,
         m.LogRecords: output.on_log_records,
     },
+    metrics=(
+        StateMetric(
+            "lines_refused_total",
+            "Lines of workers for clients of which they had no task.",
+            read=lambda state: output.flow_of(state).n_refused,
+        ),
+    ),
     invariants={**output.OUTPUT_INVARIANTS, **wishes.OUTPUT_WISH_INVARIANTS},
     worker_connected=(wishes.greet_worker,),
     worker_gone=(_on_worker_gone,),

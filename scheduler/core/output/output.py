@@ -72,7 +72,7 @@ def _allowances(n_sharing: int) -> tuple[Allowance, ...]:
 class OutputFlow:
     """How much clients were sent in this period."""
 
-    __slots__ = ("left", "n_dropped", "n_sharing", "notice", "period_ends", "shown_to")
+    __slots__ = ("left", "n_dropped", "n_refused", "n_sharing", "notice", "period_ends", "shown_to")
 
     def __init__(self) -> None:
         self.period_ends = float("-inf")
@@ -82,6 +82,8 @@ class OutputFlow:
         self.left: dict[int, tuple[Allowance, ...]] = {}
         #: {(number, they are records): lines that were left out} since the last notice; none is 0
         self.n_dropped: dict[tuple[int, bool], int] = {}
+        #: lines of workers for clients of which they had no task
+        self.n_refused = 0
         #: when the clients are sent these numbers; pending iff there are some
         self.notice: Deadline | None = None
         #: {worker: {number of a client: until when its lines are passed on, even if none of its
@@ -165,7 +167,7 @@ def on_task_output(state: SchedulerState, ws: WorkerHandle, message: m.TaskOutpu
         places_of = {**found}
     for number, places in places_of.items():
         if not _may_show(state, ws, number, message, places):
-            state.counters.lines_refused += len(places)
+            flow.n_refused += len(places)
         elif number == m.EVERYONE:
             for each in _connected(state).values():
                 _pass_on(state, each, ws, message, places)

@@ -41,8 +41,6 @@ class Counters:
     tasks_failed_timed_out: int = _total(*_FAILED, ("reason", "timed_out"))
     tasks_failed_memory: int = _total(*_FAILED, ("reason", "memory"))
     tasks_cancelled: int = _total("Tasks that clients cancelled.")
-    attempts_interrupted: int = _total("Running attempts that were asked to end.")
-    attempts_timed_out: int = _total("Attempts that took longer than their timeout=.")
     tasks_retried: int = _total("Attempts made because an earlier one raised, or took too long.")
     tasks_recomputed: int = _total("Tasks run again because their only copy was lost.")
     tasks_returned: int = _total("Unstarted attempts that busy workers gave back.")
@@ -55,7 +53,6 @@ class Counters:
     replicas_missing: int = _total("Copies that were not where they were expected.")
     results_kept: int = _total("Results that workers which came back had kept.")
     attempts_adopted: int = _total("Attempts that went on while their worker was away.")
-    recoveries: int = _total("Times that peers of an earlier scheduler were waited for.")
     workers_joined: int = _total("Workers that joined.")
     workers_lost: int = 0
     workers_left: int = _total("Workers that left in order.")
@@ -63,9 +60,6 @@ class Counters:
     clients_expired: int = _total("Clients that were lost and did not come back.")
     protocol_errors: int = _total("Peers that broke the rules of the protocol.")
     denied: int = _total("Messages that the sender's token does not permit.")
-    lines_refused: int = _total("Lines of workers for clients of which they had no task.")
-    #: how long the last recovery took, seconds
-    recovery_s: float = 0.0
     #: tasks that failed by themselves, for any reason
     n_failed: int = 0
     #: gauges of the states that no container counts

@@ -133,7 +133,7 @@ def note_registration(state: SchedulerState, member_id: str, last_epoch: int) ->
     was_member = 0 < last_epoch < state.epoch
     if was_member and not state.awaits_peers:
         assert state.started is not None
-        if state.now - state.started <= FRESH_S and not state.counters.recoveries:
+        if state.now - state.started <= FRESH_S and not recovery_of(state).n_ended:
             begin(state)
         else:
             _await_owners(state)
@@ -269,9 +269,9 @@ def _end(state: SchedulerState) -> None:
     for recovery_ended in state.features.recovery_ended:
         recovery_ended(state)
     counters = state.counters
-    counters.recoveries += 1
+    recovery.n_ended += 1
     n_workers, n_clients, n_tasks = len(state.workers), len(state.clients), len(state.tasks)
-    took_s = counters.recovery_s = state.awake_s - phase.began
+    took_s = recovery.took_s = state.awake_s - phase.began
     state.log(
         "info",
         f"recovered epoch {state.epoch}: {counted(n_workers, 'worker')}, "

@@ -105,7 +105,12 @@ FEATURE: Final = Feature(
         StateMetric(
             "recovery_seconds",
             "How long that took the last time; 0 = it has not happened.",
-            read=lambda state: state.counters.recovery_s,
+            read=lambda state: recovery_of(state).took_s,
+        ),
+        StateMetric(
+            "recoveries_total",
+            "Times that peers of an earlier scheduler were waited for.",
+            read=lambda state: recovery_of(state).n_ended,
         ),
     ),
     started=(barrier.start,),

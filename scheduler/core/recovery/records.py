@@ -46,11 +46,24 @@ class InventoryRow:
 class Recovery:
     """What waits for peers of an earlier scheduler."""
 
-    __slots__ = ("barrier", "functions", "kept", "lacking", "lease", "rows", "rows_at")
+    __slots__ = (
+        "barrier",
+        "functions",
+        "kept",
+        "lacking",
+        "lease",
+        "n_ended",
+        "rows",
+        "rows_at",
+        "took_s",
+    )
 
     def __init__(self) -> None:
         #: while `SchedulerState.awaits_peers`
         self.barrier: Barrier | None = None
+        #: barriers that have ended, and how long the last one took, seconds
+        self.n_ended = 0
+        self.took_s = 0.0
         #: the end of `SchedulerState.awaits_owners`; None before the barrier
         self.lease: Deadline | None = None
         #: {key: rows} that wait for their task, or for what it lacks

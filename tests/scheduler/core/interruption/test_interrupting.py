@@ -6,6 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.actions import LogLine
+from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.scheduler.core.interruption.interrupting import END_PROCESS_AFTER_S
 
 from ...builders import Board, finished, graph, sent_keys
@@ -38,7 +39,7 @@ def test_the_worker_is_asked_to_interrupt_what_it_drops(board):
     out = board.send(client, cancel("a"))
     assert out[worker][:2] == [m.DropAttempts(attempts=[a]), m.InterruptAttempts(attempts=[a])]
     assert sent_keys(out, client, m.KeysCancelled) == ["a"]
-    assert board.state.counters.attempts_interrupted == 1
+    assert interruptions_of(board.state).n_interrupted == 1
 
 
 def test_a_task_that_does_not_run_is_only_cancelled(board):

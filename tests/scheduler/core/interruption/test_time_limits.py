@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.scheduler.core.interruption.interrupting import END_PROCESS_AFTER_S
 
 from ...builders import Board, assignment, dropped, finished, graph, sent_keys
@@ -58,7 +59,7 @@ def test_a_task_that_takes_too_long_fails_with_a_kind_of_its_own(board):
     assert sorted(message.keys) == ["a", "b"]
     assert attempt in dropped(out, worker)
     assert out[worker][-1] == m.InterruptAttempts(attempts=[attempt])
-    assert board.state.counters.attempts_timed_out == 1
+    assert interruptions_of(board.state).n_timed_out == 1
     assert board.state.counters.tasks_failed_timed_out == 1
     # Its thread is not free yet.
     assert attempt in board.state.workers[worker].zombies
@@ -175,7 +176,7 @@ def test_an_overdue_attempt_that_has_finished_or_was_dropped_is_stale(board):
     assert out == {}
     assert board.states("a") == ["memory"]
     assert board.state.counters.reports_stale == n_before + 2
-    assert board.state.counters.attempts_timed_out == 0
+    assert interruptions_of(board.state).n_timed_out == 0
 
 
 def test_an_attempt_that_is_reported_twice_counts_once(board):
@@ -185,7 +186,7 @@ def test_an_attempt_that_is_reported_twice_counts_once(board):
     overdue(board, worker, attempt, attempt)
     overdue(board, worker, attempt)
     assert board.states("a") == ["no_worker"]
-    assert board.state.counters.attempts_timed_out == 1
+    assert interruptions_of(board.state).n_timed_out == 1
 
 
 def test_a_worker_reports_only_attempts_of_its_own(board):

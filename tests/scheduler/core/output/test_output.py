@@ -247,7 +247,7 @@ def test_a_worker_shows_a_client_nothing_without_a_task_of_it():
             sent = many(number, 2)
             sent.keys = [key] * 2
             assert board.send(rogue, sent) == {}
-    assert board.state.counters.lines_refused == 16
+    assert flow_of(board.state).n_refused == 16
     assert shown(board.send(worker, many(a, 1)), alice) == ["x"]
     sent = many(a, 1)
     sent.keys = [f"of-{b}"]
@@ -289,7 +289,7 @@ def test_a_cancelled_task_shows_lines_until_it_has_ended_and_for_a_while():
     assert shown(board.send(worker, many(m.EVERYONE, 1)), alice) == ["x"]
     board.send(worker, m.AttemptsEnded(attempts=[attempt]))
     assert shown(board.send(worker, many(a, 1)), alice) == []
-    assert board.state.counters.lines_refused == 1
+    assert flow_of(board.state).n_refused == 1
 
 
 def test_of_many_clients_the_latest_are_remembered():
