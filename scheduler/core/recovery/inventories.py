@@ -46,6 +46,7 @@ def on_held(state: SchedulerState, ws: WorkerHandle, message: m.InventoryHeld) -
     rows = _new_rows(state, ws, inventory, message, message.keys, message.nbytes)
     news: list[tuple[WorkerHandle, SchedulerTask]] = []
     for key, attempt, spec_hash, nbytes in rows:
+        _end_zombie(state, ws, inventory, attempt)
         task = state.tasks.get(key)
         if task is not None:
             inventory.held.pop(task, None)
@@ -106,6 +107,7 @@ def on_failed(state: SchedulerState, ws: WorkerHandle, message: m.InventoryFaile
     failures = message.failures
     rows = _new_rows(state, ws, inventory, message, message.keys, failures, _counts(message))
     for key, attempt, spec_hash, failure, n_raised in rows:
+        _end_zombie(state, ws, inventory, attempt)
         inventory.processing.pop(attempt, None)
         row = InventoryRow(ws, key, attempt, FAILED, spec_hash, 0, failure, n_raised)
         if not bring(state, row, []):
@@ -162,6 +164,15 @@ def on_end(state: SchedulerState, ws: WorkerHandle, message: m.InventoryEnd) -> 
         f"{counted(inventory.n_adopted, 'unfinished task')}; {counted(len(absent), 'other task')} "
         f"{'is' if len(absent) == 1 else 'are'} placed again",
     )
+
+
+def _end_zombie(
+    state: SchedulerState, ws: WorkerHandle, inventory: Inventory, attempt: int
+) -> None:
+    """End a dropped attempt that has an outcome, before the row of that can wait for a task."""
+    if attempt in inventory.zombies:
+        del inventory.zombies[attempt]
+        note_attempt_ended(state, ws, attempt)
 
 
 def _open(state: SchedulerState, ws: WorkerHandle, message: Any) -> Inventory | None:

@@ -351,6 +351,20 @@ def test_an_unmerged_attempt_that_ends_before_its_client_is_back_is_kept(new):
     assert new.states("a", "b") == ["memory", "erred"]
 
 
+@pytest.mark.parametrize("kind, state", [("held", "memory"), ("failed", "erred")])
+def test_what_a_dropped_attempt_ended_with_waits_for_a_client(new, kind, state):
+    """The worker did not get the drop, and its attempt has ended meanwhile."""
+    worker = new.come_back(last_epoch=BEFORE, running={"a": 3})
+    client = new.client("alice", last_epoch=BEFORE)
+    new.send(client, graph("a"))
+    assert dropped(new.send(client, m.ReleaseKeys(keys=["a"])), worker) == [3]
+    new.close(worker)
+    worker = new.come_back(**{kind: {"a": 3}})
+    assert not new.state.workers[worker].zombies
+    new.send(new.client("bob", last_epoch=BEFORE), graph("a"))
+    assert new.states("a") == [state]
+
+
 def test_failures_before_a_later_attempt_count_as_retries(new):
     new.come_back("one", last_epoch=BEFORE, failed={"a": 3})
     two = new.come_back("two", last_epoch=BEFORE, running={"a": 7})
