@@ -352,7 +352,7 @@ def test_an_unmerged_attempt_that_ends_before_its_client_is_back_is_kept(new):
 
 
 @pytest.mark.parametrize(("kind", "state"), [("held", "memory"), ("failed", "erred")])
-def test_what_a_dropped_attempt_ended_with_waits_for_a_client(new, kind, state):
+def test_the_outcome_of_a_dropped_attempt_waits_for_a_client(new, kind, state):
     """The worker did not get the drop, and its attempt has ended meanwhile."""
     worker = new.come_back(last_epoch=BEFORE, running={"a": 3})
     client = new.client("alice", last_epoch=BEFORE)
