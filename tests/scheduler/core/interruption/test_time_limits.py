@@ -102,6 +102,25 @@ def test_a_retry_begins_when_the_attempt_before_it_has_ended(board):
     assert board.rest() == ["DropAttempts", "InterruptAttempts"]
 
 
+def test_a_task_that_read_the_value_of_an_overdue_attempt_runs_again(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", timeout_us=LIMIT_US, retries=1), graph(":a -> b"))
+    first, reader = board.attempt("a"), board.attempt("b")
+    assert dropped(overdue(board, worker, first), worker) == [first, reader]
+    # The worker had finished the first and begun the other before it was told.
+    board.send(worker, finished([first]))
+    out = board.send(worker, m.AttemptsEnded(attempts=[reader], ends=[m.RETURNED]))
+    assert client not in out
+    board.tick()
+    board.finish(worker, "a")
+    assert board.states("a", "b") == ["memory", "processing"]
+    assert board.attempt("b") > board.attempt("a") > reader
+    out = board.finish(worker, "b")
+    assert client in out
+    assert board.states("b") == ["memory"]
+    assert board.rest() == ["InterruptAttempts"]
+
+
 def test_a_retry_does_not_wait_for_ever(board):
     client, one, two = board.client(), board.worker("one"), board.worker("two")
     board.send(client, graph("a", timeout_us=LIMIT_US, retries=1))
