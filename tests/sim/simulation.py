@@ -33,6 +33,7 @@ from . import checks, copies, following, memory, plugins, reading, retiring
 from .actor_calls import ActorUsers
 from .client_node import FAILED, ClientNode
 from .coordination import ObjectUsers
+from .executions import Executions
 from .graphs import Graph, Spec
 from .links import End, Link, copied
 from .plan import Plan
@@ -76,8 +77,7 @@ class Simulation:
         self.executed: dict[int, str] = {}
         #: {key: {attempt: where, and in which session}} of those that have not ended.
         self._executing: dict[str, dict[int, tuple[WorkerNode, Link | None]]] = {}
-        #: {key: executions that were begun}
-        self.n_executed: dict[str, int] = {}
+        self._executions = Executions(self)
         #: {key: executions that raised}
         self.n_raised: dict[str, int] = {}
         #: {key: {attempt: None}} of executions that were reported to take too long
@@ -162,7 +162,7 @@ class Simulation:
         self.world.note(f"{worker!r} executes", (task.key, task.attempt))
         assert task.attempt not in self.executed, f"attempt {task.attempt} is executed twice"
         self.executed[task.attempt] = spec.key
-        self._check_once(task, spec)
+        self._executions.begin(task, spec)
         beside = self._executing.setdefault(spec.key, {})
         for attempt, (other, link) in beside.items():
             self.world.probes["executed twice at once"] += 1
@@ -173,20 +173,6 @@ class Simulation:
                 f"{worker!r} executes {task!r} while {other!r} executes attempt {attempt}"
             )
         beside[task.attempt] = (worker, worker.session.link)
-
-    def _check_once(self, task: WorkerTask, spec: Spec) -> None:
-        """Where no worker fails, a call runs again only after it has raised."""
-        n_before = self.n_executed.get(spec.key, 0)
-        self.n_executed[spec.key] = n_before + 1
-        if not self.plan.executes_once or spec.key in self.released or spec.key in self.cancelled:
-            return
-        if any(key in self.exceeded for key in spec.ancestors):
-            return  # it was given up, or what needs it, and may be submitted again
-        n_failed = self.n_raised.get(spec.key, 0) + self.n_excused[spec.key]
-        n_failed += len(self.timed_out.get(spec.key, ()))
-        assert n_before <= n_failed, (
-            f"{task!r} is executed again: {n_before} times before, of which {n_failed} failed"
-        )
 
     def _given_up(self, attempt: int, link: Link | None) -> bool:
         """Return whether the scheduler expects no report of an attempt that is being executed.

@@ -1,0 +1,65 @@
+"""What is executed, with which values; where no worker fails, nothing again without a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.worker.core.tasks import WorkerTask
+
+if TYPE_CHECKING:
+    from .graphs import Spec
+    from .simulation import Simulation
+
+
+class Executions:
+    """All executions that were begun."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        #: {key: {attempt: the attempts whose values it reads}}
+        self._begun: dict[str, dict[int, list[int]]] = {}
+
+    def begin(self, task: WorkerTask, spec: Spec) -> None:
+        """Note that a task's function is being called, and check that it has to be."""
+        before = self._begun.setdefault(spec.key, {})
+        before[task.attempt] = [record.attempt for record in task.inputs]
+        self._check_once(task, spec)
+
+    def _check_once(self, task: WorkerTask, spec: Spec) -> None:
+        sim = self._sim
+        if not sim.plan.executes_once or spec.key in sim.released or spec.key in sim.cancelled:
+            return
+        if any(key in sim.exceeded for key in spec.ancestors):
+            return  # it was given up, or what needs it, and may be submitted again
+        timed_out = sim.timed_out.get(spec.key, {})
+        before = [attempt for attempt in self._begun[spec.key] if attempt != task.attempt]
+        n_failed = sim.n_raised.get(spec.key, 0) + sim.n_excused[spec.key] + len(timed_out)
+        n_in_vain = sum(
+            attempt not in timed_out and self._has_read_in_vain(spec.key, attempt, task.attempt)
+            for attempt in before
+        )
+        assert len(before) <= n_failed + n_in_vain, (
+            f"{task!r} is executed again: {len(before)} times before, of which {n_failed} failed "
+            f"and {n_in_vain} read what took too long"
+        )
+
+    def _has_read_in_vain(self, key: str, old: int, new: int) -> bool:
+        """Return whether `old` read a value that counts no more, and `new` reads another one.
+
+        A worker reports that an attempt takes too long, and the scheduler decides. If the attempt
+        ends by itself before the worker is told, those that wait for it there begin with its value.
+        They are dropped with it, and run again when it has: what they read is of a failed attempt.
+        """
+        old_inputs, new_inputs = self._begun[key][old], self._begun[key][new]
+        for before, now in zip(old_inputs, new_inputs, strict=True):
+            if before == now or before not in self._sim.executed:
+                continue
+            name = self._sim.executed[before]
+            if before in self._sim.timed_out.get(name, {}):
+                return True
+            if now in self._begun[name] and self._has_read_in_vain(name, before, now):
+                return True
+        return False
+
+
+__all__ = ["Executions"]
