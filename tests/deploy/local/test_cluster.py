@@ -181,13 +181,13 @@ with weft.Client(n_workers=1) as client:
 FORKING_WHILE_HELD = """
 import faulthandler, os, threading, weft
 from weft.client.dask import default as dask_default
-from weft.deploy.local import quiet
+from weft.deploy.local import log_level
 from weft.graphs.drivers import thread_pools
 
 held, done = threading.Event(), threading.Event()
 
 def hold():
-    with dask_default._lock, quiet._lock, thread_pools._lock:
+    with dask_default._lock, log_level._lock, thread_pools._lock:
         held.set()
         done.wait()
 

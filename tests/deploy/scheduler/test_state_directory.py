@@ -245,4 +245,4 @@ async def test_a_scheduler_is_above_the_last_epoch_and_stores_its_own_before_it_
     await server.start()
     await server.stop()
     assert epochs[0] == server.state.epoch > last_epoch
-    assert server.state.expected == expected
+    assert server.state.kept_members.expected == expected
