@@ -217,7 +217,9 @@ class ActorUsers:
     def on_dropped(self, actor: ActorNode) -> None:
         """Check, where no worker fails, that nobody had a handle of an actor that ends."""
         sim = self.sim
-        if not sim.plan.executes_once or actor.key in sim.cancelled:
+        # Of one that has given way in a full memory, its worker may hear before its holders.
+        gave_way = actor.key in sim.exceeded
+        if not sim.plan.executes_once or actor.key in sim.cancelled or gave_way:
             return
         holders = [
             handle
