@@ -38,7 +38,7 @@ StateHook: TypeAlias = "Callable[[ClientState], None]"
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class ClientFeature:
-    """What the kernel needs to know of a feature; all of it is optional but the name.
+    """The declaration of a feature, for the kernel; all of it is optional but the name.
 
     All features of a client are one `ClientFeature`: `protocol.seam` joins them.
     """

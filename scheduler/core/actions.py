@@ -1,4 +1,4 @@
-"""What the shell is asked to do, beside sending messages. Features have actions of their own."""
+"""Actions that the shell is asked for, beside sending. Features have actions of their own."""
 
 from __future__ import annotations
 

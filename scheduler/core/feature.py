@@ -119,7 +119,7 @@ class Departure(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Feature:
-    """What the kernel needs to know of a feature; all of it is optional but the name.
+    """The declaration of a feature, for the kernel; all of it is optional but the name.
 
     All features of a state are one `Feature`: `protocol.seam` joins them.
     """

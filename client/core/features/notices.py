@@ -1,4 +1,4 @@
-"""What the user reads beside results: what tasks print, warnings, and that the scheduler is back.
+"""Notices for the user, beside results: printed lines, warnings, the return of the scheduler.
 
 A scheduler that was started again and had peers before reports what it has found (`Recovering`,
 later `Recovered`). The line about its return waits for that, but not for long.
@@ -31,7 +31,7 @@ _MAX_UNRUNNABLE: Final = 1000
 
 
 class Notices:
-    """What the user was told, and is to be told."""
+    """The notices that were given, and those that are due."""
 
     def __init__(self) -> None:
         #: takes what tasks print and log; None = the user does not want it

@@ -18,7 +18,7 @@ SIZE_PAUSE_S: Final = 0.05
 
 
 class SentSize:
-    """What clients are sent."""
+    """The size of the cluster, as clients were last sent it."""
 
     __slots__ = ("due", "nthreads", "sent_at")
 

@@ -48,7 +48,7 @@ class Loss:
 
 
 class Losses:
-    """What was logged of lost workers, and what waits to be."""
+    """Losses of workers that were logged, and those that wait to be."""
 
     __slots__ = ("by_reason", "death_log", "exits", "line", "waiting")
 

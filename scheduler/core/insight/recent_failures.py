@@ -1,4 +1,4 @@
-"""What has happened lately, for `overview` and `health`: some times, and the last failures.
+"""The latest events, for `overview` and `health`: some times, and the last failures.
 
 Everything is noted per batch, or per task that fails by itself. Nothing here is decided by.
 """

@@ -30,7 +30,7 @@ MAX_FOLLOWED: Final = 1000
 
 
 class OutputWish(NamedTuple):
-    """What a client wants of the output of workers."""
+    """The wish of a client about the output of workers."""
 
     #: it wants the output of its tasks from this level on; 0 = not
     level: int = 0
