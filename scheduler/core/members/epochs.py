@@ -81,9 +81,13 @@ def is_proved(key: bytes, epoch: int, proof: str) -> bool:
 
 
 def next_epoch(clock_ns: int, *known: int) -> int:
-    """Return the epoch of a scheduler that starts now, when these epochs are known."""
+    """Return the epoch of a scheduler that starts now, when these epochs are known.
+
+    Two starts that know the same epoch differ by what their clocks show: peers of the one would
+    take the other for the same scheduler, and leave out what only that one knew.
+    """
     highest = max(known, default=0)
-    return clock_ns if clock_ns > highest else highest + STEP_NS
+    return clock_ns if clock_ns > highest else highest + STEP_NS + clock_ns % STEP_NS
 
 
 def is_from_the_future(seen: int, epoch: int, age_s: float) -> bool:
@@ -91,6 +95,6 @@ def is_from_the_future(seen: int, epoch: int, age_s: float) -> bool:
 
     One that is ahead by a whole step was made by a scheduler that started over above this one. So
     of two schedulers that meet each other's peers, one starts over at most, and the other one gives
-    way to it: its epoch is a step above that of the other one.
+    way to it: its epoch is at least a step above that of the other one.
     """
     return age_s * 1e9 < seen - epoch < STEP_NS

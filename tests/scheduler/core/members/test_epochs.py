@@ -31,8 +31,13 @@ def test_an_epoch_is_the_clock_while_that_goes_on():
 
 
 def test_an_epoch_leaves_room_for_attempts_if_the_clock_is_behind_a_known_one():
-    assert next_epoch(1_000, 5_000, 4_000) == 5_000 + STEP_NS
-    assert next_epoch(1_000, 1_000) == 1_000 + STEP_NS
+    assert next_epoch(1_000, 5_000, 4_000) == 5_000 + STEP_NS + 1_000
+    assert next_epoch(1_000, 1_000) == 1_000 + STEP_NS + 1_000
+
+
+def test_two_starts_above_the_same_epoch_differ():
+    seen = 9 * STEP_NS
+    assert next_epoch(STEP_NS + 1_000, seen) != next_epoch(STEP_NS + 2_000, seen)
 
 
 def test_changed_members_are_put_out_with_a_tick_but_at_most_once_per_second():
