@@ -75,15 +75,14 @@ def look_at(state: SchedulerState, ws: WorkerHandle) -> None:
     """Decide whether a worker is full; what it was given too much is asked back."""
     _sum_expected(state, ws)
     limit = ws.memory_limit
-    used = used_nbytes(ws) + ws.expected_nbytes
-    if used > CROWDED_SHARE * limit > 0:
+    if used_nbytes(ws) + ws.expected_nbytes > CROWDED_SHARE * limit > 0:
         surplus = ws.n_busy - ws.nthreads
         if surplus > 0 and not ws.is_away and ws.may_be_asked_in(state.now) <= 0:
             ws.return_asked = True
             ws.last_asked = state.now
             ws.n_fruitless += 1
             state.send(ws.peer, m.ReturnAttempts(count=surplus))
-    _set_full(state, ws, is_full=used > FULL_SHARE * limit > 0)
+    _set_full(state, ws, is_full=_is_over(ws))
 
 
 def _sum_expected(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -130,8 +129,16 @@ def note_assigned(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) 
     expected = task.group.prefix.result_nbytes
     if expected and ws.nbytes > ws.watched_above:
         ws.expected_nbytes += expected
-        if used_nbytes(ws) + ws.expected_nbytes > FULL_SHARE * ws.memory_limit:
-            _set_full(state, ws, is_full=True)
+        if _is_over(ws):
+            # What its functions make may be known to be smaller by now. It must not be found to
+            # have room after the pass, for nothing would be assigned then.
+            _sum_expected(state, ws)
+            if _is_over(ws):
+                _set_full(state, ws, is_full=True)
+
+
+def _is_over(ws: WorkerHandle) -> bool:
+    return used_nbytes(ws) + ws.expected_nbytes > FULL_SHARE * ws.memory_limit > 0
 
 
 def forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:

@@ -168,6 +168,20 @@ def test_work_that_was_given_before_its_size_was_known_is_asked_back(board):
     assert board.rest() == ["KeysInMemory"]
 
 
+def test_a_worker_whose_tasks_are_known_to_be_smaller_by_now_has_room_in_the_same_pass(board):
+    alice = board.client()
+    w, other = worker(board), worker(board, "other")
+    here = {"function": "make", "workers": ["w"]}
+    board.send(alice, graph("a", **here))
+    board.finish(w, "a", nbytes=LARGE, us=1000, blob=None)
+    measure(board, w, 263 * MB)
+    board.send(alice, graph("x", "y", **here))  # they may add 40 of the 57 MB that are left
+    board.send(alice, graph("b", function="make", workers=["other"]))
+    board.finish(other, "b", nbytes=14 * MB, us=1000, blob=None)  # or rather 37
+    board.send(alice, graph("z", **here), graph("small", function="small", workers=["w", "v"]))
+    assert board.states("z", "small") == ["processing"] * 2
+
+
 def test_threads_of_a_program_are_not_judged_by_the_size_of_their_common_process(board):
     alice = board.client()
     w = worker(board, resident=390 * MB, address="inproc://w")
