@@ -361,10 +361,12 @@ class ClientNode(ClientProcess):
                 # What has finished before an input was cancelled cannot be computed again.
                 cut = any(key in sim.cancelled for key in spec.ancestors)
                 cut = cut and recovery_of(sim.scheduler.core).n_ended
+                # An input may be cancelled while a call of it is on its way.
+                overtaken = culprit in sim.cancelled and "cancelled before" in state.failure[2]
                 # A borrower has no recipe, and the owner may be at another scheduler.
                 passed_on = future.is_borrowed and recovery_of(sim.scheduler.core).n_ended
                 lent = borrowed and (released or failed)
-                reasons = (gone, forgot, forced, retried, cut, passed_on, lent)
+                reasons = (gone, forgot, forced, retried, cut, overtaken, passed_on, lent)
                 assert any(reasons), why
         else:
             raise AssertionError(why)
