@@ -288,16 +288,30 @@ class ClientNode(ClientProcess):
             future.seen = status
 
     def _check_actor(self, future: Future) -> None:
-        """Assert that an actor whose handle the user has is not made again behind it."""
+        """Assert that an actor whose handle the user has is not made again behind it.
+
+        A client that is cut off cannot know that the actor was lost, and another one may have made
+        a new one meanwhile. So this holds as soon as the client has read what the scheduler sent.
+        """
         sim, key = self.sim, future.spec.key
         task = sim.scheduler.core.tasks.get(key)
         if task is None or task.state != "memory" or recovery_of(sim.scheduler.core).n_ended:
             return
         if key in sim.released or key in sim.cancelled or self.has_retried:
             return  # its key may be that of another actor
+        if not self._has_read_all():
+            self.world.probes["actor held by a client that is behind"] += 1
+            return
         self.world.probes["actor held"] += 1
         future.made_by = future.made_by or task.attempt
         assert future.made_by == task.attempt, f"{future.state!r} was made again"
+
+    def _has_read_all(self) -> bool:
+        """Return whether the client is connected, and nothing is on its way to it."""
+        link = self.session.link
+        if link is None or link.is_broken or link.sides[0].incoming or not self.core.is_linked:
+            return False
+        return self.sim.scheduler.has_sent_all(link, self.client_id)
 
     def _check_failure(self, future: Future) -> None:
         """Assert that there was a reason for this failure."""

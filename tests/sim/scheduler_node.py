@@ -267,6 +267,12 @@ class SchedulerNode:
         peer = None if link is None else self._peers.get(link)
         return None if peer is None else self.core.workers.get(peer)
 
+    def has_sent_all(self, link: Link, client_id: str) -> bool:
+        """Return whether a client is registered over this connection, and no message waits."""
+        peer, client = self._peers.get(link), self.core.clients.get(client_id)
+        is_current = peer is not None and client is not None and client.peer == peer
+        return is_current and peer not in self.core.outboxes
+
     def on_closed(self, link: Link) -> None:
         """See `End`."""
         if not self.when_awake(self.on_closed, link):
