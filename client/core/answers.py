@@ -92,6 +92,8 @@ def on_keys_in_memory(core: ClientState, message: m.KeysInMemory) -> None:
     recipes = core.recipes
     news: list[FutureState] = []
     moved: dict[FutureState, None] = {}
+    if message.attempts:
+        _note_makers(core, message)
     for key, nbytes, place in zip(message.keys, message.nbytes, message.holder_of, strict=True):
         state = find(core, key)
         if state is None:
@@ -111,6 +113,16 @@ def on_keys_in_memory(core: ClientState, message: m.KeysInMemory) -> None:
         turn_from(core, moved)
     for state in news:
         wake(core, state)
+
+
+def _note_makers(core: ClientState, message: m.KeysInMemory) -> None:
+    """Note which attempts made unique results; one that was made anew is not the one known here."""
+    for key, attempt in zip(message.keys, message.attempts, strict=True):
+        state = core.table.states.get(key)
+        if not attempt or state is None or state.phase != SENT or key in core.barriers:
+            continue
+        if state.failure is None and core.made.setdefault(state, attempt) != attempt:
+            is_of_no_use(core, state)
 
 
 def on_keys_erred(core: ClientState, message: m.KeysErred) -> None:

@@ -292,7 +292,10 @@ def on_released(core: ClientState, released: list[FutureState]) -> None:
     """Handle releases of futures; states that have no future left leave the table."""
     keys: list[str] = []
     unanswered = core.unanswered
-    for state in core.table.detach(released):
+    gone = core.table.detach(released)
+    for state in gone if core.made else ():
+        core.made.pop(state, None)
+    for state in gone:
         if state.phase == SENT:  # as `move` does
             keys.append(state.key)
             state.phase = GONE

@@ -108,7 +108,11 @@ def want(core: ClientState, keys: list[str]) -> None:
     """Ask for the states of keys."""
     if keys:
         hashes = core.table.spec_hashes(keys)
-        core.to_scheduler.append(WantKeys(keys=keys, spec_hashes=hashes))
+        made = {state.key: attempt for state, attempt in core.made.items()}
+        attempts = [made.get(key, 0) for key in keys] if made else []
+        if not any(attempts):
+            attempts = []
+        core.to_scheduler.append(WantKeys(keys=keys, spec_hashes=hashes, attempts=attempts))
 
 
 def forget_function(state: FutureState) -> None:
@@ -141,9 +145,8 @@ def look_at_answers(core: ClientState) -> None:
 
 def is_of_no_use(core: ClientState, state: FutureState) -> bool:
     """Return whether a result has ended with its task, which the scheduler has dropped."""
-    return state.status == FINISHED and any(
-        dropped(core, state) for dropped in core.features.dropped
-    )
+    was_made = state.status == FINISHED or (state.failure is None and state in core.made)
+    return was_made and any(dropped(core, state) for dropped in core.features.dropped)
 
 
 def go_on(core: ClientState, *, is_restarted: bool = False) -> None:

@@ -97,6 +97,9 @@ class ClientState:
         #: {key: None} without a future, submitted for the tasks that read them, and to be released
         #: after these. Empty between events.
         self.temporary: dict[str, None] = {}
+        #: {state: the attempt that made its result} of unique results that are known to exist, or
+        #: to have existed. None is gone.
+        self.made: dict[FutureState, int] = {}
         #: The epoch of the last scheduler.
         self.epoch = 0
         #: {state: None} finished, and borrowed by other clients while there was no connection.

@@ -79,6 +79,8 @@ def move(core: ClientState, state: FutureState, finish: Phase) -> None:
         core.held[state] = None
     elif finish == KEPT:
         core.kept[state] = None
+    elif finish == GONE:
+        core.made.pop(state, None)
 
 
 def set_status(state: FutureState, finish: Status) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import InvalidState
 from . import fetching
-from .tasks import FAILED, FINISHED, HELD, KEPT, SENT, FutureState, is_unreadable
+from .tasks import FAILED, FINISHED, GONE, HELD, KEPT, SENT, FutureState, is_unreadable
 from .watching import THROUGH_SCHEDULER
 
 if TYPE_CHECKING:
@@ -111,6 +111,9 @@ INVARIANTS: Final[dict[str, Invariant]] = {
     ],
     "kept states are done": lambda core: [
         s for s in core.kept if not s.has_data and not is_unreadable(s)
+    ],
+    "the makers of results that are gone are forgotten": lambda core: [
+        state for state in core.made if state.phase == GONE
     ],
     "no input is left to be released between events": lambda core: core.temporary,
     "nothing is held while linked": lambda core: core.held if core.is_linked else (),

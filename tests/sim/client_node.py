@@ -303,7 +303,7 @@ class ClientNode(ClientProcess):
             self.world.probes["actor held by a client that is behind"] += 1
             return
         self.world.probes["actor held"] += 1
-        future.made_by = future.made_by or task.attempt
+        future.made_by = future.made_by or self.core.made.get(future.state, task.attempt)
         assert future.made_by == task.attempt, f"{future.state!r} was made again"
 
     def _has_read_all(self) -> bool:

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 def on_dropped(core: ClientState, state: FutureState) -> bool:
     """Fail a state whose actor the scheduler has dropped; return False if it is not one."""
     spec = state.spec
-    if spec is None:
-        return False
     if isinstance(spec, TaskColumns):  # a graph may have rows of other functions, too
         spec = spec.row(state.key)
-    if spec.function.id != ACTOR_FUNCTION:
+    if state not in core.made and (spec is None or spec.function.id != ACTOR_FUNCTION):
         return False
-    text = "has ended while this client was away for longer than its lease; make a new actor"
+    text = (
+        "has ended while this client was away: its worker was lost, or nothing else held it for "
+        "longer than the client's lease; make a new actor with submit(..., actor=True)"
+    )
     fail(core, state, ERROR, actor_lost(state.key, text))
     state.blob = None  # its handle; after the failure, because users read both
     return True

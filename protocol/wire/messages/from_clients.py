@@ -53,16 +53,19 @@ class SubmitTasks(Message):
     ranks: Ints = field(default_factory=list)
 
 
-@message(17, by=CLIENTS, columns=("keys",), optional_columns=("spec_hashes",))
+@message(17, by=CLIENTS, columns=("keys",), optional_columns=("spec_hashes", "attempts"))
 class WantKeys(Message):
     """Want keys that the client did not submit in this session; the answer is their state.
 
     `spec_hashes` is filled for keys that the user named, as far as the client knows them: a task of
-    the same name with another hash is a different task.
+    the same name with another hash is a different task. `attempts` is filled for results that are
+    unique, as far as the client knows the attempts that made them, 0 for others: a result of
+    another attempt is a different one.
     """
 
     keys: Keys
     spec_hashes: Ids = field(default_factory=list)
+    attempts: Ints = field(default_factory=list)
 
 
 @message(18, by=CLIENTS, columns=("keys",))

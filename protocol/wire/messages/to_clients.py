@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from ..message import Blobs, Failures, Ints, Keys, Message, Number, Text, Texts, message
 from ..roles import CLIENTS, PEERS, WORKERS
 
@@ -18,16 +20,21 @@ class ResultsReady(Message):
     33,
     to=CLIENTS,
     columns=("keys", "nbytes", "holder_of"),
+    optional_columns=("attempts",),
     tables=(("holders",),),
     indexes=("holder_of",),
 )
 class KeysInMemory(Message):
-    """Report keys that are in memory; their data is at `holders[holder_of[i]]`."""
+    """Report keys that are in memory; their data is at `holders[holder_of[i]]`.
+
+    `attempts` is filled if some results are unique: the attempts that made them, 0 for others.
+    """
 
     keys: Keys
     nbytes: Ints
     holder_of: Ints
     holders: Texts
+    attempts: Ints = field(default_factory=list)
 
 
 @message(

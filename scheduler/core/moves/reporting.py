@@ -47,8 +47,19 @@ def report_results(
     for client, ready in inline.items():
         state.send_client(client, ready)
     for client, known in remote.items():
+        _add_attempts(state, known)
         state.send_client(client, known)
     state.story.note(state.now, text or f"finished on {ws.name}", [task.key for task, _ in rows])
+
+
+def _add_attempts(state: SchedulerState, message: m.KeysInMemory) -> None:
+    """Name the attempts that made unique results, so that clients can tell these from later ones."""
+    if not any(function_id in state.functions for function_id in state.features.unique):
+        return
+    tasks = [state.tasks[key] for key in message.keys]
+    attempts = [task.attempt if task.group.function.is_unique else 0 for task in tasks]
+    if any(attempts):
+        message.attempts = attempts
 
 
 def send_states(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
@@ -72,6 +83,7 @@ def send_states(state: SchedulerState, client: ClientHandle, keys: list[str]) ->
             pending.append(key)
     if in_memory.keys:
         in_memory.holders = list(holders)
+        _add_attempts(state, in_memory)
         state.send_client(client, in_memory)
     if pending:
         state.send_client(client, m.KeysPending(keys=pending))

@@ -32,7 +32,7 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
     """Record that a client holds futures that it did not submit, or is back; send their states."""
     unknown = []
     known = []
-    unlinked = []
+    lacking = []
     is_unlinked: dict[SchedulerTask, bool] = {}
     for i, key in enumerate(message.keys):
         task = state.tasks.get(key)
@@ -47,8 +47,8 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
         elif is_other(message, task, i):
             unknown.append(key)
             continue
-        if _is_unlinked(task, is_unlinked):
-            unlinked.append(key)
+        if _is_unlinked(task, is_unlinked) or _is_remade(state, message, task, i):
+            lacking.append(key)
             continue
         want(client, task)
         task.delivered = False
@@ -58,9 +58,9 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
             known.append(key)  # else peers may still come with it
     send_states(state, client, known)
     # Until the client submits these anew it has no wish that it could withdraw.
-    _release(state, client, unlinked)
-    if unknown or unlinked:
-        state.send_client(client, m.KeysUnknown(keys=[*unknown, *unlinked]))
+    _release(state, client, lacking)
+    if unknown or lacking:
+        state.send_client(client, m.KeysUnknown(keys=[*unknown, *lacking]))
 
 
 def may_come(state: SchedulerState, key: str, spec_hash: bytes = m.NO_HASH) -> bool:
@@ -115,6 +115,21 @@ def _is_unlinked(task: SchedulerTask, known: dict[SchedulerTask, bool]) -> bool:
             known[failed] = True
             stack.extend(d for d in failed.dependents or () if known.get(d) is False)
     return known[task]
+
+
+def _is_remade(
+    state: SchedulerState, message: m.WantKeys, task: SchedulerTask, row: int
+) -> bool:
+    """Return whether the unique result that a client knows is gone, and not only its failure left.
+
+    The task has another one, which another client had made anew, or would have to make one.
+    """
+    known = message.attempts[row] if message.attempts else 0
+    if not known or task.state == ERRED or task.is_without_recipe:
+        return False
+    if task.state == MEMORY:
+        return task.attempt != known
+    return not state.awaits_peers  # else its worker may still come back with it
 
 
 def is_other(message: m.SubmitTasks | m.WantKeys, task: SchedulerTask, row: int) -> bool:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.core.events import ClientTick, Disconnected
+from weft.client.core.events import ClientTick, Disconnected, ResultsFetched, Watch
 from weft.client.core.tasks import FunctionRecord, FutureState, TaskColumns
 from weft.protocol.wire.messages import (
     ACTOR_FUNCTION,
     KeysInMemory,
     KeysUnknown,
     SubmitTasks,
+    WantKeys,
 )
 from weft.protocol.wire.options import NO_OPTIONS
 
-from .test_state import Bench
+from .core_kit import Bench, Listener
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
@@ -66,3 +67,63 @@ def test_actors_are_submitted_to_a_new_scheduler_as_made():
     (message,) = [x for x in bench.connect(epoch=2) if isinstance(x, SubmitTasks)]
     options = [message.options[i] for i in message.option_of]
     assert (message.keys, options) == (["made", "pending"], [{"made": True}, {}])
+
+
+def in_memory(attempt, holder="tcp://w:1"):
+    """Make the message that the actor `made` is at a holder, made by this attempt."""
+    return KeysInMemory(
+        keys=["made"], nbytes=[1], holder_of=[0], holders=[holder], attempts=[attempt]
+    )
+
+
+def bench_with_an_actor(attempt):
+    """Return a client that knows of an actor made by this attempt, and has lost its connection."""
+    bench = Bench()
+    bench.connect()
+    maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
+    bench.do(bench.task("made", function=maker))
+    bench.hear(in_memory(attempt))
+    bench.sent(Disconnected())
+    return bench
+
+
+def test_a_client_that_is_back_asks_for_its_actor_by_the_attempt_that_made_it():
+    bench = bench_with_an_actor(7)
+    (message,) = [x for x in bench.connect() if isinstance(x, WantKeys)]
+    assert (message.keys, message.attempts) == (["made"], [7])
+    bench.hear(in_memory(7))
+    assert bench.state("made").failure is None
+
+
+def test_an_actor_of_another_attempt_is_not_taken_for_the_one_that_a_client_had():
+    bench = bench_with_an_actor(7)
+    bench.connect()
+    bench.hear(in_memory(8))
+    assert bench.state("made").failure[:2] == ["actor-lost", "made"]
+
+
+def test_an_actor_that_is_unknown_while_its_handle_is_missing_is_not_made_again():
+    bench = Bench()
+    bench.connect()
+    maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
+    task = bench.task("made", function=maker)
+    bench.do(task, Watch(Listener(wants_data=True), [task.state]))
+    _, (fetch,) = bench.hear(in_memory(7))
+    bench.handle(ResultsFetched(fetch.request, [], []))
+    assert bench.state("made").status == "pending"
+    bench.sent(Disconnected())
+    bench.connect()
+    sent, _ = bench.hear(KeysUnknown(keys=["made"]))
+    assert sent == []
+    assert bench.state("made").failure[:2] == ["actor-lost", "made"]
+
+
+def test_an_actor_that_was_released_leaves_no_attempt_behind():
+    bench = Bench()
+    bench.connect()
+    maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
+    task = bench.task("made", function=maker)
+    bench.do(task)
+    bench.hear(in_memory(7))
+    bench.do(task.state)
+    assert not bench.core.made

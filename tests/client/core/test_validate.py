@@ -16,6 +16,7 @@ from weft.client.core.foreign_keys import Waiting
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
+    GONE,
     HELD,
     KEPT,
     NO_VALUE,
@@ -88,6 +89,10 @@ BREAKAGES = {
     "kept states are done": lambda core, a: [
         setattr(a, "phase", KEPT),
         core.kept.update({a: None}),
+    ],
+    "the makers of results that are gone are forgotten": lambda core, a: [
+        core.made.update({a: 1}),
+        setattr(a, "phase", GONE),
     ],
     "no input is left to be released between events": lambda core, a: core.temporary.update(
         {"b": None}

@@ -101,6 +101,58 @@ def test_a_lost_actor_that_is_submitted_again_is_a_new_one(board):
     assert list(assigned(out, two if home == one else one)) == ["a"]
 
 
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_client_that_was_away_does_not_get_the_actor_that_another_has_made_anew(
+    board, is_finished
+):
+    alice, bob = board.client("alice"), board.client("bob")
+    one = board.worker("one")
+    board.send(alice, actors("a"))
+    board.send(bob, actors("a"))
+    attempt = board.attempt("a")
+    out = board.finish(one, "a", blob=None, nbytes=1 << 20)
+    (known,) = [message for message in out[alice] if isinstance(message, m.KeysInMemory)]
+    assert known.attempts == [attempt]
+    board.close(alice)
+    board.close(one)
+    two = board.worker("two")
+    board.send(bob, m.ReleaseKeys(keys=["a"]), actors("a"))
+    if is_finished:
+        board.finish(two, "a", blob=None, nbytes=1 << 20)
+    alice = board.client("alice")
+    out = board.send(alice, m.WantKeys(keys=["a"], spec_hashes=[], attempts=[attempt]))
+    assert out[alice] == [m.KeysUnknown(keys=["a"])]
+    assert [client.client_id for client in board.task("a").wanted_by] == ["bob"]
+    assert board.rest() == ["KeysInMemory"]  # to bob, of the first one
+
+
+def test_an_actor_that_is_kept_as_an_input_is_not_made_for_a_client_that_had_one(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    one = board.worker("one")
+    board.send(alice, actors("a"), graph(":a -> b"))
+    attempt = board.attempt("a")
+    board.send(bob, m.WantKeys(keys=["b"], spec_hashes=[]))
+    board.finish(one, "a", blob=None, nbytes=1 << 20)
+    board.finish(one, "b", blob=None, nbytes=1 << 20)
+    board.send(alice, m.ReleaseKeys(keys=["a", "b"]))
+    assert board.states("a", "b") == ["released", "memory"]
+    out = board.send(alice, m.WantKeys(keys=["a"], spec_hashes=[], attempts=[attempt]))
+    assert out[alice] == [m.KeysUnknown(keys=["a"])]
+    assert board.states("a") == ["released"]
+
+
+def test_a_client_that_comes_back_to_its_actor_wants_it(board):
+    alice, one = board.client("alice"), board.worker("one")
+    board.send(alice, actors("a"))
+    attempt = board.attempt("a")
+    board.finish(one, "a", blob=None, nbytes=1 << 20)
+    board.close(alice)
+    alice = board.client("alice")
+    out = board.send(alice, m.WantKeys(keys=["a"], spec_hashes=[], attempts=[attempt]))
+    (known,) = out[alice]
+    assert (known.keys, known.attempts) == (["a"], [attempt])
+
+
 def test_results_that_are_lost_with_an_actor_may_become_unneeded_by_that(board):
     client = board.client()
     one = board.worker("one")
