@@ -1,7 +1,8 @@
 """The scheduler process: the real core, with a shell that follows `scheduler/server.py`.
 
-Watches over the core from outside as well: attempts are never given out twice, a completion counts
-at most once, and an exception is retried exactly as often as it may be.
+Watches over the core from outside as well: no two starts have one epoch, attempts are never given
+out twice, also by two schedulers, a completion counts at most once, and an exception is retried
+exactly as often as it may be.
 """
 
 from __future__ import annotations
@@ -92,8 +93,6 @@ class SchedulerNode:
         #: {whether it keeps the run going: None} of the turns that are due; one that does is due
         #: while anything but signs of life waits
         self._scheduled_turns: dict[bool, None] = {}
-        #: {attempt: key} of all that were ever assigned.
-        self.assigned: dict[int, str] = {}
         self._n_unchecked = 0
         #: when the next tick is due; infinite = none is
         self._alarm_at = inf
@@ -101,6 +100,8 @@ class SchedulerNode:
 
     def _start(self, epoch: int) -> SchedulerState:
         plan, record = self.plan, self.record
+        assert epoch not in self.sim.epochs, f"two starts of the scheduler have epoch {epoch}"
+        self.sim.epochs[epoch] = None
         record.epoch = epoch
         settings = KernelSettings(
             client_lease_s=plan.lease,
@@ -382,9 +383,10 @@ class SchedulerNode:
         for message in messages:
             if isinstance(message, AssignTasks):
                 assert not self.core.awaits_peers, "tasks are assigned before the barrier"
+                assigned = self.sim.assigned
                 for key, attempt in zip(message.keys, message.attempts, strict=True):
-                    assert attempt not in self.assigned, f"attempt {attempt} was given out twice"
-                    self.assigned[attempt] = key
+                    assert attempt not in assigned, f"attempt {attempt} was given out twice"
+                    assigned[attempt] = key
 
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:

@@ -73,6 +73,10 @@ class Simulation:
         self._n_ids = 0
         self.n_restarts = 0
         self.is_healed = False
+        #: Epochs of all starts of the scheduler.
+        self.epochs: dict[int, None] = {}
+        #: {attempt: key} of all that any scheduler assigned.
+        self.assigned: dict[int, str] = {}
         #: {attempt: key} of all executions that were begun.
         self.executed: dict[int, str] = {}
         #: {key: {attempt: where, and in which session}} of those that have not ended.
@@ -562,7 +566,7 @@ class Simulation:
             f"WEFT_SIM_SEED={self.world.seed} .venv/bin/python -m pytest tests/sim -k replay",
         ]
         for key in keys:
-            attempts = [str(attempt) for attempt, k in self.scheduler.assigned.items() if k == key]
+            attempts = [str(attempt) for attempt, k in self.assigned.items() if k == key]
             lines.append(f"story of {key} (attempts {', '.join(attempts)}):")
             lines += self.world.story(f"'{key}'", limit=25)
         if not keys:
