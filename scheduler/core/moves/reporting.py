@@ -53,7 +53,7 @@ def report_results(
 
 
 def _add_attempts(state: SchedulerState, message: m.KeysInMemory) -> None:
-    """Name the attempts that made unique results, so that clients can tell these from later ones."""
+    """Name the attempts that made unique results, by which clients tell these from later ones."""
     if not any(function_id in state.functions for function_id in state.features.unique):
         return
     tasks = [state.tasks[key] for key in message.keys]

@@ -117,9 +117,7 @@ def _is_unlinked(task: SchedulerTask, known: dict[SchedulerTask, bool]) -> bool:
     return known[task]
 
 
-def _is_remade(
-    state: SchedulerState, message: m.WantKeys, task: SchedulerTask, row: int
-) -> bool:
+def _is_remade(state: SchedulerState, message: m.WantKeys, task: SchedulerTask, row: int) -> bool:
     """Return whether the unique result that a client knows is gone, and not only its failure left.
 
     The task has another one, which another client had made anew, or would have to make one.
