@@ -124,7 +124,8 @@ class Future(_Reference, Waited[Result, Mode]):
         if engine.may_be_asynchronous and engine.is_asynchronous:
             return as_result(self._result_async(timeout_s))  # type: ignore[no-any-return]
         state = self._state
-        if state.blob is None and state.value is NO_VALUE and state.failure is None:
+        # Another thread may have it run again before this one has seen its failure.
+        while state.blob is None and state.value is NO_VALUE and state.failure is None:
             self._check_usable()
             with short_tracebacks:
                 is_done = self._engine.wait_for([state], timeout_s, wants_data=True)
@@ -140,7 +141,7 @@ class Future(_Reference, Waited[Result, Mode]):
         if timeout_s is None:
             return await self
         state = self._state
-        if unready([state]):
+        while unready([state]):
             self._check_usable()
             if not await self._engine.wait_for_async([state], timeout_s, wants_data=True):
                 text = f"no result of {state.key!r} within {timeout_s:g} s"
@@ -159,7 +160,7 @@ class Future(_Reference, Waited[Result, Mode]):
     def __await__(self) -> Generator[Any, None, Result]:
         """Wait for the result, in any event loop."""
         state, engine = self._state, self._engine
-        if state.blob is None and state.value is NO_VALUE and state.failure is None:
+        while state.blob is None and state.value is NO_VALUE and state.failure is None:
             self._check_usable()
             if asyncio._get_running_loop() is engine.loop:
                 yield from engine.awaiting.wait(state)

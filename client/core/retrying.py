@@ -16,7 +16,7 @@ from ...protocol.wire.messages import Denied, KeysRetried, RetryKeys, Unsupporte
 from .submitting import close_submissions
 from .tasks import FAILED, LOST, PENDING, SENT, FutureState
 from .transitions import set_status
-from .watching import fail
+from .watching import fail, take_back
 
 if TYPE_CHECKING:
     from .events import RetryFailed
@@ -95,6 +95,7 @@ def on_keys_retried(core: ClientState, message: KeysRetried) -> None:
         state = core.table.states.get(key)
         if state is not None and state.status in FAILED and can_retry(state):
             _reset(state)
+            take_back(core, state)
 
 
 def on_retry_refused(core: ClientState, message: Denied | Unsupported) -> bool:

@@ -59,13 +59,29 @@ def watch(core: ClientState, operation: Watch | Withdraw) -> None:
             fail_released(core, state)
             touch(core, watcher, state)
             continue
-        watchers = state.watchers
-        if watchers is None:
-            state.watchers = watcher
-        elif watchers.__class__ is list:
-            watchers.append(watcher)
-        else:
-            state.watchers = [watchers, watcher]  # type: ignore[list-item]
+        _file(watcher, state)
+
+
+def _file(watcher: Watcher, state: FutureState) -> None:
+    watchers = state.watchers
+    if watchers is None:
+        state.watchers = watcher
+    elif isinstance(watchers, list):
+        watchers.append(watcher)
+    else:
+        state.watchers = [watchers, watcher]
+
+
+def take_back(core: ClientState, state: FutureState) -> None:
+    """Let those that were to be notified of a state with this event wait on: it is pending again.
+
+    What they would find is neither a result nor a failure.
+    """
+    for watcher in [watcher for watcher in core.touched if state in watcher.batch]:
+        watcher.batch.remove(state)
+        if not watcher.batch:
+            core.touched.remove(watcher)
+        _file(watcher, state)
 
 
 def unwatch(watcher: Watcher, states: list[FutureState]) -> None:

@@ -78,6 +78,19 @@ def test_inputs_that_the_scheduler_names_are_pending(bench):
     assert (one.state.status, two.state.status) == ("finished", "finished")
 
 
+def test_a_failure_that_is_retried_with_its_reader_in_the_same_event_is_told_to_nobody(bench):
+    one, two = bench.task("a"), bench.task("b", "a")
+    first, both = Listener(wants_data=True), Listener(wants_data=True)
+    bench.do(one, two, Watch(first, [one.state]), Watch(both, [one.state, two.state]))
+    bench.hear(erred("b"))
+    (message,) = bench.do(RetryFailed([two.state]))
+    _, actions = bench.hear(erred("a"), KeysRetried(request=message.request, keys=["a"]))
+    assert not actions
+    assert one.state.status == "pending"
+    _, actions = bench.hear(ready(["a"]))
+    assert actions == [Notify(first, [one.state]), Notify(both, [one.state])]
+
+
 def test_a_request_without_answer_is_repeated_in_the_next_session(bench, failed):
     (first,) = bench.do(RetryFailed([failed]))
     bench.handle(Disconnected())
