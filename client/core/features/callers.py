@@ -6,6 +6,10 @@ one has submitted, which has ended since, or was dropped. So the attempts that h
 that was known already are kept while it is pending. If the key is refused to one of them, it is
 submitted on behalf of another. An input is submitted again on behalf of the task that reads it.
 
+A task's thread takes a future of a known key before the core hears of that. So what is refused to
+all that are known, and has several futures, fails only after a tick: an attempt that joins it until
+then submits it.
+
 Outside of tasks no submission names an attempt, and nothing is kept.
 """
 
@@ -18,31 +22,52 @@ from ....protocol.wire.options import TaskOptions
 from ..feature import ClientFeature
 from ..lineage import release_temporary, submit_with_inputs
 from ..submitting import close_submissions
-from ..tasks import HELD, PENDING, SENT, FutureState
+from ..tasks import ERROR, HELD, PENDING, SENT, FutureState
 from ..transitions import move
+from ..watching import fail
 
 if TYPE_CHECKING:
     from ..state import ClientState
 
 
 class Callers:
-    """The attempts that have submitted known keys. Empty outside of tasks."""
+    """The attempts that have submitted known keys, and what was refused. Empty outside of tasks."""
 
     def __init__(self) -> None:
         #: {state: {(attempt, actor): None}} that have submitted a known key that is pending, or was
         #: at the last tick
         self.by_state: dict[FutureState, dict[tuple[int, str], None]] = {}
+        #: {pending state: its failure, and whether a tick has passed since}
+        self.refused: dict[FutureState, tuple[Failure, bool]] = {}
 
 
 def on_joined(core: ClientState, state: FutureState, options: TaskOptions) -> None:
     """Note that an attempt has submitted a key that is known."""
-    if state.status == PENDING and state.spec is not None:
-        core.record(Callers).by_state.setdefault(state, {})[options.caller] = None
+    if state.status != PENDING or state.spec is None:
+        return
+    known = core.record(Callers)
+    if state in known.refused:
+        failure, _ = known.refused.pop(state)
+        if refused_attempt(failure) != options.attempt:
+            if not _submit_for(core, state, options.caller):
+                fail(core, state, ERROR, failure)
+            return
+        known.refused[state] = failure, False
+    known.by_state.setdefault(state, {})[options.caller] = None
 
 
 def _on_ticked(core: ClientState) -> None:
-    """Forget those of what is not pending any more."""
+    """Forget those of what is not pending any more; fail what was refused to all."""
     known = core.record(Callers)
+    if known.refused:
+        refused, known.refused = known.refused, {}
+        for state, (failure, is_old) in refused.items():
+            if state.status != PENDING or state.phase != SENT:
+                continue
+            if is_old:
+                fail(core, state, ERROR, failure)
+            else:
+                known.refused[state] = failure, True
     if known.by_state:
         known.by_state = {
             state: callers
@@ -52,20 +77,28 @@ def _on_ticked(core: ClientState) -> None:
 
 
 def submit_for_another(core: ClientState, state: FutureState, failure: Failure) -> bool:
-    """Submit what was refused to one attempt on behalf of another; False if there is none."""
-    by_state = core.record(Callers).by_state
-    callers = by_state.get(state)
-    if callers is None or state.phase != SENT or state.spec is None:
+    """Submit what was refused to one attempt on behalf of another; False if it has failed."""
+    known = core.record(Callers)
+    if state.phase != SENT or state.spec is None:
         return False
+    callers = known.by_state.get(state, {})
     refused = refused_attempt(failure)
     for caller in [caller for caller in callers if caller[0] == refused]:
         del callers[caller]
-    if not callers:
-        del by_state[state]
+    if callers:
+        return _submit_for(core, state, next(iter(callers)))
+    known.by_state.pop(state, None)
+    if state.n_references < 2:
         return False
+    known.refused[state] = failure, False
+    return True
+
+
+def _submit_for(core: ClientState, state: FutureState, caller: tuple[int, str]) -> bool:
+    """Submit a call again on behalf of this attempt; False if an input has failed meanwhile."""
     move(core, state, HELD)
-    if submit_with_inputs(core, state, next(iter(callers))) is not None:
-        return False  # an input has failed meanwhile
+    if submit_with_inputs(core, state, caller) is not None:
+        return False
     close_submissions(core)
     if core.temporary:
         release_temporary(core)

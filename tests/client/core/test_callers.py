@@ -54,8 +54,28 @@ def test_a_call_refused_to_one_task_is_submitted_for_another_that_shares_it(benc
     assert callers(messages) == {"f": 8}
     assert not actions
     assert bench.state("f").status == "pending"
-    refuse(bench, "f", 8)
+    assert not any(refuse(bench, "f", 8))
+    assert bench.state("f").status == "pending"  # a third task may share it, on its thread so far
+    bench.handle(ClientTick())
+    bench.handle(ClientTick())
     assert bench.state("f").failure[0] == "not-permitted"
+
+
+def test_a_refused_call_of_one_future_has_failed(bench):
+    bench.do(bench.task("f", options=of_attempt(7)))
+    refuse(bench, "f", 7)
+    assert bench.state("f").failure[0] == "not-permitted"
+
+
+def test_a_task_that_takes_a_future_before_the_refusal_and_is_heard_after_it_submits_it(bench):
+    bench.do(bench.task("f", options=of_attempt(7)))
+    late = bench.task("f", options=of_attempt(8))
+    assert not any(refuse(bench, "f", 7))
+    bench.handle(ClientTick())
+    assert callers(bench.do(late)) == {"f": 8}
+    bench.handle(ClientTick())
+    bench.handle(ClientTick())
+    assert bench.state("f").status == "pending"
 
 
 def test_a_refused_call_is_submitted_with_its_inputs(bench):
