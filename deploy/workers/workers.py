@@ -20,6 +20,7 @@ from ...protocol.errors import ConfigError, InternalError, NotAdmitted, PluginFa
 from ...protocol.host.after_import import after_import
 from ...protocol.host.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED
 from ...protocol.host.log_ring import keep_latest
+from ...protocol.host.log_tail import SUFFIX, LogTail
 from ...protocol.trust.security import Security
 from ...protocol.values.actors import HandleCalls, set_handle_calls
 from ...protocol.values.serialize import set_future_binder
@@ -126,8 +127,8 @@ def _start_log(plain: dict[str, Any]) -> None:
     logging.basicConfig(level=plain["log_level"], format=LOG_FORMAT)
 
 
-def _prepare(plain: dict[str, Any]) -> None:
-    keep_latest()
+def _prepare(plain: dict[str, Any], tail: LogTail | None = None) -> None:
+    keep_latest(tail)
     os.environ.update(plain.get("environment", {}))
     if temporary := plain.get("temporary_directory"):
         os.environ["TMPDIR"] = temporary  # for processes that tasks start
@@ -144,7 +145,10 @@ def _host_plugins(plain: dict[str, Any]) -> int:
 
 def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
     """Be a worker process."""
-    _prepare(plain)
+    tail = None
+    with contextlib.suppress(OSError):  # a full disk: its death is told without its last lines
+        tail = LogTail(Path(plain["started_path"]).with_suffix(SUFFIX))
+    _prepare(plain, tail)
     set_title(f"weft worker {plain['name']}")
     config = WorkerConfig(
         scheduler=plain["scheduler_addresses"][0],

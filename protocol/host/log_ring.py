@@ -10,7 +10,10 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import deque
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from .log_tail import LogTail
 
 #: Bytes of the records that a process keeps, about.
 MAX_NBYTES: Final = 1 << 20
@@ -32,10 +35,11 @@ Row = tuple[float, str, str, str]
 
 
 class LogRing(logging.Handler):
-    """Keeps the latest records."""
+    """Keeps the latest records, and writes them to a file as well that outlives the process."""
 
-    def __init__(self, max_nbytes: int = MAX_NBYTES) -> None:
+    def __init__(self, max_nbytes: int = MAX_NBYTES, tail: LogTail | None = None) -> None:
         super().__init__()
+        self._tail = tail
         self._max_nbytes = max_nbytes
         self._rows: deque[Row] = deque()
         self._nbytes = 0
@@ -50,6 +54,8 @@ class LogRing(logging.Handler):
             text = f"{record.msg!r} (its arguments cannot be formatted: {type(error).__name__})"
         if record.exc_info:
             text += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        if self._tail is not None:
+            self._tail.write(record, text)
         if len(text) > MAX_TEXT_CHARS:
             text = f"{text[:MAX_TEXT_CHARS]} [...]"
         row = (record.created, record.levelname, record.name, text)
@@ -120,16 +126,16 @@ def _nbytes(row: Row) -> int:
 _ring: LogRing | None = None
 
 
-def keep_latest() -> None:
+def keep_latest(tail: LogTail | None = None) -> None:
     """Keep the records of this process from now on. For processes that are weft's own.
 
-    A forked process begins with an empty ring.
+    A forked process begins with an empty ring. With a `tail` the last ones survive its SIGKILL.
     """
     global _ring  # noqa: PLW0603 - as the root logger, which it belongs to
     root = logging.getLogger()
     if _ring is not None:
         root.removeHandler(_ring)
-    _ring = LogRing()
+    _ring = LogRing(tail=tail)
     root.addHandler(_ring)
 
 
