@@ -6,6 +6,7 @@ limits of the control groups that this process is in, which containers and batch
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 _GROUPS: Final = Path("/sys/fs/cgroup")
-_OWN_GROUPS: Final = Path("/proc/self/cgroup")
+_PROCESSES: Final = Path("/proc")
+_OWN_GROUPS: Final = _PROCESSES / "self" / "cgroup"
 
 
 def n_cores() -> int:
@@ -53,10 +55,36 @@ def _limits(controller: str, unified: tuple[str], separate: tuple[str, ...]) -> 
     return found
 
 
-def _groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control groups and their parents, which limit it too."""
+def oom_counter(pid: int) -> Path | None:
+    """Return the file that counts kills by the kernel's out-of-memory killer near a process.
+
+    That is of the control group that the process is in, in either version of the interface, or of
+    the nearest one around it that is seen here; None = there is none.
+    """
+    for folder in _groups("memory", _PROCESSES / str(pid) / "cgroup"):
+        for name in ("memory.events", "memory.oom_control"):
+            if n_oom_kills(folder / name) is not None:
+                return folder / name
+    return None
+
+
+def n_oom_kills(counter: Path) -> int | None:
+    """Return how many processes the kernel's out-of-memory killer has ended; None = not known."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in counter.read_text().splitlines():
+            name, _, number = line.partition(" ")
+            if name == "oom_kill":
+                return int(number)
+    return None
+
+
+def _groups(controller: str, listing: Path | None = None) -> Iterator[Path]:
+    """Yield the folders of a process's control groups and their parents, which limit it too.
+
+    Without a `listing` it is this process.
+    """
     try:
-        lines = _OWN_GROUPS.read_text().splitlines()
+        lines = (listing or _OWN_GROUPS).read_text().splitlines()
     except OSError:
         return
     for line in lines:

@@ -9,6 +9,7 @@ from weft.protocol.host import machine
 def groups(tmp_path, monkeypatch):
     """Control groups in a folder; `groups("0::/a", {"a/cpu.max": "max 1"})` sets them."""
     monkeypatch.setattr(machine, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(machine, "_PROCESSES", tmp_path)
     monkeypatch.setattr(machine, "_OWN_GROUPS", tmp_path / "own")
     # Many, so that no test depends on the machine that it runs on.
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
@@ -81,3 +82,37 @@ def test_no_quota_of_the_older_interface_is_no_limit(groups):
 def test_a_path_outside_our_namespace_is_not_followed(groups):
     groups("0::/../../x", {"cpu.max": "500000 100000", "x/cpu.max": "100000 100000"})
     assert machine.n_cores() == 5
+
+
+@pytest.mark.parametrize(
+    ("own", "name", "text"),
+    [
+        ("0::/job/step", "job/step/memory.events", "low 0\nmax 9\noom 5\noom_kill 3"),
+        ("4:memory:/job\n0::/", "memory/job/memory.oom_control", "under_oom 0\noom_kill 3"),
+        # In a container whose groups are shown by their paths on the host.
+        ("4:memory:/docker/abc\n0::/", "memory/memory.oom_control", "oom_kill 3"),
+    ],
+)
+def test_kills_by_the_kernel_are_read_in_the_group_of_a_process(own, name, text, groups, tmp_path):
+    groups("0::/other", {name: text, "other/memory.events": "oom_kill 7"})
+    (tmp_path / "123").mkdir()
+    (tmp_path / "123" / "cgroup").write_text(own + "\n")
+    counter = machine.oom_counter(123)
+    assert counter == tmp_path / "groups" / name
+    assert machine.n_oom_kills(counter) == 3
+
+
+def test_the_nearest_group_that_counts_kills_is_taken(groups, tmp_path):
+    groups("0::/a", {"a/memory.events": "oom_kill 1", "a/b/memory.events": "oom_kill 2"})
+    (tmp_path / "123").mkdir()
+    (tmp_path / "123" / "cgroup").write_text("0::/a/b\n")
+    assert machine.oom_counter(123) == tmp_path / "groups" / "a" / "b" / "memory.events"
+
+
+def test_without_a_count_of_kills_none_is_known(groups, tmp_path):
+    groups("0::/", {"memory.events": "low 0", "memory/memory.oom_control": "oom_kill many"})
+    (tmp_path / "123").mkdir()
+    (tmp_path / "123" / "cgroup").write_text("4:memory:/\n0::/\n")
+    assert machine.oom_counter(123) is None
+    assert machine.oom_counter(124) is None, "such a process is gone"
+    assert machine.n_oom_kills(tmp_path / "gone") is None
