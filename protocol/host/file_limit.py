@@ -7,8 +7,10 @@ scheduler with a thousand peers.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from typing import Final
+
+_log = logging.getLogger("weft.limits")
 
 #: No more than this, although the hard limit may be a thousand million: the children of tasks have
 #: the same limit, and some programs close every number below theirs one by one.
@@ -22,5 +24,9 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # the system has a lower one of its own
+        try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError) as error:  # the system has a lower one of its own
+            _log.debug("the limit of %d open files stays: %d are refused: %s", soft, wanted, error)
+        else:
+            _log.debug("the limit of open files is raised from %d to %d", soft, wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 from collections.abc import Iterator
 
@@ -21,11 +22,16 @@ def hard() -> Iterator[int]:
     resource.setrlimit(FILES, before)
 
 
-def test_the_soft_limit_is_raised_to_the_hard_one_but_not_without_a_bound(hard):
+def test_the_soft_limit_is_raised_to_the_hard_one_but_not_without_a_bound(hard, caplog):
     resource.setrlimit(FILES, (512, hard))
+    caplog.set_level(logging.DEBUG, "weft")
     raise_file_limit()
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     assert resource.getrlimit(FILES) == (wanted, hard)
+    raise_file_limit()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("DEBUG", f"the limit of open files is raised from 512 to {wanted}")
+    ]
 
 
 def test_a_higher_soft_limit_stays_as_it_is(hard):
