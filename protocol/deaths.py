@@ -34,9 +34,19 @@ _ADVICE: Final = (
 )
 
 
+#: Why a worker ended that the kernel has killed; the beginnings of reasons that are of memory.
+OUT_OF_MEMORY: Final = "out of memory: killed by the kernel's out-of-memory killer"
+_OF_MEMORY: Final = ("memory limit", "out of memory")
+
+
 def is_of_memory(reason: str) -> bool:
     """Return whether a process was ended because it used more memory than it may."""
-    return reason.startswith("memory limit")
+    return reason.startswith(_OF_MEMORY)
+
+
+def may_be_of_memory(reason: str) -> bool:
+    """Return whether it was, or was killed so that it may have been."""
+    return is_of_memory(reason) or reason.startswith("killed by SIGKILL")
 
 
 def with_advice(text: str, reason: str) -> str:

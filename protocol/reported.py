@@ -128,7 +128,8 @@ OF_SUPERVISORS: Final = (
     Reported(
         "weft_supervisor_workers_died_total",
         "Worker processes that ended without a request: with an exit code, by a signal of another "
-        "process or the kernel, by the memory limit, or because weft's own code failed in them.",
+        "process, by the memory limit or the kernel's out-of-memory killer, or because weft's own "
+        "code failed in them.",
         ("reason",),
         values=DEATHS,
     ),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.death_facts import DeathFacts
 from ...protocol.errors import (
     ActorCallInDoubt,
     ActorLost,
@@ -76,7 +77,7 @@ def _timed_out(failure: Failure) -> TaskTimedOut:
 _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "exception": _from_exception,
     UNREADABLE: _from_exception,
-    "worker-died": lambda f: WorkerDied(f[1], f[2], f[3], f[4]),
+    "worker-died": lambda f: WorkerDied(f[1], f[2], f[3], f[4], DeathFacts.from_items(f[5:])),
     "actor-lost": lambda f: ActorLost(f[1], f[2]),
     "actor-in-doubt": lambda f: ActorCallInDoubt(f[1], f[2]),
     "data-lost": lambda f: DataLost(f[1], f[2]),

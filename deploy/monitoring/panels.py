@@ -299,8 +299,8 @@ _WORKERS: Final = Row(
         ),
         Panel(
             "Workers lost, by reason",
-            "In the last 15 minutes. memory: above the limit; signal: killed by another process or "
-            "the kernel; silent: no heartbeat.",
+            "In the last 15 minutes. memory: above the limit, or out of memory; signal: killed by "
+            "another process; silent: no heartbeat.",
             (
                 Query(
                     f"sum by (reason) (increase({_scheduler('workers_lost_total')}[15m]))",

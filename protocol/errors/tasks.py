@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import CancelledError
 
+from ..death_facts import DeathFacts
 from .base import WeftError
 from .remedies import with_remedy
 
@@ -48,28 +49,42 @@ class WorkerDied(TaskError):
     """More workers died while they ran this task than is allowed, so it was given up.
 
     Most often the task needs more memory than a worker has, or calls native code that crashes; the
-    reason says which. Give workers more memory, split the task, or try it in this process with
-    `Client(processes=False)`.
+    reason says which, and the facts have the last lines of that worker's log. Give workers more
+    memory, split the task, or try it in this process with `Client(processes=False)`.
 
     Args:
         key: the task's key.
         attempts: number of started attempts that ended with the death of their worker.
         last_worker: name or address of the worker that died last.
         reason: how that worker ended (exit code or signal, memory), "" if unknown.
+        facts: what is known of that worker beside it: `facts.peak_nbytes`, its largest memory;
+            `facts.n_oom_kills`, by the kernel in its control group; `facts.held_most`, results
+            that it held, `(function, n_results, nbytes)`; `facts.last_lines` of its log.
     """
 
-    def __init__(self, key: str, attempts: int, last_worker: str, reason: str = "") -> None:
-        super().__init__(key, attempts, last_worker, reason)
+    def __init__(
+        self,
+        key: str,
+        attempts: int,
+        last_worker: str,
+        reason: str = "",
+        facts: DeathFacts | None = None,
+    ) -> None:
+        facts = DeathFacts() if facts is None else facts
+        super().__init__(key, attempts, last_worker, reason, facts)
         self.attempts = attempts
         self.last_worker = last_worker
         self.reason = reason
+        self.facts = facts
 
     def __str__(self) -> str:
         why = f": {self.reason}" if self.reason else ""
+        more = str(self.facts)
+        more = f"\n{more}" if more else ""
         if self.attempts == 1:
-            return f"{self.last_worker} died while it ran task {self.key!r}{why}"
+            return f"{self.last_worker} died while it ran task {self.key!r}{why}{more}"
         died = f"its worker died {self.attempts} times, last on {self.last_worker}"
-        return f"task {self.key!r} was given up: {died}{why}"
+        return f"task {self.key!r} was given up: {died}{why}{more}"
 
 
 class TaskCancelled(TaskError, CancelledError):

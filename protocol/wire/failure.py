@@ -5,7 +5,7 @@ carry the same failure. Kinds and their fields:
 
 - `exception`: key, then the fields of `exceptions.pack_exception` (opaque here), then, if the task
   was run again, how many attempts raised
-- `worker-died`: key, number of deaths, last worker, reason
+- `worker-died`: key, number of deaths, last worker, reason, then `DeathFacts.to_items`
 - `data-lost`: key, text
 - `memory-exceeded`: key, text
 - `actor-lost`: key, text
@@ -24,6 +24,8 @@ carry the same failure. Kinds and their fields:
 from __future__ import annotations
 
 from typing import Any, Final
+
+from ..death_facts import DeathFacts
 
 Failure = list[Any]
 
@@ -60,9 +62,11 @@ def is_interruption(failure: Failure) -> bool:
     return failure[0] in (_INTERRUPTED, RESCHEDULE)  # the latter between two tasks
 
 
-def worker_died(key: str, attempts: int, last_worker: str, reason: str) -> Failure:
+def worker_died(
+    key: str, attempts: int, last_worker: str, reason: str, facts: DeathFacts
+) -> Failure:
     """Make the failure of a task whose workers died while they ran it."""
-    return ["worker-died", key, attempts, last_worker, reason]
+    return ["worker-died", key, attempts, last_worker, reason, *facts.to_items()]
 
 
 def timed_out(

@@ -35,6 +35,7 @@ from .records.peers import BlockedWait, ClientHandle, SupervisorHandle, WorkerHa
 from .records.question_arguments import Info, Page
 
 if TYPE_CHECKING:
+    from ...protocol.death_facts import HeldResults
     from .assignment.assignment import Draft
     from .events import SchedulerTick
     from .records.tasks import Function, SchedulerTask, TaskClass
@@ -115,6 +116,8 @@ class Departure(NamedTuple):
     n_results: int
     #: results whose last copy it had, and that are computed again
     n_recomputed: int
+    #: its results by function, those with most bytes
+    held_most: list[HeldResults]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)

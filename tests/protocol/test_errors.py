@@ -11,7 +11,10 @@ import sys
 import pytest
 
 from weft.protocol import errors
+from weft.protocol.death_facts import DeathFacts, HeldResults
 from weft.protocol.errors import WeftError
+
+DEATH = DeathFacts(300 << 20, 1, (HeldResults("load", 3, 200 << 20),), ("a line of its log",))
 
 EXAMPLES = [
     errors.WeftError("it broke"),
@@ -46,6 +49,7 @@ EXAMPLES = [
     errors.TaskError("inc-1"),
     errors.TaskErred("inc-1", "mylib.Oops", "no such thing"),
     errors.WorkerDied("inc-1", 3, "worker-2", "killed by signal 9"),
+    errors.WorkerDied("inc-1", 3, "worker-2", "killed by signal 9", DEATH),
     errors.TaskCancelled("inc-1", "the client was closed"),
     errors.DataLost("data-1", "its only worker died"),
     errors.MemoryExceeded("load-7", "w0 uses 330 of 381 MiB; release results"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from ..message import Ints, Message, Sizes, Text, Texts, message
+from ..message import Facts, Ints, Message, Sizes, Text, Texts, message
 from ..roles import SUPERVISORS
 
 
@@ -48,3 +48,4 @@ class WorkerExited(Message):
     reason: Text  #: e.g. "killed by SIGKILL", "exit code 3", "memory limit: 4.10 of 4.00 GiB"
     running: Ints
     kind: Text = ""  #: one of `reported.DEATHS`, or `reported.REQUESTED`
+    facts: Facts = field(default_factory=dict)  #: see `DeathFacts.to_plain`

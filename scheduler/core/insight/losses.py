@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.death_facts import DeathFacts
 from ....protocol.deaths import DeathLog, with_advice
 from ....protocol.reported import DEATHS, RENEWED, REQUESTED
 from ....protocol.wire import messages as m
 from ....protocol.wording import placed_again
 from ..feature import Departure, Feature, StateMetric
 from ..interruption.interrupting import RESTARTED
+from ..members.lost_workers import memory_text
 
 if TYPE_CHECKING:
+    from ....protocol.death_facts import HeldResults
     from ..records.deadlines import Deadline
     from ..records.peers import WorkerHandle
     from ..state import SchedulerState
@@ -45,6 +48,7 @@ class Loss:
     n_results: int
     #: the reason as far as the scheduler knows: one of `LOSSES`
     seen: str
+    held_most: list[HeldResults]
 
 
 class Losses:
@@ -75,21 +79,21 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
     if departure.reason is not None:
         return
     seen = "silent" if ws.is_silent else "disconnected"
-    loss = Loss(ws.name, departure.n_tasks, departure.n_results, seen)
+    loss = Loss(ws.name, departure.n_tasks, departure.n_results, seen, departure.held_most)
     known = departure.report
     if known is not None:
-        _report(state, loss, known.reason, known.kind)
+        _report(state, loss, known)
     elif ws.supervisor_id in state.supervisors_by_id:
         losses_of(state).waiting[ws.worker_id] = loss
         state.call_after(REASON_WAIT_S, _report_unexplained, ws.worker_id, loss)
     else:
-        _report(state, loss, "")
+        _report(state, loss)
 
 
 def _report_unexplained(state: SchedulerState, worker_id: str, loss: Loss) -> None:
     if losses_of(state).waiting.get(worker_id) is loss:
         del losses_of(state).waiting[worker_id]
-        _report(state, loss, "")
+        _report(state, loss)
 
 
 def _on_worker_exited(state: SchedulerState, report: m.WorkerExited) -> None:
@@ -104,7 +108,7 @@ def _on_worker_exited(state: SchedulerState, report: m.WorkerExited) -> None:
         del losses.exits[next(iter(losses.exits))]
     loss = losses.waiting.pop(worker_id, None)
     if loss is not None:
-        _report(state, loss, reason, report.kind)
+        _report(state, loss, report)
     elif worker_id not in state.workers_by_id and not was_reported:
         text = f"the process of worker {worker_id[:8]}, which is not connected, ended: {reason}"
         _log_death(state, text, "workers that had not joined", reason)
@@ -115,7 +119,7 @@ def _report_all(state: SchedulerState) -> None:
     waiting = losses_of(state).waiting
     for worker_id, loss in list(waiting.items()):
         del waiting[worker_id]
-        _report(state, loss, "")
+        _report(state, loss)
     for line in losses_of(state).death_log.finish(state.now):
         state.log("warning", line)
 
@@ -143,7 +147,8 @@ def _report_deaths(state: SchedulerState) -> None:
     _wait_for_line(state)
 
 
-def _report(state: SchedulerState, loss: Loss, reason: str, kind: str = "") -> None:
+def _report(state: SchedulerState, loss: Loss, report: m.WorkerExited | None = None) -> None:
+    reason, kind = ("", "") if report is None else (report.reason, report.kind)
     # An earlier release does not report the kind.
     kind = "signal" if kind == REQUESTED else kind
     losses_of(state).by_reason[kind if kind in DEATHS else "exit" if reason else loss.seen] += 1
@@ -151,6 +156,9 @@ def _report(state: SchedulerState, loss: Loss, reason: str, kind: str = "") -> N
     is_wanted = reason in (RESTARTED, RENEWED)
     verb = "has ended" if is_wanted else "is lost"
     text = f"worker {loss.name} {verb} ({why}): {placed_again(loss.n_tasks, loss.n_results)}"
+    if report is not None:
+        facts = DeathFacts.from_plain(report.facts).holding(loss.held_most)
+        text += memory_text(reason, facts)
     if not is_wanted and (reason or loss.n_tasks or loss.n_results):
         n_tasks, n_results = loss.n_tasks, loss.n_results
         _log_death(state, text, loss.name, why, n_tasks=n_tasks, n_results=n_results)
@@ -164,7 +172,7 @@ FEATURE: Final = Feature(
     metrics=(
         StateMetric(
             "workers_lost_total",
-            "Workers that were lost: by an exit code, a signal, the memory limit or a failure of "
+            "Workers that were lost: by an exit code, a signal, lack of memory or a failure of "
             "weft's own code, because they were silent, or because their connection ended and "
             "nothing else is known.",
             ("reason",),

@@ -376,10 +376,10 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         s.loaded, _loaded(s)
     ),
     "lost workers are filed by id": lambda s: [
-        lost for lost, entry in s.lost.unreported.items() if entry[0].worker_id != lost
+        lost for lost, entry in s.lost.unreported.items() if entry.worker.worker_id != lost
     ],
     "a lost worker is not registered": lambda s: [
-        entry[0] for entry in s.lost.unreported.values() if _is_registered(s, entry[0])
+        entry.worker for entry in s.lost.unreported.values() if _is_registered(s, entry.worker)
     ],
     "exit reports are of registered workers": lambda s: [
         worker_id for worker_id in s.lost.exit_reports if worker_id not in s.workers_by_id

@@ -8,15 +8,17 @@ sent (its supervisor knows), count against a task.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from ....protocol.deaths import is_of_memory, summarize
+from ....protocol.death_facts import DeathFacts, HeldResults, most_of
+from ....protocol.deaths import is_of_memory, may_be_of_memory, summarize
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import worker_died
 from ....protocol.wording import counted, sized
 from ..moves.reporting import send_states
 from ..moves.transitions import ACTIVE, err, take_back
 from ..records.peers import ClientHandle, WorkerHandle
+from ..records.presence import LostWorker
 from ..records.tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
 from ..reports.missing import forget_copies, lose_replica, replace_lost
 from ..reports.unreached import forget_holders, forget_readers
@@ -44,10 +46,15 @@ def notify_workers_of_loss(state: SchedulerState, lost: WorkerHandle) -> None:
         state.send(ws.peer, m.HoldersGone(addresses=[lost.address]))
 
 
-def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
+def held_most(ws: WorkerHandle) -> list[HeldResults]:
+    """Return the results of a worker by function, those with most bytes."""
+    return most_of((task.group.prefix.name, task.nbytes) for task in ws.has_what)
+
+
+def lose_worker(state: SchedulerState, ws: WorkerHandle, most: list[HeldResults]) -> None:
     """Place its tasks again, and compute the data again of which it had the only copy.
 
-    It is out of `state.workers` already.
+    It is out of `state.workers` already. `most` is what `held_most` has returned.
     """
     processing = dict(ws.processing)
     forget_readers(ws)
@@ -74,15 +81,16 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     ws.functions.clear()
     report = state.lost.exit_reports.pop(ws.worker_id, None)
     if (processing or held) and ws.supervisor_id:
-        lost_worker = state.lost.unreported[ws.worker_id] = (ws, processing, held)
+        lost_worker = LostWorker(ws, processing, held, most)
+        state.lost.unreported[ws.worker_id] = lost_worker
         state.call_after(EXIT_REPORT_WAIT_S, _end_wait_for_report, lost_worker)
         if report is not None:
             count_death(state, report)
 
 
-def _end_wait_for_report(state: SchedulerState, lost: tuple[WorkerHandle, Any, Any]) -> None:
-    if state.lost.unreported.get(lost[0].worker_id) is lost:
-        del state.lost.unreported[lost[0].worker_id]
+def _end_wait_for_report(state: SchedulerState, lost: LostWorker) -> None:
+    if state.lost.unreported.get(lost.worker.worker_id) is lost:
+        del state.lost.unreported[lost.worker.worker_id]
 
 
 def _holdings(reason: str, ws: WorkerHandle, held: list[SchedulerTask]) -> str:
@@ -96,6 +104,15 @@ def _holdings(reason: str, ws: WorkerHandle, held: list[SchedulerTask]) -> str:
     return text + "; raise memory_limit, or gather and release results in batches"
 
 
+def memory_text(reason: str, facts: DeathFacts) -> str:
+    """Return what a line about a death adds about memory; "" if that is not the cause.
+
+    A supervisor of an earlier release reports no facts: its lines stay as they were.
+    """
+    known = facts.of_memory() if facts.peak_nbytes is not None else ""
+    return f"; {known}" if known and may_be_of_memory(reason) else ""
+
+
 def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
     """Count a death against the tasks whose user code was running, or whose results were served.
 
@@ -104,7 +121,9 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
     lost = state.lost.unreported.pop(report.worker_id, None)
     if lost is None:
         return
-    ws, processing, held = lost
+    ws, processing, held, most = lost
+    facts = DeathFacts.from_plain(report.facts).holding(most)
+    reason = f"{report.reason}{memory_text(report.reason, facts)}"
     running = [processing[attempt] for attempt in report.running if attempt in processing]
     for on_died in state.features.worker_died:
         on_died(state, ws, report, list(held.values()), running)
@@ -119,10 +138,10 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
         if task.state == MEMORY and not is_served:
             continue  # another attempt has finished it
         for attempt_died in state.features.attempt_died:
-            attempt_died(state, task, ws.name, report.reason, is_served)
+            attempt_died(state, task, ws.name, reason, is_served)
         reasons = state.deaths.setdefault(task, [])
         what = f", while its result ({task.nbytes} bytes) was pickled or sent"
         reasons.append(report.reason + what * is_served)
         if len(reasons) > state.settings.allowed_deaths and task.state in ACTIVE:
             text = summarize(reasons) + _holdings(report.reason, ws, list(held.values()))
-            err(state, task, worker_died(task.key, len(reasons), ws.name, text))
+            err(state, task, worker_died(task.key, len(reasons), ws.name, text, facts))

@@ -23,7 +23,7 @@ from ..requests.wanted_keys import drop_functions, unwant
 from .disconnected import answer_awaited, expect_inventory, set_away
 from .epochs import is_proved, note_members, proof_of
 from .liveness import note_alive
-from .lost_workers import count_death, lose_worker, notify_workers_of_loss
+from .lost_workers import count_death, held_most, lose_worker, notify_workers_of_loss
 from .task_passes import pass_of, why_refused
 
 if TYPE_CHECKING:
@@ -361,9 +361,10 @@ def _remove_worker(
     report = state.lost.exit_reports.get(ws.worker_id) if left_because is None else None
     n_before = state.counters.tasks_recomputed
     n_tasks, n_results = len(ws.processing), len(ws.has_what)
-    lose_worker(state, ws)
+    most = held_most(ws) if left_because is None else []
+    lose_worker(state, ws, most)
     n_recomputed = state.counters.tasks_recomputed - n_before
-    departure = Departure(left_because, report, n_tasks, n_results, n_recomputed)
+    departure = Departure(left_because, report, n_tasks, n_results, n_recomputed, most)
     for worker_gone in state.features.worker_gone:
         worker_gone(state, ws, departure)
     answer_awaited(state, ws)
@@ -497,7 +498,7 @@ def on_worker_exited(
     worker_id = message.worker_id
     ws = state.workers_by_id.get(worker_id)
     lost = state.lost.unreported.get(worker_id)
-    known = ws if ws is not None else lost[0] if lost is not None else None
+    known = ws if ws is not None else lost.worker if lost is not None else None
     if known is not None and known.supervisor_id != supervisor.supervisor_id:
         state.counters.reports_stale += 1
         return

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from ....protocol.death_facts import HeldResults
     from ....protocol.wire import messages as m
     from .deadlines import Deadline
     from .peers import WorkerHandle
@@ -51,6 +52,18 @@ class SignsOfLife(OrderedDict[int, float]):
         self.next_reassurance = float("-inf")
 
 
+class LostWorker(NamedTuple):
+    """A worker that is lost, and what it had."""
+
+    worker: WorkerHandle
+    #: {attempt: task} that it was given
+    processing: dict[int, SchedulerTask]
+    #: {attempt: task} of the results whose only copy it had
+    held: dict[int, SchedulerTask]
+    #: its results by function, those with most bytes
+    held_most: list[HeldResults]
+
+
 class LostWorkers:
     """Workers that are lost, or of which that is to be expected, by id."""
 
@@ -59,11 +72,8 @@ class LostWorkers:
     def __init__(self) -> None:
         #: {worker_id: report} that came before the connection of that registered worker closed
         self.exit_reports: dict[str, m.WorkerExited] = {}
-        #: {worker_id: (worker, {attempt: task} processing, {attempt: task} whose only copy it had)}
-        #: of lost workers whose supervisor has not reported yet
-        self.unreported: dict[
-            str, tuple[WorkerHandle, dict[int, SchedulerTask], dict[int, SchedulerTask]]
-        ] = {}
+        #: {worker_id: what it had} of lost workers whose supervisor has not reported yet
+        self.unreported: dict[str, LostWorker] = {}
         #: {worker_id: {attempt: task} processing} of workers that did not come back in time, and
         #: whose end was not reported; the latest ones
         self.given_up: dict[str, dict[int, SchedulerTask]] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from weft.protocol.death_facts import DeathFacts
+from weft.protocol.deaths import OUT_OF_MEMORY
 from weft.protocol.reported import RENEWED
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.actions import LogLine
@@ -64,6 +66,25 @@ def test_the_end_of_a_connection_and_the_reason_are_one_line_in_either_order(log
     assert log.warnings() == [
         "worker w is lost (memory limit: 0.2 of 0.1 GiB): 1 task is placed again, 0 results were "
         "there" + ADVICE
+    ]
+
+
+@pytest.mark.parametrize("first", ["connection", "report"])
+def test_the_line_about_a_death_by_memory_says_what_filled_it(log, first):
+    worker = log.start()
+    log.send(log.user, graph("a b"))
+    log.finish(worker, "a", nbytes=150 << 20, blob=None)
+    name = log.task("a").group.prefix.name
+    facts = DeathFacts(1 << 30, 1, (), ("a line of its log",)).to_plain()
+    report = m.WorkerExited(worker_id="w1", reason=OUT_OF_MEMORY, running=[], facts=facts)
+    ends = [lambda: log.close(worker), lambda: log.send(log.boss, report)]
+    for end in ends if first == "connection" else reversed(ends):
+        end()
+    assert log.warnings() == [
+        "worker w is lost (out of memory: killed by the kernel's out-of-memory killer): 1 task "
+        f"is placed again, 1 result was there; its memory was 1 GiB at most; it held 1 result of "
+        f"{name} (150 MiB); the kernel's out-of-memory killer ended 1 process of its control group"
+        + ADVICE
     ]
 
 

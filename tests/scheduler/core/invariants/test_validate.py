@@ -34,6 +34,7 @@ from weft.scheduler.core.plugins.records import plugins_of
 from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle, FailedFetches
 from weft.scheduler.core.records.prefixes import Prefix
+from weft.scheduler.core.records.presence import LostWorker
 from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
@@ -103,7 +104,7 @@ def break_cycle(b: Broken) -> None:
 
 
 def lose(b: Broken, worker_id: str) -> None:
-    b.state.lost.unreported[worker_id] = (b.w, {}, {})
+    b.state.lost.unreported[worker_id] = LostWorker(b.w, {}, {}, [])
 
 
 def relay(b: Broken, waiting_for: dict[int, list[str]], worker: object) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 
+from weft.protocol.death_facts import DeathFacts, HeldResults
+from weft.protocol.deaths import OUT_OF_MEMORY
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.core.insight.attempt_ends import attempt_ends
+from weft.scheduler.core.members.lost_workers import memory_text
 from weft.scheduler.core.members.membership import MAX_REASON_CHARS
 from weft.scheduler.core.reports.missing import MAX_UNREACHABLE_ROUNDS
 
@@ -207,6 +212,41 @@ def test_the_failure_after_deaths_by_memory_says_what_the_worker_held():
     )
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["report first", "end first"])
+def test_the_failure_has_the_facts_of_the_last_death(is_first):
+    board = Board(allowed_deaths=0)
+    client, supervisor = board.client(), board.supervisor("sup")
+    worker = board.worker("w", worker_id="w1", supervisor_id="sup")
+    board.send(client, graph("first second bad"))
+    for key in ("first", "second"):
+        board.finish(worker, key, nbytes=150 << 20, blob=None)
+    name = board.task("first").group.prefix.name
+    report = died("w1", [board.attempt("bad")], "memory limit: 0.98 of 1.00 GiB")
+    known = DeathFacts(1 << 30, 0, (), ("the last line",))
+    report.facts = {**known.to_plain(), "later": "a fact of a later release"}
+    if is_first:
+        board.send(supervisor, report)
+    board.close(worker)
+    if not is_first:
+        board.send(supervisor, report)
+    failure = board.task("bad").failure
+    assert DeathFacts.from_items(failure[5:]) == replace(
+        known, held_most=(HeldResults(name, 2, 300 << 20),)
+    )
+    memory = f"; its memory was 1 GiB at most; it held 2 results of {name} (300 MiB)"
+    assert attempt_ends(board.state, "bad") == [
+        ("w", f"the worker died: memory limit: 0.98 of 1.00 GiB{memory}")
+    ]
+
+
+def test_facts_about_memory_are_told_of_deaths_that_may_be_of_memory():
+    facts = DeathFacts(1 << 30, 0)
+    for reason in ("memory limit: 2.00 of 1.00 GiB", OUT_OF_MEMORY, "killed by SIGKILL, by whom"):
+        assert memory_text(reason, facts) == "; its memory was 1 GiB at most"
+        assert memory_text(reason, DeathFacts()) == ""
+    assert memory_text("exit code 3", facts) == memory_text("killed by SIGSEGV", facts) == ""
+
+
 def test_only_running_tasks_are_blamed_for_a_death_and_too_many_deaths_fail_them():
     board = Board(allowed_deaths=1)
     client, supervisor = board.client(), board.supervisor("sup")
@@ -237,7 +277,7 @@ def test_a_worker_that_dies_of_serving_a_result_counts_against_its_task():
         board.close(worker)
         out = board.send(supervisor, died(f"w{n}", [attempt]))
     assert sent_keys(out, client, m.KeysErred) == ["large"]
-    assert board.task("large").failure == [
+    assert board.task("large").failure[:5] == [
         "worker-died", "large", 2, "w",
         "SIGKILL, while its result (500 bytes) was pickled or sent",
     ]  # fmt: skip
