@@ -18,6 +18,7 @@ from ...protocol.restarting import Restarting
 from ...protocol.wire.messages.questions import MAX_PLACES
 from ..slots.silence import SilenceWatch
 from .config import WorkerSpec
+from .oom_kills import OomMark
 from .stalled import HeldUpWatch
 
 
@@ -33,6 +34,8 @@ class Place:
     restarting: Restarting = field(default_factory=Restarting)
     #: why the supervisor killed it, if it did
     verdict: str = ""
+    #: of its control group when it was started
+    oom: OomMark | None = None
     #: why its process is replaced on request; "" = it is not
     ended_for: str = ""
     #: it ended on purpose

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from ...protocol.death_facts import DeathFacts
+from ...protocol.deaths import OUT_OF_MEMORY
 from ...protocol.host.exits import (
     EXIT_CONFIG,
     EXIT_NO_SCHEDULER,
@@ -20,6 +22,7 @@ from ...protocol.restarting import Restarting
 from ..policy import TERMINATE_FRACTION
 
 _GIB: Final = 1 << 30
+_NO_OOM_KILL: Final = "its control group counts no out-of-memory kill"
 #: Exit code of the supervisor when a worker's configuration is at fault, as for wrong arguments.
 _EXIT_USAGE: Final = 2
 #: Its exit code when no worker can start.
@@ -44,10 +47,14 @@ class WorkerExit:
         crash: the reason why weft's own code failed in it; "" if it did not.
         refusal: the reason why the scheduler refused it, as far as known.
         fault: where its interpreter was when a signal like SIGSEGV ended it, as far as known.
-        signal: the signal after which it left in order, although its program still needs it.
+        signal: the signal after which it left in order, as far as known; the supervisor did not
+            send it.
+        may_leave: such a signal is the user's wish that the worker leaves: no program needs it.
         failure: the error that ended it, as far as known.
         has_joined: the scheduler had registered it.
         has_left: it has begun to end in order.
+        is_oom_kill: the kernel's out-of-memory killer has ended it.
+        facts: for the report of its death.
     """
 
     code: int
@@ -59,9 +66,12 @@ class WorkerExit:
     refusal: str = ""
     fault: str = ""
     signal: str = ""
+    may_leave: bool = False
     failure: str = ""
     has_joined: bool = False
     has_left: bool = False
+    is_oom_kill: bool = False
+    facts: DeathFacts = field(default_factory=DeathFacts)
 
 
 @dataclass(slots=True)
@@ -114,32 +124,40 @@ def judge(ended: WorkerExit, restarting: Restarting) -> Outcome:
     if not ended.running:  # else the code may come from a task
         # Else the code may come from a plugin, or whatever else runs beside tasks.
         is_in_order = ended.has_left or not ended.has_joined
-        if code == 0 and not ended.signal and is_in_order:
+        if code == 0 and (ended.may_leave or not ended.signal) and is_in_order:
             return Retire()
         if code == EXIT_CONFIG:
             return StopFamily("cannot run with its configuration", _EXIT_USAGE)
         if code == EXIT_REFUSED:
             refusal = ended.refusal or "the scheduler refused it"
             return StopFamily("was refused", EXIT_REFUSED, refusal)
-    killer = ", by another process or the kernel's out-of-memory killer" if code == -9 else ""
-    if code == 0 and ended.signal:
-        end = f"it got {ended.signal}, from a task or another process"
-    elif code < 0 and ended.fault:
-        end = f"{describe_exit(code)} {ended.fault}"
-    elif code > 0 and ended.failure:
-        end = f"{describe_exit(code)}: {ended.failure}"
-    else:
-        end = describe_exit(code) + killer
-    reason = ended.verdict or ended.crash or end
+    reason = ended.verdict or ended.crash or end_of(ended)
     is_foreign = bool(ended.verdict or ended.signal) or code in _FOREIGN
     by_task = bool(ended.running or ended.served)
     pause_s = restarting.died(ended.lived_s, reason, by_task=by_task, by_start=not is_foreign)
     return Restart(reason, pause_s)
 
 
+def end_of(ended: WorkerExit) -> str:
+    """Describe the end of a process for which its supervisor and its own code give no reason."""
+    code = ended.code
+    if ended.is_oom_kill:
+        return OUT_OF_MEMORY
+    if code == 0 and ended.signal:
+        return f"it got {ended.signal}, from a task or another process"
+    if code < 0 and ended.fault:
+        return f"{describe_exit(code)} {ended.fault}"
+    if code > 0 and ended.failure:
+        return f"{describe_exit(code)}: {ended.failure}"
+    if code == -signal.SIGKILL and ended.facts.n_oom_kills == 0:
+        return f"{describe_exit(code)}, by another process: {_NO_OOM_KILL}"
+    killer = ", by another process or the kernel's out-of-memory killer" if code == -9 else ""
+    return describe_exit(code) + killer
+
+
 def kind_of(ended: WorkerExit) -> str:
     """Return the sort of end, one of `reported.DEATHS`."""
-    if ended.verdict:
+    if ended.verdict or ended.is_oom_kill:
         return "memory"
     if ended.crash:
         return "crash"

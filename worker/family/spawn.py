@@ -23,7 +23,7 @@ Between spawner and supervisor go lines of JSON over a socket pair:
        with "channel": true in it, a
        descriptor comes with the line,
        and the process gets its number
-    -> ["kill", pid, signal]               <- ["exited", pid, wait status]
+    -> ["kill", pid, signal]               <- ["exited", pid, wait status, its peak memory]
                                            <- ["signal", signal]    it came to the spawner
 
 The supervisor decides what a signal leads to. If it does not react, the third signal ends all
@@ -67,6 +67,8 @@ _LINGER_S: Final = 5.0
 _MAX_SIGNALS: Final = 3
 
 _PR_SET_PDEATHSIG: Final = 1
+#: The unit of `ru_maxrss`.
+_MAXRSS_NBYTES: Final = 1 if sys.platform == "darwin" else 1024
 
 WorkerMain: TypeAlias = Callable[[dict[str, Any]], int]
 SupervisorMain: TypeAlias = Callable[[socket.socket], int]
@@ -257,7 +259,7 @@ class _Spawner:
                     return None
                 pid = ended.si_pid
                 _kill_group(pid)  # not yet reaped, so no other process can have its number
-            pid, status = os.waitpid(pid, os.WNOHANG)
+            pid, status, usage = os.wait4(pid, os.WNOHANG)
             if not pid:
                 return None
             self.alive.pop(pid, None)
@@ -267,7 +269,7 @@ class _Spawner:
                     self.alive.pop(os.wait()[0], None)
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
-            self._tell("exited", pid, status)
+            self._tell("exited", pid, status, usage.ru_maxrss * _MAXRSS_NBYTES)
         return None
 
     def _kill_all(self) -> None:

@@ -42,7 +42,7 @@ from typing import Any, Final
 
 import psutil
 
-from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
+from ...protocol.errors import ConfigError, InternalError
 from ...protocol.host.exits import EXIT_NO_SCHEDULER
 from ...protocol.net.deadline import within
 from ...protocol.reported import REQUESTED
@@ -55,6 +55,7 @@ from .config import SupervisorConfig
 from .death_lines import DeathLines
 from .lifetimes import Lifetimes
 from .measuring import FamilyMeter
+from .oom_kills import OomClaims, mark_of
 from .places import CannotScale, Growth, Place
 from .plugin_link import SupervisorPlugins
 from .restarts import (
@@ -129,6 +130,7 @@ class Supervisor:
         self._owns_directory = config.owns_directory
         self._known: tuple[Sequence[str], Security] = config.find()
         self._meter = FamilyMeter()
+        self._claims = OomClaims()
         if config.metrics_url:
             self._meter.write_to(Path(config.directory, SUPERVISOR + SUFFIX))
 
@@ -173,7 +175,7 @@ class Supervisor:
             if self.config.accompany is not None:
                 self.accompany(self.config.accompany())
             if not self.config.embedded:
-                await self._first_session()
+                await self._link.first(self._stop_asked)
             if not self._stop_asked.done():
                 for slot in self._slots:
                     if not slot.worker_id:
@@ -371,6 +373,7 @@ class Supervisor:
         # It may have ended already: then the spawner's next line reports it.
         with contextlib.suppress(psutil.NoSuchProcess):
             slot.process = psutil.Process(pid)
+        slot.oom = mark_of(pid)
         self._by_pid[pid] = slot
         self._meter.note_start()
         if self._stopping or slot.retired:
@@ -383,14 +386,13 @@ class Supervisor:
     def _kill_one(self, worker_id: str, number: int) -> None:
         self._ask("kill", self._running[worker_id].pid, number)
 
-    def _on_exited(self, pid: int, status: int) -> None:
+    def _on_exited(self, pid: int, status: int, peak_nbytes: int = 0) -> None:
         slot = self._by_pid.pop(pid)
         del self._running[slot.worker_id]
         slot.pid = 0
         slot.process = None
-        lived_s = time.monotonic() - slot.started
-        is_embedded = self.config.embedded
-        ended = exit_of(slot, os.waitstatus_to_exitcode(status), lived_s, is_embedded=is_embedded)
+        code, is_embedded = os.waitstatus_to_exitcode(status), self.config.embedded
+        ended = exit_of(slot, code, peak_nbytes, self._claims, is_embedded=is_embedded)
         remove_files(slot, self._known[0])
         is_over = self._lifetimes.end(slot.worker_id)
         if not self._stopping and slot.retired:
@@ -425,7 +427,7 @@ class Supervisor:
             attempts = ended.running + ended.served
             kind = kind_of(ended)
             self._meter.note_death(kind)
-            self._link.report_exit(slot.worker_id, outcome.reason, attempts, kind)
+            self._link.report_exit(slot.worker_id, outcome.reason, attempts, kind, ended.facts)
             self._log_death(slot, outcome.reason, ended.lived_s, outcome.pause_s)
             if end := self._hopeless():
                 self._follow(slot, ended, end)
@@ -534,25 +536,6 @@ class Supervisor:
                 await look_at_silence(slot, elapsed_s, self._ask)
 
     # --- The scheduler --------------------------------------------------------------------------
-
-    async def _first_session(self) -> None:
-        """Wait for the first session, or for the order to stop.
-
-        Raises:
-            WeftError: there will be none; its text explains what the user can do.
-        """
-        link = self._link
-        futures: list[asyncio.Future[Any]] = [link.opened, link.over, self._stop_asked]
-        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-        end = link.over.result() if link.over.done() else None
-        if end is None or link.opened.done() or self._stop_asked.done():
-            return
-        error = end.error
-        if isinstance(error, CommError):
-            limit_s = self.config.connect_timeout_s
-            text = f"no scheduler answered within {limit_s:g} s: {error.text}"
-            raise ConnectTimeout(text, error.address or link.address)
-        raise error
 
     def _on_link_over(self, end: GiveUp) -> None:
         lost = end.outage.error

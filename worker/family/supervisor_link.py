@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...protocol.errors import CommError, WeftError
+from ...protocol.death_facts import DeathFacts
+from ...protocol.errors import CommError, ConnectTimeout, WeftError
 from ...protocol.host.facts import process_facts
 from ...protocol.host.log_ring import page_of_latest
 from ...protocol.net.connection import Connection
@@ -141,9 +142,35 @@ class SupervisorLink(SessionOwner):
         """Make the first attempt."""
         self._runner.start()
 
-    def report_exit(self, worker_id: str, reason: str, running: list[int], kind: str) -> None:
+    async def first(self, stopped: asyncio.Future[str]) -> None:
+        """Wait for the first session, or until the order to stop.
+
+        Raises:
+            WeftError: there will be none; its text explains what the user can do.
+        """
+        futures: list[asyncio.Future[Any]] = [self.opened, self.over, stopped]
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        end = self.over.result() if self.over.done() else None
+        if end is None or self.opened.done() or stopped.done():
+            return
+        error = end.error
+        if isinstance(error, CommError):
+            text = f"no scheduler answered within {self._policy.first_s:g} s: {error.text}"
+            raise ConnectTimeout(text, error.address or self.address)
+        raise error
+
+    def report_exit(
+        self,
+        worker_id: str,
+        reason: str,
+        running: list[int],
+        kind: str,
+        facts: DeathFacts | None = None,
+    ) -> None:
         """Report why a worker ended, in this session and those that follow until it has arrived."""
         report = WorkerExited(worker_id=worker_id, reason=reason, running=running, kind=kind)
+        if facts is not None:
+            report.facts = facts.to_plain()
         self._reports.add(report)
         connection = self._runner.connection
         if connection is not None:

@@ -6,16 +6,22 @@ A part of the shell. Notes are removed as they are read.
 from __future__ import annotations
 
 import re
+import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ...protocol.death_facts import DeathFacts, last_lines_of
+from ...protocol.host.log_tail import SUFFIX as LOG_SUFFIX
+from ...protocol.host.log_tail import read_tail
 from ...protocol.wire.address import parse_address
 from ..config import socket_path
 from ..measuring.numbers import SUFFIX
 from ..slots.silence import STACK_SUFFIX
 from ..slots.started import read_joined, read_left, read_served, read_started
 from .exits import CRASHED, FAULT, REFUSED, SIGNALLED, take_failure, take_note
+from .oom_kills import OomClaims, kills_since
 from .places import Place
 from .restarts import WorkerExit
 
@@ -26,30 +32,38 @@ _FRAME: Final = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<n
 _OWN_FOLDER: Final = str(Path(__file__).resolve().parent.parent) + "/"
 
 
-def exit_of(place: Place, code: int, lived_s: float, *, is_embedded: bool) -> WorkerExit:
+def exit_of(
+    place: Place, code: int, peak_nbytes: int, claims: OomClaims, *, is_embedded: bool
+) -> WorkerExit:
     """Return the facts about the process that has ended in a place.
 
     Args:
         place: its place.
         code: its exit code, a negative one is a signal.
-        lived_s: since its start.
+        peak_nbytes: its largest resident memory, 0 = not known.
+        claims: of its family.
         is_embedded: the family is that of a program.
     """
     record = place.record
+    n_oom_kills = kills_since(place.oom)
+    is_foreign_kill = code == -signal.SIGKILL and not (place.verdict or place.ended_for)
+    log = read_tail(record.with_suffix(LOG_SUFFIX))
     return WorkerExit(
         code=code,
-        lived_s=lived_s,
+        lived_s=time.monotonic() - place.started,
         running=read_started(record),
         served=read_served(record),
         verdict=place.verdict,
         crash=take_note(record, CRASHED),
         refusal=take_note(record, REFUSED),
         fault=fault_in(take_note(record, FAULT)),
-        # Without a program whose workers they are, a signal to one is the user's wish.
-        signal=take_note(record, SIGNALLED) if is_embedded else "",
+        signal=take_note(record, SIGNALLED),
+        may_leave=not is_embedded,
         failure=take_failure(record),
         has_joined=read_joined(record),
         has_left=read_left(record),
+        is_oom_kill=is_foreign_kill and claims.claim(place.oom, n_oom_kills),
+        facts=DeathFacts(peak_nbytes or None, n_oom_kills, (), last_lines_of(log)),
     )
 
 
@@ -70,7 +84,7 @@ def fault_in(stack: str) -> str:
 def remove_files(place: Place, addresses: Sequence[str]) -> None:
     """Remove the files of a worker that has ended. `addresses` are those of the scheduler."""
     place.record.unlink(missing_ok=True)
-    for suffix in (STACK_SUFFIX, SUFFIX):
+    for suffix in (STACK_SUFFIX, SUFFIX, LOG_SUFFIX):
         place.record.with_suffix(suffix).unlink(missing_ok=True)
     for address in map(parse_address, addresses):
         if address.scheme == "unix":  # a killed worker leaves its socket

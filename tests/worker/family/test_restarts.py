@@ -6,6 +6,8 @@ import signal
 
 import pytest
 
+from weft.protocol.death_facts import DeathFacts
+from weft.protocol.deaths import OUT_OF_MEMORY
 from weft.protocol.host.exits import EXIT_CONFIG, EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
 from weft.protocol.reported import DEATHS
 from weft.protocol.restarting import Restarting
@@ -35,6 +37,7 @@ def judged(code, *, running=(), served=(), lived_s=1.0, restarting=None, **facts
         ("signal", -9, {}),
         ("signal", 0, {"signal": "SIGTERM"}),
         ("memory", -9, {"verdict": "memory limit: 4.10 of 4.00 GiB"}),
+        ("memory", -9, {"is_oom_kill": True}),
         ("crash", EXIT_CRASHED, {"crash": "weft's own code failed in it"}),
     ],
 )
@@ -59,6 +62,12 @@ def test_deaths_of_tasks_and_of_served_results_do_not_delay_the_next_start(kind)
 def test_a_worker_that_left_because_of_a_signal_to_it_alone_is_started_again():
     reason = "it got SIGTERM, from a task or another process"
     assert judged(0, signal="SIGTERM") == Restart(reason, 0.0)
+
+
+def test_a_signal_to_a_worker_of_no_program_is_the_wish_that_it_leaves():
+    assert judged(0, signal="SIGTERM", may_leave=True) == Retire()
+    reason = "it got SIGTERM, from a task or another process"
+    assert judged(0, running=[1], signal="SIGTERM", may_leave=True) == Restart(reason, 0.0)
 
 
 def test_a_worker_that_ends_with_0_and_runs_nothing_was_asked_to():
@@ -90,6 +99,12 @@ def test_an_exit_that_the_next_worker_would_repeat_stops_the_family(code, refusa
         (-6, {}, "killed by SIGABRT"),
         (-9, {}, "killed by SIGKILL, by another process or the kernel's out-of-memory killer"),
         (-11, {"fault": "in f (a.py:3)"}, "killed by SIGSEGV in f (a.py:3)"),
+        (
+            -9,
+            {"facts": DeathFacts(n_oom_kills=0)},
+            "killed by SIGKILL, by another process: its control group counts no out-of-memory kill",
+        ),
+        (-9, {"is_oom_kill": True, "facts": DeathFacts(n_oom_kills=1)}, OUT_OF_MEMORY),
         (3, {"fault": "in f (a.py:3)"}, "exit code 3"),
         (1, {"failure": "OSError: no"}, "exit code 1: OSError: no"),
         (-11, {"failure": "OSError: no"}, "killed by SIGSEGV"),

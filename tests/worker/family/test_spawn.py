@@ -84,7 +84,7 @@ os.fork = fork_and_interrupt
 def supervise(commands):
     commands.sendall(START)
     for kind, *rest in lines(commands):
-        say(kind, rest[-1])
+        say(kind, rest[1])
         if kind == "exited":
             return 0
 """)
@@ -166,6 +166,26 @@ def work(plain):
     wait_until(lambda: gone([left]))
 
 
+def test_the_end_of_a_worker_comes_with_its_largest_memory_although_it_was_freed(start):
+    process = start("""
+def supervise(commands):
+    commands.sendall(START)
+    for kind, *rest in lines(commands):
+        if kind == "exited":
+            say(kind, rest[1], rest[2] >> 20)
+            return 0
+def work(plain):
+    block = bytearray(b"x") * (200 << 20)
+    del block
+    os.kill(os.getpid(), signal.SIGKILL)
+""")
+    said, printed = process.communicate(timeout=30)
+    assert (process.returncode, printed) == (0, "")
+    kind, status, mib = said.split()
+    assert (kind, status) == ("exited", str(int(signal.SIGKILL)))
+    assert 200 <= int(mib) < 400
+
+
 def test_a_failed_fork_is_reported_and_the_next_one_tried(start):
     process = start("""
 import errno
@@ -181,7 +201,7 @@ spawner = []
 def supervise(commands):
     commands.sendall(START)
     for kind, *rest in lines(commands):
-        say(kind, rest[-1] if kind != "started" else "")
+        say(kind, rest[1] if kind != "started" else "")
         if kind == "failed":
             commands.sendall(START)
         elif kind == "exited":
