@@ -160,7 +160,7 @@ def test_a_worker_that_gets_sigterm_finishes_its_running_tasks_and_starts_no_oth
             assert running.result(timeout=30) == "done"
             assert old.process.wait(30) == 0
         assert starts(tmp_path) == "x"
-        assert "is leaving (signal SIGTERM)" in started.err
+        assert "is leaving (its supervisor stops: SIGTERM)" in started.err
         assert " WARNING: " not in started.err + old.err
 
 

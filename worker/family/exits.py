@@ -14,6 +14,8 @@ REFUSED: Final = ".refused"
 CRASHED: Final = ".crashed"
 FAILED: Final = ".failed"
 SIGNALLED: Final = ".signal"
+#: A note of the supervisor for the worker: why it sends it a signal to leave.
+ASKED: Final = ".asked"
 #: The stack that a worker's interpreter writes when a signal like SIGSEGV ends it.
 FAULT: Final = ".fault"
 
@@ -49,3 +51,16 @@ def take_failure(record: Path) -> str:
     The same error has the same text in each worker: the id is left out of names of files.
     """
     return take_note(record, FAILED).replace(record.stem, "(id)")
+
+
+def ask_because(record: Path, reason: str) -> None:
+    """Note why a worker gets a signal to leave: it tells the scheduler that, not the signal."""
+    with contextlib.suppress(OSError):  # no space: the worker names the signal instead
+        note(record, ASKED, reason)
+
+
+def asked_because(record: Path | None) -> str:
+    """Return why the supervisor has asked this worker to leave; "" = it is not known to."""
+    with contextlib.suppress(OSError):
+        return "" if record is None else take_note(record, ASKED)
+    return ""

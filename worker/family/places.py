@@ -34,6 +34,8 @@ class Place:
     restarting: Restarting = field(default_factory=Restarting)
     #: why the supervisor killed it, if it did
     verdict: str = ""
+    #: why the supervisor asked it to leave, if it did
+    asked: str = ""
     #: of its control group when it was started
     oom: OomMark | None = None
     #: why its process is replaced on request; "" = it is not

@@ -28,7 +28,7 @@ from ..server import WorkerServer
 from ..slots.silence import STACK_SIGNAL, STACK_SUFFIX
 from ..slots.started import read_joined
 from .collecting import collect_at_rest, hold_back
-from .exits import CRASHED, FAULT, REFUSED, SIGNALLED, note
+from .exits import CRASHED, FAULT, REFUSED, SIGNALLED, asked_because, note
 from .forking import give_children_default_signals
 from .repeated_signals import Repeats
 from .shadowing import describe_hiding
@@ -85,7 +85,7 @@ async def _main(config: WorkerConfig) -> None:
         if repeats.is_repeat(number, loop.time()):
             return
         note(config.started_path, SIGNALLED, number.name)
-        end(f"signal {number.name}")
+        end(asked_because(config.started_path) or f"signal {number.name}")
 
     loop.add_signal_handler(signal.SIGTERM, on_signal, signal.SIGTERM, worker.leave)
     loop.add_signal_handler(signal.SIGINT, on_signal, signal.SIGINT, worker.stop)

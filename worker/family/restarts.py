@@ -155,6 +155,18 @@ def end_of(ended: WorkerExit) -> str:
     return describe_exit(code) + killer
 
 
+def after_request(asked: str, ended: WorkerExit) -> str:
+    """Return how a worker was lost that had been asked to leave for a reason; "" = it was not.
+
+    It has left if it has begun to end in order, and cannot be lost if it had not joined.
+    """
+    if not ended.code or ended.has_left or not ended.has_joined:
+        return ""
+    if ended.code == -signal.SIGKILL and not ended.is_oom_kill:
+        return f"{asked}; it had not left in time, and was killed"
+    return f"{asked}; {ended.crash or end_of(ended)}"
+
+
 def kind_of(ended: WorkerExit) -> str:
     """Return the sort of end, one of `reported.DEATHS`."""
     if ended.verdict or ended.is_oom_kill:

@@ -53,6 +53,7 @@ from ..slots.silence import SilenceWatch
 from ..slots.started import read_joined
 from .config import SupervisorConfig
 from .death_lines import DeathLines
+from .exits import ask_because
 from .lifetimes import Lifetimes
 from .measuring import FamilyMeter
 from .oom_kills import OomClaims, mark_of
@@ -64,6 +65,7 @@ from .restarts import (
     Retire,
     StopFamily,
     WorkerExit,
+    after_request,
     give_up,
     judge,
     kind_of,
@@ -252,6 +254,7 @@ class Supervisor:
 
     def _retire(self, slot: Place) -> None:
         slot.retired = True
+        slot.asked = slot.asked or "it was asked to leave"
         self._slots.remove(slot)
         _log.info("worker %s ends on request", slot.spec.name)
 
@@ -334,7 +337,7 @@ class Supervisor:
             self._held[id(slot)] = slot
             return
         slot.worker_id = uuid.uuid4().hex
-        slot.verdict = slot.ended_for = ""
+        slot.verdict = slot.ended_for = slot.asked = ""
         slot.pid = 0
         slot.started = time.monotonic()
         slot.record = Path(self.config.directory, f"{slot.worker_id}.started")
@@ -384,7 +387,14 @@ class Supervisor:
             self._lifetimes.begin(worker_id, slot.spec.name)
 
     def _kill_one(self, worker_id: str, number: int) -> None:
-        self._ask("kill", self._running[worker_id].pid, number)
+        self._end_one(self._running[worker_id], number, "its lifetime is over")
+
+    def _end_one(self, slot: Place, number: int, why: str) -> None:
+        """Send a worker a signal to leave, and the reason, or end it because it has not left."""
+        slot.asked = slot.asked or why
+        if number != signal.SIGKILL:
+            ask_because(slot.record, slot.asked)
+        self._ask("kill", slot.pid, int(number))
 
     def _on_exited(self, pid: int, status: int, peak_nbytes: int = 0) -> None:
         slot = self._by_pid.pop(pid)
@@ -395,6 +405,8 @@ class Supervisor:
         ended = exit_of(slot, code, peak_nbytes, self._claims, is_embedded=is_embedded)
         remove_files(slot, self._known[0])
         is_over = self._lifetimes.end(slot.worker_id)
+        if not self._stopping and slot.asked and (how := after_request(slot.asked, ended)):
+            self._link.report_exit(slot.worker_id, how, [], REQUESTED, ended.facts)
         if not self._stopping and slot.retired:
             self._on_place_gone()
         elif not self._stopping and is_over and self._lifetimes.restart:
@@ -479,9 +491,9 @@ class Supervisor:
 
     def _kill_all(self, number: int) -> None:
         self._end_signal = int(number)  # also for those that are being started
-        for pid, slot in self._by_pid.items():
+        for slot in self._by_pid.values():
             if not self._lifetimes.has_sent(slot.worker_id, number):
-                self._ask("kill", pid, int(number))
+                self._end_one(slot, number, f"its supervisor stops: {self._stop_asked.result()}")
 
     # --- Plugins (`plugin_link` calls these) ------------------------------------------------------
 

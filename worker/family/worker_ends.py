@@ -20,7 +20,7 @@ from ..config import socket_path
 from ..measuring.numbers import SUFFIX
 from ..slots.silence import STACK_SUFFIX
 from ..slots.started import read_joined, read_left, read_served, read_started
-from .exits import CRASHED, FAULT, REFUSED, SIGNALLED, take_failure, take_note
+from .exits import ASKED, CRASHED, FAULT, REFUSED, SIGNALLED, take_failure, take_note
 from .oom_kills import OomClaims, kills_since
 from .places import Place
 from .restarts import WorkerExit
@@ -84,7 +84,7 @@ def fault_in(stack: str) -> str:
 def remove_files(place: Place, addresses: Sequence[str]) -> None:
     """Remove the files of a worker that has ended. `addresses` are those of the scheduler."""
     place.record.unlink(missing_ok=True)
-    for suffix in (STACK_SUFFIX, SUFFIX, LOG_SUFFIX):
+    for suffix in (STACK_SUFFIX, SUFFIX, LOG_SUFFIX, ASKED):
         place.record.with_suffix(suffix).unlink(missing_ok=True)
     for address in map(parse_address, addresses):
         if address.scheme == "unix":  # a killed worker leaves its socket

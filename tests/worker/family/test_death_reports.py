@@ -12,7 +12,75 @@ from pathlib import Path
 import pytest
 
 import weft
+from tests.worker.family.test_supervisor import Spawner, config_for
+from tests.worker.family.test_supervisor_link import Line, greet
 from weft.deploy.local.cluster import LocalCluster
+from weft.protocol.reported import REQUESTED
+from weft.protocol.wire.messages import RegisterSupervisor, WorkerExited
+from weft.worker.family.exits import ask_because, asked_because
+from weft.worker.family.lifetimes import Lifetime
+from weft.worker.slots.started import StartedRecord
+
+# --- Workers that were asked to leave -------------------------------------------------------------
+
+
+def joined(told) -> Path:
+    """Let a worker that the supervisor has asked for join the cluster; return its record."""
+    path = Path(told["started_path"])
+    record = StartedRecord(path, 1)
+    record.note_joined()
+    record.close()
+    return path
+
+
+async def test_a_worker_learns_why_its_supervisor_sends_it_a_signal(tmp_path):
+    line = Line("patient", greet)
+    await line.start()
+    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    _, told = await spawner.asked()
+    record = joined(told)
+    spawner.say("started", told["worker_id"], 1234567)
+    await line.until(lambda: line.of(RegisterSupervisor))
+    spawner.say("signal", int(signal.SIGTERM))
+    assert await spawner.asked() == ["kill", 1234567, int(signal.SIGTERM)]
+    assert asked_because(record) == "its supervisor stops: SIGTERM"
+    assert asked_because(record) == "", "a signal that comes later is of somebody else"
+    spawner.say("exited", 1234567, 0, 5 << 20)
+    assert await spawner.code() == 0
+    assert not line.of(WorkerExited)
+    await line.stop()
+
+
+async def test_a_worker_that_outstays_its_lifetime_is_reported_with_that_reason(tmp_path):
+    line = Line("patient", greet)
+    await line.start()
+    options = {"lifetime": Lifetime(0.01, restart=True), "grace_s": 0.01}
+    spawner = await Spawner(config_for([line.address], tmp_path, **options)).open()
+    _, told = await spawner.asked()
+    record = joined(told)
+    spawner.say("started", told["worker_id"], 1234567)
+    assert await spawner.asked() == ["kill", 1234567, int(signal.SIGTERM)]
+    assert asked_because(record) == "its lifetime is over"
+    assert await spawner.asked() == ["kill", 1234567, int(signal.SIGKILL)]
+    spawner.say("exited", 1234567, int(signal.SIGKILL), 5 << 20)
+    _, again = await spawner.asked()
+    await line.until(lambda: line.of(WorkerExited))
+    (report,) = line.of(WorkerExited)
+    assert report.worker_id == told["worker_id"] != again["worker_id"]
+    assert report.reason == "its lifetime is over; it had not left in time, and was killed"
+    assert (report.running, report.kind) == ([], REQUESTED)
+    assert report.facts["peak_nbytes"] == 5 << 20
+    assert [*tmp_path.glob(f"{told['worker_id']}*")] == []
+    spawner.writer.write_eof()
+    assert await spawner.code() == 1
+    await line.stop()
+
+
+def test_without_a_place_for_the_note_no_reason_is_known(tmp_path):
+    ask_because(tmp_path / "gone" / "w.started", "why")
+    assert asked_because(tmp_path / "gone" / "w.started") == ""
+    assert asked_because(None) == ""
+
 
 # --- Real families --------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from weft.worker.family.restarts import (
     Retire,
     StopFamily,
     WorkerExit,
+    after_request,
     give_up,
     judge,
     kind_of,
@@ -68,6 +69,24 @@ def test_a_signal_to_a_worker_of_no_program_is_the_wish_that_it_leaves():
     assert judged(0, signal="SIGTERM", may_leave=True) == Retire()
     reason = "it got SIGTERM, from a task or another process"
     assert judged(0, running=[1], signal="SIGTERM", may_leave=True) == Restart(reason, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("code", "facts", "text"),
+    [
+        (-9, {}, "its lifetime is over; it had not left in time, and was killed"),
+        (-11, {}, "its lifetime is over; killed by SIGSEGV"),
+        (-9, {"is_oom_kill": True}, f"its lifetime is over; {OUT_OF_MEMORY}"),
+        (EXIT_CRASHED, {"crash": "weft failed"}, "its lifetime is over; weft failed"),
+        (0, {}, ""),
+        (-9, {"has_left": True}, ""),
+        (-15, {"has_joined": False}, ""),
+    ],
+)
+def test_the_end_of_a_worker_that_was_asked_to_leave_has_that_reason_first(code, facts, text):
+    facts = {"has_joined": True, **facts}
+    ended = WorkerExit(code=code, lived_s=1.0, running=[1], served=[], **facts)
+    assert after_request("its lifetime is over", ended) == text
 
 
 def test_a_worker_that_ends_with_0_and_runs_nothing_was_asked_to():
