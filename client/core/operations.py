@@ -372,7 +372,10 @@ def on_withdraw(core: ClientState, operation: events.Withdraw) -> None:
     """Cancel what was not sent, and have the scheduler cancel what has not begun."""
     held = [state for state in operation.states if state.status == PENDING and state.phase != SENT]
     on_cancel(core, Cancel(held, reason=operation.reason))
-    keys = [state.key for state in operation.states if state.status == PENDING]
+    asked = [state for state in operation.states if state.status == PENDING]
+    for state in asked:
+        drop(state)  # the scheduler may have no call of its function any more when it answers
+    keys = [state.key for state in asked]
     watch(core, operation)
     if keys:
         close_submissions(core)

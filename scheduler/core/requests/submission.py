@@ -476,11 +476,13 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
         for other in task.wanted_by if ends_for_all else client.alone:
             unwant(other, task)
             by_client.setdefault(other, []).append(key)
+            if other is not client:
+                keep_function(other, task.group.function)  # until this one has heard of it
         if not task.wanted_by:
             cancelled.append(task)
     for other, keys in by_client.items():
         state.send_client(other, m.KeysCancelled(keys=keys, reason=message.reason))
-        drop_functions(state, other)
+    drop_functions(state, client)
     state.counters.tasks_cancelled += len(cancelled)
     state.story.note(state.now, f"cancelled by {client.name}", message.keys)
     for task in cancelled:

@@ -60,6 +60,16 @@ def test_other_watchers_of_the_state_go_on_waiting(bench, listener):
     assert bench.hear(ready(["a"]))[1] == [Notify(other, [task.state])]
 
 
+def test_a_function_is_sent_again_while_a_call_of_it_is_being_withdrawn(bench, listener):
+    first = bench.task("a")
+    bench.do(first, Withdraw(listener, [first.state]))
+    (message,) = bench.do(bench.task("b"))
+    assert message.function_blobs == [bench.function.blob]
+    bench.hear(KeysStarted(keys=["a"]))
+    (message,) = bench.do(bench.task("c"))
+    assert message.function_blobs == [None]
+
+
 def test_calls_that_were_not_sent_are_cancelled_here(bench, listener):
     sent = bench.task("sent")
     bench.do(sent)
