@@ -22,9 +22,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.failure import not_permitted
+from ....protocol.wire.failure import Failure, not_permitted
 from ....protocol.wire.levels import Level
-from ..moves.transitions import send_erred
 from ..records.peers import ClientHandle
 from ..records.permissions import deny
 from ..records.priority import rank_of
@@ -46,19 +45,20 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         for attempt, options in zip(attempts, all_options, strict=True)
     ]
     option_of = message.option_of or [0] * len(message.keys)
+    refused: dict[int, Failure] = {}
     if not all(runs):
-        refused = [i for i, place in enumerate(option_of) if not runs[place]]
         state.counters.denied += 1
-        for i in refused:
-            key, attempt = message.keys[i], attempts[option_of[i]]
-            send_erred(state, client, [key], not_permitted(key, attempt))
-        message = submission.without(message, set(refused))
+        refused = {
+            row: not_permitted(message.keys[row], attempts[place])
+            for row, place in enumerate(option_of)
+            if not runs[place]
+        }
     if not message.ranks:
         parents = [ws.processing.get(attempt) for attempt in attempts]
         if all(parents):  # so no row was refused, and `option_of` is that of the message
             ranks = [0 if parent is None else rank_of(parent.priority) for parent in parents]
             message = replace(message, ranks=[ranks[place] for place in option_of])
-    submission.on_submit(state, client, message)
+    submission.on_submit(state, client, message, refused)
 
 
 def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys) -> None:

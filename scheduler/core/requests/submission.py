@@ -7,14 +7,14 @@ a spec hash) leaves that lane.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.rotation import level_of
 from ....protocol.wire import messages as m
+from ....protocol.wire.failure import Failure, key_conflict, not_understood
 from ....protocol.wire.failure import cancelled as cancelled_failure
-from ....protocol.wire.failure import key_conflict, not_understood
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions, unknown_options
 from ....protocol.wire.payload import Blob
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 #: The first item of the keys of classes whose tasks take no thread.
 _THREADLESS: Final = "no thread"
+_NONE_REFUSED: Final[Mapping[int, Failure]] = {}
 
 
 class _Batch:
@@ -126,8 +127,13 @@ class _LateGroups(dict[int, TaskGroup]):
         return group
 
 
-def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:
-    """Create one task per row; the client wants each."""
+def on_submit(
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    refused: Mapping[int, Failure] = _NONE_REFUSED,
+) -> None:
+    """Create one task per row; the client wants each. Those that are `refused` fail with this."""
     if not message.keys:
         return
     if None in message.args:
@@ -138,7 +144,9 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         state.refuse(_peer(client), "SubmitTasks names a function that the scheduler does not have")
         return
     if any(message.options):
-        message = _understood(state, client, message, functions)
+        refused = {**_not_understood(message), **refused}
+    if refused:
+        message = _without(state, client, message, functions, refused)
     state.ranks.begin(len(message.keys), state.now)
     if not state.tasks:
         for first_submitted in state.features.first_submitted:
@@ -173,24 +181,33 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         drop_class(state, batch.task_class)
 
 
-def _understood(
-    state: SchedulerState, client: ClientHandle, message: m.SubmitTasks, functions: list[Function]
-) -> m.SubmitTasks:
-    """Refuse the rows with options that must be understood, and are not known here."""
+def _not_understood(message: m.SubmitTasks) -> dict[int, Failure]:
+    """Return the failures of rows with options that must be understood, and are not known here."""
     unknown = [unknown_options(record) for record in message.options]
     if not any(unknown):
-        return message
+        return {}
     option_of = message.option_of or [0] * len(message.keys)
-    refused = {row: unknown[place] for row, place in enumerate(option_of) if unknown[place]}
-    for row, names in refused.items():
-        key = message.keys[row]
-        send_erred(state, client, [key], not_understood(key, names))
+    return {
+        row: not_understood(message.keys[row], unknown[place])
+        for row, place in enumerate(option_of)
+        if unknown[place]
+    }
+
+
+def _without(
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    functions: list[Function],
+    refused: Mapping[int, Failure],
+) -> m.SubmitTasks:
+    """Fail some of the rows, and return the others.
+
+    The functions of those are kept, because the next message may leave them out.
+    """
+    for row, failure in refused.items():
+        send_erred(state, client, [message.keys[row]], failure)
         keep_function(client, functions[message.function_of[row]])
-    return without(message, refused)
-
-
-def without(message: m.SubmitTasks, refused: Container[int]) -> m.SubmitTasks:
-    """Return a submission without some of its rows."""
     rows = [i for i in range(len(message.keys)) if i not in refused]
     names = ("keys", "function_of", "args", "dependencies", "spec_hashes", "option_of", "ranks")
     columns: dict[str, Any] = {name: getattr(message, name) for name in names}

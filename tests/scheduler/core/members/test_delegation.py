@@ -79,6 +79,15 @@ def test_a_task_that_runs_may_submit_before_its_own_client_is_back(board):
     assert board.states("child") == ["queued"]
 
 
+def test_a_function_of_a_refused_call_may_be_left_out_in_the_next_message(board, inside):
+    peer, worker, _ = inside
+    refused = graph("a", function="new", attempt=77)
+    allowed = graph("b", function="new", blob=None, attempt=board.attempt("parent"))
+    out = board.send(peer, refused, allowed)
+    is_refused(board, out, peer, "a")
+    assert list(assigned(out, worker)) == ["b"]
+
+
 def is_refused(board, out, peer, *keys):
     erred = [one for one in out.get(peer, []) if type(one) is m.KeysErred]
     assert [key for one in erred for key in one.keys] == list(keys)
