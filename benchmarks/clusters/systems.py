@@ -60,6 +60,9 @@ class RayCounting(Counting):
 class System(work.System):
     """The operations that a workload may ask of a system."""
 
+    #: Of the cluster that `open` starts.
+    n_workers: int = N_WORKERS
+    n_threads: int = 1
     #: False: a handle cannot be an argument, so the system cannot run graphs.
     has_dependencies: ClassVar[bool] = True
     #: Statements that import the system and, in a fresh interpreter, bring it from `start()` to a
@@ -185,9 +188,11 @@ class Weft(_ClientSystem):
     def open(self) -> None:
         weft = importlib.import_module("weft")
         self._as_completed = weft.as_completed
-        self._cluster = weft.LocalCluster(n_workers=N_WORKERS, threads_per_worker=1, processes=True)
+        self._cluster = weft.LocalCluster(
+            n_workers=self.n_workers, threads_per_worker=self.n_threads, processes=True
+        )
         self._client = weft.Client(self._cluster)
-        self._client.wait_for_workers(N_WORKERS)
+        self._client.wait_for_workers(self.n_workers)
 
     def executor(self) -> concurrent.futures.Executor:
         executor: concurrent.futures.Executor = self._client.get_executor()
@@ -218,14 +223,14 @@ class Dask(_ClientSystem):
         importlib.import_module("dask").config.set(self.settings)
         self._as_completed = distributed.as_completed
         self._cluster = distributed.LocalCluster(
-            n_workers=N_WORKERS,
-            threads_per_worker=1,
+            n_workers=self.n_workers,
+            threads_per_worker=self.n_threads,
             processes=True,
             dashboard_address=None,
             host="127.0.0.1",
         )
         self._client = distributed.Client(self._cluster)
-        self._client.wait_for_workers(N_WORKERS)
+        self._client.wait_for_workers(self.n_workers)
 
     def _address(self) -> Any:
         return self._cluster.scheduler_address  # it lives on another event loop
@@ -257,7 +262,7 @@ class Ray(System):
         self._remotes: dict[Function, Any] = {}
         self._directory = tempfile.mkdtemp(prefix="ray-")
         self._ray.init(
-            num_cpus=N_WORKERS,
+            num_cpus=self.n_workers * self.n_threads,
             include_dashboard=False,
             log_to_driver=False,
             _node_ip_address="127.0.0.1",

@@ -19,8 +19,6 @@ from typing import Any, TextIO
 
 from .work import System, TooLong, Workload
 
-WARM_UP_SIZE = 64
-
 #: A point of a sweep that would take longer than this is left out, with a note in its cell.
 TOO_LONG_S = 20.0
 
@@ -123,8 +121,9 @@ class Runner:
             self._is_open = True
             self._report("open")
         if workload.sweep is None or workload.sweep not in self._warm:
-            size = workload.size_of(is_quick=self._options.quick)
-            workload.run(self._system, min(size, WARM_UP_SIZE))
+            size = min(workload.size_of(is_quick=self._options.quick), workload.warm_up_size)
+            if size:
+                workload.run(self._system, size)
             if workload.sweep is not None:
                 self._warm.add(workload.sweep)
         self._system.settle()

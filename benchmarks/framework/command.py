@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from .driving import ROOT, Cells, Progress, run_system
 from .results import Cell, median_of
 from .signals import ending_on_sigterm
 from .table import TABLES, Table, load
+from .turns import is_hopeless, joined, turns_of
 
 #: Where the documentation takes its figures from.
 PLOTS = ROOT / "docs" / "images"
@@ -78,9 +79,18 @@ def run_table(table: Table, options: argparse.Namespace) -> Outcome:
         options: `only` (groups), `systems`, `repeat`, `limit`, `quick`; the table reads others.
     """
     work, cells = plan(table, options)
-    progress = Progress(sum(map(len, work.values())))
-    for system, names in work.items():
-        cells.update(run_system(table, system, names, options, progress))
+    if table.parts:
+        turns = [*turns_of(work, table.parts, options.repeat)]
+        # One run in each turn; the rounds are the runs.
+        each = argparse.Namespace(**{**vars(options), "repeat": 1})
+    else:
+        turns, each = list(work.items()), options
+    progress = Progress(sum(len(names) for _, names in turns))
+    for system, names in turns:
+        hopeful = [name for name in names if not is_hopeless(cells, name, system)]
+        progress.skip(len(names) - len(hopeful))
+        for key, cell in run_system(table, system, hopeful, each, progress).items():
+            cells[key] = joined(cells.get(key), cell)
     progress.end()
     explain_too_slow(table, cells, is_quick=options.quick)
     spread = (
@@ -196,7 +206,7 @@ def run(options: argparse.Namespace) -> int:
     plain = {
         key: str(value) if isinstance(value, Path) else value
         for key, value in vars(options).items()
-        if key != "tables"
+        if key not in ("tables", "ends_at")
     }
     document = {"machine": facts, "versions": versions, "options": plain}
     document |= outcomes[first.name].document
@@ -207,8 +217,16 @@ def run(options: argparse.Namespace) -> int:
     return int(not all(outcome.is_complete for outcome in outcomes.values()))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code."""
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    parse: Callable[[Sequence[str] | None], argparse.Namespace] = parse,
+) -> int:
+    """Return the exit code.
+
+    Args:
+        parse: returns the options of a command with a table of its own.
+    """
     try:
         options = parse(arguments)
         with ending_on_sigterm():

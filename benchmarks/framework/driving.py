@@ -6,12 +6,15 @@ Every workload gets its cell, also when the system under test fails, hangs or cr
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from .resident import Peak
 from .results import Cell
 from .supervise import GRACE_S, Child, TimedOut
 from .table import Table
@@ -30,7 +33,16 @@ _ENVIRONMENT = {
     "PYTHONWARNINGS": "ignore",
 }
 
+#: The note of what a run left out because its time was over.
+OVER = "not run: the time of the whole run was over"
+
 Cells = dict[tuple[str, str], Cell]
+
+
+def ends_at(options: argparse.Namespace) -> float:
+    """Return the monotonic time at which nothing more is run."""
+    end: float | None = getattr(options, "ends_at", None)
+    return math.inf if end is None else end
 
 
 class Progress:
@@ -53,6 +65,10 @@ class Progress:
             print(f"\r\x1b[2K{line[:110]}", end="", file=sys.stderr, flush=True)
         elif is_step:
             print(line, file=sys.stderr, flush=True)
+
+    def skip(self, n_steps: int) -> None:
+        """Count steps that are not made."""
+        self._n_done += n_steps
 
     def end(self) -> None:
         if self._is_terminal:
@@ -80,17 +96,25 @@ def run_system(
     """Run the workloads on one system; every one of them gets its cell.
 
     Args:
-        options: `repeat`, `limit` (seconds for all runs of one workload) and `quick` are read.
+        options: `repeat`, `limit` (seconds for all runs of one workload), `quick` and, if there is
+            one, `ends_at` (the monotonic time at which nothing more is run) are read.
     """
     cells = {(name, system): Cell(system, name) for name in workloads}
     remaining = list(workloads)
     while remaining:
+        if time.monotonic() >= ends_at(options):
+            for name in remaining:
+                cells[name, system].note = OVER
+                _finish(table, cells[name, system], options, progress)
+            break
         command = [sys.executable, "-m", "benchmarks.framework.child", table.name, system]
         command += [*remaining, "--repeat", str(options.repeat), "--limit", str(options.limit)]
         if options.quick:
             command.append("--quick")
-        with Child(command, cwd=ROOT, environment=child_environment()) as child:
-            failure = _watch(table, child, system, remaining, cells, options, progress)
+        with contextlib.ExitStack() as stack:
+            child = stack.enter_context(Child(command, cwd=ROOT, environment=child_environment()))
+            peak = stack.enter_context(Peak(child.pids)) if table.with_memory else None
+            failure = _watch(table, child, system, remaining, cells, options, progress, peak)
         if failure is not None:
             # The system does not start: another attempt per workload would only take time.
             for name in [name for name in remaining if table.workloads[name].needs_open]:
@@ -108,6 +132,7 @@ def _watch(
     cells: Cells,
     options: argparse.Namespace,
     progress: Progress,
+    peak: Peak | None,
 ) -> str | None:
     """Follow one child to its end, and take each finished or failed workload off `remaining`.
 
@@ -123,10 +148,11 @@ def _watch(
         limit_s = options.limit * workload.patience
         note = None
         try:
-            event = child.next_event(deadline)
+            event = child.next_event(min(deadline, ends_at(options)))
         except TimedOut:
             event = None
-            note = f"no end within {limit_s:.0f} s"
+            is_over = time.monotonic() >= ends_at(options)
+            note = OVER if is_over else f"no end within {limit_s:.0f} s"
         if event is None:
             ended = note or f"the process ended early (exit code {child.exit_code(GRACE_S)})"
             cell.note = cell.note or ended
@@ -137,6 +163,8 @@ def _watch(
         kind = event["event"]
         if kind == "start":
             deadline = time.monotonic() + limit_s + GRACE_S
+            if peak is not None:
+                peak.take()
             progress.show(f"{system}: {cell.workload}", is_step=False)
         elif kind == "open":
             was_opened = True
@@ -145,6 +173,8 @@ def _watch(
             cell.checksum, cell.size = event["checksum"], event["size"]
             for key, value in event["extra"].items():
                 cell.extra.setdefault(key, []).append(value)
+            if peak is not None:
+                cell.extra.setdefault("peak_mib", []).append(peak.take() / 2**20)
             progress.show(f"{system}: {cell.workload}, run {len(cell.runs)}", is_step=False)
         elif kind == "failed":
             cell.note = event["note"]

@@ -40,6 +40,8 @@ class Child:
         self, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
     ) -> None:
         self._mark = uuid.uuid4().hex
+        #: {process: its mark, or ""}, of all that ran at the last look
+        self._marks: dict[int, str] = {}
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
         # For the files of the system. The path is short: sockets allow about 100 characters.
         self._directory = tempfile.TemporaryDirectory(
@@ -105,6 +107,19 @@ class Child:
         except subprocess.TimeoutExpired:
             return None
 
+    def pids(self) -> list[int]:
+        """Return the ids of the child and of all that it started and that still runs.
+
+        Only processes that are new since the last call are inspected.
+        """
+        known, marks = self._marks, {}
+        for pid in psutil.pids():
+            mark = known[pid] if pid in known else _mark_of(pid)
+            if mark is not None:
+                marks[pid] = mark
+        self._marks = marks
+        return [pid for pid, mark in marks.items() if mark == self._mark]
+
     def log_tail(self, n_bytes: int = 4000) -> str:
         """Return the end of what the child wrote to standard error."""
         end = self._log.seek(0, os.SEEK_END)
@@ -139,15 +154,18 @@ class Child:
 
 def marked_processes(mark: str) -> list[psutil.Process]:
     """Return the processes whose environment carries this mark."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == mark:
-                found.append(process)
-        except (psutil.Error, OSError):
-            # The process may not be inspected, or has ended.
-            continue
-    return found
+    return [process for process in psutil.process_iter() if _mark_of(process.pid) == mark]
+
+
+def _mark_of(pid: int) -> str | None:
+    """Return the mark of a process, "" if it has none; None if its environment cannot be read: it
+    has ended, may not be inspected, or is just being replaced by `exec`.
+    """
+    try:
+        environment = psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return None
+    return environment.get(MARK, "") if environment else None
 
 
 def _stop(process: psutil.Process) -> None:

@@ -121,6 +121,11 @@ class Table:
     #: Returns the paragraphs below the sections. It gets the cells, a text that describes
     #: the figures (one run or a median), and the options; it may write files.
     closing: Callable[[Cells, str, argparse.Namespace], Iterable[str]]
+    #: Groups of workloads, if the systems take turns: each runs one group, then the next system
+    #: does, in as many rounds as there are runs. (): each system runs all of its work in one go.
+    parts: Sequence[Sequence[str]] = ()
+    #: Each run gets the figure `peak_mib` (`resident.py`).
+    with_memory: bool = False
 
     def names(self, groups: Sequence[str] | None, *, is_quick: bool) -> list[str]:
         """Return the workloads of these groups (None: all) in a run of this kind, in the table's
@@ -148,6 +153,12 @@ class Table:
         if not over or not under or statistics.median(under) <= 0:
             return None
         return statistics.median(over) / statistics.median(under)
+
+    def titled(self, row: Row, title: str, *, is_quick: bool) -> str:
+        """Put the sizes of a row into a title."""
+        workload = self.workloads[row.workload]
+        size = workload.size_of(is_quick=is_quick)
+        return title.format(n=grouped(size), edges=grouped(size * 4 * workload.point))
 
     def render(self, cells: Cells, groups: Sequence[str] | None, *, is_quick: bool) -> list[str]:
         """Return the sections of these groups (None: all) of which anything was asked for."""
@@ -212,7 +223,7 @@ def _render(table: Table, section: Section, cells: Cells, *, is_quick: bool) -> 
     for name, row in rows.items():
         lines.append(
             [
-                _title(table, row, row.title, is_quick=is_quick),
+                table.titled(row, row.title, is_quick=is_quick),
                 *([goals[name]] if with_goals else []),
                 *(_cell(table, row, cells, system, notes) for system in systems),
                 *(show(by_row[name]) if name in by_row else "" for by_row in quoted.values()),
@@ -221,17 +232,10 @@ def _render(table: Table, section: Section, cells: Cells, *, is_quick: bool) -> 
     text = align(lines)
     if section.title is not None:
         first = next(iter(rows.values()))
-        text = [f"### {_title(table, first, section.title, is_quick=is_quick)}", "", *text]
+        text = [f"### {table.titled(first, section.title, is_quick=is_quick)}", "", *text]
     footnotes = [f"[{number}] {note}" for note, number in notes.items()]
     footnotes += [*([section.quoted_note] if quoted else []), *section.notes]
     return "\n".join([*text, *([""] if footnotes else []), *footnotes])
-
-
-def _title(table: Table, row: Row, title: str, *, is_quick: bool) -> str:
-    """Put the sizes of a row into a title."""
-    workload = table.workloads[row.workload]
-    size = workload.size_of(is_quick=is_quick)
-    return title.format(n=grouped(size), edges=grouped(size * 4 * workload.point))
 
 
 def _cell(table: Table, row: Row, cells: Cells, system: str, notes: dict[str, int]) -> str:

@@ -105,6 +105,8 @@ class Workload:
     is_fresh: bool = False
     #: Times the usual time limit.
     patience: float = 1.0
+    #: The size of the run before the first, which has no figure; 0: there is none.
+    warm_up_size: int = 64
     #: The sweep that it is a point of. What `size` counts grows with `point`, and so does the time.
     sweep: str | None = None
     point: int = 0

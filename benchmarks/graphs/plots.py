@@ -1,20 +1,17 @@
-"""The two figures of the sweeps, as SVG.
-
-They have no background, and use tones that are readable on white and on dark pages. The same cells
-give the same bytes: there is no date and no random id in them.
-"""
+"""The two figures of the sweeps, as SVG."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
+from ..framework import drawing
+from ..framework.drawing import INK
 from ..framework.results import Cells, grouped
 from .systems import SYSTEMS
 from .workloads import EDGE_POINTS, ENGINES, TASK_POINTS, WORKLOADS
 
-#: Contrast above 4 with white and with nearly black alike.
-INK = "#7a7a7a"
 #: {kind of engine: colour}; weft's lines are solid, dask's dashed.
 COLOURS = {"sync": "#2a9d6f", "threaded": "#3b82d6", "processes": "#d9663a", "bare": INK}
 
@@ -24,27 +21,6 @@ _ORDER = [
     for kind in ("sync", "threaded", "processes")
     for name in (f"weft-{kind}", f"dask-{kind}")
 ] + [SYSTEMS["bare"].title]
-
-#: Matplotlib's type for this is a list of all its settings.
-_STYLE: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "weft",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "grid.color": INK,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "path.simplify": True,
-}
 
 
 def write_plots(cells: Cells, folder: Path) -> list[Path]:
@@ -56,19 +32,9 @@ def write_plots(cells: Cells, folder: Path) -> list[Path]:
     written = []
     for sweep, points in (("tasks", TASK_POINTS), ("edges", EDGE_POINTS)):
         if any(_points(cells, sweep, points, system) for system in (*ENGINES, "bare")):
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"scaling-{sweep}.svg"
-            _write(cells, sweep, points, path)
-            written.append(path)
+            figure = functools.partial(draw, cells, sweep, points)
+            written.append(drawing.write(figure, folder / f"scaling-{sweep}.svg"))
     return written
-
-
-def _write(cells: Cells, sweep: str, points: tuple[int, ...], path: Path) -> None:
-    import matplotlib as mpl
-
-    with mpl.rc_context(_STYLE):
-        figure = draw(cells, sweep, points)
-        figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
 
 
 def draw(cells: Cells, sweep: str, points: tuple[int, ...]) -> Any:
@@ -89,8 +55,8 @@ def draw(cells: Cells, sweep: str, points: tuple[int, ...]) -> Any:
         axes.grid(visible=True)
         axes.minorticks_off()
         axes.set_xlabel("tasks in the graph" if sweep == "tasks" else "edges per task")
-        axes.xaxis.set_major_formatter(_plain)
-        axes.yaxis.set_major_formatter(_plain)
+        axes.xaxis.set_major_formatter(drawing.plain)
+        axes.yaxis.set_major_formatter(drawing.plain)
     whole.set(title="Whole graph", ylabel="seconds")
     each.set(title=f"One {unit}", ylabel=f"microseconds per {unit}")
     lines = sorted(whole.get_lines(), key=lambda line: _ORDER.index(line.get_label()))
@@ -99,11 +65,6 @@ def draw(cells: Cells, sweep: str, points: tuple[int, ...]) -> Any:
     if left_out:
         figure.supxlabel(left_out, fontsize=8)
     return figure
-
-
-def _plain(value: float, position: int | None) -> str:
-    """Return 1 000 and 0.001 rather than powers of ten."""
-    return grouped(value) if value >= 1 else f"{value:.10f}".rstrip("0")
 
 
 def _points(
