@@ -26,7 +26,7 @@ find_python = \
 unexport PYTHONDONTWRITEBYTECODE
 
 # Built once, outside the checkout: $WEFT_TOOLS or ~/.cache/weft-tools (tests/tools).
-.PHONY: help demo test test-all tools lint types docs bench conformance chart wheel clean
+.PHONY: help demo test test-all tools lint types docs bench study conformance chart wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,9 @@ docs: $(DOCS)/.ready ## build the site into build/docs; a link between pages tha
 
 bench: $(VENV)/.ready-bench ## compare with dask.distributed, Ray and the standard library's pools
 	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+study: $(VENV)/.ready-bench ## run the study of tasks, arrays and data frames, beside dask and Ray; ARGS=--quick: 3 minutes
+	@$(BIN)/python -m benchmarks.study $(ARGS)
 
 conformance: $(VENV)/.ready-conformance ## run dask's own tests on the graph engines, and Python's on weft.Executor; ARGS='--engine executor'
 	@$(BIN)/python -m tests.conformance.run $(ARGS)

@@ -76,6 +76,27 @@ def largest_in(seconds: float, *values: int) -> int:
     return max(values, default=0) + 1
 
 
+def inc_after(seconds: float, x: Any) -> Any:
+    """Wait, as for a device that is not a processor, and add one."""
+    time.sleep(seconds)  # workload
+    return x + 1
+
+
+def add_after(seconds: float, a: int, b: int) -> int:
+    time.sleep(seconds)  # workload
+    return a + b
+
+
+def sum_after(seconds: float, *values: int) -> int:
+    time.sleep(seconds)  # workload
+    return sum(values)
+
+
+def sum_in(seconds: float, *values: int) -> int:
+    work(seconds)
+    return sum(values)
+
+
 def ends_of(array: Any) -> float:
     return float(array[0]) + float(array[-1])
 
