@@ -63,6 +63,8 @@ class System(work.System):
     #: Of the cluster that `open` starts.
     n_workers: int = N_WORKERS
     n_threads: int = 1
+    #: Bytes for each worker; None: the default of the system.
+    memory_limit: int | None = None
     #: False: a handle cannot be an argument, so the system cannot run graphs.
     has_dependencies: ClassVar[bool] = True
     #: Statements that import the system and, in a fresh interpreter, bring it from `start()` to a
@@ -162,6 +164,9 @@ class _ClientSystem(System):
             results = await asyncio.gather(*[one(i) for i in range(n)])
             return time.perf_counter() - start, results
 
+    def _limits(self) -> dict[str, Any]:
+        return {} if self.memory_limit is None else {"memory_limit": self.memory_limit}
+
     def _address(self) -> Any:
         """Return what finds the cluster."""
         return self._cluster
@@ -189,7 +194,10 @@ class Weft(_ClientSystem):
         weft = importlib.import_module("weft")
         self._as_completed = weft.as_completed
         self._cluster = weft.LocalCluster(
-            n_workers=self.n_workers, threads_per_worker=self.n_threads, processes=True
+            n_workers=self.n_workers,
+            threads_per_worker=self.n_threads,
+            processes=True,
+            **self._limits(),
         )
         self._client = weft.Client(self._cluster)
         self._client.wait_for_workers(self.n_workers)
@@ -228,6 +236,7 @@ class Dask(_ClientSystem):
             processes=True,
             dashboard_address=None,
             host="127.0.0.1",
+            **self._limits(),
         )
         self._client = distributed.Client(self._cluster)
         self._client.wait_for_workers(self.n_workers)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ..framework.results import Cells, Found, median_of, quotient, show
 from ..framework.table import Goal, Row, Section, Table
 from ..framework.work import Workload
-from . import arrays, frames, grid, shapes
+from . import arrays, frames, grid, memory, shapes
 from .collections import EXPERT, NAIVE
 from .plots import write_plots
 from .systems import SYSTEMS
@@ -34,6 +34,7 @@ _GROUPS: dict[str, dict[str, Workload]] = {
     "small-arrays": arrays.WITH_SMALL_CHUNKS,
     "frames": frames.USUAL,
     "small-frames": frames.WITH_SMALL_PARTITIONS,
+    "memory": memory.WORKLOADS,
     "expert": {
         "independent-10us-expert": _EXPERT_TASKS,
         **arrays.WITH_LARGE_CHUNKS,
@@ -51,6 +52,7 @@ PARTS = tuple(
         ("arrays", "small-arrays"),
         ("frames", "small-frames"),
         ("expert",),
+        ("memory",),
     )
 )
 
@@ -61,6 +63,7 @@ _TITLES = {
     "small-arrays": f"Arrays, chunks of {arrays.SMALL} x {arrays.SMALL}",
     "frames": "Data frames of ten columns, four partitions",
     "small-frames": f"Data frames of ten columns, partitions of {frames.SMALL} rows",
+    "memory": "Data of three times the memory of two workers with 400 MiB each",
     "expert": "Settings of experts: one worker with two threads, chunks and partitions twice as "
     "large in each direction",
 }

@@ -133,6 +133,7 @@ def test_quick_run_is_bounded_in_time_and_count(tmp_path: Path) -> None:
     assert len(TABLE.names(None, is_quick=True)) < len(WORKLOADS)
     for group in ("tasks", "grid", "arrays", "small-arrays", "frames", "small-frames", "expert"):
         assert TABLE.names([group], is_quick=True)
+    assert TABLE.names(["memory"], is_quick=True) == []
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,9 @@ def test_client_takes_every_result_of_the_grid_once(manner: str) -> None:
 
 
 @needs_dask
-@pytest.mark.parametrize("name", [n for n in WORKLOADS if n.startswith(("array-", "frame-"))])
+@pytest.mark.parametrize(
+    "name", [n for n in WORKLOADS if n.startswith(("array-", "frame-", "memory-"))]
+)
 def test_collection_workload_finds_the_known_result(name: str) -> None:
     import dask
 
