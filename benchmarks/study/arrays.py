@@ -169,6 +169,7 @@ USUAL = workloads(
 WITH_SMALL_CHUNKS = workloads(
     *("array", ENTRIES),
     suffix="-small",
+    quick_names=("create", "elementwise", "std", "access", "rechunk-across"),
     part_of=lambda n: min(SMALL, n),
     sizes=(2_000, 500),
     # Each chunk of `overlap` waits, and `matmul` has a task for each pair of chunks.

@@ -70,6 +70,7 @@ def workloads(
     sizes: tuple[int, int],
     own_sizes: Mapping[str, tuple[int, int]] | None = None,
     names: tuple[str, ...] | None = None,
+    quick_names: tuple[str, ...] | None = None,
     systems: tuple[str, ...] = NAIVE,
 ) -> dict[str, Workload]:
     """Return the workloads of one kind of collection, with parts of one size.
@@ -77,6 +78,8 @@ def workloads(
     Args:
         part_of: {size: that of a chunk, along each axis, or of a partition}
         own_sizes: of workloads that take too long with the usual ones.
+        names: of the workloads that are wanted; None: all.
+        quick_names: of those that a quick run has; None: all.
     """
     found = {}
     for name in names or tuple(entries):
@@ -86,7 +89,7 @@ def workloads(
             title=title,
             run=functools.partial(run, part_of=part_of),
             size=size,
-            quick_size=quick_size,
+            quick_size=quick_size if name in (quick_names or entries) else None,
             unit="s",
             systems=systems,
             needs=("dask", "numpy") if kind == "array" else ("dask", "pandas", "pyarrow"),

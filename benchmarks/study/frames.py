@@ -198,6 +198,7 @@ USUAL = workloads(
 WITH_SMALL_PARTITIONS = workloads(
     *("frame", ENTRIES),
     suffix="-small",
+    quick_names=("create", "elementwise", "groupby", "set-index", "merge"),
     part_of=lambda n: min(SMALL, n),
     sizes=(500_000, 80_000),
 )

@@ -109,7 +109,7 @@ def _workload(name: str, point: Point) -> Workload:
         + MANNERS[point.manner],
         run=functools.partial(run_grid, point=point),
         size=point.n_tasks,
-        quick_size=20 if name in ("base", "batch") else None,
+        quick_size=10 if name in ("base", "batch") else None,
         unit="s",
         systems=("weft", "dask", "dask-best", "ray", "limit"),
         needs_open=False,

@@ -123,7 +123,7 @@ def test_list_names_every_workload_and_says_what_a_quick_run_does(capsys) -> Non
     assert text.strip() == listing()
     assert all(f"  {name} " in text for name in WORKLOADS)
     assert "100 x 0.5 s, 5 slots" in text
-    assert "[quick: 20]" in text
+    assert "[quick: 10]" in text
 
 
 def test_quick_run_is_bounded_in_time_and_count(tmp_path: Path) -> None:
@@ -459,7 +459,7 @@ def test_study_runs_on_weft_and_writes_all_its_figures(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks.study", "--quick", "--systems", "weft", "limit"),
-            *("--only", "client-1ms", "frame-groupby", "--output", str(path), "--repeat", "2"),
+            *("--only", "client-1ms", "array-std", "--output", str(path), "--repeat", "2"),
         ],
         cwd=ROOT,
         capture_output=True,
@@ -469,7 +469,7 @@ def test_study_runs_on_weft_and_writes_all_its_figures(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(path.read_text())
     cells = {(cell["workload"], cell["peer"]): cell for cell in document["cells"]}
-    assert {*cells} == {("client-1ms", "weft"), ("client-1ms", "limit"), ("frame-groupby", "weft")}
+    assert {*cells} == {("client-1ms", "weft"), ("client-1ms", "limit"), ("array-std", "weft")}
     for cell in cells.values():
         assert cell["note"] is None, cell
         assert len(cell["runs"]) == len(cell["extra"]["peak_mib"]) == 2
@@ -479,7 +479,7 @@ def test_study_runs_on_weft_and_writes_all_its_figures(tmp_path: Path) -> None:
     assert "weft" in document["versions"]
     assert "Spilled: nothing" in done.stdout
     if importlib.util.find_spec("matplotlib") is not None:
-        assert {p.name for p in path.parent.iterdir()} >= {"study-tasks.svg", "study-frames.svg"}
+        assert {p.name for p in path.parent.iterdir()} >= {"study-tasks.svg", "study-arrays.svg"}
 
 
 @pytest.mark.slow
