@@ -145,7 +145,8 @@ def _closing(cells: Cells, spread: str, options: argparse.Namespace) -> Iterable
         "resident sets of all processes, the client included;\npages that they share count in each."
     )
     amounts = [f"{w} on {s}: {show(mib)} MiB" for (w, s), mib in spilled(cells).items()]
-    yield "Spilled: " + ("; ".join(amounts) if amounts else "nothing, by any system.")
+    nothing = "nothing, by the systems that report it."
+    yield "Spilled: " + ("; ".join(amounts) or nothing)
     if options.plots is None:
         return
     try:
