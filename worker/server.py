@@ -52,7 +52,6 @@ from ..protocol.wire.messages import (
     SetUpPlugin,
     Stop,
     TearDownPlugin,
-    Unsupported,
     Welcome,
 )
 from ..protocol.wire.roles import Role
@@ -78,6 +77,7 @@ from .core.state import WorkerState
 from .data.peers import Peers
 from .data.serving import DataServer, for_listening
 from .data.store import Store
+from .leaving import Grace
 from .measuring.numbers import SUFFIX
 from .measuring.status import StatusReporter
 from .output.output import catcher_for
@@ -143,8 +143,8 @@ class WorkerServer(SessionOwner):
         #: Held while the session ends, and while a slot's thread handles messages of it.
         self._session_lock = threading.Lock()
         self._stop_reason = ""
-        #: Ends a leaving worker even if its tasks have not ended; None = it is not leaving.
-        self._grace: asyncio.TimerHandle | None = None
+        #: Ends a leaving worker even if its tasks have not ended, or only it has their results.
+        self._grace = Grace(config.grace_period_s, self.stop)
         #: The core has put out `EndWorker`.
         self._is_over = False
         self._fatal: BaseException | None = None
@@ -195,17 +195,15 @@ class WorkerServer(SessionOwner):
         self._stopped.set_result(None)
 
     def leave(self, reason: str) -> None:
-        """End the worker after its running tasks or the grace period; a second call: at once."""
-        grace_s = self.config.grace_period_s
-        if self._grace is not None or not grace_s or not self.registered.is_set():
+        """End the worker when it may leave, or after the grace period; a second call: at once."""
+        if self.registered.is_set() and self._grace.begin(reason):
+            self._begin_to_leave(reason)
+        else:
             self.stop(reason)
-            return
-        text = f"{reason}, and its tasks still ran {grace_s:g} s later"
-        self._grace = self._loop.call_later(grace_s, self.stop, text)
-        self._finish_and_leave(reason)
 
-    def _finish_and_leave(self, reason: str) -> None:
-        logger.info("worker %s leaves when its running tasks have ended: %s", self.name, reason)
+    def _begin_to_leave(self, reason: str) -> None:
+        text = "worker %s leaves when its tasks have ended and others have its results: %s"
+        logger.info(text, self.name, reason)
         self._stop_reason = reason
         self.executor.handle(Leave(reason))
 
@@ -293,8 +291,9 @@ class WorkerServer(SessionOwner):
     async def _close(self) -> None:
         if self._started is not None:
             self._started.note_left()
-        for timer in filter(None, (self._grace, self._beating)):
-            timer.cancel()
+        self._grace.close()
+        if self._beating is not None:
+            self._beating.cancel()
         try:
             self._end_session()
             if self._executor is not None:
@@ -443,12 +442,12 @@ class WorkerServer(SessionOwner):
                 f"; {message.n_dropped} more are not needed" if message.n_dropped else "",
             )
         elif isinstance(message, LeaveCluster):
-            self._finish_and_leave(message.reason)
+            self._begin_to_leave(message.reason)
         elif isinstance(message, Stop):
             self.stop(message.reason or "the scheduler requested it")
         elif isinstance(message, Bye):
             self._runner.fail(CommClosed(f"the scheduler closed the session: {message.reason}"))
-        elif not isinstance(message, Unsupported):  # a worker sends no requests, only answers
+        else:
             raise RemoteProtocolError(f"a worker does not handle {type(message).__name__}")
 
     def on_writable(self, connection: Connection) -> None:

@@ -17,7 +17,7 @@ from weft.protocol.wire import messages as m
 
 pytestmark = pytest.mark.slow
 
-#: Knows no field that has a default and stands at the end.
+#: Knows no field that has a default and stands at the end, and not the word that lets a worker go.
 EARLIER = """
 from weft.protocol.wire import codec, message as schema, messages
 from weft.protocol.wire.message import coders_of
@@ -31,6 +31,8 @@ for cls in schema._REGISTRY.values():
     shortened(cls)
 from_wire = codec.from_wire
 def of_earlier(wire, buffers):
+    if wire[0] == 87:  # AskToLeave
+        wire = [240, *wire[1:]]
     cls = schema._REGISTRY.get(wire[0])
     return from_wire(wire if cls is None else wire[:1 + cls._n_required], buffers)
 codec.from_wire = of_earlier
@@ -72,6 +74,13 @@ WORKER = """
 import sys
 from weft.deploy.cli.command import main
 main(["worker", "--nworkers", "1", "--nthreads", "2", *sys.argv[1:]])
+"""
+
+#: A `weft scheduler`.
+SCHEDULER = """
+import sys
+from weft.deploy.cli.command import main
+main(["scheduler", "--port", "0", *sys.argv[1:]])
 """
 
 JOB = """
@@ -122,6 +131,17 @@ def test_a_worker_and_a_client_of_another_release_do_their_work(tmp_path, releas
             assert "invalid message" not in process.err, process.err
         for process in (started, ours):
             assert "code 250" not in process.err, process.err
+
+
+def test_a_worker_leaves_a_scheduler_that_does_not_know_its_request(tmp_path):
+    with daemon(folder=tmp_path, code=EARLIER + SCHEDULER) as theirs:
+        theirs.wait_for("connect ")
+        with daemon(folder=tmp_path, code=WORKER) as ours:
+            ours.wait_for("registered")
+            assert ours.stop() == 0
+            assert "grace period" not in ours.err
+        theirs.wait_for("has left (signal SIGTERM)")
+        assert " WARNING: " not in ours.err + theirs.err
 
 
 def test_a_request_that_the_scheduler_does_not_know_fails_with_a_typed_error(

@@ -14,10 +14,12 @@ from weft.protocol.trust.security import Security
 from weft.protocol.values.serialize import loads, reduce_future
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
+    AskToLeave,
     AssignTasks,
     AttemptsFinished,
     Heartbeat,
     KeysData,
+    MayLeave,
     Refused,
     RegisterWorker,
     Welcome,
@@ -50,6 +52,8 @@ class Scheduler:
         self.refuses = ""
         #: Heartbeats are not answered.
         self.is_mute = False
+        #: Workers that ask may leave.
+        self.lets_go = True
         self._news = asyncio.Event()
         self.last_attempt = 0
 
@@ -90,6 +94,8 @@ class Scheduler:
                 self.heard.append((worker_id, message))
                 if isinstance(message, Heartbeat) and not self.is_mute:
                     connection.send([message])
+                if isinstance(message, AskToLeave) and self.lets_go:
+                    connection.send([MayLeave(request=message.request)])
         self._news.set()
 
     def on_writable(self, connection: Connection) -> None:

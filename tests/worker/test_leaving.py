@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 
 import pytest
 
-from weft.protocol.wire.messages import AttemptsFinished, Bye, WorkerLeaving
+from weft.protocol.wire.messages import (
+    AskToLeave,
+    AttemptsFinished,
+    Bye,
+    FetchKeys,
+    KeysData,
+    MayLeave,
+    Unsupported,
+    WorkerLeaving,
+)
 
 ENTERED, GO_ON = threading.Event(), threading.Event()
 
@@ -50,10 +60,37 @@ async def test_a_worker_leaves_when_its_last_task_was_reported(cluster):
     ]
 
 
-async def test_a_worker_that_runs_nothing_leaves_at_once(cluster):
+async def test_a_worker_that_runs_nothing_leaves_when_it_is_let_go(cluster):
     worker = await cluster.start(grace_period_s=600.0)
     worker.leave("SIGTERM")
     await asyncio.wait_for(cluster.runs[0], 20)
+
+
+@pytest.mark.parametrize(
+    "answer", [MayLeave(request=1), Unsupported(unknown_code=87, request=1)], ids=["now", "earlier"]
+)
+async def test_a_worker_that_may_not_go_yet_serves_its_results_until_then(cluster, answer):
+    scheduler = cluster.scheduler
+    scheduler.lets_go = False
+    worker = await cluster.start(grace_period_s=600.0)
+    scheduler.send(worker, scheduler.task(bytes, key="x"))
+    await scheduler.until(lambda: scheduler.of(AttemptsFinished))
+    worker.leave("SIGTERM")
+    await scheduler.until(lambda: scheduler.of(AskToLeave))
+    scheduler.send(worker, FetchKeys(request=2, keys=["x"]))
+    await scheduler.until(lambda: scheduler.of(KeysData))
+    assert not cluster.runs[0].done()
+    scheduler.send(worker, answer)
+    await asyncio.wait_for(cluster.runs[0], 20)
+
+
+async def test_the_grace_period_ends_a_worker_that_is_not_let_go(cluster, caplog):
+    caplog.set_level(logging.INFO, "weft.worker")
+    cluster.scheduler.lets_go = False
+    worker = await cluster.start(grace_period_s=0.001)
+    worker.leave("SIGTERM")
+    await asyncio.wait_for(cluster.runs[0], 20)
+    assert "SIGTERM, and its grace period of 0.001 s is over" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["lost session", "second signal"])

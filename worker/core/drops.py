@@ -1,4 +1,4 @@
-"""The end of records: dropped attempts and functions, returned tasks, a worker that leaves."""
+"""The end of records: dropped attempts and functions, returned tasks, a worker that ends."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from ...protocol.wire.messages import (
     KeysUnknown,
     ReturnAttempts,
     WithdrawAttempts,
-    WorkerLeaving,
 )
-from .events import EndWorker, ForgetFunctions, InterruptRunning, Leave, WorkerEnding
+from .events import ForgetFunctions, InterruptRunning, WorkerEnding
 from .inputs import is_awaited, move_waiters, note_missing, placeholder, settle, unpin
 from .ready import worst_first
 from .seats import take_back
@@ -182,30 +181,6 @@ def on_keys_unknown(state: WorkerState, message: KeysUnknown) -> None:
     if tasks:
         returned = [task.attempt for task in tasks]
         state.to_scheduler.append(AttemptsReturned(attempts=returned))
-
-
-def on_leave(state: WorkerState, event: Leave) -> None:
-    """Start no further task.
-
-    The scheduler asks all unstarted work back, including what is still on its way.
-    """
-    if not state.is_leaving:
-        state.is_leaving = True
-        for slot in state.slots:
-            take_back(state, slot)
-        state.to_scheduler.append(WorkerLeaving(reason=event.reason))
-
-
-def end_when_idle(state: WorkerState) -> None:
-    """Have a worker that leaves ended if no slot executes."""
-    if not any(slot.n_executing for slot in state.slots):
-        end(state)
-
-
-def end(state: WorkerState) -> None:
-    """Have a worker that leaves ended now."""
-    state.has_left = True
-    state.after.append(EndWorker())
 
 
 def on_ending(state: WorkerState, event: WorkerEnding) -> None:

@@ -94,7 +94,7 @@ class WorkerEnding(WorkerEvent):
 
 @dataclass(slots=True)
 class Leave(WorkerEvent):
-    """Finish the running tasks and start no others; `EndWorker` follows, once."""
+    """Finish the running tasks and start no others; `EndWorker` follows, once, when it may."""
 
     reason: str
 

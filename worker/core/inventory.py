@@ -22,9 +22,9 @@ from ...protocol.wire.messages import (
     InventoryHeld,
     InventoryUnfinished,
 )
-from .drops import end
 from .events import SchedulerLost, SessionOpened
 from .inputs import note_missing
+from .leaving import end
 from .reports import sparse
 from .seats import report_of
 from .tasks import EXECUTING, MEMORY, MISSING, WorkerTask

@@ -26,7 +26,7 @@ from ...protocol.errors import RemoteProtocolError
 from ...protocol.seam import joined
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import Message
-from . import assignment, copies, drops, inventory, reports, seats, slots
+from . import assignment, copies, drops, inventory, leaving, reports, seats, slots
 from .events import (
     After,
     Before,
@@ -114,7 +114,10 @@ class WorkerState:
         self.owed: dict[int, None] = {}
         #: No task is started any more: the scheduler asks the unstarted ones back.
         self.is_leaving = False
-        #: It leaves, and `EndWorker` was put out: no slot executes, or the scheduler is lost.
+        #: It leaves, and the scheduler needs nothing more that only this worker has.
+        self.may_leave = False
+        #: It leaves, and `EndWorker` was put out: it may, and no slot executes; or the scheduler is
+        #: lost.
         self.has_left = False
 
         #: What the kernel and all features declare.
@@ -178,7 +181,7 @@ class WorkerState:
             self.before.append(ForgetValues(self.forget))
             self.forget = []
         if self.is_leaving and not self.has_left:
-            drops.end_when_idle(self)
+            leaving.end_when_idle(self)
         if self.to_scheduler:
             reports.decide_wait(self, n_waiting, event)
 
@@ -197,7 +200,7 @@ _KERNEL: Final = WorkerFeature(
         SchedulerSent: WorkerState._on_received,
         CopiesFetched: copies.on_fetched,
         CopiesNotFetched: copies.on_fetch_failed,
-        Leave: drops.on_leave,
+        Leave: leaving.on_leave,
         SlotBlocked: seats.on_blocked,
         SlotResumes: seats.on_resumes,
         SlotWaits: seats.on_waits,
@@ -216,5 +219,8 @@ _KERNEL: Final = WorkerFeature(
         m.KeysUnknown: drops.on_keys_unknown,
         m.DropFunctions: drops.on_drop_functions,
         m.FailWaits: seats.on_fail_waits,
+        m.MayLeave: leaving.on_may_leave,
+        # A scheduler of an earlier release does not know a worker's only request.
+        m.Unsupported: leaving.on_may_leave,
     },
 )

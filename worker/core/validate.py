@@ -288,10 +288,10 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     "a worker that leaves starts nothing": lambda state: (
         slot.index for slot in state.slots if slot.chunk and state.is_leaving
     ),
-    "a worker has left if it leaves and executes nothing": lambda state: (
-        [state.has_left]
-        if state.has_left > state.is_leaving
-        or (state.is_leaving > state.has_left and not any(s.n_executing for s in state.slots))
+    "a worker has left if it may leave and executes nothing": lambda state: (
+        [state.may_leave]
+        if max(state.may_leave, state.has_left) > state.is_leaving
+        or (state.may_leave > state.has_left and not any(s.n_executing for s in state.slots))
         else []
     ),
     "no slot is idle while a task is ready": lambda state: (

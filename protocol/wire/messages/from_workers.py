@@ -135,9 +135,20 @@ class AttemptsOverdue(Message):
 
 @message(71, by=WORKERS)
 class WorkerLeaving(Message):
-    """Report that the worker starts nothing more, and leaves when its running tasks have ended."""
+    """Report that the worker starts nothing more, finishes what it runs, and leaves."""
 
     reason: Text
+
+
+@message(87, by=WORKERS)
+class AskToLeave(Message):
+    """Ask for the word to go, which follows `WorkerLeaving`; the answer is `MayLeave`.
+
+    It comes when the worker runs nothing, and others have the results that only it had. An earlier
+    scheduler answers `Unsupported`, which is the same word.
+    """
+
+    request: Number
 
 
 @message(84, by=WORKERS, columns=("attempts",), optional_columns=("keys", "actors", "calls"))

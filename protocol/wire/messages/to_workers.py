@@ -162,6 +162,13 @@ class LeaveCluster(Message):
     reason: Text
 
 
+@message(88, to=WORKERS)
+class MayLeave(Message):
+    """Answer `AskToLeave`: nothing that is needed is lost when the worker ends."""
+
+    request: Number
+
+
 @message(57, to=SUPERVISORS)
 class WorkersRetired(Message):
     """Notify a supervisor of workers that leave on request: it does not start them again."""

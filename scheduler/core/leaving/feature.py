@@ -1,12 +1,13 @@
-"""The feature: workers leave on request."""
+"""The feature: workers leave, on request or by themselves."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ..feature import Departure, Feature, LateQuestion, Question
-from . import retiring
+from . import leavers, retiring
 from .retiring import retiring_of
 
 if TYPE_CHECKING:
@@ -15,17 +16,21 @@ if TYPE_CHECKING:
 
 
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    leavers.end(state, ws)
     retiring_of(state).note_gone(state, ws, departure.reason, departure.n_recomputed)
 
 
 RETIRING: Final = Feature(
-    name="retiring",
-    records=(retiring.Retiring,),
+    name=leavers.BUSY,
+    records=(retiring.Retiring, leavers.Leavers),
+    handlers={m.AskToLeave: leavers.on_ask_to_leave},
     # A client may retire workers: it may run any code on them, so it could end them in any case,
     # but then their results would be lost unnoticed. `leaving_order` looks at what workers hold,
     # and serves only those that may retire some.
     questions={"leaving_order": Question(retiring.ask_order, Level.CLIENT)},
     orders={"retire": LateQuestion(retiring.on_retire, Level.CLIENT)},
-    invariants=retiring.RETIRING_INVARIANTS,
+    invariants={**retiring.RETIRING_INVARIANTS, **leavers.LEAVER_INVARIANTS},
+    settling=((leavers.BUSY, leavers.settle),),
+    worker_leaving=(leavers.begin,),
     worker_gone=(_on_worker_gone,),
 )

@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.worker.builders import SLOW, Hands, assign, drop, give_back, locate
-from weft.protocol.wire.messages import AttemptsFinished, AttemptsReturned, WorkerLeaving
+from weft.protocol.wire.messages import (
+    AskToLeave,
+    AttemptsFinished,
+    AttemptsReturned,
+    MayLeave,
+    Unsupported,
+    WorkerLeaving,
+)
 from weft.worker.core.events import Leave, SchedulerLost
+
+LEAVING = [WorkerLeaving(reason="SIGTERM"), AskToLeave(request=1)]
 
 
 def test_a_worker_that_leaves_finishes_its_running_tasks_and_starts_nothing():
@@ -14,7 +23,7 @@ def test_a_worker_that_leaves_finishes_its_running_tasks_and_starts_nothing():
     worker.receive(assign("1 a", "2 b", "3 c", "4 d <- a"))
     first = worker.start(0)
     assert first is not None
-    assert worker.handle(Leave("SIGTERM")) == [WorkerLeaving(reason="SIGTERM")]
+    assert worker.handle(Leave("SIGTERM")) == LEAVING
     # Tasks that were on their way are not started either.
     assert worker.receive(assign("5 e")) == []
     (sent,) = worker.report(0)
@@ -24,6 +33,8 @@ def test_a_worker_that_leaves_finishes_its_running_tasks_and_starts_nothing():
     assert isinstance(returned, AttemptsReturned)
     assert sorted([*sent.attempts, *returned.attempts]) == [1, 2, 3, 4, 5]
     assert not any(slot.n_executing for slot in worker.state.slots)
+    assert not worker.has_ended
+    worker.receive(MayLeave(request=1))
     assert worker.has_ended
 
 
@@ -34,6 +45,7 @@ def test_a_worker_that_leaves_ends_with_its_last_running_task_or_its_session(end
     worker.start(0)
     worker.start(1)
     worker.handle(Leave("SIGTERM"))
+    worker.receive(MayLeave(request=1))
     assert not worker.has_ended
     if end == "lost":
         worker.handle(SchedulerLost())
@@ -46,15 +58,34 @@ def test_a_worker_that_leaves_ends_with_its_last_running_task_or_its_session(end
     assert worker.has_ended
 
 
-def test_an_idle_worker_leaves_at_once():
+@pytest.mark.parametrize(
+    "answer", [MayLeave(request=1), Unsupported(unknown_code=87, request=1)], ids=["now", "earlier"]
+)
+def test_an_idle_worker_leaves_when_the_scheduler_lets_it_go_or_does_not_know_the_request(answer):
     worker = Hands()
-    assert worker.handle(Leave("SIGTERM")) == [WorkerLeaving(reason="SIGTERM")]
+    assert worker.handle(Leave("SIGTERM")) == LEAVING
+    assert not worker.has_ended
+    assert worker.receive(answer) == []
+    assert worker.has_ended
+
+
+def test_a_worker_that_does_not_leave_is_not_let_go():
+    worker = Hands()
+    worker.receive(MayLeave(request=1))
+    worker.handle(Leave("SIGTERM"))
+    assert not worker.has_ended
+
+
+def test_a_worker_that_may_not_go_yet_ends_with_its_session():
+    worker = Hands()
+    worker.handle(Leave("SIGTERM"))
+    worker.handle(SchedulerLost())
     assert worker.has_ended
 
 
 def test_a_worker_leaves_once():
     worker = Hands()
-    assert len(worker.handle(Leave("SIGTERM"))) == 1
+    assert worker.handle(Leave("SIGTERM")) == LEAVING
     assert worker.handle(Leave("SIGTERM")) == []
 
 

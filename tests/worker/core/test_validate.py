@@ -162,7 +162,7 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     ),
     "a slot with a chunk is busy": break_chunk_of_idle,
     "a worker that leaves starts nothing": lambda state: setattr(state, "is_leaving", True),
-    "a worker has left if it leaves and executes nothing": lambda state: setattr(
+    "a worker has left if it may leave and executes nothing": lambda state: setattr(
         state, "has_left", True
     ),
     "no slot is idle while a task is ready": lambda state: state.idle.update(

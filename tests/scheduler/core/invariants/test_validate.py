@@ -25,6 +25,7 @@ from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.interruption.interrupted import InterruptedAttempt, interruptions_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
+from weft.scheduler.core.leaving import leavers
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
 from weft.scheduler.core.memory.set_aside import MEMORY_INVARIANTS
 from weft.scheduler.core.output.output import flow_of
@@ -140,6 +141,11 @@ def stream_report(first: int) -> StreamReport:
 
 def wish(b: Broken) -> None:
     copies_of(b.state).wishes[b.task("memory")] = Wish(2, b.task("memory").attempt, asked={b.w: 1})
+
+
+def let_go(b: Broken) -> None:
+    leaver = leavers.leavers_of(b.state).by_worker[b.w] = leavers.Leaver()
+    leaver.may_go = True
 
 
 BREAKAGES: dict[str, Callable[[Broken], Any]] = {
@@ -480,6 +486,13 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "the totals list the workers whose memory is nearly full": lambda b: totals_of(
         b.state
     ).full.update({b.w: None}),
+    "leavers are the registered workers that leave": lambda b: leavers.leavers_of(
+        b.state
+    ).by_worker.update({b.w: leavers.Leaver()}),
+    "a worker that may leave has no task": let_go,
+    "the feature is busy while a worker leaves": lambda b: b.state.busy.update(
+        {leavers.BUSY: None}
+    ),
     "orders are few": lambda b: retiring_of(b.state).orders.update(
         {str(n): Order(1, 1) for n in range(MAX_ORDERS + 1)}
     ),
