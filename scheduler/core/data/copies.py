@@ -6,6 +6,11 @@ Workers are asked for a copy each (`HoldCopies`), those with the fewest bytes fi
 from holders that are named to them. A key has at most `FAN_OUT` fetches under way for each copy
 that it has: so many copies spread as a tree, and do not come from one worker.
 
+A *rescue* is a wish of another sort: all workers that have a result leave (`leaving/leavers.py`).
+It is over with the first copy elsewhere, or when no worker has room for one: it is made anew if
+that is to be tried again. A task of which copies are wanted anyway keeps that wish, and if those
+that are named for it cannot hold it, another worker gets the copy that saves it.
+
 A wish ends with the data: a result that is computed again has one copy. An order is answered when
 each of its keys has as many copies as the wish, or as there are workers for, or will get no more.
 
@@ -15,14 +20,16 @@ holder. So it is asked again each `LOOK_S`, and no more after `MAX_TRIES`.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ..actors.actors import is_actor
 from ..assignment.placement import reachable
+from ..insight.cluster_totals import MEMORY_HIGH
 from ..moves.locating import located
 from ..moves.reporting import send_states
 from ..moves.transitions import drop_attempt
@@ -67,6 +74,8 @@ class Wish:
     failed: dict[WorkerHandle, int] = field(default_factory=dict)
     #: the worker whose copy is dropped when `workers` have one: the wish's end (`rebalancing`)
     moves_from: WorkerHandle | None = None
+    #: it is for one copy at a worker that stays, and is known only while that is under way
+    is_rescue: bool = False
 
 
 def is_over(task: SchedulerTask, wish: Wish) -> bool:
@@ -189,6 +198,22 @@ def may_hold(ws: WorkerHandle, names: tuple[str, ...]) -> bool:
     return not names or ws.is_named(names)
 
 
+def rescue(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:
+    """Have results copied to workers with room: all that have them leave."""
+    copies = copies_of(state)
+    for task in tasks:
+        wish = copies.wishes.get(task)
+        if wish is None or is_over(task, wish):
+            copies.add(task, Wish(1, task.attempt, is_rescue=True))
+        copies.open[task] = None
+    advance(state)
+
+
+def is_under_way(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Return whether a copy of a task is being made, or the return of its worker waited for."""
+    return task in copies_of(state).open
+
+
 # -- what happens to copies ------------------------------------------------------------------------
 def on_added(state: SchedulerState, ws: WorkerHandle, keys: Iterable[str]) -> None:
     """Note that a worker has reported copies."""
@@ -265,13 +290,16 @@ def advance(state: SchedulerState) -> None:
     # Those with the fewest bytes first, and then in turns.
     candidates = deque(sorted(state.staying.values(), key=lambda ws: ws.nbytes))
     asked: dict[WorkerHandle, list[SchedulerTask]] = {}
+    coming = _coming(copies)
     for task in list(copies.open):
         wish = copies.wishes[task]
         if is_over(task, wish):
             copies.forget(task)
-        elif not _ask(state, task, wish, candidates, asked):
+        elif not _ask(state, task, wish, candidates, asked, coming):
             del copies.open[task]
-            if wish.moves_from is not None:
+            if wish.is_rescue:
+                copies.forget(task)
+            elif wish.moves_from is not None:
                 copies.forget(task)
                 _end_move(state, task, wish, wish.moves_from)
     _send(state, asked)
@@ -280,12 +308,22 @@ def advance(state: SchedulerState) -> None:
         _look_later(state)
 
 
+def _coming(copies: Copies) -> Counter[WorkerHandle]:
+    """Return the bytes of the copies that workers fetch."""
+    coming: Counter[WorkerHandle] = Counter()
+    for task in copies.open:
+        for ws in copies.wishes[task].asked:
+            coming[ws] += task.nbytes
+    return coming
+
+
 def _ask(
     state: SchedulerState,
     task: SchedulerTask,
     wish: Wish,
     candidates: deque[WorkerHandle],
     asked: dict[WorkerHandle, list[SchedulerTask]],
+    coming: Counter[WorkerHandle],
 ) -> bool:
     """Choose workers for a task's next copies; False if none is under way.
 
@@ -297,30 +335,56 @@ def _ask(
     is_any_away = False
     if n_missing > 0:
         left = FAN_OUT * len(task.replicas) - len(wish.asked)
-        for _ in range(len(candidates)):
-            if n_missing <= 0 or left <= 0:
-                break
-            ws = candidates.popleft()
-            candidates.append(ws)
-            if (
-                ws in task.replicas
-                or ws in wish.asked
-                or wish.failed.get(ws, 0) >= MAX_FAILURES
-                or not may_hold(ws, wish.workers)
-            ):
-                continue
-            if ws.is_away:
-                is_any_away = True
-                continue
-            if ws.is_full:
-                continue
+        fits = partial(_fits, task, wish, coming)
+        n = min(n_missing, left)
+        chosen, is_any_away = _choose(task, wish, n, wish.workers, candidates, fits)
+        if not chosen and wish.workers and all(ws.is_leaving for ws in task.replicas):
+            # Where it is wanted it cannot be: anywhere rather than nowhere.
+            chosen, _ = _choose(task, wish, 1 - len(wish.asked), (), candidates, fits)
+        for ws in chosen:
             wish.asked[ws] = 1
+            coming[ws] += task.nbytes
             asked.setdefault(ws, []).append(task)
-            n_missing -= 1
-            left -= 1
-        if n_missing > 0 and left > 0:
+        if len(chosen) < n:
             copies_of(state).short[task] = None
     return bool(wish.asked) or is_any_away
+
+
+def _fits(task: SchedulerTask, wish: Wish, coming: Counter[WorkerHandle], ws: WorkerHandle) -> bool:
+    """Return whether a worker has room for a copy. What clients order may fill it."""
+    if ws.is_full:
+        return False
+    return not wish.is_rescue or ws.free_nbytes(MEMORY_HIGH) - coming[ws] >= task.nbytes
+
+
+def _choose(
+    task: SchedulerTask,
+    wish: Wish,
+    n: int,
+    names: tuple[str, ...],
+    candidates: deque[WorkerHandle],
+    fits: Callable[[WorkerHandle], bool],
+) -> tuple[list[WorkerHandle], bool]:
+    """Choose workers for at most n copies; also return whether one is away that could get one."""
+    chosen: list[WorkerHandle] = []
+    is_any_away = False
+    for _ in range(len(candidates)):
+        if len(chosen) >= n:
+            break
+        ws = candidates.popleft()
+        candidates.append(ws)
+        if (
+            ws in task.replicas
+            or ws in wish.asked
+            or wish.failed.get(ws, 0) >= MAX_FAILURES
+            or not may_hold(ws, names)
+        ):
+            continue
+        if ws.is_away:
+            is_any_away = True
+        elif fits(ws):
+            chosen.append(ws)
+    return chosen, is_any_away
 
 
 def _end_move(state: SchedulerState, task: SchedulerTask, wish: Wish, source: WorkerHandle) -> None:
@@ -392,6 +456,11 @@ COPY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
         for task, wish in copies_of(s).wishes.items()
         for ws in (*wish.asked, *wish.failed)
         if ws.is_leaving or s.workers.get(ws.peer) is not ws
+    ],
+    "a rescue is known while its copy is under way": lambda s: [
+        task
+        for task, wish in copies_of(s).wishes.items()
+        if wish.is_rescue and not is_over(task, wish) and task not in copies_of(s).open
     ],
     "open and short list tasks with a wish": lambda s: [
         task

@@ -52,13 +52,7 @@ MAX_NAMED: Final = 3
 
 def used_nbytes(ws: WorkerHandle) -> int:
     """Return how much memory a worker uses, as far as that is known."""
-    if not ws.resident_nbytes or _is_thread(ws):
-        return ws.nbytes
-    return max(ws.resident_nbytes + ws.nbytes - ws.measured_nbytes, 0)
-
-
-def _is_thread(ws: WorkerHandle) -> bool:
-    return ws.address.startswith("inproc:")
+    return ws.used_nbytes
 
 
 def note_measured(state: SchedulerState, ws: WorkerHandle) -> None:

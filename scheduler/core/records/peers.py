@@ -210,6 +210,20 @@ class WorkerHandle:
         """
         return self.occupancy_ns * 2 < self.backlog_ns or self.n_busy < 2 * self.nthreads
 
+    @property
+    def used_nbytes(self) -> int:
+        """How much memory it uses, as far as that is known.
+
+        Workers that are threads of a program share one process, whose size says nothing about each.
+        """
+        if not self.resident_nbytes or self.address.startswith("inproc:"):
+            return self.nbytes
+        return max(self.resident_nbytes + self.nbytes - self.measured_nbytes, 0)
+
+    def free_nbytes(self, share: float) -> float:
+        """Return how much it may add until it uses this part of its limit; inf = it has none."""
+        return share * self.memory_limit - self.used_nbytes if self.memory_limit else inf
+
     def is_named(self, names: tuple[str, ...]) -> bool:
         """Return whether one of its names is among those that a restriction lists."""
         return self.name in names or not self.names.isdisjoint(names)

@@ -532,6 +532,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         wish(b),
         setattr(b.w, "is_leaving", True),
     ),
+    "a rescue is known while its copy is under way": lambda b: copies_of(b.state).wishes.update(
+        {b.task("memory"): Wish(1, b.task("memory").attempt, is_rescue=True)}
+    ),
     "open and short list tasks with a wish": lambda b: copies_of(b.state).short.update(
         {b.task("memory"): None}
     ),
