@@ -31,6 +31,10 @@ RETIRING: Final = Feature(
     orders={"retire": LateQuestion(retiring.on_retire, Level.CLIENT)},
     invariants={**retiring.RETIRING_INVARIANTS, **leavers.LEAVER_INVARIANTS},
     settling=((leavers.BUSY, leavers.settle),),
+    worker_joined=(leavers.note_joined,),
     worker_leaving=(leavers.begin,),
+    replicas_added=(leavers.note_added,),
+    not_fetched=(leavers.note_not_fetched,),
+    replica_lost=(leavers.note_lost,),
     worker_gone=(_on_worker_gone,),
 )

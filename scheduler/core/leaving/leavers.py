@@ -1,48 +1,91 @@
 """Workers that leave, from the moment they are asked to the word that lets them go.
 
-A leaver gets nothing new and finishes what it runs (`members/membership.py`). Then it asks for the
-word to go, because only the scheduler knows whether others have what it has.
+A leaver gets nothing new and finishes what it runs (`members/membership.py`). Meanwhile, and then,
+the results that no other worker has are copied to workers that stay (`data/copies.py`, rescues).
+Then it may go. It asks for the word, because only the scheduler knows what others have.
+
+What holds it when it runs nothing: a result that is needed and that only leavers have, whether or
+not any worker has room for it; a copy that is under way; an actor, which cannot be moved; results
+that clients of the last scheduler may come back for. A result that its clients have got is moved
+too, but where no worker has room the leaver does not wait for it: it may be computed again.
+
+The grace period of the worker ends the wait in any case. An order of a client has none: what ends
+it is room, a worker that joins, or the release of the results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
+from ..data import copies
 from ..records.checking import differences, unless
 from ..records.peers import WorkerHandle
+from ..records.tasks import MEMORY, SchedulerTask
+from ..recovery.records import recovery_of
 
 if TYPE_CHECKING:
+    from ..records.deadlines import Deadline
     from ..state import SchedulerState
 
 #: The name of the feature, which is busy while a worker leaves.
 BUSY: Final = "retiring"
+#: Results are moved this long after the worker began to leave: its siblings may leave with it, and
+#: would get them first.
+START_S: Final = 0.05
+#: Results without room are tried again so often: releases and room come without an event.
+LOOK_S: Final = 0.5
+#: Results of all leavers that are moved at the same time.
+WINDOW: Final = 1000
+#: So many are tried at once; if none of them has room, the others wait for the next look.
+BATCH: Final = 100
 
 
 class Leaver:
     """One worker that leaves."""
 
-    __slots__ = ("may_go", "request")
+    __slots__ = ("has_begun", "left", "may_go", "moving", "newest", "request", "stuck")
 
-    def __init__(self) -> None:
+    def __init__(self, ws: WorkerHandle) -> None:
         #: of its `AskToLeave`; 0 = it has not asked: it is of an earlier release, and goes when it
         #: runs nothing
         self.request = 0
+        #: its results may be moved
+        self.has_begun = False
+        #: what it has and was not looked at; then those that are moved, and those for which there
+        #: was no room. Each result that only leavers have is in one of the three, of one of them
+        self.left: deque[SchedulerTask] = deque(sorted(ws.has_what, key=_rank))
+        self.moving: dict[SchedulerTask, None] = {}
+        self.stuck: list[SchedulerTask] = []
+        #: the last of its results when new ones were last put into `left`
+        self.newest = next(reversed(ws.has_what), None)
         #: it was let go
         self.may_go = False
+
+    def note_new(self, ws: WorkerHandle) -> None:
+        """Look at the results that it has got since, if not at all of them."""
+        newest = next(reversed(ws.has_what), None)
+        if newest is not self.newest:
+            new = list(takewhile(lambda task: task is not self.newest, reversed(ws.has_what)))
+            self.left.extend(reversed(new))
+            self.newest = newest
 
 
 class Leavers:
     """The workers that leave."""
 
-    __slots__ = ("by_worker", "is_changed")
+    __slots__ = ("by_worker", "is_changed", "next_look")
 
     def __init__(self) -> None:
         #: {worker: its record} of all and only registered workers that leave
         self.by_worker: dict[WorkerHandle, Leaver] = {}
         #: the next settle looks at them
         self.is_changed = False
+        #: when results without room are tried again; None = no worker leaves
+        self.next_look: Deadline | None = None
 
 
 def leavers_of(state: SchedulerState) -> Leavers:
@@ -50,12 +93,43 @@ def leavers_of(state: SchedulerState) -> Leavers:
     return state.record(Leavers)
 
 
+def is_needed(task: SchedulerTask) -> bool:
+    """Return whether a result is missed if its last copy is lost: it runs again, or fails."""
+    return bool(
+        task.n_waiters or (task.wanted_by and (not task.delivered or task.is_without_recipe))
+    )
+
+
+def is_sole(task: SchedulerTask, ws: WorkerHandle) -> bool:
+    """Return whether a leaver has a result, and no worker that stays."""
+    if task.state != MEMORY or ws not in task.replicas:
+        return False
+    return all(holder.is_leaving for holder in task.replicas)
+
+
+def _rank(task: SchedulerTask) -> tuple[bool, bool]:
+    """Return a key by which those are first that cannot be made again, then those in need."""
+    return (not task.is_without_recipe, not is_needed(task))
+
+
+# -- events ----------------------------------------------------------------------------------------
 def begin(state: SchedulerState, ws: WorkerHandle) -> None:
     """Note that a worker gets nothing more: it leaves, or is gone already."""
-    if state.workers.get(ws.peer) is ws:
-        leavers_of(state).by_worker[ws] = Leaver()
-        leavers_of(state).is_changed = True
-        state.busy[BUSY] = None
+    if state.workers.get(ws.peer) is not ws:
+        return
+    leavers = leavers_of(state)
+    leavers.by_worker[ws] = Leaver(ws)
+    leavers.is_changed = True
+    state.busy[BUSY] = None
+    state.call_after(START_S, _start, ws)
+    if leavers.next_look is None:
+        leavers.next_look = state.call_after(LOOK_S, _look)
+
+
+def _start(state: SchedulerState, ws: WorkerHandle) -> None:
+    leaver = leavers_of(state).by_worker.get(ws)
+    if leaver is not None:
+        leaver.has_begun = leavers_of(state).is_changed = True
 
 
 def on_ask_to_leave(state: SchedulerState, ws: WorkerHandle, message: m.AskToLeave) -> None:
@@ -68,26 +142,133 @@ def on_ask_to_leave(state: SchedulerState, ws: WorkerHandle, message: m.AskToLea
     leavers_of(state).is_changed = True
 
 
+def note_added(state: SchedulerState, ws: WorkerHandle, keys: list[str]) -> None:
+    """Note that a worker has copies: some may be those that let a leaver go."""
+    leavers_of(state).is_changed = True
+
+
+def note_not_fetched(state: SchedulerState, ws: WorkerHandle, keys: list[str]) -> None:
+    """Note that copies could not be made: others are asked for them first."""
+    if leavers_of(state).by_worker:
+        state.call_after(0.0, _note_changed)
+
+
+def _note_changed(state: SchedulerState) -> None:
+    leavers_of(state).is_changed = True
+
+
+def note_lost(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> None:
+    """Note that a copy is lost: perhaps only leavers have the result now."""
+    leavers = leavers_of(state)
+    if leavers.by_worker:
+        for holder in task.replicas:
+            if holder is not ws and holder in leavers.by_worker:
+                leavers.by_worker[holder].left.append(task)
+                leavers.is_changed = True
+
+
+def note_joined(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Try again what there was no room for."""
+    leavers = leavers_of(state)
+    for leaver in leavers.by_worker.values():
+        leaver.left.extend(leaver.stuck)
+        leaver.stuck.clear()
+    leavers.is_changed = True
+
+
 def end(state: SchedulerState, ws: WorkerHandle) -> None:
     """Forget a worker that is gone."""
     leavers = leavers_of(state)
     leavers.by_worker.pop(ws, None)
     if not leavers.by_worker:
         state.busy.pop(BUSY, None)
+        state.deadlines.cancel(leavers.next_look)
+        leavers.next_look = None
 
 
-def settle(state: SchedulerState) -> None:
-    """Let workers go that may; called with each assignment pass while one leaves."""
+def _look(state: SchedulerState) -> None:
     leavers = leavers_of(state)
-    if leavers.is_changed or any(ws.is_leaving for ws in state.touched):
-        leavers.is_changed = False
-        for ws, leaver in leavers.by_worker.items():
-            if leaver.request and not (leaver.may_go or ws.processing or ws.zombies):
-                leaver.may_go = True
-                state.send(ws.peer, m.MayLeave(request=leaver.request))
+    leavers.next_look = state.call_after(LOOK_S, _look)
+    for ws in leavers.by_worker:
+        note_joined(state, ws)
+        break
+
+
+# -- what follows ----------------------------------------------------------------------------------
+def settle(state: SchedulerState) -> None:
+    """Move results and let workers go; called with each assignment pass while one leaves."""
+    leavers = leavers_of(state)
+    if not leavers.is_changed and not any(ws.is_leaving for ws in state.touched):
+        return
+    leavers.is_changed = False
+    share = max(1, WINDOW // len(leavers.by_worker))
+    for ws, leaver in leavers.by_worker.items():
+        if leaver.may_go:
+            continue
+        leaver.note_new(ws)
+        _note_moved(state, ws, leaver)
+        if leaver.has_begun:
+            _move(state, ws, leaver, share)
+        is_drained = not (ws.processing or ws.zombies)
+        if leaver.request and is_drained and not any(_what_holds(state, ws, leaver)):
+            leaver.may_go = True
+            state.send(ws.peer, m.MayLeave(request=leaver.request))
+
+
+def _note_moved(state: SchedulerState, ws: WorkerHandle, leaver: Leaver) -> None:
+    for task in list(leaver.moving):
+        if not is_sole(task, ws):
+            del leaver.moving[task]
+        elif not copies.is_under_way(state, task):
+            del leaver.moving[task]
+            leaver.stuck.append(task)
+
+
+def _move(state: SchedulerState, ws: WorkerHandle, leaver: Leaver, share: int) -> None:
+    """Have results copied that only leavers have, so many at a time."""
+    while leaver.left and len(leaver.moving) < share:
+        tasks: list[SchedulerTask] = []
+        failed: list[SchedulerTask] = []
+        while leaver.left and len(tasks) < min(BATCH, share - len(leaver.moving)):
+            task = leaver.left.popleft()
+            if is_sole(task, ws):
+                (failed if task.group.function.is_unique else tasks).append(task)
+        copies.rescue(state, tasks)
+        n_before = len(leaver.moving)
+        for task in tasks:
+            if copies.is_under_way(state, task):
+                leaver.moving[task] = None
+            else:
+                failed.append(task)
+        if tasks and len(leaver.moving) == n_before:  # the next ones have no room either
+            leaver.stuck.extend(leaver.left)
+            leaver.left.clear()
+        leaver.stuck.extend(failed)
+
+
+def _what_holds(state: SchedulerState, ws: WorkerHandle, leaver: Leaver) -> Iterator[object]:
+    """Yield what a leaver that runs nothing waits for."""
+    if state.awaits_peers:
+        yield "its results are compared with those of others"
+    yield from recovery_of(state).rows_at.get(ws, ())
+    yield from leaver.moving
+    if leaver.left:
+        yield from (task for task in leaver.left if is_sole(task, ws))
+    for task in leaver.stuck:
+        if is_sole(task, ws) and (is_needed(task) or task.group.function.is_unique):
+            yield task
 
 
 # -- invariants ------------------------------------------------------------------------------------
+def _unseen(state: SchedulerState) -> Iterator[SchedulerTask]:
+    """Yield the results that only leavers have, and that none of them has to look at."""
+    by_worker = leavers_of(state).by_worker
+    seen = {task for one in by_worker.values() for task in (*one.left, *one.moving, *one.stuck)}
+    seen |= {task for ws, one in by_worker.items() if one.may_go for task in ws.has_what}
+    for ws in by_worker:
+        yield from (task for task in ws.has_what if task not in seen and is_sole(task, ws))
+
+
 #: {what holds: what breaks it}
 LEAVER_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "leavers are the registered workers that leave": lambda s: differences(
@@ -98,7 +279,15 @@ LEAVER_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         for ws, leaver in leavers_of(s).by_worker.items()
         if leaver.may_go and (ws.processing or ws.zombies)
     ],
-    "the feature is busy while a worker leaves": lambda s: unless(
-        (BUSY in s.busy) == bool(leavers_of(s).by_worker), s.busy
+    "the feature is busy, and looks, while a worker leaves": lambda s: unless(
+        (BUSY in s.busy) == (leavers_of(s).next_look is not None) == bool(leavers_of(s).by_worker),
+        s.busy,
     ),
+    "a leaver looks at each result that no worker has which stays": _unseen,
+    "results that are moved have a copy under way": lambda s: [
+        task
+        for ws, leaver in leavers_of(s).by_worker.items()
+        for task in leaver.moving
+        if is_sole(task, ws) and not copies.is_under_way(s, task)
+    ],
 }

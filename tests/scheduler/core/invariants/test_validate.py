@@ -143,8 +143,14 @@ def wish(b: Broken) -> None:
     copies_of(b.state).wishes[b.task("memory")] = Wish(2, b.task("memory").attempt, asked={b.w: 1})
 
 
+def leave(b: Broken) -> leavers.Leaver:
+    b.w.is_leaving = True
+    leaver = leavers.leavers_of(b.state).by_worker[b.w] = leavers.Leaver(b.w)
+    return leaver
+
+
 def let_go(b: Broken) -> None:
-    leaver = leavers.leavers_of(b.state).by_worker[b.w] = leavers.Leaver()
+    leaver = leavers.leavers_of(b.state).by_worker[b.w] = leavers.Leaver(b.w)
     leaver.may_go = True
 
 
@@ -488,10 +494,14 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ).full.update({b.w: None}),
     "leavers are the registered workers that leave": lambda b: leavers.leavers_of(
         b.state
-    ).by_worker.update({b.w: leavers.Leaver()}),
+    ).by_worker.update({b.w: leavers.Leaver(b.w)}),
     "a worker that may leave has no task": let_go,
-    "the feature is busy while a worker leaves": lambda b: b.state.busy.update(
+    "the feature is busy, and looks, while a worker leaves": lambda b: b.state.busy.update(
         {leavers.BUSY: None}
+    ),
+    "a leaver looks at each result that no worker has which stays": lambda b: leave(b).left.clear(),
+    "results that are moved have a copy under way": lambda b: leave(b).moving.update(
+        {b.task("memory"): None}
     ),
     "orders are few": lambda b: retiring_of(b.state).orders.update(
         {str(n): Order(1, 1) for n in range(MAX_ORDERS + 1)}
