@@ -42,6 +42,8 @@ Finder: TypeAlias = Callable[[], "tuple[Sequence[str], Security]"]
 #: Results of a cluster that its owner has closed are not needed by any process.
 _EMBEDDED_GRACE_S: Final = 1.0
 _EMBEDDED_STOP_TIMEOUT_S: Final = 0.1
+#: One that gets SIGTERM alone, from outside, leaves in peace for so long.
+_EMBEDDED_GRACE_PERIOD_S: Final = 10.0
 _STOP_TIMEOUT_S: Final = 2.0
 
 
@@ -63,6 +65,7 @@ def run_embedded(parent: Parent) -> int:
             owns_directory=True,
             embedded=True,
             grace_s=_EMBEDDED_GRACE_S,
+            grace_period_s=_EMBEDDED_GRACE_PERIOD_S,
             first=WorkerSpec(**plain["first"]),
         )
         try:
@@ -79,6 +82,7 @@ def run_embedded(parent: Parent) -> int:
         _start_log(plain)
         if plain["channel"] is not None:
             return _host_plugins(plain)
+        plain["grace_period_s"] = _EMBEDDED_GRACE_PERIOD_S
         return _work(plain, None, _EMBEDDED_STOP_TIMEOUT_S)
 
     return spawn.run(supervisor_main, worker_main, embedded=True)

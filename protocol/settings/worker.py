@@ -167,6 +167,7 @@ GRACE_PERIOD: Final = Setting(
     "worker.grace-period",
     TimeSpan(),
     10.0,
-    "Time after SIGTERM in which workers may finish their running tasks; they start no others. "
+    "Time after SIGTERM in which workers may finish their running tasks and give away the results "
+    "that only they have; they start no others. "
     "SIGINT, or SIGTERM again later than 1 s, ends them at once, as Ctrl-C does.",
 )

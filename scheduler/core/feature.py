@@ -118,6 +118,8 @@ class Departure(NamedTuple):
     n_recomputed: int
     #: its results by function, those with most bytes
     held_most: list[HeldResults]
+    #: the tasks that it had begun, if it has left after it had given back the others
+    running: Collection[SchedulerTask]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)

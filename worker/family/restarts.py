@@ -131,6 +131,8 @@ def judge(ended: WorkerExit, restarting: Restarting) -> Outcome:
         if code == EXIT_REFUSED:
             refusal = ended.refusal or "the scheduler refused it"
             return StopFamily("was refused", EXIT_REFUSED, refusal)
+    if code == 0 and ended.signal and ended.has_left:
+        return Restart(f"it left after {ended.signal}", 0.0)
     reason = ended.verdict or ended.crash or end_of(ended)
     is_foreign = bool(ended.verdict or ended.signal) or code in _FOREIGN
     by_task = bool(ended.running or ended.served)

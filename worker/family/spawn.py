@@ -183,7 +183,7 @@ class _Spawner:
             ready = dict(poll.poll(_PARENT_CHECK_MS if self.embedded else None))
             if self.embedded and os.getppid() != self.parent:
                 self.embedded = False
-                self._tell("signal", int(signal.SIGTERM))
+                self._tell("signal", int(signal.SIGINT))  # nobody needs what its workers have
             if self.wakeups[0] in ready:
                 code = self._on_signals()
                 if code is not None:

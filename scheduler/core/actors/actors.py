@@ -80,10 +80,13 @@ def fail_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[Schedule
         return lost
     for task in lost:
         if is_actor(task) and task.state == MEMORY:
-            text = (
-                f"is lost with its worker {task.replicas[0].name}, and its state with it; make a "
-                "new actor with submit(..., actor=True)"
+            ws = task.replicas[0]
+            how = (
+                f"has ended with its worker {ws.name}, which had to leave: an actor cannot be moved"
+                if ws.is_leaving
+                else f"is lost with its worker {ws.name}"
             )
+            text = f"{how}, and its state with it; make a new actor with submit(..., actor=True)"
             err(state, task, actor_lost(task.key, text), reported=True)
     # With a task that has failed, others may have become unneeded.
     return [task for task in lost if task.state == MEMORY]

@@ -1,9 +1,9 @@
 """How the attempts of tasks ended, for display.
 
-Attempts that raised are noted, those under which a worker died, and those whose result was lost
-later; so tasks that run once, finish and keep their result cost nothing. Where a result was made is
-not on record, but copies are listed behind it: its worker is the first holder, and is noted when it
-ceases to be that. The table is bounded: the latest tasks are kept.
+Attempts that raised are noted, those under which a worker died or had to leave, and those whose
+result was lost later; so tasks that run once, finish and keep their result cost nothing. Where a
+result was made is not on record, but copies are listed behind it: its worker is the first holder,
+and is noted when it ceases to be that. The table is bounded: the latest tasks are kept.
 
 Attempts that are interrupted are noted with how they ended then. A cancelled task is forgotten at
 once: those of the latest are kept by key.
@@ -18,7 +18,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.failure import RESCHEDULE
-from ..feature import Feature
+from ..feature import Departure, Feature
 from ..records.tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _MAX_TEXT_CHARS: Final = 300
 
 _FINISHED: Final = "finished"
 _LOST: Final = "finished; its result was lost later"
+_LEFT: Final = "finished; its worker left, and its result with it"
 _RAISED_BEFORE: Final = "raised an exception, before the scheduler was restarted"
 
 
@@ -123,11 +124,20 @@ def _note_lost(state: SchedulerState, tasks: list[SchedulerTask]) -> list[Schedu
     """Note that the last copies of results are lost, before the tasks leave the memory."""
     for task in tasks[-MAX_TASKS:]:
         ends = ends_of(state).get(task)
+        end = _LEFT if task.replicas[0].is_leaving else _LOST
         if ends is not None and _is_noted(state, task):
-            _note(state, task, ends.pop()[0], _LOST)
+            _note(state, task, ends.pop()[0], end)
         else:
-            _note(state, task, task.replicas[0].name, _LOST)
+            _note(state, task, task.replicas[0].name, end)
     return tasks
+
+
+def _note_unfinished(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    """Note the attempts that had not ended when their worker left."""
+    for task in [*departure.running][-MAX_TASKS:]:
+        if state.tasks.get(task.key) is task:
+            end = f"did not end before its worker had to leave ({departure.reason})"
+            _note(state, task, ws.name, end)
 
 
 def attempt_ends(state: SchedulerState, key: str) -> list[tuple[str, str]]:
@@ -181,4 +191,5 @@ FEATURE: Final = Feature(
     attempt_died=(_note_death,),
     replica_lost=(_note_copied,),
     results_lost=(_note_lost,),
+    worker_gone=(_note_unfinished,),
 )

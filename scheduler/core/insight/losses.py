@@ -54,7 +54,7 @@ class Loss:
 class Losses:
     """Losses of workers that were logged, and those that wait to be."""
 
-    __slots__ = ("by_reason", "death_log", "exits", "line", "waiting")
+    __slots__ = ("by_reason", "death_log", "departed", "exits", "line", "waiting")
 
     def __init__(self) -> None:
         #: {worker id: what was there} of lost workers, in order of time, that will be logged with
@@ -62,6 +62,8 @@ class Losses:
         self.waiting: dict[str, Loss] = {}
         #: ids of workers whose exits were reported lately
         self.exits: dict[str, None] = {}
+        #: {worker id: its name} of those that have left lately
+        self.departed: dict[str, str] = {}
         self.death_log = DeathLog("were lost")  #: deaths that were logged, or counted, lately
         #: when a line of `death_log` may be due; None while it has counted nothing
         self.line: Deadline | None = None
@@ -77,6 +79,10 @@ def losses_of(state: SchedulerState) -> Losses:
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
     """Log the end of a lost worker's connection, or wait for the reason."""
     if departure.reason is not None:
+        departed = losses_of(state).departed
+        departed[ws.worker_id] = ws.name
+        if len(departed) > _MAX_EXITS:
+            del departed[next(iter(departed))]
         return
     seen = "silent" if ws.is_silent else "disconnected"
     loss = Loss(ws.name, departure.n_tasks, departure.n_results, seen, departure.held_most)
@@ -109,6 +115,9 @@ def _on_worker_exited(state: SchedulerState, report: m.WorkerExited) -> None:
     loss = losses.waiting.pop(worker_id, None)
     if loss is not None:
         _report(state, loss, report)
+    elif worker_id in losses.departed:
+        name = losses.departed[worker_id]
+        state.log("info", f"the process of worker {name}, which has left, has ended: {reason}")
     elif worker_id not in state.workers_by_id and not was_reported:
         text = f"the process of worker {worker_id[:8]}, which is not connected, ended: {reason}"
         _log_death(state, text, "workers that had not joined", reason)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ..feature import Departure, Feature, LateQuestion, Question
-from . import leavers, retiring
+from . import departures, leavers, retiring
 from .retiring import retiring_of
 
 if TYPE_CHECKING:
@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    leaver = leavers.leavers_of(state).by_worker.get(ws)
+    if departure.reason is not None:
+        departures.report(state, ws, departure, leaver)
+    n_moved = 0 if leaver is None else leaver.n_moved
     leavers.end(state, ws)
-    retiring_of(state).note_gone(state, ws, departure.reason, departure.n_recomputed)
+    retiring_of(state).note_gone(state, ws, departure.reason, departure.n_recomputed, n_moved)
 
 
 RETIRING: Final = Feature(
@@ -36,5 +40,6 @@ RETIRING: Final = Feature(
     replicas_added=(leavers.note_added,),
     not_fetched=(leavers.note_not_fetched,),
     replica_lost=(leavers.note_lost,),
+    results_lost=(leavers.note_results_lost,),
     worker_gone=(_on_worker_gone,),
 )

@@ -47,7 +47,10 @@ BATCH: Final = 100
 class Leaver:
     """One worker that leaves."""
 
-    __slots__ = ("has_begun", "left", "may_go", "moving", "newest", "request", "stuck")
+    __slots__ = (
+        "has_begun", "left", "lost", "may_go", "moving", "n_moved", "nbytes_moved", "newest",
+        "request", "stuck",
+    )  # fmt: skip
 
     def __init__(self, ws: WorkerHandle) -> None:
         #: of its `AskToLeave`; 0 = it has not asked: it is of an earlier release, and goes when it
@@ -64,6 +67,10 @@ class Leaver:
         self.newest = next(reversed(ws.has_what), None)
         #: it was let go
         self.may_go = False
+        #: results that were copied for it to leave, and their bytes
+        self.n_moved = self.nbytes_moved = 0
+        #: (key, bytes, it cannot be made again) of needed results whose last copy is lost with it
+        self.lost: list[tuple[str, int, bool]] = []
 
     def note_new(self, ws: WorkerHandle) -> None:
         """Look at the results that it has got since, if not at all of them."""
@@ -176,6 +183,16 @@ def note_joined(state: SchedulerState, ws: WorkerHandle) -> None:
     leavers.is_changed = True
 
 
+def note_results_lost(state: SchedulerState, tasks: list[SchedulerTask]) -> list[SchedulerTask]:
+    """Note what is lost with leavers; all of it may be computed again."""
+    by_worker = leavers_of(state).by_worker
+    for task in tasks if by_worker else ():
+        leaver = by_worker.get(task.replicas[0])
+        if leaver is not None and is_needed(task):
+            leaver.lost.append((task.key, task.nbytes, task.is_without_recipe))
+    return tasks
+
+
 def end(state: SchedulerState, ws: WorkerHandle) -> None:
     """Forget a worker that is gone."""
     leavers = leavers_of(state)
@@ -219,6 +236,9 @@ def _note_moved(state: SchedulerState, ws: WorkerHandle, leaver: Leaver) -> None
     for task in list(leaver.moving):
         if not is_sole(task, ws):
             del leaver.moving[task]
+            if task.state == MEMORY and ws in task.replicas:
+                leaver.n_moved += 1
+                leaver.nbytes_moved += task.nbytes
         elif not copies.is_under_way(state, task):
             del leaver.moving[task]
             leaver.stuck.append(task)

@@ -73,13 +73,18 @@ class Retiring:
         self.orders: dict[str, Order] = {}
 
     def note_gone(
-        self, state: SchedulerState, ws: WorkerHandle, reason: str | None, n_recomputed: int
+        self,
+        state: SchedulerState,
+        ws: WorkerHandle,
+        reason: str | None,
+        n_recomputed: int,
+        n_moved: int,
     ) -> None:
         """Note that a worker has left for a reason (None = it was lost), at a cost."""
         for order in self.orders.values():
             if order.leaving.pop(ws.worker_id, None) is not None:
                 end = LOST if reason is None else LEFT
-                order.ends[ws.address] = _end_of(ws, end, reason or "", n_recomputed)
+                order.ends[ws.address] = _end_of(ws, end, reason or "", n_recomputed, n_moved)
                 if not order.leaving:
                     _answer(state, order)
 
@@ -176,7 +181,7 @@ def _choose(
             break
         reason = why_kept(state, ws)
         if reason:
-            order.ends[ws.address] = _end_of(ws, KEPT, reason, 0)
+            order.ends[ws.address] = _end_of(ws, KEPT, reason)
             continue
         n_left -= 1
         order.leaving[ws.worker_id] = ws
@@ -286,14 +291,22 @@ def _can_make(
     return True
 
 
-def _end_of(ws: WorkerHandle, end: str, reason: str, n_recomputed: int) -> Info:
-    return {"name": ws.name, "end": end, "reason": reason, "n_recomputed": n_recomputed}
+def _end_of(
+    ws: WorkerHandle, end: str, reason: str, n_recomputed: int = 0, n_moved: int = 0
+) -> Info:
+    return {
+        "name": ws.name,
+        "end": end,
+        "reason": reason,
+        "n_recomputed": n_recomputed,
+        "n_moved": n_moved,
+    }
 
 
 def _answer(state: SchedulerState, order: Order) -> None:
     """Answer an order that is done, or not waited for, if the peer is still there."""
     if order.request and order.peer in state.roles:
-        ends = {ws.address: _end_of(ws, LEAVING, "", 0) for ws in order.leaving.values()}
+        ends = {ws.address: _end_of(ws, LEAVING, "") for ws in order.leaving.values()}
         info: dict[str, Any] = {"workers": {**order.ends, **ends}}
         state.send(order.peer, m.Answer(request=order.request, info=info, next_page=""))
 

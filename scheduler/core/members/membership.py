@@ -14,7 +14,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wire.roles import Role
-from ....protocol.wording import counted, placed_again
+from ....protocol.wording import counted
 from ..feature import Departure
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
@@ -357,14 +357,21 @@ def _remove_worker(
             state.part(client.peer)
             on_closed(state, client.peer)
         _expire(state, client)
-    _report_departure(state, ws, left_because)
-    report = state.lost.exit_reports.get(ws.worker_id) if left_because is None else None
+    is_lost = left_because is None
+    has_returned = ws.is_leaving and not (is_lost or ws.return_asked)
+    running = list(ws.processing.values()) if has_returned else []
+    ws.is_leaving |= not is_lost
+    if is_lost:
+        _report_loss(state, ws)
+    report = state.lost.exit_reports.get(ws.worker_id) if is_lost else None
     n_before = state.counters.tasks_recomputed
     n_tasks, n_results = len(ws.processing), len(ws.has_what)
     most = held_most(ws) if left_because is None else []
     lose_worker(state, ws, most)
     n_recomputed = state.counters.tasks_recomputed - n_before
-    departure = Departure(left_because, report, n_tasks, n_results, n_recomputed, most)
+    departure = Departure(
+        left_because, report, n_tasks, n_results, n_recomputed, most, running
+    )
     for worker_gone in state.features.worker_gone:
         worker_gone(state, ws, departure)
     answer_awaited(state, ws)
@@ -383,20 +390,11 @@ def _forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     ws.inventory = None
 
 
-def _report_departure(state: SchedulerState, ws: WorkerHandle, left_because: str | None) -> None:
-    if left_because is not None:
-        state.counters.workers_left += 1
-        state.report("worker-left", worker=ws.name, reason=left_because)
-        state.log(
-            "info",
-            f"worker {ws.name} has left ({left_because}): "
-            f"{placed_again(len(ws.processing), len(ws.has_what))}",
-        )
-    else:
-        state.counters.workers_lost += 1
-        n_tasks, n_results = len(ws.processing), len(ws.has_what)
-        state.report("worker-lost", worker=ws.name, n_tasks=n_tasks, n_results=n_results)
-        notify_workers_of_loss(state, ws)
+def _report_loss(state: SchedulerState, ws: WorkerHandle) -> None:
+    state.counters.workers_lost += 1
+    n_tasks, n_results = len(ws.processing), len(ws.has_what)
+    state.report("worker-lost", worker=ws.name, n_tasks=n_tasks, n_results=n_results)
+    notify_workers_of_loss(state, ws)
 
 
 def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.WorkerLeaving) -> None:
@@ -419,6 +417,7 @@ def let_leave(state: SchedulerState, ws: WorkerHandle, reason: str) -> None:
 def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> None:
     """A worker leaves in order."""
     del state.roles[ws.peer], state.levels[ws.peer], state.seen[ws.peer]
+    state.counters.workers_left += 1
     _remove_worker(state, ws, left_because=message.reason)
     # Its running tasks were not the reason for its end, whatever its supervisor reports.
     state.lost.unreported.pop(ws.worker_id, None)

@@ -63,6 +63,11 @@ def test_deaths_of_tasks_and_of_served_results_do_not_delay_the_next_start(kind)
 def test_a_worker_that_left_because_of_a_signal_to_it_alone_is_started_again():
     reason = "it got SIGTERM, from a task or another process"
     assert judged(0, signal="SIGTERM") == Restart(reason, 0.0)
+    left = Restart("it left after SIGTERM", 0.0)
+    restarting = Restarting()
+    for _ in range(9):
+        assert judged(0, signal="SIGTERM", has_left=True, restarting=restarting) == left
+        assert judged(0, signal="SIGTERM", has_left=True, running=[1]) == left
 
 
 def test_a_signal_to_a_worker_of_no_program_is_the_wish_that_it_leaves():
