@@ -117,8 +117,10 @@ class Adaptation:
         n = sizing.decide(now, max(desired - n_beside, 0), n_now)
         if n is None or self._cluster._rounded(n) == n_now:
             return
+        n += len(await self._cluster._scale_to(client, n))
+        if n == n_now:
+            return  # those that are too many are kept; they are asked again the next time
         _log.info("%s adapts from %d to %d workers", self._cluster.name, n_now, n)
-        await self._cluster._scale_to(client, n)
         self.log.append((time.time(), n))
         del self.log[:-_N_LOGGED]
 

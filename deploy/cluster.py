@@ -7,6 +7,7 @@ A kind of cluster says how it is opened and closed, and how it gets another numb
 from __future__ import annotations
 
 import abc
+import logging
 import math
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -22,10 +23,13 @@ from ..protocol.durations import seconds_of, seconds_or_none
 from ..protocol.errors import ConfigError, NotSupported, WorkerStartTimeout
 from ..protocol.settings.kinds import parse_bytes
 from ..protocol.trust.page_access import link_into
+from ..protocol.wording import counted
 from . import settings
 from .adapting import Adaptation
 from .adaptive import AdaptiveConfig
 from .processes.in_thread import in_thread
+
+_log = logging.getLogger("weft.cluster")
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -56,10 +60,13 @@ class Cluster(OfMode[Mode], Openable):
     # --- For the kinds of clusters ----------------------------------------------------------------
 
     @abc.abstractmethod
-    async def _scale_to(self, client: Client, n: int) -> None:
-        """Have `n` workers soon; on the event loop of `client`. It may be repeated."""
+    async def _scale_to(self, client: Client, n: int, losses: str = "keep") -> list[str]:
+        """Have `n` workers soon; on the event loop of `client`. It may be repeated.
 
-    async def _scale_whole(self, client: Any, n: int) -> dict[str, Any]:
+        Return why workers stay that are too many. `losses` is as for `scaling.scale_to`.
+        """
+
+    async def _scale_whole(self, client: Any, n: int, losses: str = "keep") -> dict[str, Any]:
         """Do what `Client.scale` does for a client of this cluster; an adaptation ends."""
         raise NotSupported(
             f"client.scale() starts workers by `weft worker`, and this {type(self).__name__} has "
@@ -203,17 +210,21 @@ class Cluster(OfMode[Mode], Openable):
         n: int | None = None,
         memory: str | int | None = None,
         cores: int | None = None,
+        *,
+        drop: bool = False,
         **others: NoReturn,
     ) -> None:
         """Have `n` workers soon. `wait_for_workers` waits until they have joined.
 
-        Surplus workers finish what they run and leave, as by `Client.retire_workers`:
-        first those whose end costs least. An adaptation ends.
+        Surplus workers finish what they run and leave, as by `Client.retire_workers`: first those
+        whose end costs least. What only they have is moved; if the others have no room for it, a
+        worker is kept, which is logged. An adaptation ends.
 
         Args:
             n: the number of workers.
             memory: that all of them may use, in bytes or like "64GB", in place of `n`.
             cores: the number of their threads, in place of `n`.
+            drop: keep no worker because of its results or actors, which are lost then.
             others: there are no others.
 
         Raises:
@@ -226,7 +237,10 @@ class Cluster(OfMode[Mode], Openable):
         self._end_adaptation()
 
         async def scale(client: Client) -> None:
-            await self._scale_to(client, n_wanted)
+            kept = await self._scale_to(client, n_wanted, "drop" if drop else "keep")
+            if kept:
+                text = "%s keeps %s more than wanted: %s"
+                _log.warning(text, self.name, counted(len(kept), "worker"), "; ".join(kept))
 
         return self._use(scale)
 

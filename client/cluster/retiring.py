@@ -39,15 +39,16 @@ def retire_workers(
     names: str | Iterable[str] | None = None,
     n: int | None = None,
     keep: int | None = None,
+    drop: bool = False,
     timeout: Duration | None = None,
     **others: NoReturn,
 ) -> dict[str, dict[str, Any]]:
     """Let workers finish what they run and leave; return when they are gone.
 
-    Their unstarted tasks run elsewhere. A result of which a worker has the only copy, and that
-    is still needed, is computed again. Of several workers those go first whose end costs least:
-    that run nothing and solely hold nothing. One with the only copy of something that cannot be
-    computed again is kept. A worker of a `LocalCluster` is not replaced.
+    Their unstarted tasks run elsewhere. Results that only they have are copied to workers that
+    stay, before they go. Of several workers those go first whose end costs least: that run
+    nothing and solely hold nothing. A worker is kept if the others have no room for what only it
+    has and is still needed, or if it has an actor. A worker of a `LocalCluster` is not replaced.
 
     Args:
         workers: their addresses, names or hosts; None = `n` of all.
@@ -55,35 +56,35 @@ def retire_workers(
         names: the same as `workers`.
         n: how many of them leave; None = all that are named.
         keep: how many workers stay, in place of `n`.
+        drop: keep none because of its results or actors: what no other worker has room for is
+            lost, and computed again if it is still needed and can be.
         timeout: seconds, "30s", ...; the workers leave all the same, later.
         others: there are no others.
 
     Returns:
-        ``{address: {"name", "end", "reason", "n_recomputed"}}``: the end is "left", "lost" (it
-        died before), or "kept" for the reason.
+        ``{address: {"name", "end", "reason", "n_recomputed", "n_moved"}}``: the end is "left",
+        "lost" (it died before), or "kept" for the reason; then how many of its results run again,
+        and how many others have got.
 
     Raises:
         UnknownWorker: no connected worker has this name.
-        TimeoutError: tasks still run after `timeout`.
+        TimeoutError: tasks still run after `timeout`, or results were not all moved.
         NotPermitted: the client's token is of a lower role than client.
     """
     wanted = _check_arguments(workers, names, n, keep, close_workers, others)
     timeout_s = seconds_or_none(timeout, "timeout")
     client._running()
-    return client._run(_retire_of_client(client, wanted, n, keep, timeout_s))
+    choice = {"workers": wanted, "n": n, "keep": keep, "losses": "drop" if drop else None}
+    return client._run(_retire_of_client(client, choice, timeout_s))
 
 
 async def _retire_of_client(
-    client: Client[Any],
-    workers: str | Iterable[str] | None,
-    n: int | None,
-    keep: int | None,
-    timeout_s: float | None,
+    client: Client[Any], choice: dict[str, Any], timeout_s: float | None
 ) -> dict[str, dict[str, Any]]:
     """Retire workers; a cluster object of the client then has the number of those that stay."""
     recount = getattr(client.cluster, "_recount", None)
     try:
-        ends = await _retire(client._running(), workers, n, keep, timeout_s)
+        ends = await _retire(client._running(), choice, timeout_s)
     except TimeoutError:  # they leave all the same
         if recount is not None:
             await recount(client)
@@ -94,22 +95,15 @@ async def _retire_of_client(
 
 
 async def _retire(
-    engine: Engine,
-    workers: str | Iterable[str] | None,
-    n: int | None,
-    keep: int | None,
-    timeout_s: float | None,
+    engine: Engine, choice: dict[str, Any], timeout_s: float | None
 ) -> dict[str, dict[str, Any]]:
-    """Order it, and wait until they have left."""
+    """Order it, and wait until they have left; what is None in the choice is left out."""
     # The order is asked again after a lost connection, and must not send more workers away.
     arguments: dict[str, Any] = {"order": uuid.uuid4().hex}
-    if workers is not None:
-        found = await find_workers(engine, workers)
+    arguments |= {name: value for name, value in choice.items() if value is not None}
+    if "workers" in arguments:
+        found = await find_workers(engine, arguments["workers"])
         arguments["workers"] = [worker["id"] for worker in found.values()]
-    if n is not None:
-        arguments["n"] = n
-    if keep is not None:
-        arguments["keep"] = keep
     ends: dict[str, dict[str, Any]] = {}
     try:
         async for page in ask(engine, "retire", arguments, timeout_s):
@@ -117,8 +111,8 @@ async def _retire(
                 ends |= part_of(page, "workers", dict)
     except NoAnswer as error:
         raise TimeoutError(
-            f"the workers had not all left after {timeout_s:g} s, because their tasks still run; "
-            "they get no others, and leave when these have ended"
+            f"the workers had not all left after {timeout_s:g} s: their tasks still run, or others "
+            "have no room for their results; they get nothing more, and leave when that is over"
         ) from error
     return ends
 

@@ -71,6 +71,7 @@ def scale(
     n: int,
     *,
     wait: bool = False,
+    drop: bool = False,
     timeout: Duration | None = None,
     **others: NoReturn,
 ) -> dict[str, Any]:
@@ -83,12 +84,15 @@ def scale(
 
     Args:
         n: the number of workers.
-        wait: return when they are there, and those that leave are gone.
+        wait: return when they are there, and those that leave are gone; one leaves then as soon as
+            others have room for its results. Without it, a worker is kept if they have none.
+        drop: keep no worker because of its results or actors, which are lost then.
         timeout: of the wait: seconds, "30s", ...; the cluster is scaled all the same.
         others: there are no others.
 
     Returns:
-        ``{address: {"name", "end", "reason", "n_recomputed"}}`` of the workers that leave.
+        ``{address: {"name", "end", "reason", "n_recomputed", "n_moved"}}`` of the workers that
+        leave, and of those that were kept, for the reason.
 
     Raises:
         NotPermitted: the client's token is not that of an admin.
@@ -99,28 +103,37 @@ def scale(
     n = check_arguments(n, others)
     timeout_s = seconds_or_none(timeout, "timeout")
     client._running()
-    return client._run(scale_client(client, n, wait, timeout_s))
+    return client._run(scale_client(client, n, wait, timeout_s, drop=drop))
 
 
 async def scale_client(
-    client: Client[Any], n: int, wait: bool, timeout_s: float | None
+    client: Client[Any], n: int, wait: bool, timeout_s: float | None, *, drop: bool = False
 ) -> dict[str, Any]:
     """See `Client.scale`; a cluster object of the client does it in its own way."""
+    losses = "drop" if drop else "wait" if wait else "keep"
     scale_whole = getattr(client.cluster, "_scale_whole", None)
     if scale_whole is not None:
-        leaving: dict[str, Any] = await scale_whole(client, n)
+        leaving: dict[str, Any] = await scale_whole(client, n, losses)
     else:
-        leaving = await scale_to(client._running(), n)
+        leaving = await scale_to(client._running(), n, losses)
     if wait:
-        await wait_until_there(client._running(), n, timeout_s)
+        await wait_until_there(client._running(), n + len(kept(leaving)), timeout_s)
     return leaving
 
 
-async def scale_to(engine: Engine, n: int) -> dict[str, Any]:
+def kept(leaving: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what `scale_to` returns of workers that stay although they are too many."""
+    return [row for row in leaving.values() if row["end"] == "kept"]
+
+
+async def scale_to(engine: Engine, n: int, losses: str = "keep") -> dict[str, Any]:
     """Have `n` workers in the whole cluster; do not wait for their starts and ends.
 
+    `losses` is what becomes of results for which those that stay have no room: "keep" keeps their
+    workers, "wait" lets these go later, "drop" loses the results.
+
     Returns:
-        ``{address: what becomes of a worker that leaves}``.
+        ``{address: what becomes of a worker that leaves, or is kept}``.
 
     Raises:
         NotPermitted: the client's token is not that of an admin.
@@ -141,7 +154,7 @@ async def scale_to(engine: Engine, n: int) -> dict[str, Any]:
         )
     leaving: dict[str, Any] = {}
     if n_now > n:
-        arguments = {"order": uuid.uuid4().hex, "keep": n, "wait": False}
+        arguments = {"order": uuid.uuid4().hex, "keep": n, "wait": False, "losses": losses}
         async for page in ask(engine, "retire", arguments):
             leaving |= page["workers"]
     return leaving

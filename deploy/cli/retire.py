@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.argument("workers", nargs=-1, metavar="[WORKER]...", shell_complete=complete_workers)
 @click.option("-n", "n", type=Count(0), metavar="N", help="How many of them leave.")
 @click.option("--keep", type=Count(0), metavar="N", help="How many workers stay, instead of -n.")
+@click.option("--drop", is_flag=True, help="Lose results that no other worker has room for.")
 @time_option("--timeout", "1h", "Time to wait for their tasks. They leave all the same, later.")
 @scheduler_option
 @connection_file_option
@@ -30,6 +31,7 @@ def retire(
     workers: tuple[str, ...],
     n: int | None,
     keep: int | None,
+    drop: bool,
     timeout: float,
     at: str | None,
     connection_file: Path | None,
@@ -39,8 +41,9 @@ def retire(
 
     Each WORKER is a name, an address, or a host with all its workers; so the address of the
     scheduler is given by --scheduler. Without any, -n or --keep
-    chooses: those whose end costs least go first. Unstarted tasks run elsewhere; a result of which
-    a worker has the only copy is computed again if it is still needed. Workers that leave are not
+    chooses: those whose end costs least go first. Unstarted tasks run elsewhere, and results that
+    only they have are copied to workers that stay. One whose results have no room there, or that
+    has an actor, is kept; with --drop it leaves, and they are lost. Workers that leave are not
     started again. It takes a token of role client.
 
     \b
@@ -57,11 +60,12 @@ def retire(
         raise click.UsageError("-n is how many leave, --keep how many stay; give one of them")
 
     chosen = Chosen(connection_file, at)
-    ends, _ = chosen.ask(lambda viewer: ask_to_retire(viewer, workers, n, keep, timeout))
+    ends, _ = chosen.ask(lambda viewer: ask_to_retire(viewer, workers, n, keep, timeout, drop=drop))
     if ends is None:
         fail(
-            f"weft retire: they still run tasks after {timeout:g} s; they get no others, and leave "
-            "when these have ended",
+            f"weft retire: they still run tasks after {timeout:g} s, or others have no room for "
+            "their results; they get nothing more, and leave when that is over (--drop: when their "
+            "tasks have ended)",
             1,
         )
     if as_json:
@@ -76,7 +80,13 @@ def retire(
 
 
 async def ask_to_retire(
-    viewer: Viewer, names: tuple[str, ...], n: int | None, keep: int | None, timeout_s: float
+    viewer: Viewer,
+    names: tuple[str, ...],
+    n: int | None,
+    keep: int | None,
+    timeout_s: float,
+    *,
+    drop: bool = False,
 ) -> dict[str, dict[str, Any]] | None:
     """Ask the scheduler; return {address: what became of a worker}, None after the time-out.
 
@@ -92,6 +102,8 @@ async def ask_to_retire(
         found = (await viewer.ask_all("workers"))["workers"]
         arguments["workers"] = [w["id"] for w in choose_workers(found, set(names)).values()]
     arguments |= {k: v for k, v in (("n", n), ("keep", keep)) if v is not None}
+    if drop:
+        arguments["losses"] = "drop"
     try:
         answer = await viewer.ask_all("retire", arguments, timeout_s)
     except TimeoutError:
@@ -103,11 +115,16 @@ async def ask_to_retire(
 def describe_end(end: dict[str, Any]) -> str:
     """Format what became of a worker."""
     name, n = end["name"], end["n_recomputed"]
-    again = ""
+    n_moved = end.get("n_moved", 0)  # an earlier scheduler moves none
+    moved = again = ""
+    if n_moved:
+        moved = f"; {counted(n_moved, 'result')} {'has' if n_moved == 1 else 'have'} moved"
     if n:
         again = f"; {counted(n, 'result')} {'is' if n == 1 else 'are'} computed again"
     if end["end"] == "left":
-        return f"{name} has left{again}"
+        return f"{name} has left{moved}{again}"
     if end["end"] == "lost":
         return f"{name} has died before it could leave{again}"
+    if end["end"] == "leaving":
+        return f"{name} leaves when it runs nothing, and others have its results"
     return f"{name} was kept: {end['reason']}"

@@ -16,20 +16,26 @@ _N: Final = click.Argument(["n"], metavar="N")
 
 @weft.command(cls=CommandWithCodes, short_help="Have N workers in a running cluster.")
 @click.option(
-    "--wait", is_flag=True, help="Return when N workers are there, and those that leave are gone."
+    "--wait",
+    is_flag=True,
+    help="Return when N workers are there, and those that leave are gone. One whose results have "
+    "no room elsewhere leaves as soon as they have.",
 )
+@click.option("--drop", is_flag=True, help="Lose results that no other worker has room for.")
 @time_option("--timeout", "10m", "Time for --wait.")
 @scheduler_and("N")
 @click.pass_context
 def scale(
-    ctx: click.Context, chosen: Chosen, arguments: list[str], wait: bool, timeout: float
+    ctx: click.Context, chosen: Chosen, arguments: list[str], wait: bool, drop: bool, timeout: float
 ) -> None:
     """Have N workers in the whole cluster.
 
     More of them are started by the 'weft worker' processes that are connected, each on its machine,
     those with the fewest workers first. Surplus workers finish what they run, and leave: first
-    those whose end costs least. N is absolute, so repeating the command changes nothing. It
-    takes the token of an admin. In Kubernetes and Slurm workers come from elsewhere: scale there.
+    those whose end costs least. One is kept if others have no room for what only it has, or if it
+    has an actor: the command says so, and ends with code 1. --wait and --drop say otherwise. N is
+    absolute, so repeating the command changes nothing. It takes the token of an admin. In
+    Kubernetes and Slurm workers come from elsewhere: scale there.
 
     \b
     Examples:
@@ -38,9 +44,10 @@ def scale(
       weft scale tls://node1:8786 8
     """
     from ...client.client import Client
-    from ...client.cluster.scaling import scale_client
+    from ...client.cluster.scaling import kept, scale_client
     from ...protocol.errors import NoAnswer
     from ...protocol.wire.levels import Level
+    from .retire import describe_end
 
     if len(arguments) != 1:
         raise click.UsageError("how many workers? Give one number: weft scale N")
@@ -49,13 +56,20 @@ def scale(
     where, security = found.addresses[0], found.to_security()
     with Client(where, security=security, name="weft scale", set_as_default=False) as client:
         try:
-            ends = client._run(scale_client(client, n, wait, timeout))
+            ends = client._run(scale_client(client, n, wait, timeout, drop=drop))
         except NoAnswer:
             raise
         except TimeoutError as error:
             fail(f"weft scale: {error}", 1)
-    leaving = f"; {len(ends)} {'has' if len(ends) == 1 else 'have'} to leave" if ends else ""
+    stay = kept(ends)
+    n_leaving = len(ends) - len(stay)
+    leaving = f"; {n_leaving} {'has' if n_leaving == 1 else 'have'} to leave" if n_leaving else ""
+    n_there = n + len(stay)
     if not wait:
         click.echo(f"{counted(n, 'worker')} wanted{leaving}")
-        return
-    click.echo(f"{counted(n, 'worker')} {'is' if n == 1 else 'are'} there{leaving}")
+    else:
+        click.echo(f"{counted(n_there, 'worker')} {'is' if n_there == 1 else 'are'} there{leaving}")
+    for row in stay:
+        click.echo(describe_end(row))
+    if stay:
+        ctx.exit(1)

@@ -260,18 +260,20 @@ class KubeCluster(Cluster[Mode]):
         memory: str | int | None = None,
         cores: int | None = None,
         *,
+        drop: bool = False,
         pool: str | None = None,
         **others: NoReturn,
     ) -> None:
         """Have `n` workers in a pool soon. `wait_for_workers` waits until they have joined.
 
-        Pods that are too many get SIGTERM, and their workers finish what they run, within the
-        chart's grace period. An adaptation ends.
+        Pods that are too many get SIGTERM. Their workers finish what they run and give away what
+        only they have, within the chart's grace period. An adaptation ends.
 
         Args:
             n: the number of workers; a pod has as many as the chart's `processes`.
             memory: not for this kind of cluster.
             cores: not for this kind of cluster.
+            drop: changes nothing here: a pod ends with its grace period, whatever its workers have.
             pool: its name; None = that of this object.
             others: there are no others.
 
@@ -291,8 +293,10 @@ class KubeCluster(Cluster[Mode]):
 
         return self._use(scale)
 
-    async def _scale_to(self, client: Client, n: int) -> None:
+    async def _scale_to(self, client: Client, n: int, losses: str = "keep") -> list[str]:
+        # Kubernetes ends pods without a question: what has no room elsewhere ends with them.
         await self._scale_pool(client, n, None)
+        return []
 
     def _scaled(self) -> tuple[int, int]:
         own = self._pools.get(self._own_pool())

@@ -373,23 +373,24 @@ class LocalCluster(Cluster[Mode]):
         how = describe_exit(scheduler.process.returncode)
         return f"the scheduler process of the LocalCluster has ended ({how}); start a new cluster"
 
-    async def _scale_to(self, client: Client, n: int) -> None:
-        await self._scale_workers(client, n)
+    async def _scale_to(self, client: Client, n: int, losses: str = "keep") -> list[str]:
+        leaving = await self._scale_workers(client, n, losses)
+        return [f"{row['name']}: {row['reason']}" for row in scaling.kept(leaving)]
 
-    async def _scale_whole(self, client: Any, n: int) -> dict[str, Any]:
+    async def _scale_whole(self, client: Any, n: int, losses: str = "keep") -> dict[str, Any]:
         scaling.demand_admin(client._running())
         await self._end_adaptation_on_loop()
-        return await self._scale_workers(client, n)
+        return await self._scale_workers(client, n, losses)
 
-    async def _scale_workers(self, client: Any, n: int) -> dict[str, Any]:
+    async def _scale_workers(self, client: Any, n: int, losses: str) -> dict[str, Any]:
         settings.check_count(n, "n", 0)
         engine = client._running()
         if self._embedded is not None:
             await self._embedded.grow(n)
         else:
             await scaling.wait_for_supervisor(engine, _SUPERVISOR_TIMEOUT_S)
-        leaving = await scaling.scale_to(engine, n)
-        self.n_workers = n
+        leaving = await scaling.scale_to(engine, n, losses)
+        self.n_workers = n + len(scaling.kept(leaving))
         self._n_expected = 0
         if self._embedded is not None:
             self._embedded.note_leaving(

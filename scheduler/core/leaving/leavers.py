@@ -10,7 +10,8 @@ that clients of the last scheduler may come back for. A result that its clients 
 too, but where no worker has room the leaver does not wait for it: it may be computed again.
 
 The grace period of the worker ends the wait in any case. An order of a client has none: what ends
-it is room, a worker that joins, or the release of the results.
+it is room, a worker that joins, the release of the results, or that the client lets them be
+dropped.
 """
 
 from __future__ import annotations
@@ -48,9 +49,18 @@ class Leaver:
     """One worker that leaves."""
 
     __slots__ = (
-        "has_begun", "left", "lost", "may_go", "moving", "n_moved", "nbytes_moved", "newest",
-        "request", "stuck",
-    )  # fmt: skip
+        "drops",
+        "has_begun",
+        "left",
+        "lost",
+        "may_go",
+        "moving",
+        "n_moved",
+        "nbytes_moved",
+        "newest",
+        "request",
+        "stuck",
+    )
 
     def __init__(self, ws: WorkerHandle) -> None:
         #: of its `AskToLeave`; 0 = it has not asked: it is of an earlier release, and goes when it
@@ -65,6 +75,8 @@ class Leaver:
         self.stuck: list[SchedulerTask] = []
         #: the last of its results when new ones were last put into `left`
         self.newest = next(reversed(ws.has_what), None)
+        #: it does not wait for room
+        self.drops = False
         #: it was let go
         self.may_go = False
         #: results that were copied for it to leave, and their bytes
@@ -101,10 +113,14 @@ def leavers_of(state: SchedulerState) -> Leavers:
 
 
 def is_needed(task: SchedulerTask) -> bool:
-    """Return whether a result is missed if its last copy is lost: it runs again, or fails."""
-    return bool(
-        task.n_waiters or (task.wanted_by and (not task.delivered or task.is_without_recipe))
-    )
+    """Return whether a result is missed if its last copy is lost: it runs again, or fails.
+
+    A large argument is not that runs no task: its client has the value, and puts it again.
+    """
+    if task.n_waiters or task.is_without_recipe:
+        return bool(task.n_waiters or task.wanted_by)
+    is_put = task.group.function.function_id == m.PUT_FUNCTION
+    return bool(task.wanted_by) and not (task.delivered or is_put)
 
 
 def is_sole(task: SchedulerTask, ws: WorkerHandle) -> bool:
@@ -137,6 +153,11 @@ def _start(state: SchedulerState, ws: WorkerHandle) -> None:
     leaver = leavers_of(state).by_worker.get(ws)
     if leaver is not None:
         leaver.has_begun = leavers_of(state).is_changed = True
+
+
+def let_drop(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Let a leaver go although what it has finds no room."""
+    leavers_of(state).by_worker[ws].drops = leavers_of(state).is_changed = True
 
 
 def on_ask_to_leave(state: SchedulerState, ws: WorkerHandle, message: m.AskToLeave) -> None:
@@ -274,7 +295,7 @@ def _what_holds(state: SchedulerState, ws: WorkerHandle, leaver: Leaver) -> Iter
     yield from leaver.moving
     if leaver.left:
         yield from (task for task in leaver.left if is_sole(task, ws))
-    for task in leaver.stuck:
+    for task in leaver.stuck if not leaver.drops else ():
         if is_sole(task, ws) and (is_needed(task) or task.group.function.is_unique):
             yield task
 

@@ -4,14 +4,13 @@ A client asks with the question `retire`, which names workers, or says how many 
 answer comes when the last of them is gone. A worker that goes gets nothing more, gives back what it
 has not started, finishes what it runs, and leaves. (After SIGTERM it does the same by itself.)
 
-Which ones: those whose end costs least. The cost is the expected time to compute again the needed
-results of which a worker has the only copy, and the time of what it runs, since that result would
-be lost with it as well. So workers that neither run nor solely hold anything go first.
+Which ones: those whose end costs least. The cost is the time to move the needed results of which a
+worker has the only copy, and the time of what it runs. So workers that neither run nor solely hold
+anything go first.
 
-A result of which a leaving worker has the only copy is computed again, and counted. A worker with
-the only copy of something that cannot be computed again is kept, with the reason: a result without
-a recipe, which outlived each client that could submit it, or a large argument of a client that is
-gone, or an actor, or what was computed from those.
+A worker is kept, with the reason, if its results have no room at those that stay, or if it has an
+actor, which cannot be moved. `losses` says otherwise: "wait" lets it go as soon as there is room,
+or the results are released, and "drop" lets what has no room be lost.
 
 An order has an id, so one that is asked again after a lost connection does not send more away.
 """
@@ -25,12 +24,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
+from ....protocol.wording import counted, sized
 from ..actors.actors import is_actor
+from ..insight.cluster_totals import MEMORY_HIGH
 from ..members.membership import let_leave
 from ..records.peers import WorkerHandle
 from ..records.question_arguments import BadArgument, Info, Page
-from ..records.tasks import ERRED, MEMORY, WITHOUT_RECIPE, SchedulerTask
+from ..records.tasks import SchedulerTask
 from ..recovery.records import recovery_of
+from .leavers import is_needed, is_sole, leavers_of, let_drop
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -49,6 +51,12 @@ LEAST_SEEN: Final = 16
 LEFT, LOST, KEPT = "left", "lost", "kept"
 #: Of an order that is answered before that.
 LEAVING: Final = "leaving"
+#: What becomes of needed results without room elsewhere: their worker is kept, leaves when that has
+#: changed, or goes all the same.
+KEEP, WAIT, DROP = "keep", "wait", "drop"
+#: About how long a result takes to be moved, and a byte of it, for the order in which workers go.
+_MOVE_NS: Final = 10_000
+_BYTE_NS: Final = 1
 
 
 @dataclass(slots=True)
@@ -117,6 +125,9 @@ def on_retire(state: SchedulerState, peer: int, message: m.Ask) -> None:
     order = retiring_of(state).orders.get(name)
     if order is None:
         named = _named(state, arguments)
+        losses = arguments.get("losses", KEEP)
+        if losses not in (KEEP, WAIT, DROP):
+            raise BadArgument(f"losses= is keep, wait or drop, not {str(losses)[:40]!r}")
         n = _number(arguments, len(state.staying), named)
         if n is not None and min(n, len(state.staying)) > MAX_WORKERS:
             raise BadArgument(f"one order is for at most {MAX_WORKERS} workers, not for {n}")
@@ -128,7 +139,7 @@ def on_retire(state: SchedulerState, peer: int, message: m.Ask) -> None:
         if not retiring_of(state).make_room():
             raise BadArgument(f"{MAX_ORDERS} others are under way; ask again when one is done")
         order = retiring_of(state).orders[name] = Order(peer, message.request)
-        _choose(state, order, named, n)
+        _choose(state, order, named, n, losses)
     order.peer, order.request = peer, message.request
     if not order.leaving or arguments.get("wait") is False:
         _answer(state, order)
@@ -166,20 +177,29 @@ def _whole_number(arguments: Info, name: str) -> int | None:
 
 
 def _choose(
-    state: SchedulerState, order: Order, named: list[WorkerHandle] | None, n: int | None
+    state: SchedulerState,
+    order: Order,
+    named: list[WorkerHandle] | None,
+    n: int | None,
+    losses: str,
 ) -> None:
     """Let those leave whose end costs least; n = None lets all go that are named."""
     candidates = list(state.staying.values()) if named is None else named
     for ws in candidates if n is None else ():
         if ws.is_leaving and len(order.leaving) < MAX_WORKERS:
             order.leaving[ws.worker_id] = ws  # it goes in any case: the answer tells how
+            if losses == DROP:
+                let_drop(state, ws)
     candidates = [ws for ws in candidates if not ws.is_leaving]
     n_left = len(candidates) if n is None else n
     retired: dict[str, list[str]] = {}
+    room = _Room(state) if losses == KEEP else None
     for ws in ranked(state, candidates):
         if not n_left or len(order.leaving) + len(order.ends) >= MAX_WORKERS:
             break
-        reason = why_kept(state, ws)
+        reason = why_kept(state, ws, drops=losses == DROP)
+        if not reason and room is not None:
+            reason = room.why_lacking(ws)
         if reason:
             order.ends[ws.address] = _end_of(ws, KEPT, reason)
             continue
@@ -187,6 +207,8 @@ def _choose(
         order.leaving[ws.worker_id] = ws
         state.send(ws.peer, m.LeaveCluster(reason="a client retired it"))
         let_leave(state, ws, "a client retired it")
+        if losses == DROP:
+            let_drop(state, ws)
         retired.setdefault(ws.supervisor_id, []).append(ws.worker_id)
     for supervisor_id, worker_ids in retired.items():
         for peer in state.supervisors_by_id.get(supervisor_id, ()):
@@ -209,86 +231,79 @@ def ranked(state: SchedulerState, candidates: list[WorkerHandle]) -> list[Worker
     return sorted(candidates, key=places.__getitem__)
 
 
-def _cost(ws: WorkerHandle, n_each: int, now: float) -> tuple[float, float, int, int]:
-    """Return the time (ns) to compute again what would be lost, and the bytes of that.
+def _cost(ws: WorkerHandle, n_each: int, now: float) -> tuple[float, int, int]:
+    """Return the time (ns) that its end takes, and its work and bytes.
 
     Of many results only the first are looked at, and stand for the others.
     """
-    cost_ns = nbytes = 0.0
+    move_ns = 0.0
     n_seen = min(n_each, len(ws.has_what))
     for task in islice(ws.has_what, n_each):
-        if len(task.replicas) == 1 and _is_needed(task):
-            cost_ns += task.group.prefix.estimate_ns
-            nbytes += task.nbytes
+        if _is_last(task, ws) and is_needed(task):
+            move_ns += _MOVE_NS + task.nbytes * _BYTE_NS
     if n_seen:
-        cost_ns *= len(ws.has_what) / n_seen
-        nbytes *= len(ws.has_what) / n_seen
+        move_ns *= len(ws.has_what) / n_seen
+    run_ns = 0.0
     if ws.n_busy:
         n_running = min(ws.n_busy, ws.nthreads)
         estimate_ns = ws.occupancy_ns * n_running / ws.n_busy
-        cost_ns += 1.0 + max(estimate_ns, n_running * (now - ws.last_progress) * 1e9)
-    return cost_ns, nbytes, ws.occupancy_ns, ws.nbytes
+        run_ns = 1.0 + max(estimate_ns, n_running * (now - ws.last_progress) * 1e9)
+    return move_ns + run_ns, ws.occupancy_ns, ws.nbytes
 
 
-def _is_needed(task: SchedulerTask) -> bool:
-    """Return whether a task in memory is computed again if its last copy is lost."""
-    return bool(task.n_waiters or (task.wanted_by and not task.delivered))
-
-
-def why_kept(state: SchedulerState, ws: WorkerHandle) -> str:
-    """Return why a worker must stay, "" if it may leave."""
+def why_kept(state: SchedulerState, ws: WorkerHandle, *, drops: bool = False) -> str:
+    """Return why a worker must stay, "" if it may leave; `drops` lets it go with its actors."""
     if ws.is_away:
         return "its connection is broken, and it is expected back; ask again when it is there"
     waiting = recovery_of(state).rows_at.get(ws, ())
     if waiting:
         return f"it has {len(waiting)} results that clients of the last scheduler may come back for"
-    clients = {client.number for client in state.clients.values()}
-    is_any_gone = len(clients) < state.counters.clients_joined and m.PUT_FUNCTION in state.functions
-    has_actors = m.ACTOR_FUNCTION in state.functions
-    if WITHOUT_RECIPE not in state.classes and not is_any_gone and not has_actors:
+    if drops or m.ACTOR_FUNCTION not in state.functions:
         return ""
-    makeable: set[SchedulerTask] = set()
-    lost = [
-        task.key
-        for task in ws.has_what
-        if _is_last(task, ws) and _is_needed(task) and not _can_make(task, ws, clients, makeable)
-    ]
-    if not lost:
+    actors = [task.key for task in ws.has_what if is_actor(task)]
+    if not actors:
         return ""
     return (
-        f"it has the only copy of {len(lost)} results that cannot be computed again, {lost[0]!r} "
-        "for one; gather and release them first"
+        f"it has {counted(len(actors), 'actor')}, {actors[0]!r} for one, which cannot be moved; "
+        "release them first, or let them end (drop=True, --drop)"
     )
+
+
+class _Room:
+    """The room for what leaves with the workers of one order, at those that stay."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._staying = state.staying  # without those that the order has let leave
+        #: bytes that the workers have which leave already
+        self._nbytes = sum(
+            task.nbytes
+            for ws in leavers_of(state).by_worker
+            for task in ws.has_what
+            if task.replicas[0] is ws and is_sole(task, ws) and is_needed(task)
+        )
+
+    def why_lacking(self, ws: WorkerHandle) -> str:
+        """Return why a worker must stay because of its results; "" = it leaves, and they move."""
+        sole = [task for task in ws.has_what if _is_last(task, ws) and is_needed(task)]
+        nbytes = sum(task.nbytes for task in sole)
+        others = [one for one in self._staying.values() if one is not ws and not one.is_away]
+        free = sum(max(0.0, one.free_nbytes(MEMORY_HIGH)) for one in others)
+        if not sole or (others and self._nbytes + nbytes <= free):
+            self._nbytes += nbytes
+            return ""
+        n = len(sole)
+        where = "the workers that stay have no room" if others else "no other worker stays"
+        copies = f"the only {'copy' if n == 1 else 'copies'} of {counted(n, 'result')}"
+        return (
+            f"it has {copies} ({sized(nbytes)}) that {'is' if n == 1 else 'are'} still needed, "
+            f"{sole[0].key!r} for one, and {where}: release or gather them, or let them be dropped "
+            "(drop=True, --drop)"
+        )
 
 
 def _is_last(task: SchedulerTask, ws: WorkerHandle) -> bool:
     """Return whether the data of a task goes with a worker, and those that leave already."""
     return all(holder is ws or holder.is_leaving for holder in task.replicas)
-
-
-def _can_make(
-    task: SchedulerTask, ws: WorkerHandle, clients: set[int], makeable: set[SchedulerTask]
-) -> bool:
-    """Return whether a task can run again without a worker; `makeable` is known to."""
-    seen = {task}
-    stack = [task]
-    while stack:
-        one = stack.pop()
-        group = one.group
-        if one.is_without_recipe or one.args is None or one.state == ERRED:
-            return False
-        if is_actor(one):
-            return False
-        if group.function.function_id == m.PUT_FUNCTION and group.client not in clients:
-            return False
-        for needed in one.dependencies:
-            if needed.state == MEMORY and not _is_last(needed, ws):
-                continue
-            if needed not in seen and needed not in makeable:
-                seen.add(needed)
-                stack.append(needed)
-    makeable |= seen
-    return True
 
 
 def _end_of(

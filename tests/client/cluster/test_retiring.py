@@ -68,15 +68,63 @@ def test_a_busy_worker_finishes_its_task_and_an_idle_one_goes_first(client):
     assert names(client) == []
 
 
-def test_the_only_copies_of_results_are_computed_again_and_counted(client):
-    futures = client.map(large, range(6))
+def counted(name: str, n: int) -> bytes:
+    """Note one call, say that it has begun, and return n bytes when the gate is open."""
+    CALLS[name] = CALLS.get(name, 0) + 1
+    Gate.started.release()
+    Gate.opened.wait(60)
+    return b"a" * n
+
+
+CALLS: dict[str, int] = {}
+
+
+def test_the_only_copies_of_results_are_moved_and_nothing_runs_again(client):
+    CALLS.clear()
+    Gate.opened.set()
+    futures = client.map(counted, [f"held-{i}" for i in range(6)], n=200_000)
     weft.wait(futures)
-    holders = {address for places in client.who_has(futures).values() for address in places}
-    held = {address: len(keys) for address, keys in client.has_what().items()}
-    (one, *_) = sorted(holders)
-    ends = client.retire_workers(workers=one)
-    assert ends[one]["n_recomputed"] == held[one]
-    assert client.gather(futures) == [large(i) for i in range(6)]
+    (scattered,) = client.scatter([b"b" * 1000])
+    for _ in range(2):
+        ((one, *_),) = [client.who_has([scattered])[scattered.key]]
+        n_held = len(client.has_what()[one])
+        (end,) = client.retire_workers(workers=one).values()
+        assert (end["end"], end["n_recomputed"]) == ("left", 0)
+        assert end["n_moved"] == n_held
+    assert client.gather(futures) == [b"a" * 200_000] * 6
+    assert scattered.result() == b"b" * 1000
+    assert set(CALLS.values()) == {1}
+    assert [tuple(a)[1] for f in futures for a in f.attempts()] == ["finished"] * 6
+
+
+def test_results_that_arrive_while_two_workers_leave_are_moved(client):
+    CALLS.clear()
+    Gate.opened.clear()
+    futures = client.map(counted, [f"runs-{i}" for i in range(3)], n=200_000)
+    for _ in futures:
+        assert Gate.started.acquire(timeout=30)
+    with pytest.raises(TimeoutError):
+        client.retire_workers(n=2, timeout=0.01)
+    Gate.opened.set()
+    assert client.gather(futures) == [b"a" * 200_000] * 3
+    assert set(CALLS.values()) == {1}
+    assert client.retire_workers(keep=1) == {}, "two leave already, or have left"
+
+
+def test_the_last_worker_with_needed_results_is_kept_unless_they_may_be_dropped(client):
+    CALLS.clear()
+    Gate.opened.set()
+    futures = client.map(counted, [f"last-{i}" for i in range(6)], n=200_000)
+    weft.wait(futures)
+    ends = client.retire_workers(keep=0)
+    assert sorted(end["end"] for end in ends.values()) == ["kept", "left", "left"]
+    (reason,) = {end["reason"] for end in ends.values() if end["end"] == "kept"}
+    assert "and no other worker stays: release or gather them" in reason
+    assert "drop=True" in reason
+    assert set(CALLS.values()) == {1}
+    (end,) = client.retire_workers(keep=0, drop=True).values()
+    assert (end["end"], end["n_recomputed"]) == ("left", 6)
+    assert names(client) == []
 
 
 def test_a_large_argument_is_put_again(client):

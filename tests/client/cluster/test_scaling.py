@@ -92,7 +92,7 @@ def test_a_wait_ends_with_the_numbers():
             security = cluster.security
             loop_thread = cluster.loop_thread
 
-            async def _scale_whole(self, client, n):
+            async def _scale_whole(self, client, n, losses="keep"):
                 return {}
 
         with (
@@ -114,7 +114,7 @@ def test_a_cluster_that_others_start_is_scaled_by_its_own_object():
             failure = None
             n_workers = 1
 
-            async def _scale_to(self, client, n):
+            async def _scale_to(self, client, n, losses="keep"):
                 raise AssertionError
 
             def _end_adaptation(self):

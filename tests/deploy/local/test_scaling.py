@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,55 @@ def test_a_running_task_is_finished_when_its_worker_is_too_many(tmp_path: Path, 
         (tmp_path / "go").touch()
         assert client.gather(futures) == [0, 1]
         wait_until(lambda: n_registered(client) == 0, 60)
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_a_cluster_that_goes_to_zero_keeps_a_worker_with_what_is_needed(
+    processes, wait_until: Wait, caplog
+):
+    caplog.set_level(logging.INFO, "weft.cluster")
+    with (
+        weft.LocalCluster(n_workers=2, threads_per_worker=1, processes=processes) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        client.wait_for_workers(2)
+        futures = client.map(bytes, range(200_000, 200_004))
+        weft.wait(futures)
+        cluster.scale(0)
+        wait_until(lambda: n_registered(client) == 1, 60)
+        assert cluster.n_workers == 1
+        (line,) = caplog.messages
+        assert f"{cluster.name} keeps 1 worker more than wanted: " in line
+        assert "no other worker stays" in line
+        assert [len(x) for x in client.gather(futures)] == [*range(200_000, 200_004)]
+        assert [a.end for f in futures for a in f.attempts()] == ["finished"] * 4
+        ends = client.scale(0)
+        assert [end["end"] for end in ends.values()] in (["kept"], ["leaving"], ["left"])
+        cluster.scale(0, drop=True)
+        wait_until(lambda: n_registered(client) == 0, 60)
+        assert cluster.n_workers == 0
+
+
+def test_an_adaptation_that_keeps_a_worker_says_so_once(wait_until: Wait, caplog):
+    caplog.set_level(logging.INFO, "weft.cluster")
+    with (
+        weft.LocalCluster(n_workers=2, threads_per_worker=1, processes=False) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        (data,) = client.scatter([b"x" * 1000])
+        adaptation = cluster.adapt(0, 2, wait_down="10ms", interval="50ms")
+        wait_until(lambda: adaptation.log, 60)
+        wait_until(lambda: n_registered(client) == 1, 60)
+        assert [n for _, n in adaptation.log] == [1]
+        assert cluster.n_workers == 1
+        del data
+        wait_until(lambda: n_registered(client) == 0, 60)
+        assert [n for _, n in adaptation.log] == [1, 0]
+        lines = [line for line in caplog.messages if "adapts from" in line]
+        assert [line.split(" adapts ")[1] for line in lines] == [
+            "from 2 to 1 workers",
+            "from 1 to 0 workers",
+        ]
 
 
 def test_workers_that_have_not_joined_are_given_up(wait_until: Wait):

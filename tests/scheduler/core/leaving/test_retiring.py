@@ -9,10 +9,13 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
+from weft.scheduler.core.leaving.leavers import LOOK_S, START_S
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, ranked, retiring_of, why_kept
 from weft.scheduler.core.records.presence import Members
 
 from ...builders import Board, Out, assigned, graph
+
+LEAVE = (m.WorkerLeaving(reason="retired"), m.AskToLeave(request=1))
 
 
 def retire(board: Board, peer: int, order: str = "1", **arguments: Any) -> Out:
@@ -80,7 +83,7 @@ def test_a_worker_finishes_what_runs_and_gives_back_the_rest():
     assert board.states("runs") == ["released"], "the client has the value"
 
 
-def test_of_several_those_without_only_copies_go_first_and_lost_ones_are_computed_again():
+def test_of_several_those_without_only_copies_go_first_and_those_of_others_are_moved():
     board = Board()
     client = board.client()
     holder = board.worker("holder")
@@ -91,10 +94,13 @@ def test_of_several_those_without_only_copies_go_first_and_lost_ones_are_compute
     leave(board, idle)
     other = board.worker("other")
     assert leaving(retire(board, client, "2", workers=["id of holder"])) == [holder]
-    out = leave(board, holder)
-    assert ends(out, client) == {"holder": ("left", 1)}
-    assert list(assigned(out, other)) == ["big"]
-    assert board.state.counters.tasks_recomputed == 1
+    out = board.tick(START_S)
+    assert [x.keys for x in out[other] if isinstance(x, m.HoldCopies)] == [["big"]]
+    board.send(other, m.ReplicasAdded(keys=["big"], attempts=[board.attempt("big")]))
+    (answer,) = answers(leave(board, holder), client)
+    (row,) = answer.info["workers"].values()
+    assert (row["end"], row["n_moved"], row["n_recomputed"]) == ("left", 1, 0)
+    assert board.states("big") == ["memory"]
 
 
 def test_a_delivered_result_costs_nothing():
@@ -197,7 +203,7 @@ def test_workers_that_are_gone_already_are_no_error():
     assert ends(retire(board, client, "2", n=3), client) == {}
 
 
-def test_a_result_without_recipe_keeps_its_worker_and_another_one_goes():
+def test_a_result_without_recipe_keeps_the_last_worker_and_another_one_goes():
     board = Board(expected=Members(worker_ids=("id of w",), client_ids=("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
     client = board.client("alice", last_epoch=3)
@@ -245,22 +251,6 @@ def test_of_two_workers_with_the_only_copies_one_stays():
     assert not leaving(retire(board, client, "2", n=2))
     leave(board, peer)
     assert board.states("kept") == ["memory"]
-
-
-def test_a_result_keeps_its_worker_if_what_it_reads_could_not_be_made_again():
-    """Its client has the value of what it reads, so that the loss of that alone would not count."""
-    board, client = follow_another(running={"kept": 5})
-    (worker,) = board.state.workers
-    board.send(client, graph(":kept -> z", blob=b"f"))
-    board.finish(worker, "kept")
-    assert board.task("kept").delivered
-    board.finish(worker, "z", blob=None)
-    out = retire(board, client, workers=["id of w"])
-    assert not leaving(out)
-    (answer,) = answers(out, client)
-    (row,) = answer.info["workers"].values()
-    assert "the only copy of 1 results" in row["reason"]
-    assert "'z'" in row["reason"]
 
 
 def test_another_worker_goes_in_the_place_of_one_that_is_kept():
@@ -318,36 +308,73 @@ def test_a_large_argument_of_a_client_that_is_there_keeps_no_worker():
     assert leaving(retire(board, alice, workers=["id of w"])) == [worker]
 
 
-def test_a_large_argument_of_a_client_that_is_gone_keeps_its_worker():
+@pytest.mark.parametrize("losses", ["keep", "wait", "drop"])
+def test_a_needed_result_that_no_other_worker_has_room_for(losses):
     board = Board()
-    alice, bob = board.client("alice"), board.client("bob")
+    client = board.client()
+    worker, small = board.worker("w"), board.worker("small", memory_limit=9)
+    board.send(client, graph("x", workers=["w"]))
+    board.finish(worker, "x", blob=None)
+    out = retire(board, client, workers=["id of w"], losses=losses)
+    if losses == "keep":
+        (answer,) = answers(out, client)
+        (row,) = answer.info["workers"].values()
+        assert row["end"] == "kept"
+        assert row["reason"] == (
+            "it has the only copy of 1 result (8 B) that is still needed, 'x' for one, and the "
+            "workers that stay have no room: release or gather them, or let them be dropped "
+            "(drop=True, --drop)"
+        )
+        return
+    assert leaving(out) == [worker]
+    out = board.send(worker, *LEAVE)
+    assert not any(isinstance(x, m.MayLeave) for x in out.get(worker, []))
+    out = board.tick(5.0)
+    assert any(isinstance(x, m.MayLeave) for x in out.get(worker, [])) == (losses == "drop")
+    if losses == "wait":
+        board.send(client, m.ReleaseKeys(keys=["x"]))
+        out = board.tick(LOOK_S)
+        assert any(isinstance(x, m.MayLeave) for x in out.get(worker, []))
+    else:
+        (answer,) = answers(board.send(worker, m.Bye(reason="retired")), client)
+        (row,) = answer.info["workers"].values()
+        assert (row["end"], row["n_recomputed"]) == ("left", 1)
+        assert board.where("x") is None
+        assert small in board.state.workers
+    board.drop_rest()
+
+
+def test_a_cluster_that_is_scaled_to_zero_keeps_one_worker_with_what_all_have():
+    board = Board()
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"]), graph("b", workers=["two"]))
+    board.finish(one, "a", blob=None)
+    board.finish(two, "b", blob=None)
+    (goes,) = leaving(retire(board, client, keep=0))
+    assert len(board.state.staying) == 1
+    board.send(goes, *LEAVE)
+    (kept,) = {one, two} - {goes}
+    (message,) = [x for x in board.tick(START_S)[kept] if isinstance(x, m.HoldCopies)]
+    board.send(kept, m.ReplicasAdded(keys=message.keys, attempts=message.attempts))
+    leave(board, goes)
+    assert board.state.counters.tasks_recomputed == 0
+    assert leaving(retire(board, client, "2", keep=0, losses="drop")) == [kept]
+    board.drop_rest()
+
+
+def test_a_second_order_may_let_a_leaver_drop_what_holds_it():
+    board = Board()
+    client = board.client()
     worker = board.worker("w")
-    put = m.SubmitTasks(
-        functions=[m.PUT_FUNCTION],
-        function_names=["data"],
-        function_blobs=[b""],
-        function_of=[0],
-        keys=["data-1"],
-        args=[b""],
-        dependencies=[],
-        spec_hashes=[],
-        options=[{}],
-    )
-    board.send(alice, put)
-    board.finish(worker, "data-1", blob=None)
-    board.send(alice, graph(":data-1 -> y"))
-    board.send(bob, graph(":data-1 -> z"), m.WantKeys(keys=["z"]))
-    board.finish(worker, "z", blob=None)
-    board.send(alice, m.Bye(reason="done"))
-    out = retire(board, bob, workers=["id of w"])
-    assert not leaving(out)
-    (answer,) = answers(out, bob)
-    (row,) = answer.info["workers"].values()
-    assert row["end"] == "kept"
-    assert "cannot be computed again" in row["reason"]
-    assert "'z'" in row["reason"]
-    board.send(bob, m.ReleaseKeys(keys=["z"]))
-    assert leaving(retire(board, bob, "2", workers=["id of w"])) == [worker]
+    board.send(client, graph("x"))
+    board.finish(worker, "x", blob=None)
+    retire(board, client, workers=["id of w"], losses="wait")
+    board.send(worker, *LEAVE)
+    board.tick(START_S)
+    out = retire(board, client, "2", workers=["id of w"], losses="drop")
+    assert m.MayLeave(request=1) in out[worker]
+    board.drop_rest()
 
 
 def test_a_worker_whose_connection_is_broken_is_kept():
@@ -377,6 +404,7 @@ def test_nothing_is_retired_while_the_scheduler_waits_for_its_workers():
         ({"n": 1, "keep": 1}, "give one of them"),
         ({"workers": "w"}, "workers= is a list"),
         ({"workers": [1]}, "workers= is a list"),
+        ({"n": 1, "losses": "some"}, "losses= is keep, wait or drop"),
         ({"n": 1, "order": ""}, "order= is a text"),
         ({"n": 1, "order": "x" * 65}, "order= is a text"),
     ],
@@ -464,5 +492,5 @@ def test_a_worker_with_an_actor_is_kept():
     home = board.where("a")
     board.finish(home, "a", blob=None, nbytes=1 << 20)
     workers = board.state.workers
-    assert "'a' for one" in why_kept(board.state, workers[home])
+    assert "1 actor, 'a' for one" in why_kept(board.state, workers[home])
     assert why_kept(board.state, workers[two if home == one else one]) == ""
