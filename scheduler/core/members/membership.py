@@ -369,9 +369,7 @@ def _remove_worker(
     most = held_most(ws) if left_because is None else []
     lose_worker(state, ws, most)
     n_recomputed = state.counters.tasks_recomputed - n_before
-    departure = Departure(
-        left_because, report, n_tasks, n_results, n_recomputed, most, running
-    )
+    departure = Departure(left_because, report, n_tasks, n_results, n_recomputed, most, running)
     for worker_gone in state.features.worker_gone:
         worker_gone(state, ws, departure)
     answer_awaited(state, ws)
