@@ -70,7 +70,7 @@ def _check_retry(engine: Engine, states: Iterable[FutureState]) -> None:
         elif failure[0] == "cancelled":
             why = "was cancelled"
         elif state.phase == GONE:
-            why = "has failed under an earlier scheduler, or before it was sent"
+            why = "has failed unsent or under an earlier scheduler, or was cancelled after that"
         else:
             why = f"has not failed in its task ({failure[0]})"
         raise ValueError(

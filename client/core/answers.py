@@ -14,11 +14,12 @@ from .events import AnswersReceived, EndSession
 from .fetching import take, turn_from
 from .recipes import drop_value, has_recipe
 from .reconciling import is_of_no_use, submit_held
-from .retrying import on_keys_retried, on_retry_refused
+from .retrying import can_retry, on_keys_retried, on_retry_refused
 from .tasks import (
     CANCELLED,
     ERROR,
     FINISHED,
+    GONE,
     HELD,
     KEPT,
     LOST,
@@ -169,6 +170,11 @@ def on_keys_cancelled(core: ClientState, message: m.KeysCancelled) -> None:
         state = find(core, key)
         if state is not None:
             fail(core, state, CANCELLED, cancelled(key, message.reason))
+            continue
+        state = core.table.states.get(key)
+        if state is not None and can_retry(state) and key not in core.barriers:
+            # It had failed when it ran again for others. The scheduler has it no more.
+            move(core, state, GONE)
 
 
 def on_keys_started(core: ClientState, message: m.KeysStarted) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core.events import Disconnected, Notify, RetryFailed, Watch
+from weft.client.core.retrying import can_retry
 from weft.protocol.wire.messages import (
     Denied,
     KeysCancelled,
@@ -153,3 +154,16 @@ def test_a_task_that_was_itself_cancelled_is_not_retried(bench):
     bench.hear(KeysCancelled(keys=["a"], reason="why"))
     assert bench.do(RetryFailed([task.state])) == []
     assert task.state.status == "cancelled"
+
+
+def test_a_failed_task_that_was_cancelled_since_is_not_retried(bench, failed):
+    """It was withdrawn before it had failed, and ran again for another client meanwhile."""
+    bench.hear(KeysCancelled(keys=["a"], reason="why"))
+    assert not can_retry(failed)
+    assert bench.do(RetryFailed([failed])) == []
+    assert failed.failure == ["exception", "a", "ValueError"]
+    # All that the scheduler could say of a reader is that it does not know the input.
+    reader = bench.task("b", "a")
+    assert bench.do(reader) == []
+    assert reader.state.failure == failed.failure
+    assert bench.do(failed) == []
