@@ -14,7 +14,8 @@ from .events import AnswersReceived, EndSession
 from .fetching import take, turn_from
 from .recipes import drop_value, has_recipe
 from .reconciling import is_of_no_use, submit_held
-from .retrying import can_retry, on_keys_retried, on_retry_refused
+from .releasing import release
+from .retrying import can_retry, in_retries, on_keys_retried, on_retry_refused
 from .tasks import (
     CANCELLED,
     ERROR,
@@ -166,15 +167,25 @@ def on_keys_pending(core: ClientState, message: m.KeysPending) -> None:
 
 
 def on_keys_cancelled(core: ClientState, message: m.KeysCancelled) -> None:
+    retried = in_retries(core) if core.retries else ()
+    released: list[str] = []
     for key in message.keys:
         state = find(core, key)
         if state is not None:
             fail(core, state, CANCELLED, cancelled(key, message.reason))
             continue
         state = core.table.states.get(key)
-        if state is not None and can_retry(state) and key not in core.barriers:
+        if state is None or state.phase != SENT:
+            continue
+        if state in retried and state.status == PENDING:
+            # If others want it the scheduler has run it again when it reads of the retry.
+            released.append(key)
+            move(core, state, GONE)
+            fail(core, state, CANCELLED, cancelled(key, message.reason))
+        elif can_retry(state) and key not in core.barriers:
             # It had failed when it ran again for others. The scheduler has it no more.
             move(core, state, GONE)
+    release(core, released)
 
 
 def on_keys_started(core: ClientState, message: m.KeysStarted) -> None:

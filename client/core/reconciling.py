@@ -28,7 +28,7 @@ from ...protocol.wire.messages import (
 from .lineage import is_held, release_temporary, submit_with_inputs
 from .recipes import has_recipe
 from .releasing import release, set_barrier
-from .retrying import retry_again
+from .retrying import in_retries, retry_again
 from .submitting import close_submissions
 from .tasks import (
     FINISHED,
@@ -54,7 +54,7 @@ def ask(core: ClientState) -> None:
     core.unacknowledged = core.checked | core.unacknowledged
     core.checked = {}
     keys: list[str] = []
-    retried = {state for states in core.retries.values() for state in states}
+    retried = in_retries(core)
     for state in core.table.snapshot():
         forget_function(state)
         if state.phase != SENT or state.failure is not None or state in retried:

@@ -78,6 +78,11 @@ def _send(core: ClientState, request: int) -> None:
     core.to_scheduler.append(RetryKeys(request=request, keys=keys))
 
 
+def in_retries(core: ClientState) -> set[FutureState]:
+    """Return the states of the requests that were not answered."""
+    return {state for states in core.retries.values() for state in states}
+
+
 def retry_again(core: ClientState) -> None:
     """Begin a session: repeat the requests that were not answered."""
     requests = [*core.retries.values()]

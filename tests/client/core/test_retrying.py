@@ -167,3 +167,13 @@ def test_a_failed_task_that_was_cancelled_since_is_not_retried(bench, failed):
     assert bench.do(reader) == []
     assert reader.state.failure == failed.failure
     assert bench.do(failed) == []
+
+
+def test_a_task_that_was_cancelled_before_its_retry_was_read_is_cancelled(bench, failed):
+    (message,) = bench.do(RetryFailed([failed]))
+    # Others may want the task, so the scheduler may have run it again when it reads the retry.
+    assert bench.hear(KeysCancelled(keys=["a"], reason="why"))[0] == [ReleaseKeys(keys=["a"])]
+    assert failed.failure == ["cancelled", "a", "why"]
+    bench.hear(KeysRetried(request=message.request, keys=[]), KeysUnknown(keys=["a"]))
+    assert failed.failure == ["cancelled", "a", "why"]
+    assert not can_retry(failed)
