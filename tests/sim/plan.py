@@ -143,6 +143,10 @@ class Plan:
         plan.blip_rate = rng.choice([0.0, 1.0, 4.0]) / plan.time
         plan.restart_rate = rng.choice([0.0, 0.0, 1.0, 3.0]) / plan.time
         plan.suspend_rate = 0.0
+        if not (plan.break_rate or plan.blip_rate or plan.restart_rate):
+            # What leaves with all the time that it needs takes nothing with it; an actor would.
+            plan.leave_rate = rng.choice([1.0, 5.0]) / plan.time
+            plan.p_actor = 0.0
         return plan
 
     @classmethod

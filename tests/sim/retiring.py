@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from weft.client.core.features.questions import AskScheduler
@@ -11,6 +12,7 @@ from weft.protocol.wire.messages import Answer, AskFailed
 if TYPE_CHECKING:
     from .client_node import ClientNode
     from .simulation import Simulation
+    from .worker_node import WorkerNode
 
 
 class OrderWatcher(Watcher):
@@ -30,8 +32,29 @@ class OrderWatcher(Watcher):
         self.answers += items
 
 
+def retire(sim: Simulation, worker: WorkerNode) -> None:
+    """Let a worker leave, or its family, or those that a user chooses; some have little time.
+
+    Where nothing may be executed again, they have as much as they need.
+    """
+    world = sim.world
+    if world.chance(0.5):
+        order(sim)
+        return
+    is_hurried = not sim.plan.executes_once and world.chance(0.7)
+    seconds = world.rng.random() * 3.0 if is_hurried else inf
+    workers = [worker]
+    if worker.supervisor is not None and world.chance(0.3):
+        world.probes["drain: family"] += 1
+        workers = list(worker.supervisor.workers.values())
+    for one in workers:
+        one.drain(seconds)
+    if not is_hurried and not sim.plan.executes_once and world.chance(0.3):
+        world.at(world.rng.random(), worker.kill, "SIGKILL while it leaves")
+
+
 def order(sim: Simulation) -> None:
-    """Let a user retire some workers, or one of several."""
+    """Let a user retire some workers, one of several, or all."""
     rng = sim.world.rng
     clients = [client for client in sim.clients if client.is_alive]
     if not clients or not sim.workers:
@@ -42,6 +65,13 @@ def order(sim: Simulation) -> None:
     arguments: dict[str, Any] = {"order": sim.new_id("order"), "workers": ids}
     if not is_all:
         arguments["n"] = 1
+    elif sim.world.chance(0.3):
+        sim.world.probes["scale to zero"] += 1
+        del arguments["workers"]
+        arguments["keep"] = 0
+        ids = list(sim.workers)
+    losses = ["keep", "wait"] if sim.plan.executes_once else ["keep", "keep", "wait", "drop"]
+    arguments["losses"] = rng.choice(losses)
     watcher = OrderWatcher(client, ids, is_all=is_all)
     sim.orders.append(watcher)
     sim.world.probes["retire"] += 1
@@ -64,6 +94,11 @@ def check(sim: Simulation) -> None:
         ends = [row["end"] for row in rows]
         for end in ends:
             sim.world.probes[f"retired: {end}"] += 1
-        sim.world.probes["retire recomputed"] += sum(row["n_recomputed"] for row in rows)
+        n_recomputed = sum(row["n_recomputed"] for row in rows)
+        assert not (n_recomputed and sim.plan.executes_once), answer
+        sim.world.probes["retire recomputed"] += n_recomputed
+        sim.world.probes["retire: results moved"] += sum(row["n_moved"] for row in rows)
+        if any("no other worker stays" in row["reason"] for row in rows):
+            sim.world.probes["scale to zero: kept"] += 1
         if not watcher.is_all:
             assert len([end for end in ends if end != "kept"]) <= 1, ends

@@ -373,10 +373,8 @@ class Simulation:
     def _retire_worker(self) -> None:
         worker = self._pick()
         if worker is not None:
-            if self.world.chance(0.4):
-                retiring.order(self)
-            elif self.world.chance(0.5):
-                worker.drain(self.world.rng.random() * 3.0)
+            if self.plan.executes_once or self.world.chance(0.8):
+                retiring.retire(self, worker)
             else:
                 self.world.probes["leave"] += 1
                 worker.leave()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.failure import Failure, interrupted, reschedule
@@ -182,11 +183,17 @@ class WorkerNode:
             self.kill("left")
 
     def drain(self, seconds: float) -> None:
-        """Leave when the running tasks have ended, within some time (SIGTERM)."""
+        """Leave when it may, within some time (SIGTERM)."""
         if self.is_alive and self.session.is_open and not self.core.is_leaving:
             self.world.probes["drain"] += 1
             self._handle(Leave("drained"))
-            self.world.at(seconds, self.end)
+            if seconds < inf:
+                self.world.at(seconds, self._end_late)
+
+    def _end_late(self) -> None:
+        if self.is_alive and not self.core.may_leave:
+            self.world.probes["drain: not in time"] += 1
+        self.end()
 
     def end(self) -> None:
         """End the process, in order if it can."""

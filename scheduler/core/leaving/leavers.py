@@ -144,6 +144,7 @@ def begin(state: SchedulerState, ws: WorkerHandle) -> None:
     leavers.by_worker[ws] = Leaver(ws)
     leavers.is_changed = True
     state.busy[BUSY] = None
+    state.call_after(0.0, _note_changed)  # copies were on their way to it: others get them
     state.call_after(START_S, _start, ws)
     if leavers.next_look is None:
         leavers.next_look = state.call_after(LOOK_S, _look)
@@ -325,10 +326,4 @@ LEAVER_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         s.busy,
     ),
     "a leaver looks at each result that no worker has which stays": _unseen,
-    "results that are moved have a copy under way": lambda s: [
-        task
-        for ws, leaver in leavers_of(s).by_worker.items()
-        for task in leaver.moving
-        if is_sole(task, ws) and not copies.is_under_way(s, task)
-    ],
 }

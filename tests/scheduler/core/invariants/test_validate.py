@@ -500,9 +500,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {leavers.BUSY: None}
     ),
     "a leaver looks at each result that no worker has which stays": lambda b: leave(b).left.clear(),
-    "results that are moved have a copy under way": lambda b: leave(b).moving.update(
-        {b.task("memory"): None}
-    ),
     "orders are few": lambda b: retiring_of(b.state).orders.update(
         {str(n): Order(1, 1) for n in range(MAX_ORDERS + 1)}
     ),
