@@ -9,6 +9,7 @@ from typing import Final
 
 import psutil
 
+from ...protocol.host.memory import taken_nbytes
 from ...protocol.reported import DEATHS, OF_SUPERVISORS, n_numbers
 from ..measuring.numbers import NumbersFile
 
@@ -37,8 +38,8 @@ class FamilyMeter:
         """Return the resident bytes of every living process."""
         sizes = {}
         for worker_id, process in processes.items():
-            with contextlib.suppress(psutil.Error):  # it ends just now
-                sizes[worker_id] = process.memory_info().rss
+            if nbytes := taken_nbytes(process.pid):  # else it ends just now
+                sizes[worker_id] = nbytes
         return sizes
 
     def measure(self, processes: Mapping[str, psutil.Process]) -> tuple[dict[str, int], list[int]]:
@@ -48,8 +49,7 @@ class FamilyMeter:
         """
         sizes = self.rss(processes)
         nbytes = sum(sizes.values())
-        with contextlib.suppress(psutil.Error, OSError):
-            nbytes += psutil.Process().memory_info().rss
+        nbytes += taken_nbytes()
         for worker_id, process in processes.items():
             with contextlib.suppress(psutil.Error):
                 if process.status() in SUSPENDED:
