@@ -43,6 +43,9 @@ _MAIN_MARK = b"\x8c\x08__main__"
 #: A shorter pickle cannot name anything in `__main__`, so tiny ones need no search.
 TINY_NBYTES = 24
 
+#: A pickler writes pieces of 64 KiB and a little more, and what is larger alone.
+_PIECE_NBYTES: Final = 192 << 10
+
 _MAX_PATH_DEPTH = 20
 _MAX_PATH_CHARS = 60
 
@@ -85,6 +88,56 @@ def cloudpickle_dumps(
     file = io.BytesIO()
     _cloud_pickler()(file, PROTOCOL, buffer_callback).dump(obj)
     return file.getvalue()
+
+
+class _WriterTo:
+    """A file for a pickler."""
+
+    def __init__(self, write: Callable[[Any], int]) -> None:
+        self.write = write
+
+
+class _PicklesNames(Exception):
+    """Raised to end a pickling that names what must be pickled by value."""
+
+
+def dump_plain(obj: object, write: Callable[[Any], int], buffers: list[memoryview]) -> bool:
+    """Pickle `obj` piece by piece, so that the pickle is never in memory as a whole.
+
+    Args:
+        obj: anything.
+        write: takes the pieces.
+        buffers: get what travels beside the pickle.
+
+    Returns:
+        False if it must be done by `dump_by_value`, from the beginning.
+    """
+    failed: list[BaseException] = []
+
+    def checked(data: Any) -> int:
+        # Large texts and bytes come alone, and contain no name.
+        if len(data) < _PIECE_NBYTES and needs_cloudpickle(bytes(data)):
+            raise _PicklesNames
+        try:
+            return write(data)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    try:
+        pickle.Pickler(_WriterTo(checked), PROTOCOL, buffer_callback=buffer_taker(buffers)).dump(
+            obj
+        )
+    except Exception:  # plain pickle fails in many ways; cloudpickle is tried next
+        if failed:
+            raise
+        return False
+    return True
+
+
+def dump_by_value(obj: object, write: Callable[[Any], int], buffers: list[memoryview]) -> None:
+    """Do the same for what other processes cannot import."""
+    _cloud_pickler()(_WriterTo(write), PROTOCOL, buffer_taker(buffers)).dump(obj)
 
 
 @functools.lru_cache(maxsize=1)
