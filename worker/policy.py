@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 from ..protocol.errors import (
     ConfigError,
@@ -15,10 +17,45 @@ from ..protocol.errors import (
 )
 from ..protocol.wire.session import Outage, Policy
 
-#: A worker above this part of its memory limit is killed.
+#: A worker above this part of its memory limit is killed, if nothing else is set.
 TERMINATE_FRACTION: Final = 0.95
+#: In their order.
+_NAMES: Final = ("target", "spill", "pause", "terminate")
 #: Time for which a mismatch of token or cluster counts as a restart of the scheduler in progress.
 _RESTART_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fractions:
+    """Parts of a worker's memory limit; 0 = off.
+
+    Attributes:
+        target: above it, as the sum of the sizes of values, values are written to disk.
+        spill: the same, as the size of the process.
+        pause: a process above it takes no tasks.
+        terminate: a process above it is killed.
+    """
+
+    target: float = 0.6
+    spill: float = 0.7
+    pause: float = 0.8
+    terminate: float = TERMINATE_FRACTION
+
+    def __post_init__(self) -> None:
+        """Check the order.
+
+        Raises:
+            ValueError: a later one is lower than an earlier one.
+        """
+        given = [(name, getattr(self, name)) for name in _NAMES if getattr(self, name)]
+        for (name, value), (later, more) in pairwise(given):
+            if more < value:
+                raise ValueError(f"{later} = {more:g} is lower than {name} = {value:g}")
+
+
+def fractions_of(options: Mapping[str, Any]) -> Fractions:
+    """Return the fractions among the options of a worker process, which are plain data."""
+    return Fractions(*options.get("fractions", ()))
 
 
 @dataclass(slots=True, kw_only=True)

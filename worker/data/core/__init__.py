@@ -1,0 +1,3 @@
+"""What is decided about values, without touching any. Pure."""
+
+from __future__ import annotations
