@@ -112,6 +112,17 @@ OF_WORKERS: Final = (
         values=("managed", "unmanaged"),
     ),
     Reported("weft_worker_memory_limit_bytes", "The memory limit; 0 = there is none."),
+    Reported("weft_worker_spilled_bytes", "Results and copies that are on disk, not in memory."),
+    Reported(
+        "weft_worker_spill_bytes_total",
+        "Bytes of results that were written to disk because memory was short, or read from there.",
+        ("direction",),
+        values=("written", "read"),
+    ),
+    Reported(
+        "weft_worker_unspillable_bytes",
+        "Results that were to leave memory and cannot be written: they cannot be pickled.",
+    ),
 )
 
 #: Why workers die, as their supervisors report it: `WorkerExited.kind`.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from types import ModuleType
 
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import Address, parse_address
+from .policy import Fractions
 
 
 def socket_path(scheduler: str, worker_id: str) -> Path:
@@ -18,6 +20,11 @@ def socket_path(scheduler: str, worker_id: str) -> Path:
     That folder is private, and paths of sockets must be short.
     """
     return Path(scheduler).parent / f"weft-worker-{worker_id[:12]}.sock"
+
+
+def spill_folder(directory: Path, worker_id: str) -> Path:
+    """Return where a worker keeps the files of values that do not fit into its memory."""
+    return directory / f"weft-{worker_id}.spill"
 
 
 @dataclass(kw_only=True)
@@ -31,6 +38,9 @@ class WorkerConfig:
         name: for display; "" = the address.
         nthreads: number of tasks that run at the same time, >= 1.
         memory_limit: bytes; 0 = none.
+        fractions: the parts of it above which something is done.
+        spill_directory: gets a folder for values that do not fit into memory; None = they stay.
+        max_spill: bytes there.
         resources: {name: amount} that tasks may ask for.
         local_directory: for files of this worker, as `get_worker().local_directory`; None = none.
         listen_address: the data port; "" = of the scheduler's kind, where the scheduler's network
@@ -61,6 +71,9 @@ class WorkerConfig:
     name: str = ""
     nthreads: int = 1
     memory_limit: int = 0
+    fractions: Fractions = field(default_factory=Fractions)
+    spill_directory: Path | None = None
+    max_spill: float = inf
     resources: dict[str, float] = field(default_factory=dict)
     local_directory: Path | None = None
     listen_address: str = ""

@@ -80,6 +80,7 @@ from .data.store import Store
 from .leaving import Grace
 from .measuring.numbers import SUFFIX
 from .measuring.status import StatusReporter
+from .memory import watch_memory
 from .output.output import catcher_for
 from .policy import WorkerPolicy
 from .slots.activity import Transfers
@@ -236,13 +237,8 @@ class WorkerServer(SessionOwner):
         if config.started_path is not None:
             self._started = StartedRecord(config.started_path, config.nthreads + MAX_BLOCKED)
             self._beat(self._started, self._loop.time())
-        context = WorkerContext(
-            self.name,
-            self.address,
-            config.worker_id,
-            str(config.local_directory or ""),
-            config.resources,
-        )
+        folder = str(config.local_directory or "")
+        context = WorkerContext(self.name, self.address, config.worker_id, folder, config.resources)
         actors = Actors(self.name, self.address, self._loop)
         context.set_own(actors=actors, host=TaskHost(self.name, config.worker_id, self._find))
         self._executor = TaskExecutor(
@@ -268,6 +264,7 @@ class WorkerServer(SessionOwner):
         self._reporter = StatusReporter(self._executor, transfers)
         if config.metrics_url and config.started_path is not None:
             self._reporter.write_to(config.started_path.with_suffix(SUFFIX), self.name)
+        watch_memory(config, self._executor, self._reporter, self._loop)
         self._executor.start()
 
     def _on_data_connection(self, connection: Connection) -> DataServer:

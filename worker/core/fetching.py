@@ -7,6 +7,7 @@ Owns the queues and the bytes in flight. It handles copies, not tasks, and chang
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from .tasks import WorkerTask
 
@@ -15,6 +16,9 @@ from .tasks import WorkerTask
 REQUEST_BYTES = 64 << 20
 #: Largest sum over all requests, before another one is begun.
 IN_FLIGHT_BYTES = 256 << 20
+#: The same, as parts of the memory limit: what arrives is in memory at once.
+_REQUEST_PART = 1 / 16
+_IN_FLIGHT_PART = 1 / 8
 #: Most keys of one request.
 REQUEST_KEYS = 4096
 
@@ -56,6 +60,10 @@ class Fetching:
         self.requests: dict[int, Request] = {}
         #: Sum of nbytes over `requests`.
         self.nbytes = 0
+        #: No request is begun, because memory is short.
+        self.is_held = False
+        #: Of this worker, bytes.
+        self.memory_limit = inf
         #: Peers with a queue and no request, longest waiting first.
         self.waiting: dict[Peer, None] = {}
         #: No number is used for two requests, not even after `SchedulerLost`.
@@ -96,8 +104,12 @@ class Fetching:
 
     def start(self) -> list[Request]:
         """Begin a request to every peer that may be asked, with copies out of its queue."""
-        begun = []
-        while self.waiting and (not self.requests or self.nbytes < IN_FLIGHT_BYTES):
+        begun: list[Request] = []
+        if self.is_held:
+            return begun
+        request_nbytes = min(REQUEST_BYTES, _REQUEST_PART * self.memory_limit)
+        most_nbytes = min(IN_FLIGHT_BYTES, _IN_FLIGHT_PART * self.memory_limit)
+        while self.waiting and (not self.requests or self.nbytes < most_nbytes):
             peer = next(iter(self.waiting))
             del self.waiting[peer]
             self._last_request += 1
@@ -105,7 +117,7 @@ class Fetching:
             for copy in peer.queue:
                 nbytes = request.nbytes + copy.nbytes
                 n = len(request.copies)
-                if n and (nbytes > REQUEST_BYTES or n == REQUEST_KEYS):
+                if n and (nbytes > request_nbytes or n == REQUEST_KEYS):
                     break
                 request.copies[copy.key] = copy
                 request.attempts[copy.key] = copy.attempt

@@ -335,7 +335,9 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     ),
     "each copy is at its peer, once": _at_peers,
     "a peer is asked while any waits": lambda state: (
-        [] if state.fetching.requests else (peer.address for peer in state.fetching.waiting)
+        []
+        if state.fetching.requests or state.fetching.is_held
+        else (peer.address for peer in state.fetching.waiting)
     ),
     "functions are filed by id": lambda state: (
         id for id, function in state.functions.items() if function.id != id

@@ -89,6 +89,8 @@ class Peers:
             del attempts[key]
             keys.append(key)
             nbytes.append(self._store.put_packed(attempt, blob))
+        if self._store.nbytes > self._store.watched:
+            self._store.note_full()
         transfers = self._transfers
         transfers.seconds.add(int((time.monotonic() - since) * 1e6))
         transfers.nbytes[0] += sum(nbytes)

@@ -40,6 +40,8 @@ def take_values(executor: TaskExecutor, message: Put) -> None:
             executor.handle(ValueRefused(key, attempt, ["not-sent", key, text]))
             continue
         store.put_packed(attempt, value)
+        if store.nbytes > store.watched:
+            store.note_full()
         executor.handle(ValuePut(key, attempt, nbytes))
         if attempt in early:
             loop = asyncio.get_running_loop()

@@ -1,19 +1,23 @@
 """The values of this worker: results of its tasks, and copies that other workers sent.
 
 The only module that touches values. Each is stored under the attempt that made it, as an object or
-packed as it came. A copy stays packed until a task needs it, and is unpickled on the thread of that
-task: the event loop runs no user code, and a copy that is only passed on is never unpickled at all.
+packed: as it came, or in a file (`spilling`). A packed value stays so until a task needs it, and is
+unpickled on the thread of that task: the event loop runs no user code, and a copy that is only
+passed on is never unpickled at all.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ...protocol.values.serialize import loads
 from ...protocol.wire.payload import Blob, blob_nbytes
+from .core.spill_plan import MIN_NBYTES
 from .packing import PLAIN_TYPES, pack_for_reader, pack_result
+from .spill_files import GoneValue, SpillFile
 
 __all__ = ["Store"]
 
@@ -21,32 +25,62 @@ _NOTHING: Final = object()
 
 
 class _Packed:
-    """A value that no task here has needed yet."""
+    """A value that no task here has needed yet, or not since it has left the memory.
 
-    __slots__ = ("blob",)
+    Its bytes are in memory, or in a file.
+    """
 
-    def __init__(self, blob: Blob) -> None:
+    __slots__ = ("blob", "file")
+
+    def __init__(self, blob: Blob | None, file: SpillFile | None = None) -> None:
         self.blob = blob
+        self.file = file
+
+    def read(self) -> Blob:
+        """Return the pickle. Not on the event loop, unless it is in memory."""
+        if self.blob is not None:
+            return self.blob
+        assert self.file is not None
+        return self.file.read()
 
 
 class Store:
     """All values, and their bytes. Any thread may call any method.
 
     Attributes:
-        nbytes: the sum of the sizes of all values, as far as they are known.
+        nbytes: the sum of the sizes of all values in memory, as far as they are known.
+        spilled_nbytes: the sum of the sizes of the others.
         memory_limit: of this worker, bytes; 0 = none.
+        watched: `relieve` is called by those who add to `nbytes` above it.
+        relieve: has room made, and waits for it if need be, with the values that were put. Not for
+            the event loop, where `note_full` starts the same.
+        note_full: see there.
+        load: returns the value of an attempt, which is here, for a task. Others are put in its
+            place while memory is short, so it is looked up again now and then.
     """
 
     def __init__(self, memory_limit: int = 0) -> None:
         self.memory_limit = memory_limit
-        self.nbytes = 0
+        self.nbytes = self.spilled_nbytes = 0
+        self.forget_watch()
+        self.load: Callable[[int], Any] = self.load_plain
+        #: {attempt: None} of values that were read while memory was short
+        self.marks: dict[int, None] = {}
+        #: {attempt: its file} of all values that have one; those in memory are as in the file
+        self.files: dict[int, SpillFile] = {}
         #: {attempt: value, or `_Packed`}. Single items are read and replaced without the lock: the
         #: core pins what a task uses, so that it is not dropped meanwhile.
         self._values: dict[int, Any] = {}
-        #: {attempt: bytes}. The same attempts; `nbytes` is the sum.
+        #: {attempt: bytes}. The same attempts; `nbytes` and `spilled_nbytes` are the sum.
         self._sizes: dict[int, int] = {}
-        #: Guards `nbytes`, and that the two dicts have the same attempts.
+        #: Guards the sums and `files`, and that the two dicts have the same attempts.
         self._lock = threading.Lock()
+
+    def forget_watch(self) -> None:
+        """Watch nothing."""
+        self.watched = sys.maxsize
+        self.relieve: Callable[[list[Any]], object] = _do_nothing
+        self.note_full: Callable[[], object] = _do_nothing
 
     def __len__(self) -> int:
         """Return the number of values."""
@@ -75,23 +109,55 @@ class Store:
         """Store a copy as another worker sent it, and return its size."""
         nbytes = max(1, blob_nbytes(blob))
         with self._lock:
+            if self.files:
+                self._let_file_go(attempt)
             self._values[attempt] = _Packed(blob)
             self.nbytes += nbytes - self._sizes.get(attempt, 0)
             self._sizes[attempt] = nbytes
         return nbytes
 
-    def load(self, attempt: int) -> Any:
-        """Return the value of `attempt`, which is here, for a task."""
+    def load_plain(self, attempt: int) -> Any:
+        """Do `load`.
+
+        Raises:
+            GoneValue: it was in a file, and is not there any more.
+        """
         value = self._values[attempt]
         if value.__class__ is _Packed:
+            value = self._unpack(attempt, value)
+        return value
+
+    def load_marking(self, attempt: int) -> Any:
+        """Do `load`, and mark the value as one that is used."""
+        self.marks[attempt] = None
+        return self.load_plain(attempt)
+
+    def _unpack(self, attempt: int, packed: _Packed) -> Any:
+        file = packed.file
+        if file is None:
             # Two threads may do this at once. Each gets a whole value, and one of them stays.
-            value = self._values[attempt] = loads(value.blob)
+            value = self._values[attempt] = loads(packed.read())
+            return value
+        with file.lock:  # such a value is large: one of them is enough
+            value = self._values.get(attempt, packed)
+            if value is not packed:
+                return value
+            value = loads(file.read())
+            with self._lock:
+                if self._values.get(attempt) is packed:
+                    self._values[attempt] = value
+                    nbytes = self._sizes[attempt]
+                    self.nbytes += nbytes
+                    self.spilled_nbytes -= nbytes
+        if self.nbytes > self.watched:
+            self.note_full()
         return value
 
     def pack_plain(self, attempt: int, key: str) -> Blob | None:
-        """Do `pack` on the event loop; return None if it might run user code (or nothing is here).
+        """Do `pack` on the event loop; return None if it might run user code, or read a file.
 
-        One read of the value decides: a task's thread may unpickle a copy at any moment.
+        It is None as well if nothing is here. One read of the value decides: a task's thread may
+        unpickle a copy at any moment.
         """
         value = self._values.get(attempt, _NOTHING)
         if type(value) is _Packed:  # not `__class__`, which may be user code
@@ -101,13 +167,17 @@ class Store:
     def pack(self, attempt: int, key: str) -> Blob | None:
         """Return the pickle of the result of task `key`, for a reader; None if it is not here.
 
-        A result that cannot be pickled is replaced, see `pack_for_reader`.
+        A result that cannot be pickled is replaced, see `pack_for_reader`. One that was lost with
+        its file is not here.
         """
         value = self._values.get(attempt, _NOTHING)
         if value is _NOTHING:
             return None
         if type(value) is _Packed:
-            return value.blob
+            try:
+                return value.read()
+            except GoneValue:
+                return None
         return pack_for_reader(value, key, self.nbytes_of(attempt), self.memory_limit)
 
     def drop(self, attempts: Sequence[int]) -> list[Any]:
@@ -116,10 +186,82 @@ class Store:
         The caller drops them where it holds no lock. Some may not be here.
         """
         pop, pop_size, n = self._values.pop, self._sizes.pop, 0
-        dropped = []
+        dropped: list[Any] = []
         with self._lock:
+            if self.files:
+                dropped += map(self._let_file_go, attempts)
             for attempt in attempts:
                 n += pop_size(attempt, 0)
                 dropped.append(pop(attempt, None))
             self.nbytes -= n
         return dropped
+
+    # --- Values that leave the memory (`spilling`) ------------------------------------------------
+
+    def _let_file_go(self, attempt: int) -> SpillFile | None:
+        """Count a value as in memory that is dropped or replaced; its file goes with the last use.
+
+        The caller holds the lock.
+        """
+        file = self.files.pop(attempt, None)
+        if file is not None and type(self._values[attempt]) is _Packed:
+            nbytes = self._sizes[attempt]
+            self.nbytes += nbytes
+            self.spilled_nbytes -= nbytes
+        return file
+
+    def in_memory(self) -> list[int]:
+        """Return the attempts of the larger values in memory, oldest first."""
+        sizes = self._sizes.copy()  # in one step, while other threads add
+        return [attempt for attempt, n in sizes.items() if n >= MIN_NBYTES and self.size(attempt)]
+
+    def size(self, attempt: int) -> int:
+        """Return the size of a value in memory; 0 if it is not."""
+        value = self._values.get(attempt, _NOTHING)
+        if value is _NOTHING or (type(value) is _Packed and value.file is not None):
+            return 0
+        return self._sizes.get(attempt, 0)
+
+    def take_mark(self, attempt: int) -> bool:
+        """Take the mark off a value; return whether there was one."""
+        return self.marks.pop(attempt, self) is None
+
+    def to_write(self, attempt: int) -> tuple[Any, Blob | None, SpillFile | None] | None:
+        """Return what is to be written of a value: an object, or its pickle; and its file, if any.
+
+        None if it is not in memory any more.
+        """
+        value = self._values.get(attempt, _NOTHING)
+        if value is _NOTHING:
+            return None
+        if type(value) is not _Packed:
+            return value, None, self.files.get(attempt)
+        return None if value.file is not None else (value, value.blob, None)
+
+    def replace(self, attempt: int, value: Any, file: SpillFile) -> int:
+        """Let a value be in its file only, if it still is this one; return the bytes freed.
+
+        The caller has the last reference to it then.
+        """
+        with self._lock:
+            if self._values.get(attempt, _NOTHING) is not value:
+                return 0
+            self._values[attempt] = _Packed(None, file)
+            self.files[attempt] = file
+            nbytes = self._sizes[attempt]
+            self.nbytes -= nbytes
+            self.spilled_nbytes += nbytes
+        return nbytes
+
+    def spare_file(self) -> SpillFile | None:
+        """Give up the file of a value that is in memory again, the oldest one; None = no more."""
+        with self._lock:
+            for attempt, file in self.files.items():
+                if type(self._values[attempt]) is not _Packed:
+                    del self.files[attempt]
+                    return file
+        return None
+
+
+def _do_nothing(*_args: object) -> None:
+    """Nothing is watched."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...protocol.trust.security import Security
+from ..policy import fractions_of
 from .lifetimes import Lifetime
 
 
@@ -23,6 +24,11 @@ class WorkerSpec:
     name: str
     memory_limit: int
     options: dict[str, Any]
+
+    @property
+    def terminate(self) -> float:
+        """The part of the memory limit above which the worker is killed, 0 = it never is."""
+        return fractions_of(self.options).terminate
 
 
 @dataclass

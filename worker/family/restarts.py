@@ -178,9 +178,12 @@ def kind_of(ended: WorkerExit) -> str:
     return "signal" if ended.code < 0 or ended.signal else "exit"
 
 
-def memory_verdict(rss: int, limit: int) -> str:
-    """Return why a worker of this resident size is killed; "" if it may go on. No limit is 0."""
-    if not limit or rss <= TERMINATE_FRACTION * limit:
+def memory_verdict(rss: int, limit: int, terminate: float = TERMINATE_FRACTION) -> str:
+    """Return why a worker of this resident size is killed; "" if it may go on. No limit is 0.
+
+    `terminate` is the part of the limit above which it is killed, 0 = it never is.
+    """
+    if not limit or not terminate or rss <= terminate * limit:
         return ""
     # Two decimals each: `protocol/deaths.py` counts texts that differ in such numbers as one cause.
     return f"memory limit: {rss / _GIB:.2f} of {limit / _GIB:.2f} GiB, killed by the supervisor"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 
+from ...protocol.host.memory import taken_nbytes
 from ...protocol.reported import OF_WORKERS, n_numbers
 from ...protocol.wire.messages import WorkerStatus
 from ..slots.activity import Transfers, WorkerMeter
@@ -45,17 +46,18 @@ class StatusReporter:
         """Return the present status."""
         executor = self._executor
         state = executor.state
-        resident = cpu = 0
+        resident, cpu = taken_nbytes(), 0
         try:
             if self._process is None:
                 self._process = psutil.Process()
-            resident = self._process.memory_info().rss
             cpu = round(self._process.cpu_percent(None))
         except (psutil.Error, OSError) as error:  # a task may have used up all file descriptors
             logger.debug("cannot measure this process: %s", error)
         managed = max(0, executor.store.nbytes)
+        spiller = executor.spiller
+        is_paused = spiller is not None and spiller.is_paused
         return WorkerStatus(
-            state="leaving" if state.is_leaving else "running",
+            state="leaving" if state.is_leaving else "paused" if is_paused else "running",
             nthreads=state.n_seats,
             n_records=len(state.by_key),
             n_ready=state.ready.n,
@@ -68,5 +70,6 @@ class StatusReporter:
                 managed,
                 resident,
                 executor.store.memory_limit,
+                (0, 0, 0, 0) if spiller is None else spiller.counts,
             ),
         )

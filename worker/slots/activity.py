@@ -203,7 +203,13 @@ class WorkerMeter:
         return self._activities
 
     def numbers(
-        self, states: Sequence[int], n_results: int, managed: int, resident: int, limit: int
+        self,
+        states: Sequence[int],
+        n_results: int,
+        managed: int,
+        resident: int,
+        limit: int,
+        spilled: Sequence[int] = (0, 0, 0, 0),
     ) -> list[int]:
         """Return the list that `protocol/reported.py` declares.
 
@@ -213,6 +219,7 @@ class WorkerMeter:
             managed: their bytes.
             resident: bytes of the process; 0 = not known.
             limit: the memory limit in bytes, 0 = none.
+            spilled: see `Spiller.counts`.
         """
         now = time.perf_counter_ns()
         read = [clock.read(now) for clock in self._clocks]
@@ -237,6 +244,7 @@ class WorkerMeter:
             managed,
             max(resident - managed, 0) if is_own else 0,
             limit,
+            *spilled,
         ]
         assert len(found) == n_numbers(OF_WORKERS), "the order is that of the declarations"
         return [min(n, MAX_SIZE) for n in found]

@@ -16,18 +16,17 @@ the destructors of values that are dropped.
 from __future__ import annotations
 
 import copy
-import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import InternalError, LocalProtocolError, Reschedule
+from ...protocol.errors import InternalError, LocalProtocolError
 from ...protocol.host.blocking import TaskWait, on_blocked_here, on_interrupts_here
 from ...protocol.values.serialize import loads, loads_arguments
 from ...protocol.values.sizeof import sizeof
-from ...protocol.wire.failure import Failure, interrupted
+from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts
 from ...protocol.wire.payload import Blob
@@ -56,16 +55,15 @@ from ..data.packing import pack_to_ride_along, short_type_name
 from ..data.store import Store
 from .activity import SlotClock
 from .coroutines import as_call
-from .failing import failure_of, unsendable
-from .interrupting import IN_PLACE_OF, Interrupts, SlotGate, TaskInterrupted, closed_here, mend
+from .failing import failure_in_slot, unsendable
+from .interrupting import Interrupts, SlotGate, TaskInterrupted, closed_here, mend
 from .seats import SlotSeat
 from .slot_reading import SlotReading
 from .started import StartedRecord
 
 if TYPE_CHECKING:
+    from ..data.spilling import Spiller
     from ..output.output import OutputCatcher
-
-logger = logging.getLogger("weft.worker")
 
 #: Finished tasks are reported at the end of a chunk, or when the last report is older than this.
 _REPORT_AFTER_NS = 1_000_000
@@ -114,6 +112,7 @@ class TaskExecutor:
     ) -> None:
         self.state = state
         self.store = store
+        self.spiller: Spiller | None = None
         #: Without a task.
         self.context = context
         self._wake = wake
@@ -140,7 +139,7 @@ class TaskExecutor:
         self._writable = True
         #: One per slot: True = there is a chunk, False = end.
         self._inboxes: list[queue.SimpleQueue[bool]] = [queue.SimpleQueue() for _ in state.slots]
-        self._threads: list[threading.Thread] = []
+        self.threads: list[threading.Thread] = []
         #: {attempt: how its task waits for others}, of those that wait without a time limit.
         self.waits: dict[int, TaskWait] = {}
         #: No thread waits for a seat any more.
@@ -159,12 +158,14 @@ class TaskExecutor:
     def _start_thread(self, slot: int) -> None:
         name = f"weft-{self.context.name}-{slot}"
         thread = threading.Thread(target=self._run_slot, args=(slot,), name=name, daemon=True)
-        self._threads.append(thread)
+        self.threads.append(thread)
         thread.start()
 
     def stop(self) -> None:
         """Let each thread end after its current task. Call it when nothing waits to be started."""
         self._is_stopped = True
+        if self.spiller is not None:
+            self.spiller.stop()
         for inbox in self._inboxes:
             inbox.put(False)
         if self.slot_reading is not None:
@@ -173,9 +174,9 @@ class TaskExecutor:
     def join(self, timeout_s: float) -> bool:
         """Wait up to `timeout_s` for all threads to end, and return whether they have."""
         deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        return not any(thread.is_alive() for thread in self._threads)
+        return not any(thread.is_alive() for thread in self.threads)
 
     def drain(self, writable: bool = True) -> tuple[list[Message], list[After]]:
         """Take the messages for the scheduler, and the actions to be done after they are sent.
@@ -416,6 +417,7 @@ class TaskExecutor:
                     seat.pending = None  # which has the values
                     own.rest(clock())
                     return
+                load = self.store.load
                 report, values = ChunkDone(slot, [], [], [], []), []
                 seat.pending = report, values
                 start = end = reported = clock()
@@ -562,7 +564,10 @@ class TaskExecutor:
         output = self._output
         if output is not None and output.is_filled:
             self.send_output(output.take(threading.get_ident()))
-        return self.handle(report, report.slot)
+        more = self.handle(report, report.slot)
+        if self.store.nbytes > self.store.watched:
+            self.store.relieve(values)
+        return more
 
     def send_output(self, events: Sequence[WorkerEvent]) -> None:
         """Send what tasks have printed and logged, before what is reported later."""
@@ -586,13 +591,8 @@ class TaskExecutor:
             return function.call  # type: ignore[no-any-return]
 
     def _failure(self, error: BaseException, task: WorkerTask) -> Failure:
-        logger.debug("task %s raised (attempt id %d)", task.key, task.attempt)
-        if isinstance(error, TaskInterrupted):
-            if self.interrupts.was_mistaken(task):
-                error = Reschedule(IN_PLACE_OF)
-            elif self.interrupts.was_asked(task.attempt):
-                return interrupted(task.key)
-        return failure_of(error, task, self.context.name, TaskExecutor._load.__code__)
+        name, load = self.context.name, TaskExecutor._load.__code__
+        return failure_in_slot(error, task, name, load, self.interrupts, self.handle)
 
 
 #: The code of a slot's thread around a task.

@@ -6,21 +6,58 @@ import functools
 import itertools
 import logging
 import traceback
+from collections.abc import Callable
 from types import CodeType
 from typing import Final
 
 from ...protocol.errors import InternalError, Reschedule, UnpicklableResult
 from ...protocol.values.exceptions import name_packed, pack_exception
 from ...protocol.values.serialize import function_name, loads_arguments
-from ...protocol.wire.failure import Failure, reschedule
+from ...protocol.wire.failure import Failure, interrupted, reschedule
+from ..core.events import WorkerEvent
+from ..core.features.memory import ValueLost
 from ..core.tasks import WorkerTask
+from ..data.spill_files import GoneValue
 from ..data.store import Store
 from .coroutines import run_coroutine
+from .interrupting import IN_PLACE_OF, Interrupts, TaskInterrupted, closed_here
 
 logger: Final = logging.getLogger("weft.worker")
 
 #: Of a task that asks to be run elsewhere.
 _MAX_REASON_CHARS: Final = 1000
+
+
+def failure_in_slot(
+    error: BaseException,
+    task: WorkerTask,
+    worker: str,
+    load: CodeType,
+    interrupts: Interrupts,
+    handle: Callable[[WorkerEvent], object],
+) -> Failure:
+    """Return the report of a task that has ended by an error, whoever has raised it.
+
+    Args:
+        error: what was raised, with its traceback.
+        task: the task.
+        worker: the name of this worker.
+        load: the code that unpickles functions.
+        interrupts: what was asked to be interrupted.
+        handle: takes an event to the core.
+    """
+    logger.debug("task %s raised (attempt id %d)", task.key, task.attempt)
+    if isinstance(error, TaskInterrupted):
+        if interrupts.was_mistaken(task):
+            error = Reschedule(IN_PLACE_OF)
+        elif interrupts.was_asked(task.attempt):
+            return interrupted(task.key)
+    elif isinstance(error, GoneValue):
+        text = "a result is computed again, since its file on disk is lost: %s"
+        logger.warning(text, error.why)
+        with closed_here():
+            handle(ValueLost(error.attempt))
+    return failure_of(error, task, worker, load)
 
 
 def failure_of(error: BaseException, task: WorkerTask, worker: str, load: CodeType) -> Failure:
@@ -68,7 +105,7 @@ def _what_could_not_be_read(error: BaseException, task: WorkerTask, load: CodeTy
     of = f"of task {task.key}, a call of {_called_name(task)},"
     if loads_arguments.__code__ in codes[:2]:
         return f"an argument {of}"
-    if Store.load.__code__ in codes:
+    if Store.load_plain.__code__ in codes:
         return f"an argument {of} which is the result of another task,"
     return ""
 

@@ -175,13 +175,16 @@ class AttemptsResumed(Message):
 
 @message(76, by=WORKERS)
 class WorkerStatus(Message):
-    """Describe the worker; sent with each heartbeat. What could not be measured is 0."""
+    """Describe the worker; sent with each heartbeat, and at once when its memory has changed much.
 
-    state: Text  #: "running" or "leaving"
+    What could not be measured is 0.
+    """
+
+    state: Text  #: "running", "leaving", or "paused": its process is too large to take tasks
     nthreads: Number
     n_records: Number  #: tasks and copies that it knows
     n_ready: Number  #: tasks that wait for a thread
-    managed_nbytes: Number  #: of the values in its store, as far as their sizes are known
-    resident_nbytes: Number  #: of its process
+    managed_nbytes: Number  #: of the values in its memory, as far as their sizes are known
+    resident_nbytes: Number  #: of its process, pages of mapped files not counted
     cpu_percent: Number  #: of one core
     numbers: Sizes = field(default_factory=list)  #: see `protocol/reported.py`

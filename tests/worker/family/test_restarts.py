@@ -142,9 +142,10 @@ def test_the_reason_of_a_death_is_the_best_known_one(code, texts, reason):
 
 
 def test_a_worker_above_95_percent_of_its_memory_limit_is_killed_with_the_sizes():
-    assert memory_verdict(950 << 20, 1000 << 20) == ""
-    assert memory_verdict(10**12, 0) == ""
-    text = memory_verdict(951 << 20, 1000 << 20)
+    assert memory_verdict(950 << 20, 1000 << 20, 0.95) == ""
+    assert memory_verdict(10**12, 0, 0.95) == ""
+    assert memory_verdict(10**12, 1000 << 20, 0.0) == ""
+    text = memory_verdict(951 << 20, 1000 << 20, 0.95)
     assert text == "memory limit: 0.93 of 0.98 GiB, killed by the supervisor"
 
 
