@@ -62,11 +62,13 @@ def worker(chosen: Chosen, **options: Any) -> None:
     from ..processes.preloading import module_names
     from ..settings import decide_counts, make_local_directory, parse_memory_limit
     from ..workers.data_places import DataPlaces
+    from ..workers.spilling import memory_fractions, spill_options
 
     given = merged(SETTINGS, options)
     start_log(given[common.LOG_LEVEL])
     counts = decide_counts(_n_workers(given), given[table.NTHREADS])
     limit = parse_memory_limit(given[table.MEMORY_LIMIT], counts, given.name_of(table.MEMORY_LIMIT))
+    memory_fractions(given)  # wrong ones are found before anything is waited for
     connect_timeout = _patience(given, table.CONNECT_TIMEOUT)
     orphan_lease = _patience(given, table.ORPHAN_LEASE)
     places = DataPlaces.of(given, counts.n_workers)
@@ -91,6 +93,7 @@ def worker(chosen: Chosen, **options: Any) -> None:
         "resources": given[table.RESOURCES],
         "local_directory": directory,
         "temporary_directory": "" if local_directory is None else directory,
+        **spill_options(given, directory, is_named=local_directory is not None),
         "preload": module_names(given[table.PRELOAD]),
         "grace_period_s": grace_period,
         "orphan_lease_s": orphan_lease,

@@ -37,6 +37,7 @@ from ...protocol.errors import NoAnswer, NotPermitted
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.stderr_logging import mark_warnings
 from ...protocol.settings.kinds import Resources
+from ...protocol.settings.sources import read_settings
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
 from .. import settings
@@ -44,6 +45,7 @@ from ..cluster import Cluster
 from ..processes.child import Child
 from ..processes.in_thread import in_thread
 from ..processes.preloading import module_names
+from ..workers.spilling import memory_fractions, spill_options
 from . import arguments
 from .log_level import QuietLogs
 
@@ -173,6 +175,8 @@ class LocalCluster(Cluster[Mode]):
                 processes=processes,
             )
             self.memory_limit = settings.parse_memory_limit(memory_limit, counts)
+            self._settings = read_settings()
+            memory_fractions(self._settings)
             self.resources = Resources().read(resources, "resources")
             self._protocol = arguments.choose_protocol(protocol, processes, host)
             self._dashboard = arguments.parse_dashboard_address(dashboard_address, processes)
@@ -315,6 +319,10 @@ class LocalCluster(Cluster[Mode]):
             }
         )
 
+    def _spilling(self) -> dict[str, Any]:
+        directory = self._files or self._directory or ""
+        return spill_options(self._settings, directory, is_named=bool(self._files))
+
     def _configure_workers(self, scheduler_address: str) -> None:
         assert self._workers is not None
         if self._files:  # the workers' family before this one may have cleared it away
@@ -324,6 +332,7 @@ class LocalCluster(Cluster[Mode]):
             "resources": self.resources,
             "local_directory": self._files or self._directory,
             "temporary_directory": self._files,
+            **self._spilling(),
             "preload": self._preload,
             "environment": self._environment,
             "listen_address": "",

@@ -12,6 +12,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
@@ -30,6 +31,7 @@ from ...worker.family.config import SupervisorConfig, WorkerSpec
 from ...worker.family.exits import REFUSED, note
 from ...worker.family.supervisor import supervise
 from ...worker.measuring.children import send_user_code_by_value
+from ...worker.policy import fractions_of
 from ..processes.child import LOG_FORMAT, Parent
 from ..processes.preloading import preload
 from ..processes.titles import set_title
@@ -160,6 +162,9 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         name=plain["name"],
         nthreads=plain["nthreads"],
         memory_limit=plain["memory_limit"],
+        fractions=fractions_of(plain),
+        spill_directory=Path(plain["spill_directory"]) if plain.get("spill_directory") else None,
+        max_spill=plain.get("max_spill") or inf,
         resources=plain["resources"],
         local_directory=Path(plain["local_directory"]),
         listen_address=plain["listen_address"],

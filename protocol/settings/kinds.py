@@ -7,6 +7,7 @@ value, and an example of a right one. Times are read by `durations`.
 from __future__ import annotations
 
 import abc
+import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ _UNITS: Final = {
     **{f"{p}I{b}": 1024 ** (i + 1) for i, p in enumerate("KMGTP") for b in ("", "B")},
 }
 _NUMBER: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE]\+?[0-9]+)?)\s*([A-Za-z]*)\s*")
+_OFF: Final = frozenset({"false", "no", "off", "none"})
 _FRACTION: Final = re.compile(r"[01]?\.[0-9]+|1\.")
 _MEMORY_HINT: Final = "use 'auto', a size such as 4GB, a fraction such as 0.5, or 'none'"
 
@@ -310,6 +312,42 @@ class MemoryLimit(Kind[Any]):
         if value == 0:
             return "none"
         return Size().show(value) if isinstance(value, int) else str(value)
+
+
+class Part(Kind[float]):
+    """A part of something, more than 0 and up to 1; 0 or `false` = off."""
+
+    metavar = "PART"
+    words = "a part such as 0.7, or false: off"
+
+    def read(self, value: object, where: str) -> float:
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                value = float(value)
+        if value is False or (isinstance(value, str) and value.strip().lower() in _OFF):
+            return 0.0
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            text = f"{value!r} is not a part; write for example 0.7, or false to switch it off"
+            raise ConfigError(text, where)
+        return float(value)
+
+    def show(self, value: float) -> str:
+        return f"{value:g}" if value else "false"
+
+
+class MaybeSize(Kind[Any]):
+    """A number of bytes, or `none`: any number."""
+
+    metavar = "SIZE"
+    words = f"none, or a {Size.words}"
+
+    def read(self, value: object, where: str) -> Any:
+        if isinstance(value, str) and value.strip().lower() == "none":
+            return None
+        return Size().read(value, where)
+
+    def show(self, value: Any) -> str:
+        return "none" if value is None else Size().show(value)
 
 
 class Resources(Kind[dict[str, float]]):

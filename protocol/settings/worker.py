@@ -9,9 +9,11 @@ from .kinds import (
     MAX_COUNT,
     Flag,
     HostPort,
+    MaybeSize,
     MaybeTimeSpan,
     MemoryLimit,
     NumberOfWorkers,
+    Part,
     PathTo,
     Ports,
     Resources,
@@ -42,8 +44,42 @@ MEMORY_LIMIT: Final[Setting[Any]] = Setting(
     MemoryLimit(),
     "auto",
     "Limit per worker: a size (4GB, 512MiB), a fraction of the machine's memory (0.5), auto (a "
-    "fair share) or none. Above 80 % of it a worker gets nothing that adds, above 95 % it is "
-    "restarted.",
+    "fair share) or none. Above 60 % of it results are written to disk, above 95 % a worker is "
+    "restarted; see --memory-target and the next ones.",
+)
+MEMORY_TARGET: Final = Setting(
+    "worker.memory-target",
+    Part(),
+    0.6,
+    "Part of the memory limit. When the results of a worker take more, those that were not used "
+    "for longest are written to disk. They come back when they are read.",
+)
+MEMORY_SPILL: Final = Setting(
+    "worker.memory-spill",
+    Part(),
+    0.7,
+    "The same, by what the process takes.",
+)
+MEMORY_PAUSE: Final = Setting(
+    "worker.memory-pause",
+    Part(),
+    0.8,
+    "Part of the memory limit. A worker whose process takes more gets no tasks.",
+)
+MEMORY_TERMINATE: Final = Setting(
+    "worker.memory-terminate",
+    Part(),
+    0.95,
+    "Part of the memory limit. A worker whose process takes more is restarted; its results are "
+    "computed again.",
+)
+MAX_SPILL: Final[Setting[int | None]] = Setting(
+    "worker.max-spill",
+    MaybeSize(),
+    None,
+    "Most bytes of results that each worker has on disk; 0: none are written. Default: what the "
+    "disk has room for.",
+    shown_default="",
 )
 NAME: Final[Setting[str | None]] = Setting(
     "worker.name",
@@ -68,8 +104,9 @@ LOCAL_DIRECTORY: Final[Setting[Path | None]] = Setting(
     "worker.local-directory",
     PathTo(is_folder=True),
     None,
-    "Folder for files of the workers, and temporary ones of their tasks; they get a folder of "
-    "their own there, which is removed with them. Default: the folder for temporary files.",
+    "Folder for files of the workers, such as results that do not fit into memory, and temporary "
+    "ones of their tasks; they get a folder of their own there, which is removed with them. "
+    "Default: the folder for temporary files.",
 )
 HOST: Final[Setting[str | None]] = Setting(
     "worker.host",

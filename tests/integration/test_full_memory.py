@@ -18,7 +18,8 @@ WAIT_S = 60.0
 
 
 @pytest.fixture
-def cluster():
+def cluster(monkeypatch):
+    monkeypatch.setenv("WEFT_WORKER_MAX_SPILL", "0")  # what happens when disks are full, too
     with weft.LocalCluster(
         n_workers=2, threads_per_worker=1, memory_limit=400 * MB, processes=True
     ) as cluster:

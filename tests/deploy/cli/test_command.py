@@ -90,6 +90,12 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["scheduler", "--client-lease", "nan"], ["--client-lease: 'nan' is not a time"]),
         (["scheduler", "--liveness-timeout", "999ms"], ["'999ms' is less than 1 s"]),
         (["worker", "--memory-limit", "lots"], ["--memory-limit", "'lots'", "auto"]),
+        (
+            ["worker", "--memory-target", "0.9"],
+            ["--memory-target: spill = 0.7 is lower than target = 0.9"],
+        ),
+        (["worker", "--memory-pause", "80"], ["--memory-pause: 80.0 is not a part", "0.7"]),
+        (["worker", "--max-spill", "much"], ["--max-spill: 'much' is not a size"]),
         (["worker", "--resources", "GPU"], ["--resources", "NAME=AMOUNT"]),
         (["worker", "--resources", "GPU=1 GPU=2"], ["--resources", "GPU is given twice"]),
         (["scale", "two"], ["'two' is not valid: give a whole number, 0 or more"]),

@@ -1,0 +1,124 @@
+"""Data larger than the memory of real workers: it is written to disk, read again, and never lost.
+
+The limits are small, so that little is written. A worker process takes some 40 MB by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft
+
+pytestmark = pytest.mark.slow
+
+MB = 1_000_000
+LIMIT = 140 * MB
+LARGE = 8 * MB
+N = 32
+WAIT_S = 300.0
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with weft.LocalCluster(
+        n_workers=2, threads_per_worker=1, memory_limit=LIMIT, local_directory=tmp_path / "files"
+    ) as cluster:
+        yield cluster
+    assert list((tmp_path / "files").iterdir()) == []
+
+
+@pytest.fixture
+def client(cluster):
+    with weft.Client(cluster) as client:
+        yield client
+
+
+def block(i):
+    return np.full(LARGE // 8, float(i))
+
+
+def first(array):
+    return float(array[0])
+
+
+def n_lost(client):
+    return sum(event["event"] == "worker-lost" for _, event in client.get_events("scheduler"))
+
+
+def spilled(cluster):
+    files = Path(cluster._files).glob("*.spill/*")
+    return sum(path.stat().st_size for path in files if path.exists())
+
+
+def made(client):
+    """Make twice as much as all workers may have in memory."""
+    futures = client.map(block, range(N), pure=False)
+    weft.wait(futures, timeout=WAIT_S)
+    assert [future.status for future in futures] == ["finished"] * N
+    return futures
+
+
+def test_results_of_twice_the_memory_are_kept_and_no_worker_is_killed(client, cluster):
+    futures = made(client)
+    assert spilled(cluster) > 0
+    assert client.gather(client.map(first, futures), timeout=WAIT_S) == list(map(float, range(N)))
+    # In any order, by readers on workers and by the client itself.
+    for i in (3, 17, 0, 11, 3):
+        assert futures[i].result(WAIT_S)[-1] == i
+    assert n_lost(client) == 0
+    del futures
+
+
+def test_a_map_reduce_with_intermediates_of_several_times_the_memory_ends(client):
+    n = 3 * N
+    maps = [client.map(block, range(k, k + 4), pure=False) for k in range(0, n, 4)]
+    sums = [client.submit(lambda parts: sum(map(first, parts)), part, pure=False) for part in maps]
+    assert client.submit(sum, sums).result(WAIT_S) == sum(range(n))
+    assert n_lost(client) == 0
+
+
+def test_values_whose_files_are_lost_are_computed_again_and_none_is_wrong(client, cluster, caplog):
+    futures = made(client)
+    harmed = list(Path(cluster._files).glob("*.spill/*"))
+    for i, path in enumerate(harmed):
+        if i % 3 == 0:
+            path.unlink()
+        elif i % 3 == 1:
+            os.truncate(path, 1000)
+        else:
+            with open(path, "r+b") as file:
+                file.seek(5000)
+                file.write(b"wrong")
+    assert harmed
+    sums = client.map(first, futures[: N // 2])
+    assert client.gather(sums, timeout=WAIT_S) == list(map(float, range(N // 2)))
+    for i in range(N // 2, N):
+        assert futures[i].result(WAIT_S)[-1] == i
+    assert n_lost(client) == 0
+
+
+def test_the_files_of_a_killed_worker_are_removed_and_its_results_computed_again(
+    client, cluster, wait_until
+):
+    futures = made(client)
+    folders = {path for path in Path(cluster._files).glob("*.spill") if any(path.iterdir())}
+    assert len(folders) == 2
+    os.kill(client.submit(os.getpid, pure=False).result(WAIT_S), signal.SIGKILL)
+    wait_until(lambda: not all(path.exists() for path in folders), timeout_s=WAIT_S)
+    assert client.gather(client.map(first, futures), timeout=WAIT_S) == list(map(float, range(N)))
+
+
+def test_what_cannot_be_pickled_stays_and_the_rest_makes_room(client, cluster):
+    stays = client.submit(lambda: (np.ones(LARGE // 8), threading.Lock()))
+    weft.wait([stays], timeout=WAIT_S)
+    futures = made(client)
+    assert client.submit(lambda pair: first(pair[0]), stays).result(WAIT_S) == 1.0
+    assert spilled(cluster) > 0
+    assert n_lost(client) == 0
+    del futures
