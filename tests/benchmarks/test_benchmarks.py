@@ -15,7 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import bench_questions, bench_scheduler, crossing, full_memory, scaling
+from benchmarks import (
+    bench_questions,
+    bench_scheduler,
+    crossing,
+    full_memory,
+    larger_than_memory,
+    scaling,
+)
 from benchmarks.clusters import granularity
 from benchmarks.clusters.systems import SYSTEMS, Floor
 from benchmarks.clusters.table import GOALS, TABLE
@@ -458,6 +465,13 @@ def test_the_scheduler_at_scale_is_measured(capsys):
     scaling.joins(20, 3)
     scaling.tasks(1000, 2)
     assert "20 workers join beside 3 clients" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_data_larger_than_memory_plays_a_case_with_real_workers(capsys):
+    assert larger_than_memory.main(["--quick", "--only", "submit"]) == 0
+    (row,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("submit")]
+    assert " right " in row
 
 
 @pytest.mark.slow
