@@ -33,6 +33,7 @@ from . import checks, copies, following, memory, plugins, reading, retiring
 from .actor_calls import ActorUsers
 from .client_node import FAILED, ClientNode
 from .coordination import ObjectUsers
+from .disks import Disks
 from .executions import Executions
 from .graphs import Graph, Spec
 from .links import End, Link, copied
@@ -63,6 +64,7 @@ class Simulation:
         self.plan = draw(self.world.rng)
         self.graph = Graph(self.plan, self.world.rng)
         self.limits = memory.draw(Random(f"memory of {seed}"), self.plan, self.graph)
+        self.disks = Disks(seed, self.plan)
         #: {key: None} of tasks that failed because the memory was exhausted
         self.exceeded: dict[str, None] = {}
         self.workers: dict[str, WorkerNode] = {}

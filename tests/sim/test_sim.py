@@ -61,6 +61,8 @@ EXPECTED = {
     "clients_expired",
     "clock set back",
     "copies kept",
+    "disk: an input is lost",
+    "disk: lost for a peer",
     "drain",
     "drain: family",
     "drain: not in time",

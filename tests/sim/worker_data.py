@@ -29,7 +29,9 @@ class WorkerDataNode:
         found, blobs = [], []
         for key in keys:
             record = self._node.core.by_key.get(key)
-            if record is not None and record.state == "memory":
+            if record is None or record.state != "memory":
+                continue
+            if self._node.disk.serves(record):
                 found.append(key)
                 nbytes = self._node.sim.nbytes(key)
                 blobs.append(packed(self._node.store[record.attempt], nbytes))

@@ -60,6 +60,7 @@ from weft.worker.slots.executor import WATCH_S
 from weft.worker.slots.timeouts import LOOK_S
 
 from .actors import WorkerActors
+from .disks import WorkerDisk
 from .graphs import ACTOR, packed, value_of
 from .memory import ProcessMemory
 from .plugins import WorkerPluginsNode
@@ -89,6 +90,7 @@ class WorkerNode:
         self.core = WorkerState(sim.plan.nthreads, address, FEATURES)
         self.store: dict[int, bytes] = {}
         self.memory = None if sim.limits is None else ProcessMemory(self, sim.limits)
+        self.disk = WorkerDisk(self, sim.disks)
         self.is_alive = True
         self.is_leaving = False
         self.is_frozen = False
@@ -297,6 +299,7 @@ class WorkerNode:
             elif isinstance(action, ForgetValues):
                 for attempt in action.attempts:
                     value = self.store.pop(attempt, None)
+                    self.disk.lost.pop(attempt, None)
                     if value is not None and self.memory is not None:
                         self.memory.note_dropped(value)
                     self.actors.dropped(attempt)
@@ -393,6 +396,9 @@ class WorkerNode:
             told = self.world.now
         assert not self.core.is_leaving, f"{self!r} leaves and starts something"
         task = chunk.popleft()
+        if self.disk.fails(task, report):
+            self._next(slot, report, told)
+            return
         spec = self.sim.graph.spec_of(task.args)
         self.sim.on_start(self, task, spec)
         self.plugins.check()
