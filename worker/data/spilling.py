@@ -265,6 +265,7 @@ class Spiller:
         del found
         if isinstance(value, StoredActor):
             return partial(self.plan.stays, attempt)
+        is_new = file is None
         if file is None:
             if not self._make_room(folder, store.size(attempt)):
                 text = f"its files take {sized(folder.nbytes)}, and --max-spill allows no more"
@@ -276,7 +277,7 @@ class Spiller:
             except BaseException as error:  # of user code
                 text = f"{type(error).__name__}: {error}"
                 return partial(self._on_unwritable, attempt, text)
-        store.replace(attempt, value, file)
+        store.replace(attempt, value, file, is_new=is_new)
         # Destructors are user code: they run here, and before the memory is measured again.
         del value, blob
         return partial(self._on_left, attempt)

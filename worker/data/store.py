@@ -136,7 +136,10 @@ class Store:
         file = packed.file
         if file is None:
             # Two threads may do this at once. Each gets a whole value, and one of them stays.
-            value = self._values[attempt] = loads(packed.read())
+            value = loads(packed.read())
+            with self._lock:
+                if self._values.get(attempt) is packed:  # else it has left the memory meanwhile
+                    self._values[attempt] = value
             return value
         with file.lock:  # such a value is large: one of them is enough
             value = self._values.get(attempt, packed)
@@ -238,13 +241,16 @@ class Store:
             return value, None, self.files.get(attempt)
         return None if value.file is not None else (value, value.blob, None)
 
-    def replace(self, attempt: int, value: Any, file: SpillFile) -> int:
+    def replace(self, attempt: int, value: Any, file: SpillFile, *, is_new: bool = True) -> int:
         """Let a value be in its file only, if it still is this one; return the bytes freed.
 
-        The caller has the last reference to it then.
+        The caller has the last reference to it then. `is_new` is whether the file was made for it
+        just now; any other may have been given up meanwhile, and then nothing happens.
         """
         with self._lock:
             if self._values.get(attempt, _NOTHING) is not value:
+                return 0
+            if not is_new and self.files.get(attempt) is not file:
                 return 0
             self._values[attempt] = _Packed(None, file)
             self.files[attempt] = file

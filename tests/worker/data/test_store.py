@@ -10,6 +10,7 @@ import pytest
 from weft.protocol.errors import UnpicklableResult
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire.payload import Payload
+from weft.worker.data.spill_files import SpillFolder
 from weft.worker.data.store import Store
 
 
@@ -83,3 +84,66 @@ def test_a_value_whose_pickle_would_not_fit_into_memory_is_an_error_for_its_read
     with pytest.raises(UnpicklableResult, match="its pickle, which is made beside it"):
         loads(blob)
     assert loads(store.pack(2, "k")) == value
+
+
+# --- Values that leave the memory -----------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = SpillFolder(tmp_path / "w.spill", lambda _file: None)
+    yield folder
+    folder.close()
+
+
+class Leaving:
+    """An object whose value leaves the memory while it is being unpickled."""
+
+    leave = staticmethod(lambda: None)
+
+    def __reduce__(self):
+        return left_meanwhile, ()
+
+
+def left_meanwhile():
+    Leaving.leave()
+    return "value"
+
+
+def test_a_copy_that_leaves_while_a_task_unpickles_it_is_counted_where_it_is(folder, monkeypatch):
+    store = Store()
+    store.put_packed(1, pickle.dumps(Leaving()))
+    packed, blob, _ = store.to_write(1)
+    file = folder.write(1, None, blob)
+    monkeypatch.setattr(Leaving, "leave", lambda: store.replace(1, packed, file))
+    assert store.load(1) == "value"
+    assert (store.nbytes, store.spilled_nbytes) == (0, len(blob))
+    store.drop([1])
+    assert (store.nbytes, store.spilled_nbytes) == (0, 0)
+
+
+def test_a_value_does_not_leave_for_a_file_that_was_given_up(folder):
+    store = Store()
+    store.put([1], ["value"], [10])
+    value, _, _ = store.to_write(1)
+    assert store.replace(1, value, folder.write(1, value, None)) == 10
+    assert store.load(1) == "value"
+    value, _, file = store.to_write(1)
+    assert store.spare_file() is file
+    file.remove()
+    assert store.replace(1, value, file, is_new=False) == 0
+    assert store.load(1) == "value"
+    assert (store.nbytes, store.spilled_nbytes) == (10, 0)
+
+
+def test_a_value_that_was_dropped_or_replaced_while_it_was_written_stays_so(folder):
+    store = Store()
+    store.put([1, 2], ["a", "b"], [10, 20])
+    file = folder.write(1, "a", None)
+    store.drop([1])
+    assert store.replace(1, "a", file) == 0
+    assert 1 not in store
+    store.put_packed(2, pickle.dumps("other"))
+    assert store.replace(2, "b", folder.write(2, "b", None)) == 0
+    assert store.load(2) == "other"
+    assert store.spilled_nbytes == 0
