@@ -33,6 +33,8 @@ class Disks:
         self.p_lost = self.rng.choice([0.01, 0.1, 0.3]) if self.rng.random() < P_DISKS else 0.0
         if plan.executes_once:
             self.p_lost = 0.0
+        #: {attempt: key} of tasks that could not start since an input was lost
+        self.stopped: dict[int, str] = {}
 
 
 class WorkerDisk:
@@ -49,6 +51,7 @@ class WorkerDisk:
         for record in task.inputs:
             if self._loses(record):
                 self._worker.world.probes["disk: an input is lost"] += 1
+                self._disks.stopped[task.attempt] = task.key
                 self._worker._handle(ValueLost(record.attempt))
                 report.failed_attempts.append(task.attempt)
                 report.failed_durations_us.append(0)
