@@ -6,11 +6,13 @@
 - *Generation*: submissions that follow each other within FIFO_TIMEOUT_S share one; later ones come
   after.
 - *Rank*: the position in its generation: the one that the client gave, or that of its arrival; of
-  the latter, a task with dependencies takes the largest rank among
-  those of its own generation. So a task is placed right behind the last input that it needs: chains
-  and subtrees are finished before new roots are begun and few intermediates live at a time. This is
-  dask's last-in-first-out rule made static, at O(dependencies) per task and with no pass over the
-  graph.
+  the latter, a task with dependencies takes the place of the last among those of its own
+  generation. So a task is placed right behind the last input that it needs: chains and subtrees are
+  finished before new roots are begun and few intermediates live at a time. This is dask's
+  last-in-first-out rule made static, at O(dependencies) per task and with no pass over the graph.
+
+Inputs of an earlier generation count as well if they, or others of their function, are still to
+run: else all of these would run before the first that reads them, because the readers came later.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ FIFO_TIMEOUT_S: Final = 0.1
 _RANK_BITS: Final = 30
 _GENERATION_BITS: Final = LEVEL_SHIFT - _RANK_BITS
 MAX_RANK: Final = (1 << _RANK_BITS) - 1
+#: Generation and rank.
+PLACE_MASK: Final = (1 << LEVEL_SHIFT) - 1
 #: Later generations share the last number: their order is lost, nothing else.
 MAX_GENERATION: Final = (1 << _GENERATION_BITS) - 1
 

@@ -16,7 +16,7 @@ from ..moves.transitions import (
     take_back,
 )
 from ..moves.without_recipe import change_group, make
-from ..records.priority import MAX_RANK, rank_of
+from ..records.priority import PLACE_MASK
 from ..records.tasks import (
     ERRED,
     MEMORY,
@@ -52,13 +52,15 @@ def link(
 ) -> None:
     """Tie a new task to its dependencies, put it behind the last of them, and start it.
 
+    Inputs of an earlier generation count while they, or others like them, are still to run.
+
     One that `is_ranked` keeps its own place. One that `is_delivered` is not started.
     """
     tasks = state.tasks
     dependencies: dict[SchedulerTask, None] = {}
     unknown: list[SchedulerTask] = []
     generation = task.group.generation
-    rank = -1
+    place = -1
     for key in dependency_keys:
         dependency = tasks.get(key)
         if dependency is None and may_come(state, key):
@@ -73,10 +75,10 @@ def link(
             _fail_unlinked(state, task, key, _CIRCLE)
             return
         dependencies[dependency] = None
-        if dependency.group.generation == generation:
-            rank = max(rank, rank_of(dependency.priority))
-    if rank >= 0 and not is_ranked:
-        task.priority = task.priority & ~MAX_RANK | rank
+        if dependency.group.generation == generation or _is_under_way(dependency, task):
+            place = max(place, dependency.priority & PLACE_MASK)
+    if place >= 0 and not is_ranked:
+        task.priority = task.priority & ~PLACE_MASK | place
     task.dependencies = tuple(dependencies)
     for dependency in dependencies:
         if dependency.dependents is None:
@@ -90,6 +92,14 @@ def link(
         note_made(state, [dependency.key for dependency in unknown])
     if task.waiting_on and next(iter(task.waiting_on)).state == PROCESSING:
         state.ahead[task] = None
+
+
+def _is_under_way(dependency: SchedulerTask, task: SchedulerTask) -> bool:
+    """Return whether an input of an earlier generation is one of many that are made just now."""
+    if dependency.state != MEMORY:
+        return dependency.state != ERRED
+    prefix = dependency.group.prefix
+    return prefix is not task.group.prefix and prefix.n_unfinished > 0
 
 
 def _fail_unlinked(state: SchedulerState, task: SchedulerTask, key: str, text: str) -> None:

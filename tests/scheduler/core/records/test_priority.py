@@ -62,10 +62,24 @@ def test_a_task_comes_right_behind_the_last_of_its_inputs():
     assert rank["d"] == rank["b"] < rank["c"] == rank["e"]
 
 
-def test_an_input_of_an_earlier_generation_does_not_pull_a_task_forward():
+def test_an_input_of_an_earlier_generation_does_not_pull_a_task_forward_when_it_is_done():
     board = Board()
-    client = board.client()
-    board.send(client, graph("a"))
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", function="make"))
+    board.finish(worker, "a", blob=None)
     board.now += 10.0
-    board.send(client, graph("b", ":a -> c"))
+    board.send(client, graph("b", function="inc"), graph(":a -> c", function="inc"))
     assert board.task("c").priority > board.task("b").priority
+
+
+def test_readers_that_come_late_stand_behind_what_they_read_and_before_what_is_not_made_yet():
+    board = Board()
+    client, worker = board.client(), board.worker()
+    roots = [f"r{i}" for i in range(40)]
+    board.send(client, graph(*roots, function="make"))
+    board.finish(worker, "r0", blob=None)
+    board.now += 10.0
+    board.send(client, graph(*(f":{root} -> of_{root}" for root in roots), function="read"))
+    order = sorted(board.state.tasks.values(), key=lambda task: task.priority)
+    assert [task.key for task in order[:4]] == ["r0", "of_r0", "r1", "of_r1"]
+    board.rest()
