@@ -17,6 +17,10 @@ from .metrics import N_BUCKETS, Histogram, Metric
 #: The fact of a worker or supervisor whose family has a metrics page of its own: its URL. The
 #: scheduler leaves it out of the sums, so that no number is on two pages.
 METRICS_URL: Final = "metrics_url"
+#: The fact of a worker that writes results to its disk when its memory is nearly full.
+SPILLS: Final = "spills"
+#: Of these results, the bytes that are on the disk and not in memory.
+SPILLED_BYTES: Final = "weft_worker_spilled_bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ OF_WORKERS: Final = (
         values=("managed", "unmanaged"),
     ),
     Reported("weft_worker_memory_limit_bytes", "The memory limit; 0 = there is none."),
-    Reported("weft_worker_spilled_bytes", "Results and copies that are on disk, not in memory."),
+    Reported(SPILLED_BYTES, "Results and copies that are on disk, not in memory."),
     Reported(
         "weft_worker_spill_bytes_total",
         "Bytes of results that were written to disk because memory was short, or read from there.",
@@ -154,6 +158,16 @@ OF_SUPERVISORS: Final = (
 def n_numbers(table: Sequence[Reported]) -> int:
     """Return the length of the list of a table's numbers."""
     return sum(metric.n for metric in table)
+
+
+def number_of(table: Sequence[Reported], numbers: Sequence[int], name: str) -> int:
+    """Return the number of a metric without a label; 0 if it is not reported."""
+    start = 0
+    for metric in table:
+        if metric.name == name:
+            return numbers[start] if start < len(numbers) else 0
+        start += metric.n
+    return 0
 
 
 def values_of(table: Sequence[Reported], numbers: Sequence[int]) -> dict[str, Any]:

@@ -212,7 +212,7 @@ async def wait_until_there(engine: Engine, n: int, timeout_s: float | None) -> N
     while True:
         async for page in ask(engine, "overview"):
             counts = page["n_workers"]
-        if counts["running"] == n and not counts["leaving"]:
+        if counts["running"] + counts.get("paused", 0) == n and not counts["leaving"]:
             return
         if timeout_s is not None and loop.time() >= started + timeout_s:
             found = ", ".join(f"{k} {state}" for state, k in counts.items())

@@ -119,7 +119,9 @@ def _status_of(worker: dict[str, Any]) -> str:
     """Return the status of a worker, in dask's words where they fit."""
     if worker.get("is_away"):
         return "away"  # its connection has ended, and it may come back
-    return "closing_gracefully" if worker["is_leaving"] else "running"
+    if worker["is_leaving"]:
+        return "closing_gracefully"
+    return "paused" if worker.get("is_paused") else "running"
 
 
 async def describe_clients(engine: Engine) -> list[str]:

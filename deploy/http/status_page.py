@@ -35,7 +35,7 @@ MAX_CLIENTS: Final = 20
 _HIGH: Final = 0.8
 _FULL: Final = 0.95
 #: Emphasis of the states of workers.
-_STATES: Final = {"away": "bad", "leaving": "soft", "idle": "soft"}
+_STATES: Final = {"away": "bad", "paused": "bad", "leaving": "soft", "idle": "soft"}
 _LEVELS: Final = {"ok": "OK", "warning": "Warning", "error": "Error"}
 
 
@@ -315,8 +315,8 @@ ORDERS: Final[dict[str, WorkerOrder]] = {
 
 
 def _of_interest(worker: Info) -> tuple[Any, ...]:
-    """Sort those that are away or leaving first, then those with most memory in use, then busy."""
-    is_odd = worker["is_away"] or worker["is_leaving"]
+    """Sort those that are away, leaving or paused first, then those with most memory in use, then busy."""
+    is_odd = worker_state(worker) in ("away", "leaving", "paused")
     share = memory_share(worker)
     return (not is_odd, -round(share, 1), -min(worker["n_processing"], 1), str(worker["name"]))
 

@@ -90,6 +90,8 @@ def worker_state(worker: Mapping[str, Any]) -> str:
         return "away"
     if worker["is_leaving"]:
         return "leaving"
+    if worker.get("is_paused"):
+        return "paused"
     return "busy" if worker["n_processing"] else "idle"
 
 

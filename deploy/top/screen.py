@@ -46,7 +46,13 @@ from .view import (
 )
 
 _STYLES: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
-_STATE_STYLES: Final = {"busy": "green", "idle": "dim", "leaving": "yellow", "away": "bold red"}
+_STATE_STYLES: Final = {
+    "busy": "green",
+    "idle": "dim",
+    "leaving": "yellow",
+    "paused": "bold red",
+    "away": "bold red",
+}
 _BAR_WIDTH: Final = 10
 _KEYS: Final = "tab table  s order  / filter  e explain  r retire  h help  q quit"
 #: Lines of the health and texts that are shown, at most.

@@ -329,7 +329,12 @@ def test_order_that_makes_no_sense_retires_nobody(
         assert text in failed.text
         attacker.leave()
     cluster.check()
-    assert cluster.metrics()["workers"] == {"running": 2, "leaving": 0, "away": 0}
+    assert cluster.metrics()["workers"] == {
+        "running": 2,
+        "paused": 0,
+        "leaving": 0,
+        "away": 0,
+    }
 
 
 def test_order_for_workers_that_never_were_is_done_at_once(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.scheduler.core.invariants.validate import validate as validate_scheduler
 from weft.scheduler.core.recovery.records import HELD, recovery_of
 
-from . import copies, following, memory, plugins, reading, retiring
+from . import copies, following, memory, pausing, plugins, reading, retiring
 from .client_node import FAILED
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def check_agreement(sim: Simulation) -> None:
             assert record is not None, f"{worker!r} does not have {task!r}"
         worker.check_at_rest()
     memory.check_at_rest(sim)
+    pausing.check_at_rest(sim)
 
 
 def check_empty(sim: Simulation) -> None:
@@ -131,6 +132,7 @@ def check_empty(sim: Simulation) -> None:
     away = [ws for ws in core.workers.values() if ws.is_away]
     assert not away, f"workers are expected back: {away}"
     memory.check_at_rest(sim)
+    pausing.check_at_rest(sim)
     for client in sim.clients:
         if client.is_alive:
             assert not client.table.states, f"{client!r} has futures left"

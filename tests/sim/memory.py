@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.failure import MEMORY_EXCEEDED
 from weft.protocol.wire.message import Message
-from weft.protocol.wire.messages import KeysErred, KeysUnrunnable, ReturnAttempts
+from weft.protocol.wire.messages import AssignTasks, KeysErred, KeysUnrunnable, ReturnAttempts
 from weft.scheduler.core.memory.full import FULL_SHARE
 from weft.scheduler.core.memory.records import memory_of
 from weft.scheduler.core.records.tasks import PROCESSING, QUEUED
 
 from .graphs import ACTOR, PUT, Graph
+from .pausing import check_assigned
 
 if TYPE_CHECKING:
     from weft.scheduler.core.state import SchedulerState
@@ -164,6 +165,8 @@ class Watched:
     def sent(self, peer: int, messages: Iterable[Message]) -> None:
         """Count messages that the brake sends, and note what fails by it."""
         for message in messages:
+            if isinstance(message, AssignTasks) and peer in self._core.workers:
+                check_assigned(self._sim, self._core.workers[peer], message)
             if isinstance(message, KeysErred):
                 for key, n in zip(message.keys, message.failure_of, strict=True):
                     failure = message.failures[n]

@@ -29,7 +29,7 @@ from weft.scheduler.core.data.copies import copies_of
 from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.worker.core.tasks import WorkerTask
 
-from . import checks, copies, following, memory, plugins, reading, retiring
+from . import checks, copies, following, memory, pausing, plugins, reading, retiring
 from .actor_calls import ActorUsers
 from .client_node import FAILED, ClientNode
 from .coordination import ObjectUsers
@@ -65,6 +65,7 @@ class Simulation:
         self.graph = Graph(self.plan, self.world.rng)
         self.limits = memory.draw(Random(f"memory of {seed}"), self.plan, self.graph)
         self.disks = Disks(seed, self.plan)
+        self.pausing = pausing.draw(Random(f"pauses of {seed}"))
         #: {key: None} of tasks that failed because the memory was exhausted
         self.exceeded: dict[str, None] = {}
         self.workers: dict[str, WorkerNode] = {}

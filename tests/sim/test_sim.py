@@ -107,6 +107,7 @@ EXPECTED = {
     "memory: stalled",
     "memory: taken up",
     "parked",
+    "paused",
     "poison",
     "read in a task: exception",
     "read in a task: not-permitted",

@@ -63,6 +63,7 @@ from .actors import WorkerActors
 from .disks import WorkerDisk
 from .graphs import ACTOR, packed, value_of
 from .memory import ProcessMemory
+from .pausing import Pauses
 from .plugins import WorkerPluginsNode
 from .session import SimulatedSession
 from .task_clients import MAX_KEYS, Parent, TaskClientNode
@@ -120,6 +121,7 @@ class WorkerNode:
         self.plugins = WorkerPluginsNode(self)
         self.actors = WorkerActors(self)
         self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
+        self.pauses = Pauses(self)
 
     def __repr__(self) -> str:
         return self.worker_id
@@ -224,7 +226,7 @@ class WorkerNode:
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
         status = WorkerStatus(
-            state="leaving" if self.core.is_leaving else "running",
+            state=self.pauses.state(),
             nthreads=self.sim.plan.nthreads,
             n_records=len(self.core.by_key),
             n_ready=self.core.ready.n,

@@ -37,9 +37,7 @@ def ask_back(state: SchedulerState) -> None:
 
     Let loaded workers return half of what they have not started, and all of it if they are stuck.
     """
-    n_wanted = sum(not ws.is_full for ws in state.idle)
-    if not n_wanted:
-        return
+    n_wanted = len(state.idle)
     wait_s = inf
     for ws in list(islice(state.loaded, MAX_LOADED_SEEN)):
         left_s = _time_to_ask(ws, state.now)

@@ -25,8 +25,8 @@ be thousands of classes: no room is kept for each of them and each worker. `take
 that may have something left for one of them. A class looks for those that fit when it is visited;
 after a pass there are none, until a worker finishes something or a class has a task again.
 
-Closed. A worker that a feature has closed (`is_full`) has no room for any class; what it may still
-run is given to it after the others.
+Closed. A worker that is closed (`moves/taking.py`) has no room for any class. What one may still run
+that is full is given to it after the others.
 
 Nothing here looks at all workers or all tasks: `TaskClass.open`, `partly`, `takers`, `idle` and
 `loaded` are kept up to date by `_refresh`.
@@ -45,7 +45,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.options import COLUMNS, NO_OPTIONS
 from ..feature import Decide, Give
 from ..moves.locating import addresses_of, hashes_of
-from ..records.peers import RESOURCE_DIGITS, WorkerHandle
+from ..records.peers import RESOURCE_DIGITS, TAKES_NOTHING, WorkerHandle
 from ..records.prefixes import Prefix
 from ..records.queues import ReadyQueue
 from ..records.tasks import (
@@ -492,14 +492,14 @@ def _refresh(state: SchedulerState) -> None:
     """Bring `open`, `idle` and `loaded` up to date for the workers whose load changed."""
     idle, loaded = state.idle, state.loaded
     for ws in state.touched:
-        if ws.is_away or ws.is_leaving or ws.peer not in state.workers:
+        if ws.closed & TAKES_NOTHING or ws.peer not in state.workers:
             continue
         if ws.nbytes > ws.watched_above:
             for worker_filled in state.features.worker_filled:
                 worker_filled(state, ws)
         n_processing = len(ws.processing)
         n_busy = n_processing + len(ws.zombies) - len(ws.blocked)
-        if n_busy:
+        if n_busy or ws.closed:
             idle.pop(ws, None)
         else:
             idle[ws] = None

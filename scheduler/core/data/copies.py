@@ -352,7 +352,7 @@ def _ask(
 
 def _fits(task: SchedulerTask, wish: Wish, coming: Counter[WorkerHandle], ws: WorkerHandle) -> bool:
     """Return whether a worker has room for a copy. What clients order may fill it."""
-    if ws.is_full:
+    if ws.closed:
         return False
     return not wish.is_rescue or ws.free_nbytes(MEMORY_HIGH) - coming[ws] >= task.nbytes
 

@@ -41,7 +41,10 @@ def _moves(
 ) -> list[tuple[SchedulerTask, WorkerHandle, WorkerHandle]]:
     """Choose what moves: the largest first, each to the worker that has least by then."""
     nbytes = {ws: ws.nbytes for ws in workers}
-    moves = []
+    takers = [ws for ws in workers if not ws.closed]
+    moves: list[tuple[SchedulerTask, WorkerHandle, WorkerHandle]] = []
+    if not takers:
+        return moves
     for task in sorted(tasks, key=lambda task: -task.nbytes):
         wish = copies_of(state).wishes.get(task)
         if task.state != MEMORY or len(task.replicas) != 1 or is_actor(task):
@@ -49,7 +52,7 @@ def _moves(
         source = task.replicas[0]
         if source not in nbytes or (wish is not None and not is_over(task, wish)):
             continue
-        target = min(nbytes, key=nbytes.__getitem__)
+        target = min(takers, key=nbytes.__getitem__)
         if nbytes[target] + task.nbytes < nbytes[source]:
             nbytes[target] += task.nbytes
             nbytes[source] -= task.nbytes

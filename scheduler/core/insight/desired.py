@@ -9,7 +9,8 @@ Durations are the measured ones. A function that has finished nothing yet counts
 oldest of its tasks has been running, so a map of long tasks asks for more workers the longer the
 first ones take. Queued tasks are not all looked at: a sample of each class gives the mean.
 
-The data that workers hold asks for workers, too: for so many that it fills `FULL` of their memory.
+A worker that is paused gets nothing of what is queued: others are desired in its place. The data
+that workers hold asks for workers, too: for so many that it fills `FULL` of their memory.
 
 A pure function of the state, O(classes + workers); there is no bookkeeping per task. The wait
 before a cluster grows or shrinks is the business of the process that scales it.
@@ -24,6 +25,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ..feature import Feature, Question
+from ..records.peers import PAUSED
 from ..records.prefixes import UNKNOWN_DURATION_NS, Prefix
 from ..records.question_arguments import BadArgument, Info, Page
 from ..records.tasks import SchedulerTask, TaskClass
@@ -89,6 +91,7 @@ class AtWorkers:
         nbytes: of the results that they hold.
         last_progress: when a worker with tasks last finished one, or got one while it was idle.
         n_workers: that the tasks there are worth.
+        n_closed: workers that stay, and get none of the tasks that wait.
     """
 
     n_processing: int
@@ -96,6 +99,7 @@ class AtWorkers:
     nbytes: int
     last_progress: float
     n_workers: float
+    n_closed: int = 0
 
 
 @dataclass(slots=True)
@@ -156,6 +160,8 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
             parts = [_part_of(task, target_ns, running_ns) for task in tasks]
             n_left -= len(parts)
             n_workers += n * sum(parts) / len(parts) / kind.n_at_once(task_class)
+    if n_runnable > found.n_processing:
+        n_workers += found.n_closed
     n_for_work = ceil(round(n_workers, 6))
     if n_runnable or n_unrunnable:
         n_for_work = max(n_for_work, 1)
@@ -172,12 +178,13 @@ def _look_at_workers(
     state: SchedulerState, target_ns: float, running_ns: dict[Prefix, float]
 ) -> AtWorkers:
     """Sum up all workers in one pass, which takes 0.5 ms for 1 000 of them."""
-    n_all = n_busy = nbytes = 0
+    n_all = n_busy = nbytes = n_closed = 0
     n_workers = 0.0
     last_progress = -inf
     long_since = state.now - UNKNOWN_DURATION_NS / 1e9
     for ws in state.workers.values():
         nbytes += ws.nbytes
+        n_closed += ws.closed == PAUSED
         processing = ws.processing
         if not processing:
             continue
@@ -202,7 +209,8 @@ def _look_at_workers(
                 like_ns = _n_like(ws, busy_ns, running_ns) * counted_ns
             needed_ns = like_ns if like_ns > needed_ns else needed_ns
         n_workers += needed_ns / nthreads
-    return AtWorkers(n_all, n_busy, nbytes, last_progress, n_workers / target_ns)
+    n_workers /= target_ns
+    return AtWorkers(n_all, n_busy, nbytes, last_progress, n_workers, n_closed)
 
 
 def _n_like(ws: WorkerHandle, busy_ns: float, running_ns: dict[Prefix, float]) -> int:

@@ -18,9 +18,10 @@ from ..coordination import cycles
 from ..coordination.kinds import blockers_of
 from ..coordination.leases import LeaseRecord
 from ..coordination.records import objects_of
-from ..memory.full import FULL_SHARE, usage_text
+from ..memory.full import FULL_SHARE
 from ..memory.records import memory_of
 from ..moves.eligibility import lacks
+from ..moves.taking import why_not
 from ..records.question_arguments import Info
 from ..records.tasks import (
     ERRED,
@@ -75,6 +76,9 @@ def explain(state: SchedulerState, task: SchedulerTask) -> Info:
         steps.append([cause.key, cause.state, reason.text])
         details = list(reason.details) or details
         cause = reason.following
+    if task.group.prefix.result_nbytes and task.state not in (MEMORY, ERRED):
+        nbytes = sized(task.group.prefix.result_nbytes)
+        details.append(f"a result of {task.group.prefix.name} takes about {nbytes}")
     if task.group.options.timeout_us and task.state not in (MEMORY, ERRED):
         details.append(f"an attempt may run for {task.group.options.timeout_us / 1e6:g} s")
     if cause is not None and cause in seen:
@@ -173,10 +177,8 @@ def _place(task: SchedulerTask) -> str:
 
 def _why_not_now(state: SchedulerState, ws: WorkerHandle, task_class: TaskClass) -> str:
     """Return why a worker that may run a class gets nothing of it now."""
-    if ws.is_away:
-        return "its connection is lost; it may come back"
-    if ws.is_full:
-        return f"{usage_text([ws])}, so it gets only what adds nothing to that"
+    if ws.closed:
+        return why_not(state, ws)
     scarce = [
         (name, amount)
         for name, amount in task_class.resources
@@ -222,8 +224,8 @@ def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> TaskReason:
             f"{left_s:.3g} s"
         )
     if task in memory_of(state).aside:
-        members = [ws for ws in task_class.members if ws.is_full]
-        details = [f"worker {usage_text([ws])}" for ws in members[:MAX_WORKERS]]
+        members = [ws for ws in task_class.members if ws.closed]
+        details = [f"worker {ws.name}: {why_not(state, ws)}" for ws in members[:MAX_WORKERS]]
         return TaskReason(
             f"it would add about {sized(task.group.prefix.result_nbytes)}, and the memory of each "
             f"worker that may run it is filled to {FULL_SHARE:.0%} or more; it runs when results "
@@ -261,14 +263,14 @@ def _why_processing(state: SchedulerState, task: SchedulerTask) -> TaskReason:
         where = f"it has begun on worker {ws.name}, and waits"
         return _why_blocked(state, wait, objects_of(state).waits.get(task.attempt), where)
     threads = counted(ws.nthreads, "thread")
+    details = [f"worker {ws.name}: {why_not(state, ws)}"] if ws.is_paused else []
     if ws.n_busy <= ws.nthreads:
         tasks = counted(ws.n_busy, "task")
         text = f"worker {ws.name} runs it, or fetches its inputs: it has {threads} for {tasks}"
-        return TaskReason(text)
+        return TaskReason(text, details)
     others = counted(ws.n_busy - 1, "other task")
-    return TaskReason(
-        f"worker {ws.name} has {threads} for it and {others}; it runs, or waits for a thread"
-    )
+    text = f"worker {ws.name} has {threads} for it and {others}; it runs, or waits for a thread"
+    return TaskReason(text, details)
 
 
 def _where_it_is(task: SchedulerTask) -> str:

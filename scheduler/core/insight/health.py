@@ -73,6 +73,7 @@ class Signs:
         n_preparing: workers that get no task before they have set up all plugins.
         full: (part of its limit, name) of workers above MEMORY_HIGH, fullest first; at most
             MAX_NAMED of `n_full`.
+        paused: the first workers that are paused, each with what fills its memory, of `n_paused`.
         n_set_aside: tasks that wait because they would add to full workers.
         refused: those that are still of interest, see `refusals.current_refusals`.
         n_processing: tasks at workers.
@@ -91,6 +92,8 @@ class Signs:
     away_s: float = 0.0
     full: list[tuple[float, str]] = field(default_factory=list)
     n_full: int = 0
+    paused: list[str] = field(default_factory=list)
+    n_paused: int = 0
     n_set_aside: int = 0
     refused: list[RefusedWorkers] = field(default_factory=list)
     n_processing: int = 0
@@ -190,6 +193,20 @@ def _memory(signs: Signs) -> Iterator[Found]:
         f"({named}{more}): above 95 % a worker is restarted",
         "release results, use smaller pieces, or give workers more memory",
     )
+
+
+def _paused(signs: Signs) -> Iterator[Found]:
+    if signs.n_paused:
+        they = "it gets" if signs.n_paused == 1 else "they get"
+        verb = "is" if signs.n_paused == 1 else "are"
+        n_more = signs.n_paused - len(signs.paused)
+        more = f"; and {n_more} more" if n_more > 0 else ""
+        yield (
+            "warning",
+            f"{counted(signs.n_paused, 'worker')} {verb} paused, and {they} no task before there "
+            f"is room in memory ({'; '.join(signs.paused)}{more})",
+            "release results, use smaller pieces, or give workers more memory",
+        )
 
 
 def _memory_wait(signs: Signs) -> Iterator[Found]:
@@ -299,6 +316,7 @@ CHECKS: Final[dict[str, HealthCheck]] = {
         "The scheduler was started again and waits for the peers of the last one.", _recovering
     ),
     "memory": HealthCheck("Workers use more than 80 % of their memory limit.", _memory),
+    "workers-paused": HealthCheck("Workers use so much memory that they get no task.", _paused),
     "memory-wait": HealthCheck("Tasks wait for room in the memory of workers.", _memory_wait),
     "workers-away": HealthCheck("Connections to workers ended a moment ago.", _workers_away),
     "workers-preparing": HealthCheck("New workers set up plugins.", _preparing),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....protocol.wire.message import MAX_NUMBER
 from ....protocol.wording import counted
+from ..moves.taking import why_not
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 from ..recovery.barrier import waits_for
 from .cluster_totals import totals_of
@@ -85,6 +86,8 @@ def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
         "resources": ws.resources,
         "supervisor": ws.supervisor_id,
         "is_leaving": ws.is_leaving,
+        "is_paused": ws.is_paused,
+        "why_not": why_not(state, ws),
         "is_away": ws.is_away,
         "n_processing": len(ws.processing),
         "n_in_memory": len(ws.has_what),
@@ -104,6 +107,7 @@ def _measurements(ws: WorkerHandle) -> dict[str, int]:
         "tasks": status.n_records,
         "ready": status.n_ready,
         "managed": status.managed_nbytes,
+        "spilled": ws.spilled_nbytes,
         "rss": ws.resident_nbytes,
         "cpu": status.cpu_percent,
     }

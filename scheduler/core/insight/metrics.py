@@ -23,6 +23,7 @@ from ..feature import Feature, StateMetric
 from ..memory.records import memory_of
 from ..plugins.plugins import is_preparing, n_preparing
 from ..records.counters import COUNTED, totals
+from ..records.peers import AWAY, LEAVING
 from ..records.tasks import WITHOUT_RECIPE
 from .cluster_totals import totals_of
 from .desired import Desired, desired_workers
@@ -54,12 +55,14 @@ def _by_prefix(name: str, text: str, field: str, per_unit: int = 1) -> StateMetr
 
 
 def count_workers(state: SchedulerState) -> dict[str, int]:
-    """Count the workers by state: those that leave or are away get no tasks."""
+    """Count the workers by state; those that are paused, leave or are away get no tasks."""
     n, n_leaving, n_away = len(state.workers), 0, -n_preparing(state)
+    n_paused = sum(not ws.closed & (AWAY | LEAVING) for ws in memory_of(state).paused)
     for ws in state.workers.values():
         n_away += ws.is_away
         n_leaving += ws.is_leaving and (not ws.is_away or is_preparing(state, ws))
-    return {"running": n - n_leaving - n_away, "leaving": n_leaving, "away": n_away}
+    n_running = n - n_paused - n_leaving - n_away
+    return {"running": n_running, "paused": n_paused, "leaving": n_leaving, "away": n_away}
 
 
 def count_unrunnable(state: SchedulerState) -> dict[str, int]:
@@ -150,8 +153,8 @@ SHOWN: Final = (
     _by_prefix("task_output_bytes_total", "Bytes of results, by function.", "nbytes"),
     StateMetric(
         "workers",
-        "Workers by state: they leave in order, or their connection is broken and they are "
-        "expected back.",
+        "Workers by state: they get no tasks while their processes use too much memory (paused), "
+        "they leave in order, or their connection is broken and they are expected back.",
         ("state",),
         read=count_workers,
     ),

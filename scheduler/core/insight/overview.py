@@ -8,11 +8,13 @@ work.
 from __future__ import annotations
 
 from heapq import nlargest
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.message import MAX_NUMBER
 from ..memory.records import memory_of
+from ..moves.taking import memory_text
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import n_preparing
 from ..plugins.records import plugins_of
@@ -110,6 +112,10 @@ def _signs(
         full=nlargest(MAX_NAMED, full),
         n_full=len(full),
         n_set_aside=len(memory_of(state).aside),
+        paused=[
+            f"{ws.name}: {memory_text(ws)}" for ws in islice(memory_of(state).paused, MAX_NAMED)
+        ],
+        n_paused=len(memory_of(state).paused),
         refused=_refused(state),
         n_processing=tasks["processing"],
         quiet_s=state.now - at_workers.last_progress if tasks["processing"] else 0.0,
@@ -219,4 +225,6 @@ def _describe(prefix: Prefix) -> dict[str, Any]:
         "n_done": prefix.n_finished + prefix.n_failed - prefix.n_before,
         "n_done_failed": prefix.n_failed - prefix.n_failed_before,
         "compute_s": prefix.compute_ns / 1e9,
+        # expected of the next result; 0 = small, or not known
+        "result_nbytes": prefix.result_nbytes,
     }

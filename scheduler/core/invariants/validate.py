@@ -17,7 +17,7 @@ from ..moves.eligibility import may_run
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import is_preparing
 from ..records.checking import differences, in_order, tasks_in, unless
-from ..records.peers import ClientHandle, WorkerHandle
+from ..records.peers import TAKES_NOTHING, ClientHandle, WorkerHandle
 from ..records.prefixes import MIN_DURATION_NS
 from ..records.tasks import (
     ERRED,
@@ -159,8 +159,8 @@ def _strangers(state: SchedulerState) -> list[int]:
 
 
 def _loaded(state: SchedulerState) -> list[WorkerHandle]:
-    staying = [ws for ws in state.workers.values() if not (ws.is_leaving or ws.is_away)]
-    return [ws for ws in staying if ws.processing and ws.n_busy > ws.nthreads]
+    takers = [ws for ws in state.workers.values() if not ws.closed & TAKES_NOTHING]
+    return [ws for ws in takers if ws.processing and ws.n_busy > ws.nthreads]
 
 
 def _miscounted_states(state: SchedulerState) -> list[tuple[str, int, int]]:
@@ -368,9 +368,8 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "workers_by_address files the workers": lambda s: differences(
         s.workers_by_address.items(), [(ws.address, ws) for ws in s.workers.values()]
     ),
-    "idle are the workers that stay and process nothing": lambda s: differences(
-        s.idle,
-        [ws for ws in s.workers.values() if not (ws.n_busy or ws.is_leaving or ws.is_away)],
+    "idle are the workers that take tasks and process nothing": lambda s: differences(
+        s.idle, [ws for ws in s.workers.values() if not (ws.n_busy or ws.closed)]
     ),
     "loaded are the workers with more tasks than threads": lambda s: differences(
         s.loaded, _loaded(s)

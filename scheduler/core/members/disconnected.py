@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ....protocol.wire.session import MISSED_HEARTBEATS
 from ..moves.reporting import send_states
-from ..records.peers import Inventory, WorkerHandle
+from ..moves.taking import close, reopen
+from ..records.peers import AWAY, Inventory, WorkerHandle
 from ..reports.blocked import resume_all
 from ..reports.unreached import forget_readers
 
@@ -22,15 +23,9 @@ if TYPE_CHECKING:
 
 def set_away(state: SchedulerState, ws: WorkerHandle) -> None:
     """Give a worker nothing more until it has come back and sent its inventory."""
-    ws.is_away = True
     state.deadlines.cancel(ws.away_due)
     ws.inventory = None
-    state.idle.pop(ws, None)
-    state.loaded.pop(ws, None)
-    state.takers.pop(ws, None)
-    for task_class in ws.classes:
-        task_class.open.pop(ws, None)
-        task_class.partly.pop(ws, None)
+    close(state, ws, AWAY)
     for worker_away in state.features.worker_away:
         worker_away(state, ws)
 
@@ -60,11 +55,10 @@ def _end_without_inventory(state: SchedulerState, ws: WorkerHandle) -> None:
 
 def bring_back(state: SchedulerState, ws: WorkerHandle) -> None:
     """Give work to a worker again, and send what its absence has held up."""
-    ws.is_away = False
+    reopen(state, ws, AWAY)
     ws.inventory = None
     state.deadlines.cancel(ws.away_due)
     ws.last_progress = state.now
-    state.touched[ws] = None
     forget_readers(ws)
     for worker_back in state.features.worker_back:
         worker_back(state, ws)

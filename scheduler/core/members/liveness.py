@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ....protocol.reported import OF_WORKERS, SPILLED_BYTES, number_of
 from ....protocol.wire import messages as m
 from ....protocol.wire.session import MISSED_HEARTBEATS
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
@@ -91,6 +92,7 @@ def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
 def on_worker_status(state: SchedulerState, ws: WorkerHandle, message: m.WorkerStatus) -> None:
     """Keep what a worker reports about itself."""
     ws.status = message
+    ws.spilled_nbytes = number_of(OF_WORKERS, message.numbers, SPILLED_BYTES)
     _note_measured(state, ws, message.resident_nbytes)
     for numbers_reported in state.features.numbers_reported:
         numbers_reported(state, ws, message.numbers)
@@ -102,11 +104,16 @@ def _note_measured(state: SchedulerState, ws: WorkerHandle, resident_nbytes: int
         worker_measured(state, ws)
 
 
+def heartbeat_interval_s(state: SchedulerState) -> float:
+    """Return the time between two heartbeats of a peer, as of now."""
+    times = min(max(len(state.roles) / _FEW_PEERS, 1.0), _LONGEST)
+    return state.settings.heartbeat_s * times
+
+
 def answer_heartbeat(state: SchedulerState, peer: int, n_per_interval: int = 1) -> None:
     """Answer a heartbeat with the time until the peer's next one, which is that of its group."""
     n_peers = len(state.roles)
-    times = min(max(n_peers / _FEW_PEERS, 1.0), _LONGEST)
-    interval_s = state.settings.heartbeat_s * times / n_per_interval
+    interval_s = heartbeat_interval_s(state) / n_per_interval
     n_groups = max(n_peers // _GROUP, 1)
     next_s = (interval_s * (peer % n_groups) / n_groups - state.now) % interval_s
     if next_s < interval_s / 8:  # it is early, or new in this group

@@ -1,4 +1,4 @@
-"""The feature: a brake where the memory of workers is nearly full."""
+"""The feature: a brake where the memory of workers is nearly full, or they are paused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.deaths import is_of_memory
 from ..assignment.assignment import Draft, assign
 from ..feature import Departure, Feature
-from . import full, relief, set_aside
+from . import full, pausing, relief, set_aside
 from .records import BUSY, Memory, memory_of
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
     full.forget_worker(state, ws)
+    pausing.forget_worker(state, ws)
+
+
+def _on_measured(state: SchedulerState, ws: WorkerHandle) -> None:
+    full.note_measured(state, ws)
+    pausing.note_state(state, ws)
 
 
 def _on_worker_died(
@@ -45,10 +51,13 @@ def _assign_and_look(
     full.note_assigned(state, ws, task)
 
 
+#: {what holds: what breaks it}
+MEMORY_INVARIANTS: Final = {**set_aside.ASIDE_INVARIANTS, **pausing.PAUSED_INVARIANTS}
+
 FEATURE: Final = Feature(
     name=BUSY,
     records=(Memory,),
-    invariants=set_aside.MEMORY_INVARIANTS,
+    invariants=MEMORY_INVARIANTS,
     settling=((BUSY, set_aside.settle),),
     placing_late=(set_aside.assign_to_full,),
     careful=(full.decide_worker_with_memory, _assign_and_look),
@@ -57,6 +66,6 @@ FEATURE: Final = Feature(
     unfiled=(set_aside.discard,),
     worker_died=(_on_worker_died,),
     worker_joined=(full.note_measured,),
-    worker_measured=(full.note_measured,),
+    worker_measured=(_on_measured,),
     worker_gone=(_on_worker_gone,),
 )

@@ -1,9 +1,8 @@
 """Workers whose memory is nearly full, and what a task would add there.
 
 What a worker uses is the size of its process as it was last measured, and the results that have
-come and gone since. So garbage, copies and sizes that are not known count from the next heartbeat
-on, and measured results at once. Workers that are threads of a program share one process, whose
-size says nothing about each: there only results count.
+come and gone since (`used_nbytes`). So garbage, copies and sizes that are not known count from the
+next heartbeat on, and measured results at once.
 
 The tasks that a worker has are expected to add what the results of their functions have taken so
 far (`Prefix.result_nbytes`). They are looked at only where the end of the memory is so near that
@@ -17,12 +16,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
-from ....protocol.wording import sized
 from ..assignment.placement import decide_worker
 from ..data.copies import on_worker_joined
 from ..insight.cluster_totals import MEMORY_HIGH
+from ..moves.taking import close, reopen, used_nbytes
 from ..records.checking import differences
-from ..records.peers import NEVER_WATCHED, WorkerHandle
+from ..records.peers import FULL, NEVER_WATCHED, WorkerHandle
 from ..records.prefixes import LARGE_NBYTES
 from .records import BUSY
 
@@ -46,19 +45,11 @@ MAX_SUMMED: Final = 64
 SUM_INTERVAL_S: Final = 0.02
 #: Full workers that are looked at after one event.
 MAX_LOOKED_AT: Final = 64
-#: Full workers that a text names.
-MAX_NAMED: Final = 3
-
-
-def used_nbytes(ws: WorkerHandle) -> int:
-    """Return how much memory a worker uses, as far as that is known."""
-    return ws.used_nbytes
-
 
 def note_measured(state: SchedulerState, ws: WorkerHandle) -> None:
     """Note that the size of a worker's process is known, or that the worker is new."""
     ws.measured_nbytes = ws.nbytes
-    if ws.memory_limit:
+    if ws.memory_limit and not ws.spills:
         near = FULL_SHARE * ws.memory_limit - SWING_NBYTES * ws.nthreads
         ws.watched_above = ws.nbytes + int(near) - used_nbytes(ws)
         if ws.is_full or ws.nbytes > ws.watched_above:
@@ -95,15 +86,13 @@ def _sum_expected(state: SchedulerState, ws: WorkerHandle) -> None:
 def _set_full(state: SchedulerState, ws: WorkerHandle, *, is_full: bool) -> None:
     if is_full is ws.is_full:
         return
-    ws.is_full = is_full
-    state.touched[ws] = None
     if is_full:
+        close(state, ws, FULL)
+        state.touched[ws] = None
         state.full[ws] = None
         state.busy[BUSY] = None
-        for task_class in ws.classes:
-            task_class.open.pop(ws, None)
-            task_class.partly.pop(ws, None)
     else:
+        reopen(state, ws, FULL)
         del state.full[ws]
         on_worker_joined(state, ws)
 
@@ -196,18 +185,6 @@ def decide_worker_with_memory(
     return with_room if adds_to(task, ws) else ws
 
 
-def usage_text(workers: Iterable[WorkerHandle]) -> str:
-    """Return what the first of some workers use: `w0 uses 330 of 400 MiB, w1 ...`."""
-    workers = list(workers)
-    parts = [
-        f"{ws.name} uses {sized(used_nbytes(ws))} of {sized(ws.memory_limit)}"
-        for ws in workers[:MAX_NAMED]
-    ]
-    if len(workers) > MAX_NAMED:
-        parts.append(f"and {len(workers) - MAX_NAMED} more")
-    return ", ".join(parts)
-
-
 # -- invariants ------------------------------------------------------------------------------------
 #: {what holds: what breaks it}
 FULL_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
@@ -215,9 +192,9 @@ FULL_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
         s.full, [ws for ws in s.workers.values() if ws.is_full]
     ),
     "a full worker has a limit": lambda s: [ws for ws in s.full if not ws.memory_limit],
-    "a worker is watched if it has a limit": lambda s: [
+    "a worker is watched if it has a limit and does not spill": lambda s: [
         ws
         for ws in s.workers.values()
-        if bool(ws.memory_limit) != (ws.watched_above != NEVER_WATCHED)
+        if (ws.memory_limit > 0 and not ws.spills) != (ws.watched_above != NEVER_WATCHED)
     ],
 }

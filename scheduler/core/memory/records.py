@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
-    from ..records.peers import ClientHandle
+    from ..records.peers import ClientHandle, WorkerHandle
     from ..records.tasks import SchedulerTask, TaskClass
     from ..state import SchedulerState
 
@@ -64,13 +64,16 @@ class Aside:
 class Memory:
     """What the brake knows."""
 
-    __slots__ = ("aside", "kills", "look", "noticed", "stalled")
+    __slots__ = ("aside", "kills", "look", "noticed", "paused", "stalled")
 
     def __init__(self) -> None:
         self.aside = Aside()
-        #: when `relief` looks at those that are set aside; pending while there are some
+        #: {worker: its spilled bytes at the last look} of those that are paused
+        self.paused: dict[WorkerHandle, int] = {}
+        #: when `relief` looks at those that are set aside, or at what paused workers do not get;
+        #: pending while there are some
         self.look: Deadline | None = None
-        #: {class of some of them: since when nothing goes on that could make room for these}, in
+        #: {class of waiting tasks: since when nothing goes on that could make room for these}, in
         #: waking time
         self.stalled: dict[TaskClass, float] = {}
         #: {client: None}: sent a notice that tasks of it wait for memory, while some do

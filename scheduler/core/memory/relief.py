@@ -1,8 +1,11 @@
 """What ends when memory is exhausted: the newest wanted results, so that the rest lives.
 
-Two things show that waiting does not help. Tasks of a class are set aside, and for `STALLED_S`
-nothing has gone on that could make room for them: each worker that may run them is full, and none
-runs what may change that. Or `N_KILLS` processes were killed within `KILLS_S` because of the
+Workers that spill make room themselves, so this is for what spilling cannot help: it is off, or the
+disk is full, or as much is spilled as may be.
+
+Two things show that waiting does not help. Tasks of a class wait for memory, and for `STALLED_S`
+nothing has gone on that could make room for them: each worker that may run them is full or paused,
+none runs what may change that, and none that is paused has spilled more. Or `N_KILLS` processes were killed within `KILLS_S` because of the
 results in them, which are computed again, and fill the next one.
 
 Then results of the client that has most fail with `MemoryExceeded`: its newest ones, those that
@@ -13,15 +16,18 @@ tasks wait are sent a notice before that.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import memory_exceeded
 from ....protocol.wording import counted, lasting, sized
 from ..actors.actors import is_actor
+from ..members.liveness import heartbeat_interval_s
+from ..moves.taking import usage_text, used_nbytes
 from ..moves.transitions import ACTIVE, err
 from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask
-from .full import FULL_SHARE, is_full_of_results, is_let_go, usage_text, used_nbytes
+from .full import FULL_SHARE, is_full_of_results, is_let_go
 from .records import Kill, memory_of
 
 if TYPE_CHECKING:
@@ -38,6 +44,10 @@ N_KILLS: Final = 3
 KILLS_S: Final = 60.0
 #: A process that held less than this part of its limit was not killed for its results.
 HELD_SHARE: Final = 0.6
+#: Queued tasks of a class that are looked at when a paused worker does not get them.
+MAX_QUEUED_SEEN: Final = 1000
+#: A paused worker that makes no room is given up on after so many reports.
+N_REPORTS: Final = 3
 #: Keys named in a notice.
 MAX_KEYS_NAMED: Final = 20
 
@@ -48,9 +58,9 @@ _REMEDY: Final = (
 
 
 def judge(state: SchedulerState) -> None:
-    """See for which of the tasks that are set aside waiting does not help; called each second."""
+    """See for which tasks that wait for memory waiting does not help; called each second."""
     memory = memory_of(state)
-    if not memory.aside:
+    if not (memory.aside or memory.paused):
         memory.stalled.clear()
         memory.noticed.clear()
         return
@@ -60,21 +70,31 @@ def judge(state: SchedulerState) -> None:
         return
     if now - min(memory.stalled.values()) >= state.settings.unrunnable_after_s:
         _notify(state)
-    over = {c: None for c, since in memory.stalled.items() if now - since >= STALLED_S}
+    # What a paused worker does is known from its reports only.
+    patience_s = max(STALLED_S, N_REPORTS * heartbeat_interval_s(state)) if memory.paused else STALLED_S
+    over = {c: None for c, since in memory.stalled.items() if now - since >= patience_s}
     if over:
         memory.stalled.clear()
         _relieve(state, over)
 
 
 def _stalled(state: SchedulerState) -> list[TaskClass]:
-    """Return the classes of what is set aside for which nothing goes on that may make room.
+    """Return the classes of waiting tasks for which nothing goes on that may make room.
 
     A worker of others has room, or is expected back; or it runs what may make some.
     """
-    aside = memory_of(state).aside
-    clients = {task.group.client: None for task in aside}
-    stalled = {ws: None for ws in state.staying.values() if not _goes_on(ws, clients)}
-    return [c for c in aside.by_class if all(ws in stalled for ws in c.members)]
+    memory = memory_of(state)
+    clients = {task.group.client: None for task in memory.aside}
+    queued = [c for c in state.ready if c.takes_thread] if memory.paused else []
+    for task_class in queued:
+        clients.update((client, None) for _, client in task_class.queue.rotation.lanes)
+    spill = {ws: None for ws, before in memory.paused.items() if ws.spilled_nbytes > before}
+    memory.paused = {ws: ws.spilled_nbytes for ws in memory.paused}
+    stalled = {
+        ws: None for ws in state.staying.values() if ws not in spill and not _goes_on(ws, clients)
+    }
+    classes = dict.fromkeys((*memory.aside.by_class, *queued))
+    return [c for c in classes if all(ws in stalled for ws in c.members)]
 
 
 def _goes_on(ws: WorkerHandle, clients: Container[int]) -> bool:
@@ -83,7 +103,7 @@ def _goes_on(ws: WorkerHandle, clients: Container[int]) -> bool:
     Where results fill it, that is a task of theirs which is not known to be small: its end may let
     its inputs go, or its client go on. Else it may be any task: they take memory while they run.
     """
-    if not ws.is_full:
+    if not (ws.is_full or ws.is_paused):
         return True
     is_any = not is_full_of_results(ws)
     for attempt, task in ws.processing.items():
@@ -106,7 +126,7 @@ def _notify(state: SchedulerState) -> None:
     memory = memory_of(state)
     keys: dict[ClientHandle, list[str]] = {}
     for task_class in memory.stalled:
-        for task in memory.aside.by_class[task_class]:
+        for task in _waiting(state, task_class):
             for client in task.wanted_by:
                 if client not in memory.noticed:
                     keys.setdefault(client, []).append(task.key)
@@ -122,7 +142,7 @@ def _relieve(state: SchedulerState, classes: Iterable[TaskClass]) -> None:
 
     Only what these classes wait for counts, and what is at workers that may run them.
     """
-    aside = [task for c in classes for task in memory_of(state).aside.by_class[c]]
+    aside = [task for c in classes for task in _waiting(state, c)]
     full = _members(classes)
     there = {task: None for ws in full if is_full_of_results(ws) for task in ws.has_what}
     sizes: dict[int, int] = {}
@@ -131,8 +151,10 @@ def _relieve(state: SchedulerState, classes: Iterable[TaskClass]) -> None:
         sizes[client] = sizes.get(client, 0) + _size(task)
     greedy = max(sizes, key=sizes.__getitem__)
     held = [task for task in there if task.group.client == greedy]
-    waiting = [task for task in aside if task.group.client == greedy]
-    victims = _victims(full, aside, held, waiting) or aside
+    waiting = [task for task in aside if task.group.client == greedy and _adds(task)]
+    victims = _victims(full, aside, held, waiting) or waiting
+    if not victims:
+        return  # not results fill them: that these fail would make no room
     text = (
         f"{_filled_text(state, full)}, and nothing has made room for {lasting(STALLED_S)}; "
         f"{_shares(held, waiting)}"
@@ -140,9 +162,22 @@ def _relieve(state: SchedulerState, classes: Iterable[TaskClass]) -> None:
     _give_way(state, victims, text)
 
 
+def _waiting(state: SchedulerState, task_class: TaskClass) -> list[SchedulerTask]:
+    """Return the tasks of a class that wait for memory; of those in a queue some."""
+    found = list(memory_of(state).aside.by_class.get(task_class, ()))
+    if memory_of(state).paused and task_class in state.ready:
+        found += islice(task_class.queue.some(), MAX_QUEUED_SEEN)
+    return found
+
+
+def _adds(task: SchedulerTask) -> bool:
+    """Return whether a task that waits for memory would add to it: of a queue some only read."""
+    return task.state == NO_WORKER or task.group.prefix.result_nbytes > 0
+
+
 def _size(task: SchedulerTask) -> int:
     """Return what a result takes, or may take."""
-    return task.group.prefix.result_nbytes if task.state == NO_WORKER else task.nbytes
+    return task.nbytes if task.state == MEMORY else task.group.prefix.result_nbytes
 
 
 def _victims(
@@ -160,7 +195,7 @@ def _victims(
         if missing <= 0 or not n_left:
             break
         missing -= _size(task)
-        n_left -= task.state == NO_WORKER
+        n_left -= task.state != MEMORY
         found.append(task)
     return found
 

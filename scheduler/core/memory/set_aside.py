@@ -41,6 +41,11 @@ def set_aside(state: SchedulerState, task: SchedulerTask) -> None:
     file_unrunnable(state, task)
     memory_of(state).aside.add(task)
     state.busy[BUSY] = None
+    look_later(state)
+
+
+def look_later(state: SchedulerState) -> None:
+    """Let what waits for memory be looked at in a while."""
     if memory_of(state).look is None:
         memory_of(state).look = state.call_after(relief.LOOK_S, _look)
 
@@ -64,7 +69,7 @@ def take_up(state: SchedulerState) -> None:
     """Queue tasks again, for the workers that have room and whose load has changed."""
     aside = memory_of(state).aside
     for ws in state.touched:
-        if ws.is_full or ws.is_away or ws.is_leaving or ws.peer not in state.workers:
+        if ws.closed or ws.peer not in state.workers:
             continue
         has_room = ws.has_room and ws.wants_more
         n_left = N_PER_THREAD * ws.nthreads
@@ -92,9 +97,10 @@ def _look(state: SchedulerState) -> None:
             del memory.aside.by_class[task_class]
         elif task_class.takes_thread:
             _take_up_at_full(state, task_class)
+    if memory.aside or memory.paused:
+        look_later(state)
     if memory.aside:
-        memory.look = state.call_after(relief.LOOK_S, _look)
-        state.touched.update((ws, None) for ws in state.staying.values() if not ws.is_away)
+        state.touched.update((ws, None) for ws in state.staying.values() if not ws.closed)
     relief.judge(state)
 
 
@@ -156,7 +162,7 @@ def place_scattered(
     members = [ws for ws in task_class.members if not ws.is_away]
     members.sort(key=lambda ws: (len(ws.processing), ws.nbytes))
     is_any = bool(members)
-    members = [ws for ws in members if not ws.is_full]
+    members = [ws for ws in members if not ws.closed]
     while is_any and (task := task_class.queue.pop()) is not None:
         task_class.queue.left_ns -= task.group.prefix.estimate_ns
         if not members:
@@ -165,7 +171,7 @@ def place_scattered(
         ws = members.pop(0)
         give(task, ws)
         note_assigned(state, ws, task)
-        if not ws.is_full:
+        if not ws.closed:
             members.append(ws)
 
 
@@ -192,7 +198,7 @@ def _do_nothing(state: SchedulerState) -> None:
 
 # -- invariants ------------------------------------------------------------------------------------
 #: {what holds: what breaks it}
-MEMORY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
+ASIDE_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
     **FULL_INVARIANTS,
     "what waits for memory is set aside": lambda s: [
         task for task in memory_of(s).aside if task.state != NO_WORKER
@@ -201,7 +207,9 @@ MEMORY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] =
         c.restrictions for c, tasks in memory_of(s).aside.by_class.items() if not tasks
     ],
     "what waits for memory is looked at": lambda s: [
-        task for task in memory_of(s).aside if memory_of(s).look is None
+        waiting
+        for waiting in (*memory_of(s).aside, *memory_of(s).paused)
+        if memory_of(s).look is None
     ],
     "memory is busy while a worker is full or a task is set aside": lambda s: unless(
         BUSY in s.busy or not (s.full or memory_of(s).aside), s.busy

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ....protocol.reported import SPILLS
 from ....protocol.wire.address import names_of_process
 from ....protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus
 
@@ -32,6 +33,29 @@ NEVER_WATCHED: Final = 1 << 62
 #: Amounts of resources are kept to this many decimals: rounded sums and differences of such numbers
 #: are exact, so after ten tasks of 0.1 have ended, 1 is free again, not 0.9999999999999999.
 RESOURCE_DIGITS: Final = 9
+
+#: Why a worker takes no tasks; see `moves/taking.py`. It is *full*: it gets only what adds nothing
+#: to its memory. It is *paused*: by its own report its process uses too much memory. It is *away*:
+#: its connection has ended, its inventory has not, or it prepares. It is *leaving*.
+FULL: Final = 1
+PAUSED: Final = 2
+AWAY: Final = 4
+LEAVING: Final = 8
+#: These get nothing whatever it is.
+TAKES_NOTHING: Final = PAUSED | AWAY | LEAVING
+
+
+class _Closed:
+    """One of the reasons in `WorkerHandle.closed`, as an attribute."""
+
+    def __init__(self, reason: int) -> None:
+        self._reason = reason
+
+    def __get__(self, ws: WorkerHandle, owner: type[WorkerHandle]) -> bool:
+        return ws.closed & self._reason != 0
+
+    def __set__(self, ws: WorkerHandle, is_closed: bool) -> None:
+        ws.closed = ws.closed | self._reason if is_closed else ws.closed & ~self._reason
 
 
 class FailedFetches:
@@ -70,6 +94,7 @@ class WorkerHandle:
         "backlog_ns",
         "blocked",
         "classes",
+        "closed",
         "expected_nbytes",
         "facts",
         "free_resources",
@@ -77,9 +102,6 @@ class WorkerHandle:
         "has_what",
         "host",
         "inventory",
-        "is_away",
-        "is_full",
-        "is_leaving",
         "is_new",
         "is_silent",
         "last_asked",
@@ -97,6 +119,7 @@ class WorkerHandle:
         "resident_nbytes",
         "resources",
         "return_asked",
+        "spilled_nbytes",
         "status",
         "summed_at",
         "supervisor_id",
@@ -108,6 +131,12 @@ class WorkerHandle:
         "worker_id",
         "zombies",
     )
+
+    is_full = _Closed(FULL)
+    is_paused = _Closed(PAUSED)
+    is_away = _Closed(AWAY)
+    #: it finishes what it runs, and is in no class
+    is_leaving = _Closed(LEAVING)
 
     def __init__(self, peer: int, hello: RegisterWorker, now: float) -> None:
         self.peer = peer
@@ -124,6 +153,9 @@ class WorkerHandle:
         self.memory_limit = hello.memory_limit
         self.supervisor_id = hello.supervisor_id
         self.facts: dict[str, Any] = hello.facts
+        #: why it takes no tasks: the sum of FULL and the like; 0 = it takes some. One that takes
+        #: nothing is not idle, not loaded, and not open in its classes
+        self.closed = 0
         #: it has served no scheduler before this one
         self.is_new = not hello.last_epoch
         #: its silence ends its session
@@ -132,6 +164,8 @@ class WorkerHandle:
         self.status: WorkerStatus | None = None
         #: memory of its process, as it or its supervisor last reported it; 0 = not known
         self.resident_nbytes = 0
+        #: of its results, on its disk and not in that memory, as it last reported it
+        self.spilled_nbytes = 0
         #: {attempt: task}: all and only tasks in state processing with `task.worker is self`
         self.processing: dict[int, SchedulerTask] = {}
         #: {attempt: resources}: dropped before they reported; each may hold a thread, and holds its
@@ -156,11 +190,9 @@ class WorkerHandle:
         #: ... when `resident_nbytes` was measured
         self.measured_nbytes = 0
         #: what its tasks may add to that, by the results of their functions so far, and when this
-        #: was summed up; 0 while it is far from full
+        #: was summed up; it is too large where some have ended since
         self.expected_nbytes = 0
         self.summed_at = float("-inf")
-        #: it uses more memory than it should: the usual lanes give it nothing
-        self.is_full = False
         #: whether it is full is looked at while `nbytes` is above this
         self.watched_above = NEVER_WATCHED
         self.resources = {n: round(float(a), RESOURCE_DIGITS) for n, a in hello.resources.items()}
@@ -177,11 +209,6 @@ class WorkerHandle:
         self.withdrawn: dict[int, dict[ClientHandle, str]] = {}
         #: a ReturnAttempts is unanswered
         self.return_asked = False
-        #: it finishes what it runs and gets nothing more: it is in no class, not idle, not loaded
-        self.is_leaving = False
-        #: its connection has ended, or its inventory has not: it gets nothing, and is not idle, not
-        #: loaded, not open in its classes
-        self.is_away = False
         #: when it is given up, or its session is ended because no row comes; None before that
         self.away_due: Deadline | None = None
         #: while it sends its inventory; None before and after that
@@ -196,7 +223,7 @@ class WorkerHandle:
     @property
     def has_room(self) -> bool:
         """True if it may be given one more task (resources apart)."""
-        if self.is_away or self.is_full:
+        if self.closed:
             return False
         if self.occupancy_ns < self.backlog_ns:
             return True
@@ -221,8 +248,23 @@ class WorkerHandle:
         return max(self.resident_nbytes + self.nbytes - self.measured_nbytes, 0)
 
     def free_nbytes(self, share: float) -> float:
-        """Return how much it may add until it uses this part of its limit; inf = it has none."""
-        return share * self.memory_limit - self.used_nbytes if self.memory_limit else inf
+        """Return how much it may add until it uses this part of its limit.
+
+        inf = it has none, or makes room itself.
+        """
+        if not self.memory_limit or self.spills:
+            return inf
+        return share * self.memory_limit - self.used_nbytes
+
+    @property
+    def spills(self) -> bool:
+        """True if it writes results to its disk when its memory is nearly full."""
+        return bool(self.facts.get(SPILLS))
+
+    @property
+    def managed_nbytes(self) -> int:
+        """The bytes of the values in its memory, as it last reported them."""
+        return 0 if self.status is None else self.status.managed_nbytes
 
     def is_named(self, names: tuple[str, ...]) -> bool:
         """Return whether one of its names is among those that a restriction lists."""
@@ -248,7 +290,7 @@ class WorkerHandle:
 
     def has_free_thread_for(self, task_class: TaskClass) -> bool:
         """Return whether one more task of this class could run at once, if it takes no memory."""
-        if self.is_away or self.is_leaving or self.n_busy >= self.nthreads:
+        if self.closed & TAKES_NOTHING or self.n_busy >= self.nthreads:
             return False
         return self._has_resources_for(task_class)
 

@@ -36,8 +36,7 @@ OTHER: Final = "other"
 #: Of prefixes that are dropped, these are added up.
 _SUMS: Final = ("n_finished", "n_failed", "n_before", "n_failed_before", "compute_ns")
 
-#: Estimate for a function that never finished here: 2 ms lets a new `map` start with a dozen tasks
-#: per thread.
+#: Estimate for a function that never finished here.
 UNKNOWN_DURATION_NS: Final = 2_000_000
 #: Results that are smaller on average do not count as data that fills a worker's memory.
 LARGE_NBYTES: Final = 64 << 10

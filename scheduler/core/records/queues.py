@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -212,6 +213,13 @@ class ReadyQueue(Generic[_Item]):
             for _, ticket, item in sorted(entries, key=lambda e: e[:2])
             if item.ticket == ticket
         ]
+
+    def some(self) -> Iterator[_Item]:
+        """Yield the live items in about their order, without sorting them."""
+        for lane in self.rotation.lanes.values():
+            for _, ticket, item in chain(lane.heap, lane.run):
+                if item.ticket == ticket:
+                    yield item
 
     def validate(self) -> None:
         """Assert the invariants that the comments state."""

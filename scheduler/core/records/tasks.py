@@ -252,7 +252,7 @@ class SchedulerTask:
         #: waiting only: {dependency: None}, all and only dependencies that are not in memory; else
         #: None
         self.waiting_on: dict[SchedulerTask, None] | None = None
-        #: queued only: the entry of the ready queue that is this task's; else 0
+        #: queued only: the entry of the ready queue that is this task's, not 0; else 0
         self.ticket = 0
         #: processing only: where; `worker.processing[attempt] is self`
         self.worker: WorkerHandle | None = None

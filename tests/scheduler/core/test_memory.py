@@ -13,7 +13,7 @@ from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.memory import relief
 from weft.scheduler.core.memory.full import growth
 from weft.scheduler.core.memory.records import memory_of
-from weft.scheduler.core.memory.set_aside import MEMORY_INVARIANTS
+from weft.scheduler.core.memory.feature import MEMORY_INVARIANTS
 from weft.scheduler.core.records.tasks import TaskClass
 
 MB = 1_000_000
@@ -343,8 +343,11 @@ def test_a_full_worker_that_is_lost_leaves_nothing_behind(board):
     assert board.states("x", "y") == ["no_worker"] * 2
     board.tick(10.0)
     new = worker(board, "new")
+    assert board.where("ballast") == new
+    board.finish(new, "small", blob=None)
+    assert not dropped(board.finish(new, "ballast", nbytes=LARGE, blob=None), new)
     assert board.where("a") == new
-    assert not dropped(board.out, new)
+    board.drop_rest()
 
 
 def test_a_full_worker_is_not_asked_again_and_again_for_what_it_cannot_give_back(board):
@@ -482,13 +485,15 @@ def test_a_task_that_is_too_large_costs_results_of_its_own_client_only(board):
 BREAKAGES = {
     "full lists the workers that are full": lambda s, w: s.full.clear(),
     "a full worker has a limit": lambda s, w: setattr(w, "memory_limit", 0),
-    "a worker is watched if it has a limit": lambda s, w: setattr(w, "watched_above", 1 << 62),
+    "a worker is watched if it has a limit and does not spill": lambda s, w: setattr(w, "watched_above", 1 << 62),
     "what waits for memory is set aside": lambda s, w: memory_of(s).aside.add(s.tasks["a"]),
     "classes are listed while tasks of them wait for memory": lambda s, w: memory_of(
         s
     ).aside.by_class.update({TaskClass((), ("other",), False, ()): {}}),
     "what waits for memory is looked at": lambda s, w: setattr(memory_of(s), "look", None),
     "memory is busy while a worker is full or a task is set aside": lambda s, w: s.busy.clear(),
+    "paused lists the workers that are paused": lambda s, w: memory_of(s).paused.update({w: 0}),
+    "a worker is paused while its last report says so": lambda s, w: setattr(w, "is_paused", True),
 }
 
 

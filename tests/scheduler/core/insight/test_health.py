@@ -36,6 +36,11 @@ CASES = {
         Signs(full=[(0.97, "w3"), (0.81, "w1")], n_full=5), "error",
         "5 workers use more than 80% of the memory (w3 97%, w1 81% and 3 more)",
     ),
+    "workers-paused": (
+        Signs(paused=["w: 81% of 4 GiB"], n_paused=2), "warning",
+        "2 workers are paused, and they get no task before there is room in memory (w: 81% of 4 "
+        "GiB; and 1 more). Release results",
+    ),
     "memory-wait": (
         Signs(n_set_aside=3), "error",
         "3 tasks wait for memory: workers that may run them use more than 80% of theirs",

@@ -278,7 +278,12 @@ def test_workers_are_counted_by_state():
     one, two, _ = (board.worker(name) for name in ("one", "two", "three"))
     board.close(one)
     board.send(two, m.WorkerLeaving(reason="asked"))
-    assert count_workers(board.state) == {"running": 1, "leaving": 1, "away": 1}
+    assert count_workers(board.state) == {
+        "running": 1,
+        "paused": 0,
+        "leaving": 1,
+        "away": 1,
+    }
 
 
 @pytest.mark.parametrize("kind", ["exit", "signal", "memory", "crash"])

@@ -27,7 +27,7 @@ from weft.scheduler.core.interruption.interrupted import InterruptedAttempt, int
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving import leavers
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
-from weft.scheduler.core.memory.set_aside import MEMORY_INVARIANTS
+from weft.scheduler.core.memory.feature import MEMORY_INVARIANTS
 from weft.scheduler.core.output.output import flow_of
 from weft.scheduler.core.output.wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.plugins.plugins import Plugin
@@ -346,7 +346,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "alone of a worker is itself": lambda b: setattr(b.w, "alone", ()),
     "workers_by_id files the workers": lambda b: b.state.workers_by_id.clear(),
     "workers_by_address files the workers": lambda b: b.state.workers_by_address.update(x=b.w),
-    "idle are the workers that stay and process nothing": lambda b: b.state.idle.update(
+    "idle are the workers that take tasks and process nothing": lambda b: b.state.idle.update(
         {b.w: None}
     ),
     "loaded are the workers with more tasks than threads": lambda b: b.state.loaded.clear(),

@@ -1,0 +1,184 @@
+"""Workers that report that they are paused: they get nothing, and go on to serve."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scheduler.builders import Board, assigned, graph, sent_keys
+from weft.protocol.reported import OF_WORKERS, SPILLED_BYTES, SPILLS, n_numbers
+from weft.protocol.wire import messages as m
+from weft.scheduler.core.insight.desired import desired_workers
+from weft.scheduler.core.insight.explaining import explain
+from weft.scheduler.core.insight.info import describe_worker
+from weft.scheduler.core.insight.metrics import count_workers
+from weft.scheduler.core.insight.overview import overview
+from weft.scheduler.core.memory import relief
+from weft.scheduler.core.memory.records import memory_of
+
+GIB = 1 << 30
+LIMIT = 4 * GIB
+MB = 1_000_000
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board(client_lease_s=60.0)
+
+
+def report(
+    board: Board, peer: int, state: str = "paused", managed: float = 2.1, spilled: float = 0.9
+) -> None:
+    """Let a worker report its state: it uses 81 % of 4 GiB."""
+    numbers = [0] * n_numbers(OF_WORKERS)
+    names = [metric.name for metric in OF_WORKERS for _ in range(metric.n)]
+    numbers[names.index(SPILLED_BYTES)] = int(spilled * GIB)
+    board.send(
+        peer,
+        m.WorkerStatus(
+            state=state,
+            nthreads=1,
+            n_records=0,
+            n_ready=0,
+            managed_nbytes=int(managed * GIB),
+            resident_nbytes=int(0.81 * LIMIT),
+            cpu_percent=0,
+            numbers=numbers,
+        ),
+    )
+
+
+def worker(board: Board, name: str = "w") -> int:
+    return board.worker(name, memory_limit=LIMIT, facts={SPILLS: True})
+
+
+def test_a_paused_worker_gets_nothing_and_all_goes_to_the_others(board):
+    alice = board.client()
+    w, other = worker(board), worker(board, "other")
+    report(board, w)
+    out = board.send(alice, graph("a", "b", "c"))
+    assert not assigned(out, w)
+    assert list(assigned(out, other)) == ["a", "b", "c"]
+
+
+def test_what_a_worker_has_not_started_is_asked_back_when_it_is_paused(board):
+    alice = board.client()
+    w = worker(board)
+    board.send(alice, graph("a", "b", "c"))
+    other = worker(board, "other")
+    board.drop_rest()
+    report(board, w)
+    (asked,) = board.out.of(w, m.ReturnAttempts)
+    assert asked.count == 3
+    out = board.send(w, m.AttemptsReturned(attempts=[board.attempt("b"), board.attempt("c")]))
+    assert list(assigned(out, other)) == ["b", "c"]
+    assert board.where("a") == w
+
+
+def test_a_paused_worker_takes_part_again_as_soon_as_it_runs(board):
+    alice = board.client()
+    w = worker(board)
+    report(board, w)
+    board.send(alice, graph("a"))
+    assert board.states("a") == ["queued"]
+    report(board, w, "running")
+    assert board.where("a") == w
+
+
+def test_the_holder_of_an_input_is_not_chosen_while_it_is_paused_and_serves_it(board):
+    alice = board.client()
+    w = worker(board)
+    board.send(alice, graph("a"))
+    board.finish(w, "a", nbytes=500 * MB, blob=None)
+    other = worker(board, "other")
+    report(board, w)
+    out = board.send(alice, graph(":a -> b"))
+    (message,) = out.of(other, m.AssignTasks)
+    assert message.located_keys == ["a"]
+
+
+def test_a_paused_worker_is_asked_for_no_copies_before_it_runs(board):
+    alice = board.client()
+    w = worker(board)
+    board.send(alice, graph("a"))
+    board.finish(w, "a", blob=None)
+    other = worker(board, "other")
+    report(board, other)
+    ask = m.Ask(name="replicate", request=1, arguments={"keys": ["a"], "n": 2})
+    assert not board.send(alice, ask).of(other, m.HoldCopies)
+    report(board, other, "running")
+    assert sent_keys(board.tick(), other, m.HoldCopies) == ["a"]
+    board.rest()
+
+
+def test_a_worker_that_is_paused_is_described_so_with_what_fills_its_memory(board):
+    alice = board.client()
+    w = worker(board)
+    report(board, w)
+    board.send(alice, graph("a"))
+    text = "paused: 81% of 4 GiB, 2.1 GiB of results, 922 MiB spilled, 1.14 GiB not by results"
+    assert f"worker w: {text}" in explain(board.state, board.task("a"))["details"]
+    described = describe_worker(board.state, board.state.workers[w])
+    assert (described["is_paused"], described["why_not"]) == (True, text)
+    assert described["metrics"]["spilled"] == int(0.9 * GIB)
+    assert count_workers(board.state) == {"running": 0, "paused": 1, "leaving": 0, "away": 0}
+    lines = {line["code"]: line["what"] for line in overview(board.state)["health"]}
+    assert "1 worker is paused, and it gets no task" in lines["workers-paused"]
+
+
+def test_another_worker_is_desired_for_each_one_that_is_paused_while_tasks_wait(board):
+    alice = board.client()
+    w = worker(board)
+    board.send(alice, graph("a"))
+    assert desired_workers(board.state).n_workers == 1
+    report(board, w)
+    assert desired_workers(board.state).n_workers == 1
+    board.send(alice, graph("b"))
+    assert desired_workers(board.state).n_workers == 2
+    board.drop_rest()
+
+
+def test_a_worker_that_spills_is_never_full(board):
+    alice = board.client()
+    w = worker(board)
+    report(board, w, "running")
+    board.send(alice, graph("a", "b"))
+    board.finish(w, "a", "b", nbytes=GIB, blob=None)
+    assert not board.state.full
+
+
+def hold(board: Board) -> tuple[int, int]:
+    """Let a paused worker have two results of 1.5 GiB, while a third is to be made."""
+    alice = board.client()
+    w = worker(board)
+    board.send(alice, graph("a", "b", function="make"))
+    for key in "ab":
+        board.finish(w, key, nbytes=3 * GIB // 2, blob=None)
+    report(board, w, managed=3.0, spilled=0.0)
+    board.send(alice, graph("x", function="make"))
+    assert board.states("x") == ["queued"]
+    return alice, w
+
+
+def test_the_newest_results_fail_when_a_paused_worker_cannot_spill_any_more(board):
+    alice, _w = hold(board)
+    out = board.tick(3 * board.state.settings.heartbeat_s + relief.STALLED_S + 2)
+    assert board.states("a", "b", "x") == ["memory", "memory", "erred"]
+    assert board.task("x").failure[0] == "memory-exceeded"
+    assert out.of(alice, m.KeysUnrunnable)
+    board.rest()
+
+
+def test_nothing_fails_while_a_paused_worker_spills_more(board):
+    _alice, w = hold(board)
+    for second in range(20):
+        report(board, w, managed=3.0, spilled=0.1 * second)
+        board.tick(1.0)
+    assert board.states("a", "b", "x") == ["memory", "memory", "queued"]
+    board.drop_rest()
+
+
+def test_a_paused_worker_that_is_lost_leaves_nothing_behind(board):
+    _alice, w = hold(board)
+    board.close(w)
+    assert not memory_of(board.state).paused
+    board.drop_rest()
