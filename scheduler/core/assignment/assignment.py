@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.options import COLUMNS, NO_OPTIONS
-from ..feature import Decide, Give
+from ..feature import Admit, Decide, Give
 from ..moves.locating import addresses_of, hashes_of
 from ..records.peers import RESOURCE_DIGITS, TAKES_NOTHING, WorkerHandle
 from ..records.prefixes import Prefix
@@ -136,7 +136,7 @@ def settle(state: SchedulerState) -> None:
         drafts: dict[WorkerHandle, Draft] = {}
         for task in state.ahead:
             ws = ahead_worker(task)
-            if ws is not None and ws.has_room:
+            if ws is not None and (ws.has_room or _lets_go(task, ws)):
                 assign(state, drafts, task, ws)
         state.ahead.clear()
         if state.threadless:
@@ -152,6 +152,13 @@ def settle(state: SchedulerState) -> None:
             _refresh(state)
     if state.idle and state.loaded and not state.ready:
         ask_back(state)
+
+
+def _lets_go(task: SchedulerTask, ws: WorkerHandle) -> bool:
+    """Return whether a task frees a worker of a large result that is made there now."""
+    if ws.closed & TAKES_NOTHING:
+        return False
+    return any(needed.group.prefix.result_nbytes for needed in task.dependencies)
 
 
 def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> None:
@@ -243,10 +250,11 @@ def _assign_class(
     queue = task_class.queue
     decide: Decide = decide_worker
     give: Give = assign
+    admit: Admit | None = None
     # More than threads and time is looked at only where it may be scarce.
     is_scarce = bool(task_class.resources)
     if (state.prefixes.has_large or state.full) and state.features.careful is not None:
-        decide, give = state.features.careful
+        decide, give, admit = state.features.careful
         is_scarce = True
     n_unvisited = 0
     while queue.n and members_open:
@@ -278,6 +286,9 @@ def _assign_class(
                 share = max(share, _least_share(queue.n, prefix))
             n_given += 1
             target = decide(task, ws, state.now) if task.dependencies else ws
+            if admit is not None and not admit(state, task, target):
+                queue.put_back(task, task.group.client)
+                break
             queue.left_ns -= task.group.prefix.estimate_ns
             give(state, drafts, task, target)
             if is_scarce and not ws.has_room_for(task_class):
@@ -366,8 +377,8 @@ def _let_newcomer_in(
         # The next newcomer goes to another one.
         del state.loaded[ws]
         state.loaded[ws] = None
-        excess_ns = ws.occupancy_ns - ws.backlog_ns
-        if ws.is_full or ws.is_stuck(state.now):
+        excess_ns = ws.occupancy_ns - ws.usual_backlog_ns
+        if ws.closed or ws.is_stuck(state.now):
             continue
         if ws in task_class.members and excess_ns < MAX_EXCESS_NS:
             task = task_class.queue.pop()

@@ -230,7 +230,8 @@ def _n_like(ws: WorkerHandle, busy_ns: float, running_ns: dict[Prefix, float]) -
 
 def _part_of(task: SchedulerTask, target_ns: float, running_ns: dict[Prefix, float]) -> float:
     prefix = task.group.prefix
-    return min(1.0, max(prefix.estimate_ns, running_ns.get(prefix, 0.0)) / target_ns)
+    estimate_ns = prefix.estimate_ns if prefix.n_finished else UNKNOWN_DURATION_NS
+    return min(1.0, max(estimate_ns, running_ns.get(prefix, 0.0)) / target_ns)
 
 
 def _sample(task_class: TaskClass) -> Iterator[SchedulerTask]:

@@ -233,8 +233,8 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "an input that an active task lacks is being made": lambda s: [
         (t, d) for t in tasks_in(s, *ACTIVE) for d in _missing(t) if d.state not in ACTIVE
     ],
-    "ticket > 0 iff queued": lambda s: [
-        t for t in tasks_in(s) if (t.ticket > 0) != (t.state == QUEUED)
+    "a ticket iff queued": lambda s: [
+        t for t in tasks_in(s) if (t.ticket != 0) != (t.state == QUEUED)
     ],
     "worker iff processing": lambda s: [
         t for t in tasks_in(s) if (t.worker is not None) != (t.state == PROCESSING)

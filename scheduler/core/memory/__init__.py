@@ -1,9 +1,9 @@
 """A brake on memory: what workers hold decides what they get.
 
 - `pausing`: the workers that report that they are paused
-- `pausing`: the workers that report that they are paused
 - `full`: the workers whose memory is nearly full, and what a task would add there
-- `aside`: tasks that would add to full workers wait; those that add nothing run there
+- `admission`: the room that workers have in bytes, beside their backlog in time
+- `set_aside`: tasks that would add to full workers wait; those that add nothing run there
 - `relief`: the newest results fail where nothing goes on, or where workers are killed for them
 - `records`: the state of all this, `SchedulerState.memory`
 

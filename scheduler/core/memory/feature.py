@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.deaths import is_of_memory
 from ..assignment.assignment import Draft, assign
+from ..assignment.placement import ahead_worker
 from ..feature import Departure, Feature
-from . import full, pausing, relief, set_aside
+from ..records.tasks import WAITING
+from . import admission, full, pausing, relief, set_aside
 from .records import BUSY, Memory, memory_of
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
     full.forget_worker(state, ws)
     pausing.forget_worker(state, ws)
+    admission.forget_worker(state, ws)
 
 
 def _on_measured(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -46,13 +49,24 @@ def _waiting_nbytes(state: SchedulerState) -> int:
 def _assign_and_look(
     state: SchedulerState, drafts: dict[WorkerHandle, Draft], task: SchedulerTask, ws: WorkerHandle
 ) -> None:
-    """Do what `assign` does, and see whether the worker is full now."""
+    """Do what `assign` does, let what reads a large result follow, and see whether it is full now.
+
+    Such a reader follows also to a worker that has enough to do: else the result would wait there.
+    """
     assign(state, drafts, task, ws)
+    if task.dependents and task.group.prefix.result_nbytes:
+        for reader in list(task.dependents):
+            if reader.state == WAITING and ahead_worker(reader) is ws:
+                assign(state, drafts, reader, ws)
     full.note_assigned(state, ws, task)
 
 
 #: {what holds: what breaks it}
-MEMORY_INVARIANTS: Final = {**set_aside.ASIDE_INVARIANTS, **pausing.PAUSED_INVARIANTS}
+MEMORY_INVARIANTS: Final = {
+    **set_aside.ASIDE_INVARIANTS,
+    **pausing.PAUSED_INVARIANTS,
+    **admission.STOCK_INVARIANTS,
+}
 
 FEATURE: Final = Feature(
     name=BUSY,
@@ -60,7 +74,7 @@ FEATURE: Final = Feature(
     invariants=MEMORY_INVARIANTS,
     settling=((BUSY, set_aside.settle),),
     placing_late=(set_aside.assign_to_full,),
-    careful=(full.decide_worker_with_memory, _assign_and_look),
+    careful=(full.decide_worker_with_memory, _assign_and_look, admission.admit),
     worker_filled=(full.look_at,),
     waiting_nbytes=(_waiting_nbytes,),
     unfiled=(set_aside.discard,),

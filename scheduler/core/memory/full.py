@@ -5,8 +5,13 @@ come and gone since (`used_nbytes`). So garbage, copies and sizes that are not k
 next heartbeat on, and measured results at once.
 
 The tasks that a worker has are expected to add what the results of their functions have taken so
-far (`Prefix.result_nbytes`). They are looked at only where the end of the memory is so near that
-they may reach it (`WorkerHandle.watched_above`).
+far (`Prefix.result_nbytes`). Those whose readers are at the worker, too, are expected to add no more
+at a time than one for each thread has: a reader runs right after what it reads. Whether a worker is
+full is looked at only where the end of the memory is so near that they may reach it
+(`WorkerHandle.watched_above`).
+
+A worker that spills makes room itself, and reports that it is paused while it cannot: it is never
+full.
 """
 
 from __future__ import annotations
@@ -43,6 +48,8 @@ SWING_NBYTES: Final = 256 << 20
 #: The expected results of so many tasks are added up with each event; of more, at most so often.
 MAX_SUMMED: Final = 64
 SUM_INTERVAL_S: Final = 0.02
+#: The readers of a task that are looked at; with more, it is held for long.
+MAX_READERS: Final = 8
 #: Full workers that are looked at after one event.
 MAX_LOOKED_AT: Final = 64
 
@@ -58,7 +65,7 @@ def note_measured(state: SchedulerState, ws: WorkerHandle) -> None:
 
 def look_at(state: SchedulerState, ws: WorkerHandle) -> None:
     """Decide whether a worker is full; what it was given too much is asked back."""
-    _sum_expected(state, ws)
+    sum_expected(state, ws)
     limit = ws.memory_limit
     if used_nbytes(ws) + ws.expected_nbytes > CROWDED_SHARE * limit > 0:
         surplus = ws.n_busy - ws.nthreads
@@ -70,7 +77,7 @@ def look_at(state: SchedulerState, ws: WorkerHandle) -> None:
     _set_full(state, ws, is_full=_is_over(ws))
 
 
-def _sum_expected(state: SchedulerState, ws: WorkerHandle) -> None:
+def sum_expected(state: SchedulerState, ws: WorkerHandle) -> None:
     """Add up what the tasks of a worker are expected to add to it.
 
     Between two sums of many only what is assigned is counted (`note_assigned`).
@@ -80,7 +87,24 @@ def _sum_expected(state: SchedulerState, ws: WorkerHandle) -> None:
     if len(ws.processing) > MAX_SUMMED and state.now - ws.summed_at < SUM_INTERVAL_S:
         return
     ws.summed_at = state.now
-    ws.expected_nbytes = sum(t.group.prefix.result_nbytes for t in ws.processing.values())
+    unread = n_read = largest = 0
+    for task in ws.processing.values():
+        nbytes = task.group.prefix.result_nbytes
+        if nbytes:
+            if is_read_here(task, ws):
+                n_read += 1
+                largest = max(largest, nbytes)
+            else:
+                unread += nbytes
+    ws.expected_nbytes = unread + min(n_read, ws.nthreads) * largest
+
+
+def is_read_here(task: SchedulerTask, ws: WorkerHandle) -> bool:
+    """Return whether all that are to read a task are at its worker, behind it."""
+    readers = task.dependents
+    if not readers or task.wanted_by or len(readers) > MAX_READERS:
+        return False
+    return all(reader.worker is ws for reader in readers)
 
 
 def _set_full(state: SchedulerState, ws: WorkerHandle, *, is_full: bool) -> None:
@@ -110,14 +134,13 @@ def look_at_full(state: SchedulerState) -> None:
 def note_assigned(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
     """Note, within an assignment pass, what a worker was given: it may be full now."""
     expected = task.group.prefix.result_nbytes
-    if expected and ws.nbytes > ws.watched_above:
+    if expected and not is_read_here(task, ws):
         ws.expected_nbytes += expected
-        if _is_over(ws):
+        if ws.nbytes > ws.watched_above and _is_over(ws):
             # What its functions make may be known to be smaller by now. It must not be found to
             # have room after the pass, for nothing would be assigned then.
-            _sum_expected(state, ws)
-            if _is_over(ws):
-                _set_full(state, ws, is_full=True)
+            sum_expected(state, ws)
+            _set_full(state, ws, is_full=_is_over(ws))
 
 
 def _is_over(ws: WorkerHandle) -> bool:

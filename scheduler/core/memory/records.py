@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from ..state import SchedulerState
 
 
-#: The name of the feature, among `SchedulerState.busy` while a worker is full or a task set aside.
+#: The name of the feature, among `SchedulerState.busy` while a worker is full or stocked, or a
+#: task set aside.
 BUSY: Final = "memory"
 
 
@@ -64,12 +65,14 @@ class Aside:
 class Memory:
     """What the brake knows."""
 
-    __slots__ = ("aside", "kills", "look", "noticed", "paused", "stalled")
+    __slots__ = ("aside", "kills", "look", "noticed", "paused", "stalled", "stocked")
 
     def __init__(self) -> None:
         self.aside = Aside()
         #: {worker: its spilled bytes at the last look} of those that are paused
         self.paused: dict[WorkerHandle, int] = {}
+        #: {worker: None} of those that get no more roots, see `admission`
+        self.stocked: dict[WorkerHandle, None] = {}
         #: when `relief` looks at those that are set aside, or at what paused workers do not get;
         #: pending while there are some
         self.look: Deadline | None = None

@@ -20,6 +20,7 @@ from ..moves.unrunnable import file_unrunnable
 from ..records.checking import unless
 from ..records.tasks import NO_WORKER, SchedulerTask, TaskClass
 from . import relief
+from .admission import take_stock
 from .full import FULL_INVARIANTS, adds_to, look_at_full, note_assigned
 from .records import BUSY, memory_of
 
@@ -52,11 +53,14 @@ def look_later(state: SchedulerState) -> None:
 
 def settle(state: SchedulerState) -> None:
     """See, with each assignment pass, who has room again, and what fits there."""
+    memory = memory_of(state)
+    if memory.stocked:
+        take_stock(state)
     if state.full:
         look_at_full(state)
-    if memory_of(state).aside:
+    if memory.aside:
         take_up(state)
-    elif not state.full:
+    elif not (state.full or memory.stocked):
         del state.busy[BUSY]
 
 

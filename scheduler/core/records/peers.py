@@ -126,6 +126,7 @@ class WorkerHandle:
         "task_clients",
         "unreachable",
         "unreachable_from",
+        "usual_backlog_ns",
         "watched_above",
         "withdrawn",
         "worker_id",
@@ -202,7 +203,9 @@ class WorkerHandle:
         self.classes: dict[TaskClass, None] = {}
         #: (self,), shared by all tasks whose only replica is here
         self.alone: tuple[WorkerHandle, ...] = (self,)
-        self.backlog_ns = min(BACKLOG_NS * self.nthreads, MAX_BACKLOG_NS)
+        #: it gets more while `occupancy_ns` is less; 0 = only for threads that are free, because
+        #: the results of what it has take enough memory until some of them are read
+        self.backlog_ns = self.usual_backlog_ns = min(BACKLOG_NS * self.nthreads, MAX_BACKLOG_NS)
         #: unanswered requests for unstarted work since it last finished something
         self.n_fruitless = 0
         #: {attempt: {client: reason}} that clients have withdrawn, and that it was asked for

@@ -38,6 +38,10 @@ _SUMS: Final = ("n_finished", "n_failed", "n_before", "n_failed_before", "comput
 
 #: Estimate for a function that never finished here.
 UNKNOWN_DURATION_NS: Final = 2_000_000
+#: A function of which more tasks wait than this starts with one for each thread, because each counts
+#: as long as the backlog of a thread: neither their duration nor what their results take is known.
+MANY_UNKNOWN: Final = 16
+UNKNOWN_OF_MANY_NS: Final = 30_000_000
 #: Results that are smaller on average do not count as data that fills a worker's memory.
 LARGE_NBYTES: Final = 64 << 10
 #: Least cost of a task for a worker, so that tasks of no duration do not count as free.
@@ -123,6 +127,8 @@ class Prefix:
                     family.n_failed_before += self.n_failed - self.n_failed_before
                 self.n_failed_before = self.n_failed
         self.n_unfinished += n
+        if self.n_unfinished > MANY_UNKNOWN and not self.n_finished:
+            self.estimate_ns = UNKNOWN_OF_MANY_NS
 
     def finish(self, n: int, total_us: int, queued_us: int, nbytes: int) -> None:
         """Note that `n` tasks at workers finished, and the sums of their times and results."""

@@ -144,6 +144,20 @@ class ReadyQueue(Generic[_Item]):
                     return item
             self.left_ns = 0
 
+    def put_back(self, item: _Item, client: int = 0) -> None:
+        """Put the item that `pop` returned last before all others of its lane; its turn ends."""
+        self.left_ns = 0
+        lane = self.lane(item.priority, client)
+        if not lane.n:
+            lane.push((item,))
+            return
+        # Tickets order equal priorities: this one is less than those of all other items.
+        item.ticket = ticket = -self.next_ticket
+        self.next_ticket += 1
+        lane.run.appendleft((item.priority, ticket, item))
+        lane.n += 1
+        self.n += 1
+
     @property
     def stretch(self) -> Lane[_Item] | None:
         """The lane whose run begins with the items that `pop` would take next; None if others may.

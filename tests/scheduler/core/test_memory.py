@@ -494,6 +494,14 @@ BREAKAGES = {
     "memory is busy while a worker is full or a task is set aside": lambda s, w: s.busy.clear(),
     "paused lists the workers that are paused": lambda s, w: memory_of(s).paused.update({w: 0}),
     "a worker is paused while its last report says so": lambda s, w: setattr(w, "is_paused", True),
+    "stocked lists the workers without a backlog": lambda s, w: setattr(w, "backlog_ns", 0),
+    "a worker that is stocked has a task for each thread": lambda s, w: memory_of(
+        s
+    ).stocked.update({w: None}),
+    "memory is busy while a worker is stocked": lambda s, w: (
+        memory_of(s).stocked.update({w: None}),
+        s.busy.clear(),
+    ),
 }
 
 

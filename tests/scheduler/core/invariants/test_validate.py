@@ -283,7 +283,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "an input that an active task lacks is being made": lambda b: b.set(
         "waiting", "dependencies", (b.task("released"),)
     ),
-    "ticket > 0 iff queued": lambda b: b.set("processing", "ticket", 1),
+    "a ticket iff queued": lambda b: b.set("processing", "ticket", 1),
     "worker iff processing": lambda b: b.set("processing", "worker", None),
     "replicas iff in memory": lambda b: b.set("memory", "replicas", ()),
     "failure iff erred": lambda b: b.set("failed", "failure", None),
