@@ -315,7 +315,7 @@ ORDERS: Final[dict[str, WorkerOrder]] = {
 
 
 def _of_interest(worker: Info) -> tuple[Any, ...]:
-    """Sort those that are away, leaving or paused first, then those with most memory in use, then busy."""
+    """Sort those that are away, leaving or paused first, then by memory in use, then the busy."""
     is_odd = worker_state(worker) in ("away", "leaving", "paused")
     share = memory_share(worker)
     return (not is_odd, -round(share, 1), -min(worker["n_processing"], 1), str(worker["name"]))

@@ -216,8 +216,8 @@ class Feature:
     worker_filled: Hooks[WorkerHook] = ()
     #: before the others, with what gives a task to a worker: tasks of classes that take no thread
     placing: Hooks[PlacingHook] = ()
-    #: how a worker is chosen, given a task, and refused one, where more than threads and time may be
-    #: scarce
+    #: how a worker is chosen, given a task, and refused one, where more than threads and time may
+    #: be scarce
     careful: tuple[Decide, Give, Admit] | None = None
     #: after the others, with what gives a task to a worker, while a worker is `is_full`
     placing_late: Hooks[PlacingHook] = ()

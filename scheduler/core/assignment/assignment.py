@@ -25,8 +25,8 @@ be thousands of classes: no room is kept for each of them and each worker. `take
 that may have something left for one of them. A class looks for those that fit when it is visited;
 after a pass there are none, until a worker finishes something or a class has a task again.
 
-Closed. A worker that is closed (`moves/taking.py`) has no room for any class. What one may still run
-that is full is given to it after the others.
+Closed. A worker that is closed (`moves/taking.py`) has no room for any class. What a full one may
+still run is given to it after the others.
 
 Nothing here looks at all workers or all tasks: `TaskClass.open`, `partly`, `takers`, `idle` and
 `loaded` are kept up to date by `_refresh`.

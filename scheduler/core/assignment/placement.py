@@ -85,7 +85,11 @@ def decide_worker(task: SchedulerTask, with_room: WorkerHandle, now: float) -> W
                 seen = {}
                 best_cost = start_cost_ns(with_room, task, now)
             seen[ws] = None
-            if ws.closed & TAKES_NOTHING or ws not in task_class.members or not _has_resources(ws, task_class):
+            if (
+                ws.closed & TAKES_NOTHING
+                or ws not in task_class.members
+                or not _has_resources(ws, task_class)
+            ):
                 continue
             cost = start_cost_ns(ws, task, now)
             if cost < best_cost:

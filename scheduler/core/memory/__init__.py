@@ -8,6 +8,6 @@
 - `records`: the state of all this, `SchedulerState.memory`
 
 A worker is *full* when what it uses, with the expected results of what it runs, is above
-`FULL_SHARE` of its limit. It is closed to the usual lanes of assignment (`moves/taking.py`), so these
-cost nothing while no worker is full.
+`FULL_SHARE` of its limit. It is closed to the usual lanes of assignment (`moves/taking.py`), so
+these cost nothing while no worker is full.
 """

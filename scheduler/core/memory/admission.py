@@ -1,14 +1,14 @@
 """Room in bytes: root tasks stop while what they make would only wait to be read.
 
-A worker has a backlog in time, and one in bytes. A task with large results that lets no input go is
-a *root*. It adds its result to the worker until that is read. A reader that is at the worker, too,
-runs right after its root, because the order is depth first, so such pairs add little however many
-there are. Other roots wait there for nothing: their readers are not known yet, or wait for others,
-or clients want the results. So a worker whose threads all have a task is refused roots while those
-that it has are expected to add more than `STOCK_SHARE` of its memory, and it has two for each
-thread: it is *stocked*. A free thread always gets one, so no thread waits longer than for a message.
+A worker has a backlog in time, and one in bytes. A task with large results that lets no input go
+is a *root*. It adds its result to the worker until that is read. A reader that is at the worker,
+too, runs right after its root, because the order is depth first, so such pairs add little however
+many there are. Other roots only pile up there: their readers are not known yet, or wait for others,
+or clients want the results. So a worker whose threads all have a task is refused roots while what
+it has is expected to add more than `STOCK_SHARE` of its memory, and it has two for each thread: it
+is *stocked*. A free thread always gets one, so no thread waits longer than for a message.
 
-A worker that is stocked has no room (`WorkerHandle.backlog_ns` is 0), until something changes there.
+A worker that is stocked has no room (`WorkerHandle.backlog_ns` is 0) until something changes there.
 A task that is refused goes back to its place, the first of its queue. What is before it in that
 order, the readers of what is there, has gone out before.
 """

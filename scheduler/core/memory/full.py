@@ -5,9 +5,9 @@ come and gone since (`used_nbytes`). So garbage, copies and sizes that are not k
 next heartbeat on, and measured results at once.
 
 The tasks that a worker has are expected to add what the results of their functions have taken so
-far (`Prefix.result_nbytes`). Those whose readers are at the worker, too, are expected to add no more
-at a time than one for each thread has: a reader runs right after what it reads. Whether a worker is
-full is looked at only where the end of the memory is so near that they may reach it
+far (`Prefix.result_nbytes`). Those whose readers are at the worker, too, are expected to add no
+more at a time than one for each thread has: a reader runs right after what it reads. Whether a
+worker is full is looked at only where the end of the memory is so near that they may reach it
 (`WorkerHandle.watched_above`).
 
 A worker that spills makes room itself, and reports that it is paused while it cannot: it is never
@@ -52,6 +52,7 @@ SUM_INTERVAL_S: Final = 0.02
 MAX_READERS: Final = 8
 #: Full workers that are looked at after one event.
 MAX_LOOKED_AT: Final = 64
+
 
 def note_measured(state: SchedulerState, ws: WorkerHandle) -> None:
     """Note that the size of a worker's process is known, or that the worker is new."""

@@ -5,8 +5,9 @@ disk is full, or as much is spilled as may be.
 
 Two things show that waiting does not help. Tasks of a class wait for memory, and for `STALLED_S`
 nothing has gone on that could make room for them: each worker that may run them is full or paused,
-none runs what may change that, and none that is paused has spilled more. Or `N_KILLS` processes were killed within `KILLS_S` because of the
-results in them, which are computed again, and fill the next one.
+none runs what may change that, and none that is paused has spilled more. Or `N_KILLS` processes
+were killed within `KILLS_S` because of the results in them, which are computed again, and fill the
+next one.
 
 Then results of the client that has most fail with `MemoryExceeded`: its newest ones, those that
 wait and those in memory, until the rest fits; of killed processes the newer half. Clients whose
@@ -71,7 +72,9 @@ def judge(state: SchedulerState) -> None:
     if now - min(memory.stalled.values()) >= state.settings.unrunnable_after_s:
         _notify(state)
     # What a paused worker does is known from its reports only.
-    patience_s = max(STALLED_S, N_REPORTS * heartbeat_interval_s(state)) if memory.paused else STALLED_S
+    patience_s = (
+        max(STALLED_S, N_REPORTS * heartbeat_interval_s(state)) if memory.paused else STALLED_S
+    )
     over = {c: None for c, since in memory.stalled.items() if now - since >= patience_s}
     if over:
         memory.stalled.clear()

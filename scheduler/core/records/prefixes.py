@@ -38,8 +38,8 @@ _SUMS: Final = ("n_finished", "n_failed", "n_before", "n_failed_before", "comput
 
 #: Estimate for a function that never finished here.
 UNKNOWN_DURATION_NS: Final = 2_000_000
-#: A function of which more tasks wait than this starts with one for each thread, because each counts
-#: as long as the backlog of a thread: neither their duration nor what their results take is known.
+#: A function of which more tasks wait than this starts with one for each thread: each counts as
+#: long as the backlog of a thread. Neither their duration nor what their results take is known.
 MANY_UNKNOWN: Final = 16
 UNKNOWN_OF_MANY_NS: Final = 30_000_000
 #: Results that are smaller on average do not count as data that fills a worker's memory.

@@ -18,8 +18,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import Final, Generic, Protocol, TypeVar
 
 from ....protocol.rotation import Rotation, level_of

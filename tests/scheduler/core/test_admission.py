@@ -26,9 +26,7 @@ class Played:
     def __init__(self, nthreads: int = 1) -> None:
         self.board = Board(client_lease_s=60.0, heartbeat_s=1e6)
         self.client = self.board.client()
-        self.workers = [
-            self.board.worker(f"w{i}", nthreads, memory_limit=LIMIT) for i in range(2)
-        ]
+        self.workers = [self.board.worker(f"w{i}", nthreads, memory_limit=LIMIT) for i in range(2)]
         self.n_results = self.most_later = 0
 
     def submit(self, *keys: str, function: str) -> None:
@@ -59,7 +57,7 @@ class Played:
 
     def run(self) -> None:
         """Let the workers run in turns until nothing is left."""
-        while any([self.run_one(peer) for peer in self.workers]):
+        while sum(self.run_one(peer) for peer in self.workers):
             pass
         self.board.drop_rest()
 
@@ -148,7 +146,9 @@ def test_large_results_go_two_for_each_thread_however_small_the_memory_is():
 def test_readers_follow_what_they_read_to_a_worker_that_has_enough_to_do():
     played, roots = stocked()
     played.submit(*(f":{root} -> of_{root}" for root in roots), function="read")
-    there = [task.key for ws in played.board.state.workers.values() for task in ws.processing.values()]
+    there = [
+        task.key for ws in played.board.state.workers.values() for task in ws.processing.values()
+    ]
     assert {f"of_{key}" for key in there if key[0] == "r"} <= {*there}
     played.run()
 
@@ -157,5 +157,7 @@ def test_a_stocked_worker_that_is_lost_leaves_nothing_behind():
     played, _ = stocked()
     lost = played.workers.pop()
     played.board.close(lost)
-    assert all(ws in played.board.state.workers.values() for ws in memory_of(played.board.state).stocked)
+    assert all(
+        ws in played.board.state.workers.values() for ws in memory_of(played.board.state).stocked
+    )
     played.run()

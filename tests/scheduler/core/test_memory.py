@@ -11,9 +11,9 @@ from weft.scheduler.core.insight.explaining import explain
 from weft.scheduler.core.insight.overview import overview
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.memory import relief
+from weft.scheduler.core.memory.feature import MEMORY_INVARIANTS
 from weft.scheduler.core.memory.full import growth
 from weft.scheduler.core.memory.records import memory_of
-from weft.scheduler.core.memory.feature import MEMORY_INVARIANTS
 from weft.scheduler.core.records.tasks import TaskClass
 
 MB = 1_000_000
@@ -485,7 +485,9 @@ def test_a_task_that_is_too_large_costs_results_of_its_own_client_only(board):
 BREAKAGES = {
     "full lists the workers that are full": lambda s, w: s.full.clear(),
     "a full worker has a limit": lambda s, w: setattr(w, "memory_limit", 0),
-    "a worker is watched if it has a limit and does not spill": lambda s, w: setattr(w, "watched_above", 1 << 62),
+    "a worker is watched if it has a limit and does not spill": lambda s, w: setattr(
+        w, "watched_above", 1 << 62
+    ),
     "what waits for memory is set aside": lambda s, w: memory_of(s).aside.add(s.tasks["a"]),
     "classes are listed while tasks of them wait for memory": lambda s, w: memory_of(
         s
@@ -495,9 +497,9 @@ BREAKAGES = {
     "paused lists the workers that are paused": lambda s, w: memory_of(s).paused.update({w: 0}),
     "a worker is paused while its last report says so": lambda s, w: setattr(w, "is_paused", True),
     "stocked lists the workers without a backlog": lambda s, w: setattr(w, "backlog_ns", 0),
-    "a worker that is stocked has a task for each thread": lambda s, w: memory_of(
-        s
-    ).stocked.update({w: None}),
+    "a worker that is stocked has a task for each thread": lambda s, w: memory_of(s).stocked.update(
+        {w: None}
+    ),
     "memory is busy while a worker is stocked": lambda s, w: (
         memory_of(s).stocked.update({w: None}),
         s.busy.clear(),
