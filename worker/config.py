@@ -92,6 +92,12 @@ class WorkerConfig:
     keeps_output: bool = True
     preloaded: Sequence[ModuleType] = ()
 
+    @property
+    def spills(self) -> bool:
+        """Whether values are written to disk when memory is short."""
+        has_limit = self.memory_limit and (self.fractions.target or self.fractions.spill)
+        return bool(has_limit) and self.spill_directory is not None
+
     def data_address(self, scheduler_address: str, own_host: str) -> str:
         """Decide where to listen for peers and clients.
 

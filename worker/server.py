@@ -33,7 +33,7 @@ from ..protocol.net.connection import Connection
 from ..protocol.net.session import SessionOwner, SessionRunner
 from ..protocol.net.sockets import host_on_the_way_to
 from ..protocol.net.transport import Listener
-from ..protocol.reported import with_metrics_url
+from ..protocol.reported import SPILLS, with_metrics_url
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message
@@ -349,6 +349,7 @@ class WorkerServer(SessionOwner):
         """See `SessionOwner`."""
         config = self.config
         self._is_first = not last_epoch
+        facts = with_metrics_url(process_facts(), config.metrics_url)
         return RegisterWorker(
             worker_id=config.worker_id,
             name=self.name,
@@ -359,7 +360,7 @@ class WorkerServer(SessionOwner):
             memory_limit=config.memory_limit,
             resources=config.resources,
             supervisor_id=config.supervisor_id,
-            facts=with_metrics_url(process_facts(), config.metrics_url),
+            facts={**facts, SPILLS: config.spills},
         )
 
     def heartbeat(self) -> list[Message]:

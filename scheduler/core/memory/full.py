@@ -24,7 +24,7 @@ from ....protocol.wire import messages as m
 from ..assignment.placement import decide_worker
 from ..data.copies import on_worker_joined
 from ..insight.cluster_totals import MEMORY_HIGH
-from ..moves.taking import close, reopen, used_nbytes
+from ..moves.taking import close, reopen
 from ..records.checking import differences
 from ..records.peers import FULL, NEVER_WATCHED, WorkerHandle
 from ..records.prefixes import LARGE_NBYTES
@@ -59,7 +59,7 @@ def note_measured(state: SchedulerState, ws: WorkerHandle) -> None:
     ws.measured_nbytes = ws.nbytes
     if ws.memory_limit and not ws.spills:
         near = FULL_SHARE * ws.memory_limit - SWING_NBYTES * ws.nthreads
-        ws.watched_above = ws.nbytes + int(near) - used_nbytes(ws)
+        ws.watched_above = ws.nbytes + int(near) - ws.used_nbytes
         if ws.is_full or ws.nbytes > ws.watched_above:
             look_at(state, ws)
 
@@ -68,7 +68,7 @@ def look_at(state: SchedulerState, ws: WorkerHandle) -> None:
     """Decide whether a worker is full; what it was given too much is asked back."""
     sum_expected(state, ws)
     limit = ws.memory_limit
-    if used_nbytes(ws) + ws.expected_nbytes > CROWDED_SHARE * limit > 0:
+    if ws.used_nbytes + ws.expected_nbytes > CROWDED_SHARE * limit > 0:
         surplus = ws.n_busy - ws.nthreads
         if surplus > 0 and not ws.is_away and ws.may_be_asked_in(state.now) <= 0:
             ws.return_asked = True
@@ -145,7 +145,7 @@ def note_assigned(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) 
 
 
 def _is_over(ws: WorkerHandle) -> bool:
-    return used_nbytes(ws) + ws.expected_nbytes > FULL_SHARE * ws.memory_limit > 0
+    return ws.used_nbytes + ws.expected_nbytes > FULL_SHARE * ws.memory_limit > 0
 
 
 def forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -189,7 +189,7 @@ def adds_to(task: SchedulerTask, ws: WorkerHandle) -> bool:
     need += sum(d.nbytes for d in task.dependencies if ws not in d.replicas)
     if need < LARGE_NBYTES:
         return False
-    if used_nbytes(ws) + ws.expected_nbytes + need > MEANWHILE_SHARE * ws.memory_limit:
+    if ws.used_nbytes + ws.expected_nbytes + need > MEANWHILE_SHARE * ws.memory_limit:
         return True
     if growth(task, ws) < max(LARGE_NBYTES, ws.memory_limit // SMALL_PART):
         return False
@@ -198,7 +198,7 @@ def adds_to(task: SchedulerTask, ws: WorkerHandle) -> bool:
 
 def is_full_of_results(ws: WorkerHandle) -> bool:
     """Return whether results take most of what a full worker uses, so that others can make room."""
-    return ws.nbytes * 2 >= used_nbytes(ws)
+    return ws.nbytes * 2 >= ws.used_nbytes
 
 
 def decide_worker_with_memory(

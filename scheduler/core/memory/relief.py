@@ -25,7 +25,7 @@ from ....protocol.wire.failure import memory_exceeded
 from ....protocol.wording import counted, lasting, sized
 from ..actors.actors import is_actor
 from ..members.liveness import heartbeat_interval_s
-from ..moves.taking import usage_text, used_nbytes
+from ..moves.taking import usage_text
 from ..moves.transitions import ACTIVE, err
 from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask
 from .full import FULL_SHARE, is_full_of_results, is_let_go
@@ -191,7 +191,7 @@ def _victims(
 ) -> list[SchedulerTask]:
     """Return the newest of these results without which the others fit that are wanted."""
     missing = sum(map(_size, aside))
-    missing -= sum(int(FULL_SHARE * ws.memory_limit) - used_nbytes(ws) for ws in full)
+    missing -= sum(int(FULL_SHARE * ws.memory_limit) - ws.used_nbytes for ws in full)
     n_left = len(list(aside))
     found: list[SchedulerTask] = []
     for task in _newest_first((*waiting, *(t for t in held if t.wanted_by and not is_actor(t)))):

@@ -55,20 +55,9 @@ def why_not(state: SchedulerState, ws: WorkerHandle) -> str:
     if closed & PAUSED:
         return f"paused: {memory_text(ws)}"
     if closed & FULL:
-        used = f"{sized(used_nbytes(ws))} of {sized(ws.memory_limit)}"
+        used = f"{sized(ws.used_nbytes)} of {sized(ws.memory_limit)}"
         return f"full: it uses {used}, so it gets only what adds nothing to that"
     return ""
-
-
-def used_nbytes(ws: WorkerHandle) -> int:
-    """Return how much memory a worker uses, as far as that is known.
-
-    That is the size of its process as it was last measured, and the results that have come and gone
-    since. Workers that are threads of a program share one process: there only results count.
-    """
-    if not ws.resident_nbytes or ws.address.startswith("inproc:"):
-        return ws.nbytes
-    return max(ws.resident_nbytes + ws.nbytes - ws.measured_nbytes, 0)
 
 
 def memory_text(ws: WorkerHandle) -> str:
@@ -94,7 +83,7 @@ def usage_text(workers: Iterable[WorkerHandle]) -> str:
     """Return what the first of some workers use: `w0 uses 330 of 400 MiB, w1 ...`."""
     workers = list(workers)
     parts = [
-        f"{ws.name} uses {sized(used_nbytes(ws))} of {sized(ws.memory_limit)}"
+        f"{ws.name} uses {sized(ws.used_nbytes)} of {sized(ws.memory_limit)}"
         for ws in workers[:MAX_NAMED]
     ]
     if len(workers) > MAX_NAMED:

@@ -244,7 +244,9 @@ class WorkerHandle:
     def used_nbytes(self) -> int:
         """How much memory it uses, as far as that is known.
 
-        Workers that are threads of a program share one process, whose size says nothing about each.
+        That is the size of its process as it was last measured, and the results that have come and
+        gone since. Workers that are threads of a program share one process: there only results
+        count.
         """
         if not self.resident_nbytes or self.address.startswith("inproc:"):
             return self.nbytes
