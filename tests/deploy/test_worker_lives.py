@@ -164,6 +164,64 @@ def test_a_worker_that_gets_sigterm_finishes_its_running_tasks_and_starts_no_oth
         assert " WARNING: " not in started.err + old.err
 
 
+def noted(folder: str, name: str, n: int) -> bytes:
+    """Note one call; "runs" waits until the test lets it go on."""
+    with open(f"{folder}/{name}", "a") as file:
+        file.write("x")
+    while name == "runs" and not os.path.exists(f"{folder}/go"):
+        time.sleep(0.01)  # workload
+    return b"a" * n
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_worker_that_gets_sigterm_gives_away_what_only_it_has_or_says_what_is_lost(
+    tmp_path, is_late
+):
+    one = ("worker", "--nworkers", "1", "--nthreads", "1", "--grace-period")
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon(*one, "0.1" if is_late else "60", "--name", "old", folder=tmp_path) as old,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        old.wait_for("registered")
+        persisted = client.submit(noted, str(tmp_path), "persisted", 200_000)
+        weft.wait([persisted])
+        running = client.submit(noted, str(tmp_path), "runs", 200_000)
+        wait_until((tmp_path / "runs").exists, 30, "the task's start")
+        if is_late:
+            old.process.send_signal(signal.SIGTERM)
+            assert old.process.wait(60) == 0
+        with daemon(*one, "60", "--name", "new", folder=tmp_path) as new:
+            new.wait_for("registered")
+            if not is_late:
+                old.process.send_signal(signal.SIGTERM)
+                old.wait_for("leaves when its tasks have ended")
+            (tmp_path / "go").touch()
+            assert [len(x) for x in client.gather([running, persisted])] == [200_000] * 2
+            assert old.process.wait(60) == 0
+            calls = [(tmp_path / name).read_text() for name in ("runs", "persisted")]
+            ends = [attempt.end for future in (running, persisted) for attempt in future.attempts()]
+            new.stop(signal.SIGINT)  # after SIGTERM it would wait for another one to join
+        if is_late:
+            assert calls == ["xx", "xx"]
+            started.wait_for(
+                "WARNING: worker old had to leave before all was moved (signal SIGTERM, and its "
+                "grace period of 0.1 s is over): 1 result (195 KiB), 'noted-"
+            )
+            assert ends == [
+                "did not end before its worker had to leave (signal SIGTERM, and its grace period "
+                "of 0.1 s is over)",
+                "finished",
+                "finished; its worker left, and its result with it",
+                "finished",
+            ]
+        else:
+            assert calls == ["x", "x"]
+            assert ends == ["finished", "finished"]
+            started.wait_for("2 results (391 KiB) have moved; nothing that is needed is lost")
+            assert " WARNING: " not in started.err + old.err
+
+
 @pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_a_worker_that_finishes_its_tasks(again, tmp_path):
     one = ("worker", "--nworkers", "1", "--nthreads", "1", "--grace-period", "600")
