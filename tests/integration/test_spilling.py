@@ -114,7 +114,7 @@ def test_the_files_of_a_killed_worker_are_removed_and_its_results_computed_again
     assert client.gather(client.map(first, futures), timeout=WAIT_S) == list(map(float, range(N)))
 
 
-def test_what_cannot_be_pickled_stays_and_the_rest_makes_room(client, cluster):
+def test_a_value_that_cannot_be_pickled_stays_and_the_rest_makes_room(client, cluster):
     stays = client.submit(lambda: (np.ones(LARGE // 8), threading.Lock()))
     weft.wait([stays], timeout=WAIT_S)
     futures = made(client)

@@ -15,7 +15,7 @@ from weft.protocol.wire.message import Message, coders_of
 
 NAME = "weft.protocol.wire.coders"
 WANT = m.WantKeys(keys=["a"])
-WIRE = [17, ["a"], []]
+WIRE = [17, ["a"], [], []]
 
 
 @pytest.fixture

@@ -181,3 +181,14 @@ def test_the_function_of_a_submission_that_makes_no_task_is_idle_when_its_client
     board.send(client, graph("b", function="other", blob=None))
     assert board.refused() == []
     assert idle(board) == ["inc"]
+
+
+def test_a_function_is_kept_for_a_client_that_has_not_heard_of_a_forced_cancel():
+    board = Board(max_idle_functions=0)
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, graph("a"))
+    board.send(bob, graph("a"), m.CancelKeys(keys=["a"], force=True, reason=""))
+    assert assigned(board.send(alice, graph("b", blob=None)), worker)
+    board.send(alice, m.ReleaseKeys(keys=["b"]))
+    assert not board.state.functions

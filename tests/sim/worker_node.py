@@ -12,23 +12,9 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import Failure, interrupted, reschedule
 from weft.protocol.wire.message import Message
-from weft.protocol.wire.messages import (
-    AttemptsOverdue,
-    Bye,
-    FetchKeys,
-    Heartbeat,
-    KeysData,
-    LeaveCluster,
-    Put,
-    Reconciled,
-    RegisterWorker,
-    SetUpPlugin,
-    TearDownPlugin,
-    WorkerHeldUp,
-    WorkerStatus,
-)
 from weft.protocol.wire.roles import Role
 from weft.worker.core.events import (
     CatchOutput,
@@ -147,13 +133,13 @@ class WorkerNode:
         for what, args in deferred:
             what(*args)
 
-    def held_up(self) -> WorkerHeldUp:
+    def held_up(self) -> m.WorkerHeldUp:
         """Return the report of a supervisor, as if a task held the interpreter lock."""
         self.world.probes["held up"] += 1
         attempts = [task.attempt for task in self.running if task is not None]
         self._note_timed_out(attempts)
         held_ms = [int((self.world.now - self.frozen_at) * 1000)] * len(attempts)
-        return WorkerHeldUp(worker_id=self.worker_id, attempts=attempts, held_ms=held_ms)
+        return m.WorkerHeldUp(worker_id=self.worker_id, attempts=attempts, held_ms=held_ms)
 
     def kill(self, reason: str, *, on_request: bool = False) -> None:
         """End the process at once (SIGKILL); `on_request` of the scheduler no task is at fault."""
@@ -182,7 +168,7 @@ class WorkerNode:
     def leave(self) -> None:
         """End the process in order."""
         if self.is_alive and self.session.is_open:
-            self.session.leave([*self._take(), Bye(reason="retired")])
+            self.session.leave([*self._take(), m.Bye(reason="retired")])
             self.is_leaving = True
             self.kill("left")
 
@@ -210,7 +196,7 @@ class WorkerNode:
     def registration(self, number: int, last_epoch: int) -> Message:
         """See `SessionOwner`."""
         self._last_epoch = last_epoch
-        return RegisterWorker(
+        return m.RegisterWorker(
             worker_id=self.worker_id,
             name=self.name,
             session=number,
@@ -225,7 +211,7 @@ class WorkerNode:
 
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
-        status = WorkerStatus(
+        status = m.WorkerStatus(
             state=self.pauses.state(),
             nthreads=self.sim.plan.nthreads,
             n_records=len(self.core.by_key),
@@ -234,7 +220,7 @@ class WorkerNode:
             resident_nbytes=0 if self.memory is None else self.memory.resident_nbytes(),
             cpu_percent=0,
         )
-        return [status, Heartbeat()]
+        return [status, m.Heartbeat()]
 
     def on_welcome(self) -> None:
         """See `SessionOwner`."""
@@ -244,16 +230,16 @@ class WorkerNode:
         """See `SessionOwner`."""
         batch = []
         for message in messages:
-            if isinstance(message, FetchKeys):
+            if isinstance(message, m.FetchKeys):
                 self._relay(message)
-            elif isinstance(message, Put):
+            elif isinstance(message, m.Put):
                 self.world.probes["put through the scheduler"] += 1
                 self.data.take_put(message)
-            elif isinstance(message, (SetUpPlugin, TearDownPlugin)):
+            elif isinstance(message, (m.SetUpPlugin, m.TearDownPlugin)):
                 self.plugins.on_message(message)
-            elif isinstance(message, LeaveCluster):
+            elif isinstance(message, m.LeaveCluster):
                 self._handle(Leave(message.reason))
-            elif isinstance(message, Reconciled):
+            elif isinstance(message, m.Reconciled):
                 self.world.probes["reconciled"] += 1
                 self.world.probes["results kept"] += message.n_kept
                 self.world.probes["attempts adopted"] += message.n_adopted
@@ -267,10 +253,10 @@ class WorkerNode:
         """See `SessionOwner`."""
         self._handle(SchedulerLost())
 
-    def _relay(self, message: FetchKeys) -> None:
+    def _relay(self, message: m.FetchKeys) -> None:
         keys, blobs = self.data.read(message.keys)
         missing = [key for key in message.keys if key not in keys]
-        answer = KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
+        answer = m.KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
         self.session.send([*self._take(), answer])
 
     def log(self, event: OutputCame) -> None:
@@ -353,7 +339,7 @@ class WorkerNode:
     def _take(self) -> list[Message]:
         messages, self.core.to_scheduler = self.core.to_scheduler, []
         for message in messages:
-            if isinstance(message, AttemptsOverdue):
+            if isinstance(message, m.AttemptsOverdue):
                 self._note_timed_out(message.attempts)
         return messages
 

@@ -56,7 +56,10 @@ class DiskFailed(Exception):
 
 
 class GoneValue(Reschedule):
-    """The value of a result is not in its file any more: it is computed again."""
+    """The value of a result is not in its file any more.
+
+    Nothing has to be done: it is computed again, and what reads it runs then.
+    """
 
     def __init__(self, attempt: int, reason: str) -> None:
         super().__init__(f"a result that it reads was lost with its file on disk: {reason}")

@@ -493,7 +493,7 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
         for other in task.wanted_by if ends_for_all else client.alone:
             unwant(other, task)
             by_client.setdefault(other, []).append(key)
-            if other is not client:
+            if other is not client and other.receive is None:
                 keep_function(other, task.group.function)  # until this one has heard of it
         if not task.wanted_by:
             cancelled.append(task)

@@ -79,7 +79,7 @@ def test_a_value_comes_back_as_it_was(files, name, is_packed):
     np.testing.assert_equal(loads(file.read()), value)
 
 
-def test_what_others_cannot_import_is_written_by_value(files):
+def test_a_value_of_a_module_that_others_cannot_import_is_written_by_value(files):
     offset = 2
     file = files.folder.write(1, [b"x" * LARGE, lambda x: x + offset], None)
     blob = file.read()

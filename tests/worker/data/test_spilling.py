@@ -146,7 +146,7 @@ def test_dropped_values_take_their_files_with_them(start, wait_until):
     assert (kit.store.nbytes, len(kit.store)) == (0, 0)
 
 
-def test_what_running_tasks_read_stays_and_what_waiting_ones_read_leaves_last(start, wait_until):
+def test_inputs_of_running_tasks_stay_and_those_of_waiting_ones_leave_last(start, wait_until):
     kit = start()
     kit.used = {1, 2}
     kit.awaited = {3: True, 4: None}
@@ -167,7 +167,7 @@ def test_a_value_whose_file_is_lost_is_lost_for_all_readers(start, wait_until):
     assert kit.store.spilled_nbytes == 0
 
 
-def test_what_cannot_be_pickled_stays_and_is_counted(start, wait_until, caplog):
+def test_a_value_that_cannot_be_pickled_stays_and_is_counted(start, wait_until, caplog):
     kit = start()
     kit.put(1, value=[np.zeros(MIB), threading.Lock()])
     kit.put(2, value=StoredActor.__new__(StoredActor))

@@ -379,17 +379,6 @@ def test_cancel_leaves_keys_that_others_want_unless_forced(board):
     assert board.rest() == ["DropFunctions"]
 
 
-def test_a_function_is_kept_for_a_client_that_has_not_heard_of_a_forced_cancel(board):
-    board = Board(max_idle_functions=0)
-    alice, bob = board.client("alice"), board.client("bob")
-    worker = board.worker()
-    board.send(alice, graph("a"))
-    board.send(bob, graph("a"), m.CancelKeys(keys=["a"], force=True, reason=""))
-    assert assigned(board.send(alice, graph("b", blob=None)), worker)
-    board.send(alice, m.ReleaseKeys(keys=["b"]))
-    assert not board.state.functions
-
-
 def test_a_forced_cancel_takes_no_finished_result_from_others(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker()

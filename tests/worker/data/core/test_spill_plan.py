@@ -69,7 +69,7 @@ def test_nothing_leaves_below_the_target_and_the_oldest_beyond_it():
     assert plan.is_short
 
 
-def test_what_is_being_written_counts_as_gone_and_is_not_chosen_again():
+def test_a_value_that_is_being_written_counts_as_gone_and_is_not_chosen_again():
     plan, memory = plan_for(), units(1, 2, 3, 4, 5, 6, 7, 8)
     assert chosen(plan, memory, n=1) == [1]
     assert chosen(plan, memory) == [2]
