@@ -66,14 +66,12 @@ NumbersHook: TypeAlias = (
 PlacingHook: TypeAlias = (
     "Callable[[SchedulerState, Callable[[SchedulerTask, WorkerHandle], None]], None]"
 )
-#: `(task, a worker with room, now)` -> the worker
-Decide: TypeAlias = "Callable[[SchedulerTask, WorkerHandle, float], WorkerHandle]"
+#: `(state, task, a worker with room)` -> the worker; None = the one with room has none any more
+Place: TypeAlias = "Callable[[SchedulerState, SchedulerTask, WorkerHandle], WorkerHandle | None]"
 #: `(state, the drafts of this pass, task, its worker)`
 Give: TypeAlias = (
     "Callable[[SchedulerState, dict[WorkerHandle, Draft], SchedulerTask, WorkerHandle], None]"
 )
-#: `(state, task, worker)` -> whether it may be given more; if not, it has no room any more
-Admit: TypeAlias = "Callable[[SchedulerState, SchedulerTask, WorkerHandle], bool]"
 AssignedHook: TypeAlias = "Callable[[SchedulerState, list[SchedulerTask]], None]"
 SubmittedHook: TypeAlias = "Callable[[SchedulerState, ClientHandle, SchedulerTask], None]"
 RecipeHook: TypeAlias = "Callable[[SchedulerState, SchedulerTask, WorkerHandle | None, int], None]"
@@ -216,9 +214,8 @@ class Feature:
     worker_filled: Hooks[WorkerHook] = ()
     #: before the others, with what gives a task to a worker: tasks of classes that take no thread
     placing: Hooks[PlacingHook] = ()
-    #: how a worker is chosen, given a task, and refused one, where more than threads and time may
-    #: be scarce
-    careful: tuple[Decide, Give, Admit] | None = None
+    #: how a worker is chosen, and given a task, where more than threads and time may be scarce
+    careful: tuple[Place, Give] | None = None
     #: after the others, with what gives a task to a worker, while a worker is `is_full`
     placing_late: Hooks[PlacingHook] = ()
     #: {function id: what follows when tasks of it are assigned}

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.options import COLUMNS, NO_OPTIONS
-from ..feature import Admit, Decide, Give
+from ..feature import Give, Place
 from ..moves.locating import addresses_of, hashes_of
 from ..records.peers import RESOURCE_DIGITS, TAKES_NOTHING, WorkerHandle
 from ..records.prefixes import Prefix
@@ -247,14 +247,18 @@ def _assign_class(
     task_class: TaskClass,
     members_open: OrderedDict[WorkerHandle, None],
 ) -> None:
+    """Give the tasks of a class to workers, in shares, until these have no room.
+
+    It ends: each turn takes tasks out of the queue, or a worker out of the line. One for which a
+    task was not placed has no room any more. Only those of `partly` come in, and none comes there.
+    """
     queue = task_class.queue
-    decide: Decide = decide_worker
+    place: Place | None = None
     give: Give = assign
-    admit: Admit | None = None
     # More than threads and time is looked at only where it may be scarce.
     is_scarce = bool(task_class.resources)
     if (state.prefixes.has_large or state.full) and state.features.careful is not None:
-        decide, give, admit = state.features.careful
+        place, give = state.features.careful
         is_scarce = True
     n_unvisited = 0
     while queue.n and members_open:
@@ -285,8 +289,12 @@ def _assign_class(
                     share = -(-(queue.n + 1) // (n_unvisited + 1))
                 share = max(share, _least_share(queue.n, prefix))
             n_given += 1
-            target = decide(task, ws, state.now) if task.dependencies else ws
-            if admit is not None and not admit(state, task, target):
+            target: WorkerHandle | None = ws
+            if place is not None:
+                target = place(state, task, ws)
+            elif task.dependencies:
+                target = decide_worker(task, ws, state.now)
+            if target is None:
                 queue.put_back(task, task.group.client)
                 break
             queue.left_ns -= task.group.prefix.estimate_ns

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..records.checking import differences
 from ..records.peers import WorkerHandle
-from .full import is_let_go, sum_expected
+from .full import decide_worker_with_memory, is_let_go, sum_expected
 from .records import BUSY, memory_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,19 @@ N_PER_THREAD: Final = 2
 MAX_INPUTS_SEEN: Final = 4
 
 
-def admit(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> bool:
+def place(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> WorkerHandle | None:
+    """Return the worker for a task for which `ws` has room; None = that is stocked from now on.
+
+    A root whose inputs are at a worker that is stocked goes to the one with room.
+    """
+    if task.dependencies:
+        best = decide_worker_with_memory(task, ws, state.now)
+        if best is not ws and _admits(state, best, task):
+            return best
+    return ws if _admits(state, ws, task) else None
+
+
+def _admits(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> bool:
     """Return whether a worker may have a task by its memory; if not, it is stocked from now on."""
     nbytes = task.group.prefix.result_nbytes
     if not nbytes or not ws.memory_limit or ws.n_busy < ws.nthreads or not _is_root(task):

@@ -153,6 +153,19 @@ def test_readers_follow_what_they_read_to_a_worker_that_has_enough_to_do():
     played.run()
 
 
+def test_roots_whose_inputs_are_at_a_stocked_worker_go_to_one_with_room():
+    played = Played()
+    first, other = played.workers
+    played.board.send(played.client, graph("shared", function="make", workers=["w0"]))
+    played.run()
+    played.submit(*(f":shared -> r{i}" for i in range(100)), function="make")
+    memory = memory_of(played.board.state)
+    assert [*memory.stocked] == [played.board.state.workers[peer] for peer in (first, other)]
+    assert [len(ws.processing) for ws in memory.stocked] == [5, 5]
+    played.run()
+    assert played.n_results == 101
+
+
 def test_a_stocked_worker_that_is_lost_leaves_nothing_behind():
     played, _ = stocked()
     lost = played.workers.pop()
