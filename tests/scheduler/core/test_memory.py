@@ -170,7 +170,8 @@ def test_work_that_was_given_before_its_size_was_known_is_asked_back(board):
 
 def test_a_worker_whose_tasks_are_known_to_be_smaller_by_now_has_room_in_the_same_pass(board):
     alice = board.client()
-    w, other = worker(board), worker(board, "other")
+    # With a thread for x, y and z: else this would be a matter of the stock of the worker.
+    w, other = worker(board, nthreads=3), worker(board, "other")
     here = {"function": "make", "workers": ["w"]}
     board.send(alice, graph("a", **here))
     board.finish(w, "a", nbytes=LARGE, us=1000, blob=None)

@@ -37,6 +37,7 @@ def test_a_worker_gets_another_task_while_a_long_one_waits(board):
 
 def test_tasks_that_read_one_that_waits_do_not_fill_its_worker(board):
     client, worker = board.client(), board.worker()
+    learn(board, client, worker, us=2_000)
     ws = board.state.workers[worker]
     readers = [f"reader{i}" for i in range(100)]
     board.send(client, graph("parent", *(f"parent -> {key}" for key in readers)))
