@@ -45,7 +45,7 @@ LEAVING: Final = 8
 TAKES_NOTHING: Final = PAUSED | AWAY | LEAVING
 
 
-class _Closed:
+class _Reason:
     """One of the reasons in `WorkerHandle.closed`, as an attribute."""
 
     def __init__(self, reason: int) -> None:
@@ -133,11 +133,11 @@ class WorkerHandle:
         "zombies",
     )
 
-    is_full = _Closed(FULL)
-    is_paused = _Closed(PAUSED)
-    is_away = _Closed(AWAY)
+    is_full = _Reason(FULL)
+    is_paused = _Reason(PAUSED)
+    is_away = _Reason(AWAY)
     #: it finishes what it runs, and is in no class
-    is_leaving = _Closed(LEAVING)
+    is_leaving = _Reason(LEAVING)
 
     def __init__(self, peer: int, hello: RegisterWorker, now: float) -> None:
         self.peer = peer
