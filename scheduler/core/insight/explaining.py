@@ -21,7 +21,6 @@ from ..coordination.records import objects_of
 from ..memory.full import FULL_SHARE
 from ..memory.records import memory_of
 from ..moves.eligibility import lacks
-from ..moves.taking import why_not
 from ..records.question_arguments import Info
 from ..records.tasks import (
     ERRED,
@@ -34,6 +33,7 @@ from ..records.tasks import (
     SchedulerTask,
 )
 from ..recovery.barrier import waits_for
+from .closed import why_not
 from .refused_workers import explain_unrunnable
 from .timings import timings_of
 

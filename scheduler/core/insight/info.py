@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ....protocol.wire.message import MAX_NUMBER
 from ....protocol.wording import counted
-from ..moves.taking import why_not
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 from ..recovery.barrier import waits_for
+from .closed import why_not
 from .cluster_totals import totals_of
 from .refused_workers import describe_refusals
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.message import MAX_NUMBER
 from ..memory.records import memory_of
-from ..moves.taking import memory_text
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import n_preparing
 from ..plugins.records import plugins_of
@@ -23,6 +22,7 @@ from ..records.question_arguments import Info, Page
 from ..records.tasks import WITHOUT_RECIPE
 from ..recovery.barrier import waits_for
 from ..reports.unreached import recently_unreached
+from .closed import memory_text
 from .cluster_totals import totals_of
 from .desired import AtWorkers, desired_workers
 from .health import MAX_NAMED, RefusedWorkers, SetAside, Signs, Unrunnable, judge

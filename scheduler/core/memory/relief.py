@@ -25,7 +25,6 @@ from ....protocol.wire.failure import memory_exceeded
 from ....protocol.wording import counted, lasting, sized
 from ..actors.actors import is_actor
 from ..members.liveness import heartbeat_interval_s
-from ..moves.taking import usage_text
 from ..moves.transitions import ACTIVE, err
 from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask
 from .full import FULL_SHARE, is_full_of_results, is_let_go
@@ -49,8 +48,9 @@ HELD_SHARE: Final = 0.6
 MAX_QUEUED_SEEN: Final = 1000
 #: A paused worker that makes no room is given up on after so many reports.
 N_REPORTS: Final = 3
-#: Keys named in a notice.
+#: Keys and workers named in a notice.
 MAX_KEYS_NAMED: Final = 20
+MAX_WORKERS_NAMED: Final = 3
 
 _REMEDY: Final = (
     "release results, or let tasks reduce them; make the pieces smaller; or have more workers, or "
@@ -210,7 +210,18 @@ def _members(classes: Iterable[TaskClass]) -> dict[WorkerHandle, None]:
 def _filled_text(state: SchedulerState, full: Collection[WorkerHandle]) -> str:
     is_all = len(full) == len(state.staying)
     which = "all workers" if is_all else "each worker that may run the task"
-    return f"the memory of {which} is filled to {FULL_SHARE:.0%} or more ({usage_text(full)})"
+    return f"the memory of {which} is filled to {FULL_SHARE:.0%} or more ({_usage(full)})"
+
+
+def _usage(workers: Collection[WorkerHandle]) -> str:
+    """Return what the first of some workers use: `w0 uses 330 of 400 MiB, w1 ...`."""
+    parts = [
+        f"{ws.name} uses {sized(ws.used_nbytes)} of {sized(ws.memory_limit)}"
+        for ws in islice(workers, MAX_WORKERS_NAMED)
+    ]
+    if len(workers) > MAX_WORKERS_NAMED:
+        parts.append(f"and {len(workers) - MAX_WORKERS_NAMED} more")
+    return ", ".join(parts)
 
 
 def _newest_first(tasks: Iterable[SchedulerTask]) -> list[SchedulerTask]:

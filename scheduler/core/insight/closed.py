@@ -1,0 +1,49 @@
+"""Why a worker takes no tasks, in words (`moves/taking.py`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....protocol.wording import sized
+from ..records.peers import AWAY, FULL, LEAVING, PAUSED, WorkerHandle
+
+if TYPE_CHECKING:
+    from ..state import SchedulerState
+
+
+def why_not(state: SchedulerState, ws: WorkerHandle) -> str:
+    """Return why a worker takes no tasks, "" if it does. The gravest reason counts."""
+    closed = ws.closed
+    if closed & LEAVING:
+        return "it is leaving"
+    if closed & AWAY:
+        if ws.peer not in state.roles:
+            return "its connection is lost; it may come back"
+        if ws.inventory is not None:
+            return "it is back, and reports what it has"
+        return "it sets up plugins"
+    if closed & PAUSED:
+        return f"paused: {memory_text(ws)}"
+    if closed & FULL:
+        used = f"{sized(ws.used_nbytes)} of {sized(ws.memory_limit)}"
+        return f"full: it uses {used}, so it gets only what adds nothing to that"
+    return ""
+
+
+def memory_text(ws: WorkerHandle) -> str:
+    """Return what fills the memory of a worker, as it last reported it.
+
+    `81 % of 4 GiB, 2.1 GiB of results, 0.9 GiB spilled, 0.3 GiB not by results`
+    """
+    resident, managed = ws.resident_nbytes, ws.managed_nbytes
+    parts = []
+    if ws.memory_limit:
+        parts.append(f"{resident / ws.memory_limit:.0%} of {sized(ws.memory_limit)}")
+    else:
+        parts.append(sized(resident))
+    parts.append(f"{sized(managed)} of results")
+    if ws.spilled_nbytes:
+        parts.append(f"{sized(ws.spilled_nbytes)} spilled")
+    if resident > managed:
+        parts.append(f"{sized(resident - managed)} not by results")
+    return ", ".join(parts)
