@@ -60,7 +60,7 @@ def test_a_paused_worker_gets_nothing_and_all_goes_to_the_others(board):
     assert list(assigned(out, other)) == ["a", "b", "c"]
 
 
-def test_what_a_worker_has_not_started_is_asked_back_when_it_is_paused(board):
+def test_a_worker_that_is_paused_is_asked_back_for_all_that_has_not_started(board):
     alice = board.client()
     w = worker(board)
     board.send(alice, graph("a", "b", "c"))
