@@ -361,6 +361,7 @@ class WorkerServer(SessionOwner):
             resources=config.resources,
             supervisor_id=config.supervisor_id,
             facts={**facts, SPILLS: config.spills},
+            is_unused=self.executor.state.is_unused,
         )
 
     def heartbeat(self) -> list[Message]:

@@ -237,6 +237,7 @@ class Board:
                 resources=options.get("resources", {}),
                 supervisor_id=options.get("supervisor_id", ""),
                 facts=options.get("facts", {"host": options.get("host", "here")}),
+                is_unused=options.get("is_unused", False),
             ),
         )
         return peer

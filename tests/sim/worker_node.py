@@ -207,6 +207,7 @@ class WorkerNode:
             resources=self.resources,
             supervisor_id=self.supervisor.supervisor_id if self.supervisor else "",
             facts={"host": self.host, "python": "3.11"},
+            is_unused=self.core.is_unused,
         )
 
     def heartbeat(self) -> list[Message]:

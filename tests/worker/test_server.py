@@ -184,6 +184,7 @@ async def test_a_worker_that_finds_its_scheduler_again_has_kept_everything(clust
     await scheduler.until(lambda: len(scheduler.registrations) == 2)
     again = scheduler.registrations[1]
     assert (again.session, again.last_epoch) == (2, EPOCH)
+    assert [said.is_unused for said in scheduler.registrations] == [True, False]
     assert again.address == scheduler.registrations[0].address
     await asyncio.wait_for(worker.registered.wait(), 20)
     assert len(worker.executor.store) == 1

@@ -129,6 +129,11 @@ class WorkerState:
         self.messages = self.features.messages
         self._events = self.features.events
 
+    @property
+    def is_unused(self) -> bool:
+        """True if it was assigned no task yet, and has no copy: it may wait for plugins."""
+        return not self.last_attempt and not self.by_key
+
     def record(self, kind: type[_Record]) -> _Record:
         """Return a record of a feature; `kind` is its class."""
         found: _Record = self._records[kind]

@@ -36,6 +36,7 @@ class RegisterWorker(Message):
     supervisor_id: Text  #: '' = this worker has no supervisor
     facts: Facts
     epoch_proof: Text = ""  #: of the welcome of `last_epoch`
+    is_unused: Flag = False  #: it was assigned no task yet, and holds nothing
 
 
 @message(3, by=SUPERVISORS, opens=True)

@@ -236,6 +236,7 @@ def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker
     del state.workers[ws.peer]
     state.outboxes.pop(ws.peer, None)
     ws.peer = peer
+    ws.is_new = ws.is_new and state.awaits_peers  # nothing is assigned before the barrier
     state.workers[peer] = ws
     expect_inventory(state, ws)
 

@@ -53,7 +53,6 @@ TRIAL_S: Final = 10.0
 #: Failures in one answer; workers that an answer names.
 MAX_FAILURES: Final = 5
 MAX_NAMED: Final = 10_000
-_MAX_UNPREPARED: Final = 1_000
 
 
 # -- orders of clients -----------------------------------------------------------------------------
@@ -260,9 +259,8 @@ def _is_held_back(state: SchedulerState, ws: WorkerHandle) -> bool:
 
 
 def _prepare(state: SchedulerState, ws: WorkerHandle) -> None:
-    preparing, unprepared = plugins_of(state).preparing, plugins_of(state).unprepared
-    is_first = (ws.is_new and ws.inventory is None) or ws.worker_id in unprepared
-    if is_first and ws not in preparing:
+    preparing = plugins_of(state).preparing
+    if ws.is_new and ws not in preparing:
         preparing[ws] = None
         if not ws.is_away:
             set_away(state, ws)
@@ -435,11 +433,7 @@ def on_gone(
     if isinstance(process, WorkerHandle):
         if report.kind != REQUESTED if report is not None else not has_left:
             fatal = plugins.set_up_on(process)
-        if process in plugins.preparing:
-            del plugins.preparing[process]
-            plugins.unprepared[process.worker_id] = None
-            if len(plugins.unprepared) > _MAX_UNPREPARED:
-                del plugins.unprepared[next(iter(plugins.unprepared))]
+        plugins.preparing.pop(process, None)
     for plugin in plugins.all():
         for those in (plugin.ready, plugin.required, plugin.outdated):
             those.pop(process, None)
@@ -535,7 +529,6 @@ def _admit_prepared(state: SchedulerState, ws: WorkerHandle) -> None:
         return
     if ws.peer in state.roles and ws.inventory is None and not lacks_supervisor(state, ws):
         del plugins.preparing[ws]
-        plugins.unprepared.pop(ws.worker_id, None)
         bring_back(state, ws)
 
 

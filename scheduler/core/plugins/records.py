@@ -111,7 +111,7 @@ class Plugin:
 class Plugins:
     """All plugins of a scheduler."""
 
-    __slots__ = ("ending", "has_ended", "held", "preparing", "unprepared")
+    __slots__ = ("ending", "has_ended", "held", "preparing")
 
     def __init__(self) -> None:
         #: {name: plugin}, in the order of their registration; none is ending
@@ -120,9 +120,6 @@ class Plugins:
         self.ending: dict[Plugin, None] = {}
         #: {worker: None}: away, because they have not set up all plugins yet
         self.preparing: dict[WorkerHandle, None] = {}
-        #: {id: None} of workers that were lost while they prepared: they prepare again if they come
-        #: back; the latest ones
-        self.unprepared: dict[str, None] = {}
         #: some plugin has ended, so that a client may have missed it
         self.has_ended = False
 

@@ -157,8 +157,8 @@ class WorkerHandle:
         #: why it takes no tasks: the sum of FULL and the like; 0 = it takes some. One that takes
         #: nothing is not idle, not loaded, and not open in its classes
         self.closed = 0
-        #: it has served no scheduler before this one
-        self.is_new = not hello.last_epoch
+        #: when its present session began, it had been assigned no task and had no result
+        self.is_new = not hello.last_epoch or hello.is_unused
         #: its silence ends its session
         self.is_silent = False
         #: what it last reported about itself; None before the first heartbeat

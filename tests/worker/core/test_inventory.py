@@ -53,6 +53,19 @@ def test_an_inventory_lists_each_record_once():
     assert list(worker.state.owed) == [2]
 
 
+def test_a_worker_is_unused_until_it_is_assigned_a_task_or_has_a_copy():
+    tasks, copies = Hands(), Hands()
+    assert tasks.state.is_unused
+    assert copies.state.is_unused
+    tasks.receive(assign("1 a"))
+    tasks.run_all()
+    tasks.receive(drop(1))
+    assert not tasks.state.by_key
+    assert not tasks.state.is_unused
+    copies.receive(m.HoldCopies(keys=["x"], attempts=[60], nbytes=[10], holders=[[A]]))
+    assert not copies.state.is_unused
+
+
 def test_the_first_session_has_no_inventory():
     worker = Hands()
     assert worker.handle(SessionOpened(is_first=True)) == []

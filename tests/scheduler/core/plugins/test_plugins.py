@@ -119,13 +119,12 @@ def test_a_worker_that_was_lost_while_it_prepared_prepares_again_when_it_comes_b
     board.close(board.worker())
     board.tick(6)
     assert not board.state.workers
-    back = board.come_back()
+    back = board.come_back(is_unused=True)
     assert not assigned(board.out, back)
     (plugin,) = plugins_of(board.state).held.values()
     request = plugin.waiting[board.state.workers[back]]
     out = board.send(back, m.PluginDone(request=request, info={}))
     assert "x" in assigned(out, back)
-    assert not plugins_of(board.state).unprepared
     assert board.rest() == ["Reconciled"]
 
 
@@ -271,7 +270,7 @@ def test_a_worker_that_was_away_gets_it_when_it_is_back():
     worker = board.worker()
     board.close(worker)
     assert not answers(register(board, client), client)
-    back = board.worker(last_epoch=board.state.epoch)
+    back = board.worker(last_epoch=board.state.epoch, is_unused=True)
     (request,) = asked(board.out, back)
     assert not request.is_required
     assert answers(done(board, back, request), client)
@@ -300,6 +299,51 @@ def test_before_the_barrier_new_workers_wait_for_the_plugins_of_returning_client
     assert not assigned(board.out, new)
     assert "x" in assigned(done(board, new, request), new)
     assert board.rest() == ["Answer", "Recovered"]
+
+
+@pytest.mark.parametrize("has_passed", [False, True])
+def test_a_worker_that_prepared_under_the_last_scheduler_prepares_under_the_next(has_passed):
+    """It registers before the plugin is stated again, or after the barrier."""
+    board = Board(expected=Members([], ["alice"]))
+
+    def join() -> int:
+        return board.come_back("late", last_epoch=3, is_unused=True)
+
+    worker = 0 if has_passed else join()
+    client = board.client(last_epoch=3)
+    register(board, client)
+    board.send(client, graph("x"), m.Resubmitted())
+    board.tick(10)
+    assert not board.state.awaits_peers
+    worker = worker or join()
+    assert not assigned(board.out, worker)
+    (plugin,) = plugins_of(board.state).held.values()
+    request = plugin.waiting[board.state.workers[worker]]
+    out = board.send(worker, m.PluginDone(request=request, info={}))
+    assert "x" in assigned(out, worker)
+    assert board.rest() == (["Reconciled"] if has_passed else ["Recovered"])
+
+
+def test_a_worker_that_has_served_the_last_scheduler_serves_the_next_while_it_sets_a_plugin_up():
+    board = Board(expected=Members([], ["alice"]))
+    worker = board.come_back("old", last_epoch=3)
+    client = board.client(last_epoch=3)
+    (request,) = asked(register(board, client), worker)
+    assert not request.is_required
+    board.send(client, graph("x"), m.Resubmitted())
+    board.tick(10)
+    assert "x" in assigned(board.out, worker)
+    assert board.rest() == ["Recovered"]
+
+
+def test_a_new_worker_whose_connection_breaks_before_the_barrier_still_prepares():
+    board = Board(away_s=5.0, expected=Members([], ["alice"]))
+    board.close(board.worker())
+    worker = board.worker(last_epoch=board.state.epoch, is_unused=True)
+    client = board.client(last_epoch=3)
+    (request,) = asked(register(board, client), worker)
+    assert request.is_required
+    assert board.rest() == ["Answer"]
 
 
 def test_a_client_that_comes_back_gets_what_is_held_if_something_has_ended():
