@@ -115,7 +115,7 @@ def _on_worker_exited(state: SchedulerState, report: m.WorkerExited) -> None:
     loss = losses.waiting.pop(worker_id, None)
     if loss is not None:
         _report(state, loss, report)
-    elif worker_id in losses.departed:
+    elif worker_id in losses.departed and report.kind != "exit":  # else it has failed
         name = losses.departed[worker_id]
         state.log("info", f"the process of worker {name}, which has left, has ended: {reason}")
     elif worker_id not in state.workers_by_id and not was_reported:
