@@ -255,7 +255,13 @@ def note_attempt_ended(
 
 
 def drop_attempt(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:
-    """Append one attempt to the worker's last DropAttempts, or open one."""
+    """Append one attempt to the worker's last DropAttempts, or open one.
+
+    What the inventory of a worker has not named yet is left to its row. That may be on its way and
+    would cross the drop: a task that is needed again by then would take what is being dropped.
+    """
+    if ws.inventory is not None and not ws.inventory.lists(attempt):
+        return
     outbox = state.outboxes.get(ws.peer)
     last = outbox[-1] if outbox else None
     if type(last) is m.DropAttempts and len(last.attempts) < MAX_ITEMS:

@@ -343,6 +343,10 @@ class Inventory:
         self.n_adopted = 0
         self.n_dropped = 0
 
+    def lists(self, attempt: int) -> bool:
+        """Return whether a row that came is of this attempt."""
+        return any(attempt in rows for rows in self.listed.values())
+
 
 class ClientHandle:
     """One client; it survives its connections until its lease ends."""

@@ -11,7 +11,8 @@ A worker lists an attempt in one row (`_new_rows`): one that has finished does n
 failed, and is of one key. All that is merged, filed or dropped here relies on that.
 
 Until `InventoryEnd` the worker counts as away. What the scheduler believed to be there and no row
-has named is not there: assignments that never arrived are placed again, copies are lost.
+has named is not there: assignments that never arrived are placed again, copies are lost. It is sent
+no drop of an attempt before its row (`moves.transitions.drop_attempt`).
 """
 
 from __future__ import annotations
@@ -223,7 +224,7 @@ def _new_rows(
         before = here.get(attempt)
         if before == value:
             continue
-        if before is not None or any(attempt in some for some in inventory.listed.values()):
+        if before is not None or inventory.lists(attempt):
             text = f"worker {ws.name} lists attempt {attempt} in two rows that differ"
             state.refuse(ws.peer, text)
             return ()

@@ -88,6 +88,44 @@ def test_rows_that_are_not_wanted_any_more_are_dropped(board):
     assert board.rest() == ["Reconciled"]
 
 
+@pytest.mark.parametrize("was", ["held", "running"])
+def test_a_drop_before_the_row_of_an_attempt_is_left_to_that_row(board, was):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    attempt = board.attempt("a")
+    if was == "held":
+        board.finish(worker, "a", blob=None)
+    board.close(worker)
+    back = board.worker(last_epoch=board.state.epoch)
+    # The worker has sent its inventory already, and it has the result by then.
+    out = board.send(client, m.ReleaseKeys(keys=["a"]))
+    assert dropped(out, back) == []
+    board.send(client, graph("a"))
+    out = board.send(back, *inventory(held={"a": attempt}))
+    assert dropped(out, back) == []
+    assert m.Reconciled(n_kept=1, n_adopted=0, n_dropped=0) in out[back]
+    assert (board.states("a"), board.attempt("a")) == (["memory"], attempt)
+    (ws,) = board.state.workers.values()
+    assert not ws.zombies
+    assert sent_keys(out, client, m.KeysInMemory) == ["a"]
+    assert board.rest() == []
+
+
+def test_a_drop_after_the_row_of_an_attempt_is_sent_before_the_inventory_ends(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a", blob=None)
+    attempt = board.attempt("a")
+    board.close(worker)
+    back = board.worker(last_epoch=board.state.epoch)
+    held, *others = inventory(held={"a": attempt})
+    board.send(back, held)
+    assert dropped(board.send(client, m.ReleaseKeys(keys=["a"])), back) == [attempt]
+    board.send(back, *others)
+    assert not board.state.tasks
+    assert board.rest() == []
+
+
 def test_a_failure_that_was_not_reported_counts_once(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", retries=1))
