@@ -31,6 +31,7 @@ from ..errors import CommClosed, CommError, InternalError, WeftError, WrongClust
 __all__ = [
     "LONGEST_PAUSE",
     "MISSED_HEARTBEATS",
+    "MOST_DELAY_S",
     "PHASES",
     "Abandon",
     "Action",
@@ -52,6 +53,9 @@ __all__ = [
 MISSED_HEARTBEATS: Final = 15
 #: The scheduler may ask for fewer heartbeats: two are at most this many intervals apart.
 LONGEST_PAUSE: Final = 6
+#: The longest delay between two attempts of a worker or a client, seconds. A scheduler that follows
+#: another one waits for longer than that for those that may still come back.
+MOST_DELAY_S: Final = 5.0
 
 Phase: TypeAlias = Literal["idle", "connecting", "registering", "open", "waiting", "over"]
 
@@ -128,7 +132,7 @@ class Policy:
     """The rules for attempts: how long a process tries, and which errors are final. In seconds."""
 
     first_delay_s: float = 0.1
-    most_delay_s: float = 5.0
+    most_delay_s: float = MOST_DELAY_S
     #: Time after a sound session, or the start, in which delays stay below `soon_delay_s`, because
     #: the scheduler may be started again at once.
     soon_s: float = 0.0

@@ -6,7 +6,7 @@ worker that has not come back yet. The phase ends, at the *barrier*, when
 - all expected members are back, workers with their inventories and clients with what they want,
   and no member of an earlier epoch has registered for a moment: some may have joined too late to be
   on record;
-- or none of them has for a longer moment, and some time has passed since the first peer registered;
+- or none of them has for so long that each that lives has tried again;
 - or it takes too long.
 
 What comes later is merged in the same way. The members of the last epoch are counted as they come
@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
+from ....protocol.wire.session import MOST_DELAY_S
 from ....protocol.wording import counted
 from ..members.epochs import GiveWay, StartOver, is_from_the_future
 from ..moves.transitions import release_unneeded
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
 FRESH_S: Final = 60.0
 #: With all expected members back: time without a new registration, seconds.
 COMPLETE_QUIET_S: Final = 0.5
-#: With members missing: time without a new registration, time since the first one ...
-QUIET_S: Final = 2.0
-LEAST_S: Final = 3.0
-#: ... and the longest time.
+#: With members missing: the same. By then each that lives has made an attempt, and a client in
+#: tasks one after its worker was back.
+QUIET_S: Final = MOST_DELAY_S + 1.0
+#: The longest time.
 MOST_S: Final = 60.0
 
 
@@ -55,7 +56,6 @@ class Barrier:
         "due",
         "expected_clients",
         "expected_workers",
-        "first",
         "has_record",
         "last",
         "sending",
@@ -64,8 +64,7 @@ class Barrier:
     def __init__(self, now: float, expected: Members) -> None:
         #: all times are waking times
         self.began = now
-        #: when the first peer registered, and the last one that puts off the end; None = none has
-        self.first: float | None = None
+        #: when the first peer registered, or the last one that puts off the end; None = none has
         self.last: float | None = None
         #: {id: None} of the members that may still come back
         self.expected_workers = dict.fromkeys(expected.worker_ids)
@@ -113,10 +112,9 @@ def _plan_end(state: SchedulerState) -> None:
     if barrier is None:
         return
     due = barrier.began + MOST_S
-    if barrier.first is not None and barrier.last is not None and not barrier.sending:
-        due = min(due, max(barrier.last + QUIET_S, barrier.first + LEAST_S))
-        if barrier.is_complete:
-            due = min(due, barrier.last + COMPLETE_QUIET_S)
+    if barrier.last is not None and not barrier.sending:
+        quiet_s = COMPLETE_QUIET_S if barrier.is_complete else QUIET_S
+        due = min(due, barrier.last + quiet_s)
     if barrier.due is not None:
         if barrier.due.when == due:
             return
@@ -141,9 +139,8 @@ def note_registration(state: SchedulerState, member_id: str, last_epoch: int) ->
     barrier = recovery_of(state).barrier
     if barrier is None:
         return
-    if barrier.first is None:
-        barrier.first = barrier.last = state.awake_s
-    if was_member or member_id in barrier.expected_workers or member_id in barrier.expected_clients:
+    is_expected = member_id in barrier.expected_workers or member_id in barrier.expected_clients
+    if barrier.last is None or was_member or is_expected:
         barrier.last = state.awake_s
     _plan_end(state)
 

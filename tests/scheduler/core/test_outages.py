@@ -12,6 +12,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.message import Message
+from weft.scheduler.core.recovery.barrier import QUIET_S
 from weft.scheduler.core.recovery.records import recovery_of
 
 from ..builders import Board, assignment, dropped, finished, graph, sent_keys
@@ -78,7 +79,7 @@ def test_a_result_that_its_client_has_runs_again_only_for_a_task_that_reads_it(n
     new.send(client, resubmission("a"), m.Resubmitted())
     worker = new.come_back(last_epoch=BEFORE, held={"a": 3})
     assert (new.states("a"), new.attempt("a")) == (["memory"], 3)
-    new.pass_time(5.0)
+    new.pass_time(QUIET_S)
     new.close(worker)
     new.pass_time(6.0)
     other = new.worker("other")
@@ -186,7 +187,7 @@ def test_a_failure_whose_drop_was_lost_is_counted_once_by_the_next_scheduler(new
         worker = new.come_back(last_epoch=new.state.epoch, failed={"a": 3})
         assert dropped(new.out, worker) == [3]
         assert new.state.n_exceptions == {new.task("a"): 1}
-    new.pass_time(5.0)
+    new.pass_time(QUIET_S)
     assert new.states("a") == ["processing"]
     assert new.rest() == ["Reconciled", "Reconciled", "Reconciled"]
 
@@ -254,7 +255,7 @@ def test_an_attempt_whose_input_no_client_submits_is_given_back_and_fails(new, w
     else:
         failure = ["exception", "a", "E"]
         new.send(worker, m.AttemptsErred(attempts=[3], durations_us=[1], failures=[failure]))
-    assert answers(new.tick(5.0), worker) == []  # a client may still submit it
+    assert answers(new.tick(QUIET_S), worker) == []  # a client may still submit it
     assert (new.state.awaits_peers, new.where("b"), new.attempt("b")) == (False, worker, 4)
     assert pass_lease(new, worker) == [m.KeysUnknown(keys=["a"])]
     out = new.send(worker, m.AttemptsReturned(attempts=[4]))
@@ -270,7 +271,7 @@ def test_an_attempt_without_recipe_gets_its_input_from_a_worker_that_comes_back_
     new.send(worker, m.KeysMissing(keys=["a"], holder="tcp://w"))
     new.come_back("holder", last_epoch=BEFORE, held={"a": 3})
     located = m.LocatedKeys(keys=["a"], attempts=[3], nbytes=[8], holders=[["tcp://holder"]])
-    assert answers(new.tick(5.0), worker) == [located]
+    assert answers(new.tick(QUIET_S), worker) == [located]
     assert new.rest() == ["Recovered"]
 
 
@@ -278,7 +279,7 @@ def test_an_input_that_is_lost_later_is_answered_at_once(new):
     bob = new.client("bob", last_epoch=BEFORE)
     new.send(bob, m.WantKeys(keys=["b"]), m.Resubmitted())
     worker = new.come_back(last_epoch=BEFORE, assigned={"b": 4})
-    new.tick(5.0)
+    new.tick(QUIET_S)
     assert pass_lease(new, worker) == []
     out = new.send(worker, m.KeysMissing(keys=["a"], holder="tcp://other"))
     assert answers(out, worker) == [m.KeysUnknown(keys=["a"])]
@@ -289,7 +290,7 @@ def test_a_client_that_asks_for_calls_that_failed_before_gets_the_failures_that_
     bob = new.client("bob", last_epoch=BEFORE)
     new.send(bob, m.WantKeys(keys=["a", "b"]), m.Resubmitted())
     new.come_back(last_epoch=BEFORE, failed={"a": 3})
-    out = new.tick(5.0)
+    out = new.tick(QUIET_S)
     assert sent_keys(out, bob, m.KeysErred) == ["a"]
     assert sent_keys(out, bob, m.KeysUnknown) == ["b"]
     assert new.rest() == ["Recovered", "Recovered"]

@@ -9,9 +9,11 @@ from tests.scheduler.callers import Caller
 from tests.scheduler.core.coordination.objects_kit import GRANTED, LATE, LEASE_S
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
+from weft.protocol.wire.session import MOST_DELAY_S
 from weft.scheduler.core.coordination import operating, queues
 from weft.scheduler.core.coordination.records import objects_of
 from weft.scheduler.core.coordination.values import values_of
+from weft.scheduler.core.members.epochs import KeepMembers
 from weft.scheduler.core.records.presence import Members
 
 
@@ -171,6 +173,33 @@ def test_a_new_scheduler_gives_no_lock_before_its_old_holder_could_be_back():
     assert not board.state.awaits_peers
     assert bob.answers() == {nonblocking: LATE}
     assert alice.release("a") == {}
+    assert bob.answers() == {waits: GRANTED}
+    assert board.rest() == ["Recovered", "Recovered"]
+
+
+def test_a_holder_has_its_lock_still_if_its_next_attempt_to_come_back_is_as_late_as_can_be():
+    old = Board(away_s=5.0)
+    old.worker("w")
+    assert Caller(old, "alice").acquire() == GRANTED
+    Caller(old, "bob")
+    old.tick(2)
+    expected = [a.members for a in old.actions if isinstance(a, KeepMembers)][-1]
+
+    board = Board(away_s=5.0, expected=expected)
+    board.come_back("w", last_epoch=1)
+    bob = Caller(board, "bob", last_epoch=1)
+    assert bob.acquire() is None
+    waits = bob.request
+    board.send(bob.peer, m.Resubmitted())
+    board.tick(MOST_DELAY_S)
+    assert bob.answers() == {}
+    alice = Caller(board, "alice", last_epoch=1)
+    assert alice.call(h.LOCK, "restate", lease="1", owner="t") == {}
+    board.send(alice.peer, m.Resubmitted())
+    board.tick(1)
+    assert not board.state.awaits_peers
+    assert bob.answers() == {}
+    assert alice.release() == {}
     assert bob.answers() == {waits: GRANTED}
     assert board.rest() == ["Recovered", "Recovered"]
 

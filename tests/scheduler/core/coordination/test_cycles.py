@@ -14,6 +14,7 @@ from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination import cycles
 from weft.scheduler.core.coordination.cycles import SETTLE_S, Waits, find_cycle, suspects_of
 from weft.scheduler.core.records.presence import Members
+from weft.scheduler.core.recovery.barrier import QUIET_S
 
 from .objects_kit import GRANTED
 
@@ -435,7 +436,7 @@ def test_a_cycle_of_actors_is_found_by_the_next_scheduler():
             begun=[[begun]], open=[[begun]],
         )  # fmt: skip
         board.send(worker, report)
-    assert failed(board, worker, 5.0) == {}  # their client may come back
+    assert failed(board, worker, QUIET_S) == {}  # their client may come back
     client = board.client("alice", last_epoch=1)
     message = graph("a b", made=True, delivered=True)
     message.functions = [m.ACTOR_FUNCTION]

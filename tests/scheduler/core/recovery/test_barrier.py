@@ -8,7 +8,7 @@ from tests.scheduler.core.recovery.recovery_kit import BEFORE, lines
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.members.epochs import GiveWay, StartOver
 from weft.scheduler.core.records.presence import Members
-from weft.scheduler.core.recovery.barrier import MOST_S, waits_for
+from weft.scheduler.core.recovery.barrier import MOST_S, QUIET_S, waits_for
 from weft.scheduler.core.recovery.records import recovery_of
 
 from ...builders import Board, dropped, function_id, graph, inventory
@@ -23,9 +23,9 @@ def test_nothing_is_assigned_before_the_barrier(new):
     worker = new.come_back(last_epoch=BEFORE)
     new.send(client, graph("a"))
     assert new.states("a") == ["queued"]
-    new.pass_time(2.0)
+    new.pass_time(QUIET_S - 0.1)
     assert new.states("a") == ["queued"]
-    new.pass_time(2.0)
+    new.pass_time(0.2)
     assert new.where("a") == worker
     assert not new.state.awaits_peers
 
@@ -85,7 +85,7 @@ def test_workers_that_nobody_expects_do_not_put_off_the_barrier():
     board.send(client, graph("a"))
     for i in range(2):
         board.worker(f"new{i}")
-        board.tick(1.4)
+        board.tick(QUIET_S / 2 - 0.1)
     assert board.states("a") == ["queued"]
     board.worker("new2")
     board.tick(0.3)
@@ -97,12 +97,12 @@ def test_workers_that_nobody_expects_do_not_put_off_the_barrier():
 def test_members_of_the_last_epoch_put_off_the_barrier(is_expected):
     board = Board(away_s=5.0, expected=Members(("id of gone", "id of old"), ()))
     board.client()
-    board.tick(2.8)
+    board.tick(QUIET_S - 0.2)
     if is_expected:
         board.worker("old")
     else:
         board.come_back("joined late", last_epoch=BEFORE)
-    board.tick(1.9)
+    board.tick(QUIET_S - 0.1)
     assert board.state.awaits_peers
     board.tick(0.2)
     assert not board.state.awaits_peers
@@ -124,7 +124,7 @@ def test_a_barrier_that_waits_looks_at_nothing_meanwhile():
     board = Board(away_s=5.0, expected=Members(tuple(f"id of w{i}" for i in range(100)), ("c",)))
     board.client("c", last_epoch=BEFORE)
     pending = [entry[2] for entry in board.state.deadlines._heap if entry[2].is_pending]
-    assert [d.when for d in pending if d is recovery_of(board.state).barrier.due] == [3.0]
+    assert [d.when for d in pending if d is recovery_of(board.state).barrier.due] == [QUIET_S]
     assert waits_for(board.state) == "recovering: 0 of 100 workers and 0 of 1 client are back"
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.scheduler.core.recovery.recovery_kit import BEFORE, lines
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.recovery.barrier import QUIET_S
 from weft.scheduler.core.recovery.records import recovery_of
 
 from ...builders import assigned, dropped, finished, function_id, graph, inventory, sent_keys
@@ -342,7 +343,7 @@ def test_an_unstarted_attempt_whose_inputs_are_elsewhere_is_dropped(new):
     worker = new.come_back(last_epoch=BEFORE, assigned={"b": 4})
     assert new.states("a", "b") == ["queued", "waiting"]
     assert dropped(new.out, worker) == []  # the worker that holds "a" may still come back
-    assert dropped(new.tick(5.0), worker) == [4]
+    assert dropped(new.tick(QUIET_S), worker) == [4]
     new.send(worker, m.AttemptsEnded(attempts=[4]))
     assert new.states("a", "b") == ["processing", "processing"]
     assert new.rest() == ["Reconciled", "Recovered"]
@@ -357,7 +358,7 @@ def test_an_unstarted_attempt_goes_on_although_its_inputs_are_known_later(new, l
     new.send(worker, m.KeysMissing(keys=["a"], holder="tcp://w"))
     new.come_back("holder", last_epoch=BEFORE, held={"a": 3})
     out = new.send(client, graph("a -> b")) if last == "client" else {}
-    out = out or new.tick(5.0)
+    out = out or new.tick(QUIET_S)
     assert (new.where("b"), new.attempt("b")) == (worker, 4)
     located = m.LocatedKeys(keys=["a"], attempts=[3], nbytes=[8], holders=[["tcp://holder"]])
     assert [x for x in out[worker] if isinstance(x, (m.LocatedKeys, m.DropAttempts))] == [located]
@@ -420,7 +421,7 @@ def test_a_failure_does_not_count_if_a_later_attempt_has_not_started(new):
     assert new.states("a", "b") == ["queued", "waiting"]
     assert dropped(out, one) == [3]
     new.come_back("holder", last_epoch=BEFORE, held={"a": 6})
-    new.tick(5.0)
+    new.tick(QUIET_S)
     assert (new.where("b"), new.attempt("b")) == (two, 7)
 
 
@@ -460,7 +461,7 @@ def test_a_task_gets_its_recipe_when_its_client_is_back(new):
     alice = new.client("alice", last_epoch=BEFORE)
     new.send(alice, graph("a -> b", function="f"))
     assert new.states("a", "b", "c") == ["queued", "waiting", "waiting"]
-    new.pass_time(5.0)
+    new.pass_time(QUIET_S)
     for key in ("a", "b", "c"):
         new.finish(worker, key)
     assert new.states("a", "b", "c") == ["memory"] * 3
@@ -473,7 +474,7 @@ def test_a_result_without_recipe_gets_one_and_can_be_computed_again(new):
     alice = new.client("alice", last_epoch=BEFORE)
     new.send(alice, graph("a -> b"), m.ReleaseKeys(keys=["a"]))
     assert new.states("a", "b") == ["released", "memory"]
-    new.pass_time(5.0)
+    new.pass_time(QUIET_S)
     new.close(worker)
     new.pass_time(6.0)
     assert new.states("a", "b") == ["no_worker", "waiting"]

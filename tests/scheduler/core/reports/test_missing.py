@@ -6,6 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.core.recovery.barrier import QUIET_S
 from weft.scheduler.core.recovery.records import recovery_of
 from weft.scheduler.core.reports.missing import MAX_RETRY_PART
 
@@ -123,7 +124,7 @@ def test_a_worker_that_makes_a_key_itself_is_not_sent_that_it_is_unknown():
     board.send(client, m.WantKeys(keys=["b", "r"]), graph("a"))
     worker = board.come_back(last_epoch=5, running={"r": 3}, assigned={"b": 4})
     board.send(worker, m.KeysMissing(keys=["a"], holder=""))
-    board.tick(5.0)
+    board.tick(QUIET_S)
     board.finish(worker, "r")
     assert (board.where("a"), board.where("b")) == (worker, worker)
     assert list(recovery_of(board.state).lacking[board.state.workers[worker]]) == ["a"]

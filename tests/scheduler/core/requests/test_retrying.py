@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.recovery.barrier import QUIET_S
 from weft.scheduler.core.requests.retrying import MAX_AVOIDED, N_AT_ONCE, pause_s
 
 from ...builders import Board, assignment, graph, sent_keys
@@ -289,7 +290,7 @@ def test_a_task_without_recipe_that_asks_for_another_worker_fails(board):
     board.send(client, m.WantKeys(keys=["a"]))
     worker = board.come_back(last_epoch=5, running={"a": 3})
     board.worker("other")
-    board.tick(5.0)
+    board.tick(QUIET_S)
     assert (board.where("a"), board.attempt("a")) == (worker, 3)
     reschedule(board, worker, "a")
     (message,) = board.tick(3.0)[client]
