@@ -209,14 +209,24 @@ class Board:
         return self._n_peers
 
     def client(
-        self, client_id: str = "alice", *, last_epoch: int = 0, level: Level | None = None
+        self,
+        client_id: str = "alice",
+        *,
+        last_epoch: int = 0,
+        level: Level | None = None,
+        worker_id: str = "",
     ) -> int:
-        """Let a client register; return its peer."""
-        peer = self.connect(Role.CLIENT, level)
+        """Let a client register, or one in the tasks of a worker; return its peer."""
+        peer = self.connect(Role.TASK_CLIENT if worker_id else Role.CLIENT, level)
         self.send(
             peer,
             m.RegisterClient(
-                client_id=client_id, name=client_id, session=1, last_epoch=last_epoch, facts={}
+                client_id=client_id,
+                name=client_id,
+                session=1,
+                last_epoch=last_epoch,
+                facts={},
+                worker_id=worker_id,
             ),
         )
         return peer

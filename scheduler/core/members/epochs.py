@@ -57,8 +57,8 @@ def _keep_members(state: SchedulerState) -> None:
     state.kept_members.due = None
     state.kept_members.at = state.now
     workers = dict.fromkeys(state.workers_by_id)
-    # One in a task comes back when its worker has done so.
-    clients = dict.fromkeys(id for id, one in state.clients.items() if one.worker is None)
+    # One in tasks comes back later than its worker, and may hold locks as well.
+    clients = dict.fromkeys(state.clients)
     if state.awaits_peers:
         # Another start may follow before those that are expected are back.
         workers.update(dict.fromkeys(state.kept_members.expected.worker_ids))

@@ -177,10 +177,13 @@ def test_a_new_scheduler_gives_no_lock_before_its_old_holder_could_be_back():
     assert board.rest() == ["Recovered", "Recovered"]
 
 
-def test_a_holder_has_its_lock_still_if_its_next_attempt_to_come_back_is_as_late_as_can_be():
+@pytest.mark.parametrize("worker_id", ["", "id of w"], ids=["of a user", "in a task"])
+def test_a_holder_has_its_lock_still_if_its_next_attempt_to_come_back_is_as_late_as_can_be(
+    worker_id,
+):
     old = Board(away_s=5.0)
     old.worker("w")
-    assert Caller(old, "alice").acquire() == GRANTED
+    assert Caller(old, "alice", worker_id=worker_id).acquire() == GRANTED
     Caller(old, "bob")
     old.tick(2)
     expected = [a.members for a in old.actions if isinstance(a, KeepMembers)][-1]
@@ -193,7 +196,7 @@ def test_a_holder_has_its_lock_still_if_its_next_attempt_to_come_back_is_as_late
     board.send(bob.peer, m.Resubmitted())
     board.tick(MOST_DELAY_S)
     assert bob.answers() == {}
-    alice = Caller(board, "alice", last_epoch=1)
+    alice = Caller(board, "alice", last_epoch=1, worker_id=worker_id)
     assert alice.call(h.LOCK, "restate", lease="1", owner="t") == {}
     board.send(alice.peer, m.Resubmitted())
     board.tick(1)
