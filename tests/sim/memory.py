@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.failure import MEMORY_EXCEEDED
 from weft.protocol.wire.message import Message
-from weft.protocol.wire.messages import AssignTasks, KeysErred, KeysUnrunnable, ReturnAttempts
+from weft.protocol.wire.messages import KeysErred, KeysUnrunnable, ReturnAttempts
 from weft.scheduler.core.memory.full import FULL_SHARE
 from weft.scheduler.core.memory.records import memory_of
 from weft.scheduler.core.records.tasks import PROCESSING, QUEUED
 
 from .graphs import ACTOR, PUT, Graph
-from .pausing import check_assigned
+from .pausing import Assigned
 
 if TYPE_CHECKING:
     from weft.scheduler.core.state import SchedulerState
@@ -139,11 +139,13 @@ class Watched:
         self._sim = sim
         self._probes = sim.world.probes
         self._core = core
+        self._assigned = Assigned(sim, core)
         self._aside: list[Any] = []
         self._full: list[Any] = []
 
     def after_event(self) -> None:
         """Count what has changed."""
+        self._assigned.after_event()
         memory = memory_of(self._core)
         if memory.aside or self._aside:
             for task in self._aside:
@@ -164,9 +166,8 @@ class Watched:
 
     def sent(self, peer: int, messages: Iterable[Message]) -> None:
         """Count messages that the brake sends, and note what fails by it."""
+        self._assigned.sent(peer)
         for message in messages:
-            if isinstance(message, AssignTasks) and peer in self._core.workers:
-                check_assigned(self._sim, self._core.workers[peer], message)
             if isinstance(message, KeysErred):
                 for key, n in zip(message.keys, message.failure_of, strict=True):
                     failure = message.failures[n]

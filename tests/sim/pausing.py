@@ -8,9 +8,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from weft.protocol.wire.messages import AssignTasks
+
 if TYPE_CHECKING:
-    from weft.protocol.wire.messages import AssignTasks
-    from weft.scheduler.core.records.peers import WorkerHandle
+    from weft.scheduler.core.state import SchedulerState
 
     from .simulation import Simulation
     from .worker_node import WorkerNode
@@ -62,12 +63,34 @@ class Pauses:
             self._worker.session.send(self._worker.heartbeat())
 
 
-def check_assigned(sim: Simulation, ws: WorkerHandle, message: AssignTasks) -> None:
-    """Check that a worker gets nothing that is known to be paused."""
-    assert not ws.is_paused, f"{message.keys} are assigned to {ws}, which is paused"
-    worker = sim.workers.get(ws.worker_id)
-    if worker is not None and worker.pauses.is_paused:
-        sim.world.probes["assigned before the pause was known"] += 1
+class Assigned:
+    """What a core has assigned: checked event by event, since messages are sent some events later.
+
+    A worker may be known to be paused by then.
+    """
+
+    def __init__(self, sim: Simulation, core: SchedulerState) -> None:
+        self._sim = sim
+        self._core = core
+        #: {peer: assignments that are to be sent}, as after the last event
+        self._n_unsent: dict[int, int] = {}
+
+    def after_event(self) -> None:
+        """Check that no worker got anything that was known to be paused."""
+        for peer, messages in self._core.outboxes.items():
+            unsent = [message for message in messages if isinstance(message, AssignTasks)]
+            n_before, self._n_unsent[peer] = self._n_unsent.get(peer, 0), len(unsent)
+            ws = self._core.workers.get(peer)
+            if ws is None or len(unsent) <= n_before:
+                continue
+            assert not ws.is_paused, f"{unsent[-1].keys} are assigned to {ws}, which is paused"
+            worker = self._sim.workers.get(ws.worker_id)
+            if worker is not None and worker.pauses.is_paused:
+                self._sim.world.probes["assigned before the pause was known"] += 1
+
+    def sent(self, peer: int) -> None:
+        """Note that what there was for a peer is sent."""
+        self._n_unsent.pop(peer, None)
 
 
 def check_at_rest(sim: Simulation) -> None:
