@@ -101,6 +101,19 @@ def test_a_client_that_submits_little_and_often_gains_nothing():
     assert found == [100, 0, 101, 1, 102, 2, 103, 3]
 
 
+def test_an_item_that_is_put_back_is_the_first_of_its_client_which_loses_its_turn():
+    queue: ReadyQueue[Item] = ReadyQueue()
+    for i in range(3):
+        queue.push(Item(i), client=1)
+        queue.push(Item(100), client=2)
+    first = queue.pop()
+    assert first is not None
+    assert first.priority == 100
+    queue.put_back(first, client=2)
+    queue.validate()
+    assert popped(queue) == [0, 100, 1, 100, 2, 100]
+
+
 def test_user_priority_goes_before_turns():
     queue: ReadyQueue[Item] = ReadyQueue()
     low, high = base_priority(0, 0), base_priority(1, 0)
@@ -177,6 +190,7 @@ def test_a_single_lane_that_runs_empty_is_kept_without_its_dead_entries():
         st.one_of(
             st.tuples(st.just("push"), st.integers(0, 5)),
             st.tuples(st.just("pop"), st.just(0)),
+            st.tuples(st.just("put back"), st.just(0)),
             st.tuples(st.just("discard"), st.integers(0, 30)),
         ),
         max_size=60,
@@ -193,8 +207,12 @@ def test_the_queue_equals_a_sorted_list(actions):
             model.sort(key=lambda entry: entry[:2])
         elif action == "pop":
             assert queue.pop() is (model.pop(0)[2] if model else None)
+        elif action == "put back":
+            if (popped_item := queue.pop()) is not None:
+                queue.put_back(popped_item)
         elif model:
             queue.discard(model.pop(argument % len(model))[2])
         assert len(queue) == len(model)
         assert queue.items() == [item for _, _, item in model]
-        assert all(item.ticket > 0 for _, _, item in model)
+        assert all(item.ticket for _, _, item in model)
+        queue.validate()
