@@ -17,6 +17,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def client() -> Iterator[weft.Client]:
+    while Gate.started.acquire(blocking=False):
+        pass  # tasks that no earlier test has waited for
     with weft.Client(processes=False, n_workers=3, threads_per_worker=1, name="me") as client:
         yield client
 
