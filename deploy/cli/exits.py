@@ -54,8 +54,8 @@ EXIT_CODES: Final = (
     ExitCode(1, "info --all", "no scheduler was found that answers"),
     ExitCode(1, "logs", "a process has not answered; the lines of the others are printed"),
     ExitCode(1, "retire", "a worker was kept or lost, or still runs tasks after `--timeout`"),
-    ExitCode(1, "scale", "no `weft worker` is connected that could start more, or `--timeout` is "
-             "over"),
+    ExitCode(1, "scale", "a worker was kept, `--timeout` is over, or no `weft worker` is connected "
+             "that could start more"),
     ExitCode(1, "ssh", "the scheduler or all machines failed"),
     ExitCode(1, "stop", "the cluster has not ended: tasks are unfinished and `--yes` was not "
              "given, or a service manager has started it again"),

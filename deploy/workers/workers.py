@@ -152,7 +152,7 @@ def _host_plugins(plain: dict[str, Any]) -> int:
 def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
     """Be a worker process."""
     tail = None
-    with contextlib.suppress(OSError):  # a full disk: its death is told without its last lines
+    with contextlib.suppress(Exception):  # else its death is told without its last lines
         tail = LogTail(Path(plain["started_path"]).with_suffix(SUFFIX))
     _prepare(plain, tail)
     set_title(f"weft worker {plain['name']}")

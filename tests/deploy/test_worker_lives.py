@@ -205,12 +205,12 @@ def test_a_worker_that_gets_sigterm_gives_away_what_only_it_has_or_says_what_is_
         if is_late:
             assert calls == ["xx", "xx"]
             started.wait_for(
-                "WARNING: worker old had to leave before all was moved (signal SIGTERM, and its "
-                "grace period of 0.1 s is over): 1 result (195 KiB), 'noted-"
+                "WARNING: worker old had to leave before all was moved (its supervisor stops: "
+                "SIGTERM, and its grace period of 0.1 s is over): 1 result (195 KiB), 'noted-"
             )
             assert ends == [
-                "did not end before its worker had to leave (signal SIGTERM, and its grace period "
-                "of 0.1 s is over)",
+                "did not end before its worker had to leave (its supervisor stops: SIGTERM, and "
+                "its grace period of 0.1 s is over)",
                 "finished",
                 "finished; its worker left, and its result with it",
                 "finished",

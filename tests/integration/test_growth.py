@@ -140,7 +140,7 @@ def test_a_worker_leaves_a_scheduler_that_does_not_know_its_request(tmp_path):
             ours.wait_for("registered")
             assert ours.stop() == 0
             assert "grace period" not in ours.err
-        theirs.wait_for("has left (signal SIGTERM)")
+        theirs.wait_for("has left (its supervisor stops: SIGTERM)")
         assert " WARNING: " not in ours.err + theirs.err
 
 

@@ -115,7 +115,10 @@ def test_a_clock_a_release_a_port_and_limits_that_are_wrong_are_found_on_one_mac
 
 
 def test_a_worker_of_another_python_and_one_short_of_memory_are_found_until_that_is_over(tmp_path):
-    with scheduler(folder=tmp_path) as started, worker(tmp_path, "full") as full:
+    with (
+        scheduler(folder=tmp_path) as started,
+        worker(tmp_path, "full", "--max-spill", "0") as full,
+    ):
         joined(full)
         with worker(tmp_path, "odd", **site(tmp_path / "odd", PYTHON)) as odd:
             assert odd.process.wait(30) == 77
