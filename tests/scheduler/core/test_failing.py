@@ -12,6 +12,7 @@ from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.moves import transitions
 from weft.scheduler.core.moves.transitions import TRANSITIONS
 from weft.scheduler.core.records.tasks import ERRED
+from weft.scheduler.core.recovery.barrier import QUIET_S
 
 from ..builders import Board, graph
 
@@ -165,7 +166,7 @@ def come_back_without() -> None:
     client = board.client(last_epoch=5)
     board.send(client, m.WantKeys(keys=["t"]), graph(":t -> u"))
     assert board.states("t", "u") == ["no_worker", "waiting"]
-    board.pass_time(5.0)
+    board.pass_time(QUIET_S)
     assert board.states("t", "u") == ["released", "erred"]
 
 
@@ -175,7 +176,7 @@ def lose_without_recipe() -> None:
     client = board.client(last_epoch=5)
     worker = board.come_back("w", last_epoch=5, held={"t": 1})
     board.send(client, m.WantKeys(keys=["t"]))
-    board.pass_time(5.0)
+    board.pass_time(QUIET_S)
     assert board.states("t") == ["memory"]
     board.close(worker)
     board.tick(0.1)
