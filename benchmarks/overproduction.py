@@ -7,7 +7,7 @@ which each thread holds one block. The bytes of all results are summed up by the
 after each event, so no peak is missed. The same work on workers without a memory limit runs in
 turns with it: where there is no limit, nothing holds tasks back. Each row: the seconds, the most
 bytes held before and from the 50th result on, and the goal for the latter, which is twice the
-threads times the size of a block; the bytes that were spilled, and the processes that were killed.
+threads times the size of a block; and the processes that were killed.
 """
 
 from __future__ import annotations

@@ -442,9 +442,7 @@ def test_marked_processes_finds_only_its_own() -> None:
     assert supervise.marked_processes("no such mark") == []
 
 
-@pytest.mark.parametrize(
-    ("n_workers", "most_fetched", "most_time"), [(2, 160, 1.25), (4, 640, 1.35)]
-)
+@pytest.mark.parametrize(("n_workers", "most_fetched", "most_time"), [(2, 150, 1.2), (4, 600, 1.2)])
 def test_the_tasks_of_a_stencil_stay_by_their_neighbours_and_all_workers_run(
     n_workers, most_fetched, most_time
 ):

@@ -38,8 +38,9 @@ _SUMS: Final = ("n_finished", "n_failed", "n_before", "n_failed_before", "comput
 
 #: Estimate for a function that never finished here.
 UNKNOWN_DURATION_NS: Final = 2_000_000
-#: A function of which more tasks wait than this starts with one for each thread: each counts as
-#: long as the backlog of a thread. Neither their duration nor what their results take is known.
+#: A function of which more tasks than this come ready at once starts with one for each thread: each
+#: counts as long as the backlog of a thread. Neither their duration nor their size is known. Those
+#: that wait for inputs do not count: their order spreads them, and a stencil would lose its place.
 MANY_UNKNOWN: Final = 16
 UNKNOWN_OF_MANY_NS: Final = 30_000_000
 #: Results that are smaller on average do not count as data that fills a worker's memory.
@@ -127,7 +128,7 @@ class Prefix:
                     family.n_failed_before += self.n_failed - self.n_failed_before
                 self.n_failed_before = self.n_failed
         self.n_unfinished += n
-        if self.n_unfinished > MANY_UNKNOWN and not self.n_finished:
+        if n > MANY_UNKNOWN and not self.n_finished:
             self.estimate_ns = UNKNOWN_OF_MANY_NS
 
     def finish(self, n: int, total_us: int, queued_us: int, nbytes: int) -> None:
