@@ -8,6 +8,7 @@ from weft.client.core.features.questions import AskScheduler
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import Answer
 from weft.scheduler.core.data.copies import MAX_FAILURES, copies_of, is_over
+from weft.scheduler.core.records.question_arguments import MAX_KEYS
 
 if TYPE_CHECKING:
     from .client_node import ClientNode
@@ -47,7 +48,7 @@ def order(sim: Simulation) -> None:
     sim.copy_orders.append(watcher)
     question = "rebalance" if sim.world.chance(0.3) else "replicate"
     if question == "rebalance":
-        arguments["keys"] = [future.spec.key for future in client.futures]
+        arguments["keys"] = [future.spec.key for future in client.futures[:MAX_KEYS]]
         arguments.pop("n", None)
     sim.world.probes[question] += 1
     client.post(AskScheduler(watcher, question, arguments))

@@ -20,6 +20,9 @@ ALWAYS = 1 << 30
 #: Tasks that tasks submit, at most, about; and how deep.
 MAX_CALLED = 60
 MAX_DEPTH = 12
+#: Executions that one task may be expected to lead to. They multiply with each level, by the tasks
+#: that it submits, and by those that ask for another worker and submit all of it again.
+MAX_RUNS = 1000
 #: Locks that tasks take; the last one is a limit.
 TASK_LOCKS = ("t1", "t2", "limit")
 LARGE = 200_000
@@ -55,6 +58,8 @@ class Spec:
     waits_early: bool = False
     #: What it submits as well, and cancels or releases without reading it.
     given_up: list[Spec] = field(default_factory=list)
+    #: The executions that one of it leads to, its own included, as expected.
+    n_runs: float = 1.0
     #: A lock that it holds while it does all this; "" = none.
     lock: str = ""
     #: The serial interpreter's answer.
@@ -212,6 +217,7 @@ class Graph:
             spec.function, spec.nbytes = ACTOR, LARGE  # a handle stays with its worker
         elif plan.p_calls and not spec.kills:
             self._add_calls(plan, rng, spec, depth + 1)
+        spec.n_runs /= 1 - plan.p_reschedule
         self._answer(spec)
         return spec
 
@@ -237,8 +243,9 @@ class Graph:
             # One that reads others would have to be submitted with these.
             new = [one for one in batch if not one.dependencies and one not in self._called]
             self._called += new
-            if batch:
+            if batch and spec.n_runs + sum(one.n_runs for one in batch) <= MAX_RUNS:
                 spec.calls.append(batch)
+                spec.n_runs += sum(one.n_runs for one in batch)
         if rng.random() < 0.2:
             spec.given_up = [self._make(plan, rng, [], MAX_DEPTH)]
 
