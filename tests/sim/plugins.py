@@ -1,14 +1,16 @@
 """Plugins in the simulator: users register and unregister them, and processes set them up or fail.
 
-What is asserted: a worker runs no task before it has set up every plugin that it is required to
-have; every question of a user who is still there is answered, once; and at rest each worker has
-what the scheduler holds, which is what users have registered as far as one of them is still there.
-Supervisors have a module of their own.
+What is asserted: a worker runs no task before it has set up every plugin that its present session
+requires it to have; an unused worker is required to have what there is when it joins, and what is
+registered before the barrier; every question of a user who is still there is answered, once; and at
+rest each worker has what the scheduler holds, which is what users have registered as far as one of
+them is still there. Supervisors have a module of their own.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from weft.client.core.features.plugins import plugins_of as kept_plugins
@@ -18,6 +20,8 @@ from weft.protocol.wire.messages import AskFailed, PluginDone, SetUpPlugin, Tear
 from weft.scheduler.core.plugins.records import plugins_of
 
 if TYPE_CHECKING:
+    from weft.scheduler.core.state import SchedulerState
+
     from .client_node import ClientNode
     from .links import Link
     from .simulation import Simulation
@@ -75,7 +79,7 @@ class WorkerPluginsNode:
         self.worker = worker
         self.world = worker.world
         self.ready: dict[str, None] = {}
-        #: those without which the worker must run no task
+        #: those without which the worker must run no task in this session
         self.required: dict[str, None] = {}
         self._jobs: deque[tuple[Link | None, Any]] = deque()
 
@@ -89,8 +93,19 @@ class WorkerPluginsNode:
         if len(self._jobs) == 1:
             self._begin()
 
+    def on_lost(self) -> None:
+        """Forget what the session required: the next scheduler may not have it."""
+        self.required.clear()
+
     def _begin(self) -> None:
-        self.world.at(self.world.rng.choice([0.0, 0.01, 1.0]), self._end)
+        """Begin the next job. What an ended session has asked to set up is not begun."""
+        while self._jobs:
+            link, message = self._jobs[0]
+            if isinstance(message, TearDownPlugin) or link is self.worker.session.link:
+                self.world.at(self.world.rng.choice([0.0, 0.01, 1.0]), self._end)
+                return
+            self.world.probes["plugin: order of an ended session"] += 1
+            self._jobs.popleft()
 
     def _end(self) -> None:
         worker = self.worker
@@ -108,11 +123,11 @@ class WorkerPluginsNode:
                 self.ready[message.plugin] = None
         if link is worker.session.link:  # else the scheduler asks again
             worker.session.send([PluginDone(request=message.request, info=info)])
-        if info and message.is_required:
-            self.world.probes["plugin: a new worker ends"] += 1
-            worker.kill("a plugin failed")
-        elif self._jobs:
-            self._begin()
+            if info and message.is_required:
+                self.world.probes["plugin: a new worker ends"] += 1
+                worker.kill("a plugin failed")
+                return
+        self._begin()
 
     def check(self) -> None:
         """Assert, when a task begins, that the worker has what it is required to have."""
@@ -120,6 +135,14 @@ class WorkerPluginsNode:
         assert not missing, f"{self.worker!r} runs a task without the plugins {missing}"
         if self.worker.supervisor is not None:
             self.worker.supervisor.plugins.check()
+
+
+def check_unused(core: SchedulerState, peers: Iterable[int]) -> None:
+    """Assert that workers which have had nothing to do get nothing before their plugins."""
+    plugins = plugins_of(core)
+    for ws in (core.workers[peer] for peer in peers if peer in core.workers):
+        awaited = [plugin for plugin in plugins.held.values() if ws in plugin.waiting]
+        assert not awaited or ws in plugins.preparing, f"{ws!r} does not wait for {awaited}"
 
 
 def check(sim: Simulation) -> None:

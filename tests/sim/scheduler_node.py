@@ -21,6 +21,7 @@ from weft.protocol.wire.messages import (
     AttemptsReturned,
     InventoryUnfinished,
     KeysMissing,
+    RegisterWorker,
     Welcome,
 )
 from weft.protocol.wire.roles import ROLE_LEVELS, Role
@@ -39,6 +40,7 @@ from weft.scheduler.core.upkeep.turns import Turns
 
 from .links import KEEP_ALIVE, Link
 from .memory import Watched
+from .plugins import check_unused
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -88,6 +90,8 @@ class SchedulerNode:
         self._links: dict[int, Link] = {}
         self._peers: dict[Link, int] = {}
         self._next_peer = 1
+        #: {peer: None} of workers that had had nothing to do when they came to this start
+        self._unused: dict[int, None] = {}
         self._flush_scheduled = False
         self._turns = Turns(plan.limits["scheduler.slice"])
         #: {whether it keeps the run going: None} of the turns that are due; one that does is due
@@ -200,6 +204,11 @@ class SchedulerNode:
         current = self._current(peer, messages)
         raised = self._raised(peer, messages)
         self._handle(PeerSent(peer, messages))
+        hello = messages[0]
+        is_unused = isinstance(hello, RegisterWorker) and hello.is_unused
+        if is_unused and hello.last_epoch != self.core.epoch:
+            self._unused[peer] = None
+            check_unused(self.core, [peer])
         n_completed = self.core.counters.tasks_completed - n_before
         for task, n_exceptions in raised:
             self._check_retry(task, n_exceptions)
@@ -391,6 +400,8 @@ class SchedulerNode:
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:
         """Validate the core: all of it if the graph is small, else a part each time."""
+        if self.core.awaits_peers:  # later, workers that are there need not wait for a new plugin
+            check_unused(self.core, self._unused)
         self._n_unchecked += 1
         if len(self.core.tasks) <= SMALL * self._n_unchecked:
             self._n_unchecked = 0

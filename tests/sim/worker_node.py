@@ -252,6 +252,7 @@ class WorkerNode:
 
     def on_lost(self) -> None:
         """See `SessionOwner`."""
+        self.plugins.on_lost()
         self._handle(SchedulerLost())
 
     def _relay(self, message: m.FetchKeys) -> None:

@@ -2,6 +2,9 @@
 
 A part of the shell. Neither the event loop nor a slot waits for a plugin. The answer leaves on the
 connection on which the request came, or not at all: the scheduler asks again in the next session.
+So a set-up that an ended session has asked for is not begun, and one that fails does not end the
+worker: the next scheduler may not hold that plugin, and may have given out tasks without it. A
+teardown is done, because the next scheduler does not repeat it.
 
 A set-up that goes on for `PATIENCE_S` after its plugin was ended may never return. It is
 interrupted, and left to its thread, which may be in C code; other plugins get another thread. The
@@ -150,12 +153,12 @@ class WorkerPlugins:
                 if job is None and not (self._is_closed and ready.by_id):
                     self._thread = None
                     return
-                current = None if job is None else self._begin(job[1])
+                current = None if job is None else self._begin(*job)
             if job is None:
                 ready.tear_down([*ready.by_id][-1])
                 continue
             connection, message = job
-            failure, reason = None, ""
+            failure, fatal = None, None
             if isinstance(message, TearDownPlugin):
                 failure = ready.tear_down(message.plugin)
             elif current is not None:
@@ -172,20 +175,21 @@ class WorkerPlugins:
                     ready.keep(message.plugin, message.name, plugin)
                     logger.info("plugin %r is set up on %s", message.name, self._where)
                 if failure is not None and message.is_required and not is_ended:
-                    reason = f"plugin {message.name!r} failed"
-                    self.failure = PluginFailed(message.name, f"{failure[1]}: {failure[2]}")
+                    fatal = PluginFailed(message.name, f"{failure[1]}: {failure[2]}")
             # A module that functions are named in may be another one now.
             self._executor.forget_calls()
             with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has ended
                 self._loop.call_soon_threadsafe(
-                    self._finish, connection, message.request, failure, reason
+                    self._finish, connection, message.request, failure, fatal
                 )
 
-    def _begin(self, message: SetUpPlugin | TearDownPlugin) -> _SetUp | None:
+    def _begin(
+        self, connection: Connection, message: SetUpPlugin | TearDownPlugin
+    ) -> _SetUp | None:
         """Return what is to be set up, under the lock; None if there is nothing of that kind."""
         if isinstance(message, TearDownPlugin) or message.plugin in self._ready.by_id:
             return None
-        if self._is_ended(message.plugin):
+        if connection.closed or self._is_ended(message.plugin):
             return None
         self._setting_up = _SetUp(message.plugin, message.name, threading.get_ident())
         return self._setting_up
@@ -216,12 +220,17 @@ class WorkerPlugins:
     # --- On the loop's thread again ---------------------------------------------------------------
 
     def _finish(
-        self, connection: Connection, request: int, failure: list[Any] | None, reason: str
+        self,
+        connection: Connection,
+        request: int,
+        failure: list[Any] | None,
+        fatal: PluginFailed | None,
     ) -> None:
         if not self._is_closed:
             report_done(connection, request, failure, "a plugin", self._where)
-        if reason:
-            self._end(reason)
+        if fatal is not None and not connection.closed:
+            self.failure = fatal
+            self._end(f"plugin {fatal.plugin!r} failed")
 
 
 class Preload:
