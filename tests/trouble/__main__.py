@@ -19,6 +19,7 @@ from typing import Any
 from tests.deploy.daemons import run
 
 from .cluster import Cluster
+from .orders import Orders
 from .troubles import Troubles
 
 N_CLIENTS = 2
@@ -109,6 +110,7 @@ def run_round(seed: int, options: argparse.Namespace, folder: Path) -> Outcome:
             print(text, flush=True)
 
     cluster = Cluster(folder, options.hosts)
+    orders = Orders(cluster.file, say)
     clients: list[Watched] = []
     try:
         for number in range(N_CLIENTS):
@@ -117,7 +119,7 @@ def run_round(seed: int, options: argparse.Namespace, folder: Path) -> Outcome:
             arguments += ["--folder", str(counted), "--spare", str(cluster.scheduler_port), *ports]
             clients.append(Watched(cluster.start_client(number, arguments)))
         start = time.monotonic()
-        troubles = Troubles(seed, cluster, N_CLIENTS, say)
+        troubles = Troubles(seed, cluster, orders, N_CLIENTS, say)
         ticks = threading.Event()  # never set: it is waited for in steps
         while _is_open(clients) and time.monotonic() - start < options.trouble:
             troubles.step()
@@ -145,6 +147,7 @@ def run_round(seed: int, options: argparse.Namespace, folder: Path) -> Outcome:
             (folder / "diagnosis.txt").write_text(outcome.diagnosis, encoding="utf-8")
     finally:
         cluster.close()
+        orders.close()
         for client in clients:
             client.join()
     return outcome

@@ -111,7 +111,8 @@ class Cluster:
 
         The first connection of a client is not tried again: all of them have to be there.
         """
-        if len(re.findall(r"client \S+ connected", self.scheduler.err)) < len(self._clients):
+        connected = re.findall(r"client (client-\d+) connected", self.scheduler.err)
+        if len(set(connected)) < len(self._clients):
             return ""
         with contextlib.suppress(WeftError, ProcessLookupError):
             pid = ConnectionFile.read(self.file).pid

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import psutil
 
-from .cluster import Cluster, Host
+from .cluster import N_WORKERS, Cluster, Host
+from .orders import Orders
 
 #: {kind: how often, relative to the others}
 KINDS = {
@@ -29,12 +30,20 @@ KINDS = {
     "client's connection reset": 2,
     "client's connection stalled": 1,
     "refused for a while": 1,
+    "worker drained": 2,
+    "host drained": 1,
+    "workers retired": 2,
 }
 INTERVAL_S = (0.3, 2.0)
 SUSPENDED_S = (5.0, 40.0)
 STALLED_S = (0.5, 40.0)
 REFUSED_S = (0.5, 5.0)
 RESTARTED_S = (0.0, 3.0)
+#: How long after an order to leave the cluster is scaled back, as such workers are not replaced.
+SCALED_S = (0.0, 10.0)
+#: Workers of one order, and the share of orders that lose what has no room elsewhere.
+MAX_RETIRED = 3
+P_DROP = 0.2
 #: The directions of a connection that are held up: one of them, or more often both.
 DIRECTIONS = ([0], [1], [0, 1], [0, 1])
 
@@ -44,9 +53,14 @@ class Troubles:
     however many processes there are when it comes, so that a seed stands for one plan.
     """
 
-    def __init__(self, seed: int, cluster: Cluster, n_clients: int, say: Callable[[str], None]):
+    def __init__(
+        self, seed: int, cluster: Cluster, orders: Orders, n_clients: int, say: Callable[[str], None]
+    ) -> None:
         self._rng = random.Random(f"troubles {seed}")
         self._cluster = cluster
+        self._orders = orders
+        #: when the cluster gets its size again, if it is too small
+        self._scaled = 0.0
         self._n_clients = n_clients
         self._say = say
         self._next = time.monotonic() + self._rng.uniform(*INTERVAL_S)
@@ -83,9 +97,13 @@ class Troubles:
                 host.daemon, host.due = None, now + self._rng.uniform(*RESTARTED_S)
             elif now >= host.due:
                 self._cluster.start(host)
+        if self._orders.is_small and now >= self._scaled:
+            self._scaled = now + SCALED_S[1]
+            self._orders.scale(N_WORKERS * len(self._cluster.hosts))
 
     def heal(self) -> None:
-        """End all trouble, and start the hosts that do not run."""
+        """End all trouble, and start the hosts and workers that do not run."""
+        self._orders.is_small, self._scaled = True, 0.0
         self._suspended.clear()
         self._cluster.resume_all()
         assert self._cluster.proxy is not None
@@ -98,8 +116,15 @@ class Troubles:
         client = f"client-{rng.randrange(self._n_clients)}"
         if kind == "scheduler killed":
             return self._cluster.kill_scheduler()
+        if kind.endswith(("drained", "retired")):
+            self._orders.is_small = True
+            self._scaled = now + rng.uniform(*SCALED_S)
+        if kind == "workers retired":
+            return self._orders.retire(rng.randint(1, MAX_RETIRED), drop=rng.random() < P_DROP)
+        if kind.endswith("drained"):
+            return self._end(kind.split(maxsplit=1)[0], host, rng, signal.SIGTERM)
         if kind.endswith("killed"):
-            return self._kill(kind.split(maxsplit=1)[0], host, rng)
+            return self._end(kind.split(maxsplit=1)[0], host, rng, signal.SIGKILL)
         if kind.endswith("suspended"):
             return self._suspend(kind.split(maxsplit=1)[0], host, rng, now)
         if kind.startswith("refused"):
@@ -115,7 +140,7 @@ class Troubles:
         n = proxy.stall(party, which, directions, seconds)
         return f"{party}, {n} connections, {seconds:.1f} s, directions {directions}" if n else ""
 
-    def _kill(self, what: str, host: Host, rng: random.Random) -> str:
+    def _end(self, what: str, host: Host, rng: random.Random, number: signal.Signals) -> str:
         victim: psutil.Process | None
         if what == "worker":
             workers = host.workers()
@@ -127,7 +152,7 @@ class Troubles:
         if victim is None:
             return ""
         with contextlib.suppress(psutil.NoSuchProcess):
-            victim.kill()
+            victim.send_signal(number)
             return f"{host.name}, process {victim.pid}"
         return ""
 
