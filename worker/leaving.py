@@ -15,6 +15,11 @@ class Grace:
         self._stop = stop
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def seconds(self) -> float:
+        """How long the period is; 0 = it never begins."""
+        return self._seconds
+
     def begin(self, reason: str) -> bool:
         """Begin; False if there is no such time, or if it has begun before."""
         if not self._seconds or self._timer is not None:

@@ -182,7 +182,7 @@ class WorkerServer(SessionOwner):
             both: list[asyncio.Future[Any]] = [over, self._stopped]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             end = None if self._stopped.done() else over.result()
-            if end is not None and end.is_final:
+            if end is not None and end.is_final and not self.is_leaving:
                 raise end.error
         finally:
             await self._close()
@@ -198,15 +198,15 @@ class WorkerServer(SessionOwner):
     def leave(self, reason: str) -> None:
         """End the worker when it may leave, or after the grace period; a second call: at once."""
         if self.registered.is_set() and self._grace.begin(reason):
-            self._begin_to_leave(reason)
+            self._begin_to_leave(reason, self._grace.seconds)
         else:
             self.stop(reason)
 
-    def _begin_to_leave(self, reason: str) -> None:
+    def _begin_to_leave(self, reason: str, within_s: float) -> None:
         text = "worker %s leaves when its tasks have ended and others have its results: %s"
         logger.info(text, self.name, reason)
         self._stop_reason = reason
-        self.executor.handle(Leave(reason))
+        self.executor.handle(Leave(reason, within_s))
 
     # --- The data port ----------------------------------------------------------------------------
 
@@ -441,7 +441,7 @@ class WorkerServer(SessionOwner):
                 f"; {message.n_dropped} more are not needed" if message.n_dropped else "",
             )
         elif isinstance(message, LeaveCluster):
-            self._begin_to_leave(message.reason)
+            self._begin_to_leave(message.reason, 0.0)
         elif isinstance(message, Stop):
             self.stop(message.reason or "the scheduler requested it")
         elif isinstance(message, Bye):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 import weft
 from benchmarks.proxy import Proxy
 from tests.deploy.daemons import address_of, daemon, file_of, scheduler
+from tests.leaks import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -51,3 +54,48 @@ def test_no_call_runs_again_when_all_lines_are_reset(tmp_path: Path) -> None:
             proxy.close()
     calls = Counter(path.read_text().split())
     assert calls == {str(i): 1 for i in range(n)}
+
+
+def waiting(path: str, name: str) -> bytes:
+    """Note a call; one that is called "runs" waits until the test lets it go on."""
+    with open(f"{path}/{name}", "a") as file:
+        file.write("x")
+    while name == "runs" and not os.path.exists(f"{path}/go"):
+        time.sleep(0.01)  # workload
+    return b"a" * LARGE
+
+
+def test_a_worker_whose_line_is_reset_while_it_leaves_gives_all_away(tmp_path: Path) -> None:
+    with scheduler(folder=tmp_path) as started:
+        proxy = Proxy(int(address_of(started).rsplit(":", 1)[1]))
+        file = str(file_of(started))
+        options = ("--connection-file", file, "--nworkers", "1", "--nthreads", "1")
+        behind = f"tcp://127.0.0.1:{proxy.port_for('old')}"
+        try:
+            with (
+                daemon("worker", behind, *options, "--name", "old", folder=tmp_path) as old,
+                weft.Client(connection_file=file) as client,
+            ):
+                old.wait_for("registered")
+                persisted = client.submit(waiting, str(tmp_path), "persisted")
+                weft.wait([persisted], timeout=60)
+                running = client.submit(waiting, str(tmp_path), "runs")
+                wait_until((tmp_path / "runs").exists, 60, "the task's start")
+                old.process.send_signal(signal.SIGTERM)
+                old.wait_for("leaves when its tasks have ended")
+                started.wait_for("worker old is leaving")
+                assert proxy.reset("old") >= 1
+                started.wait_for("worker old is back with 1 result and 1 unfinished task")
+                with daemon("worker", *options, "--name", "new", folder=tmp_path) as new:
+                    new.wait_for("registered")
+                    (tmp_path / "go").touch()
+                    values = client.gather([running, persisted], timeout=60)
+                    assert [len(value) for value in values] == [LARGE] * 2
+                    assert old.process.wait(60) == 0
+                    ends = [a.end for one in (running, persisted) for a in one.attempts()]
+                    new.stop(signal.SIGINT)
+        finally:
+            proxy.close()
+        started.wait_for("nothing that is needed is lost")
+    assert [(tmp_path / name).read_text() for name in ("runs", "persisted")] == ["x", "x"]
+    assert ends == ["finished", "finished"]

@@ -176,7 +176,7 @@ class WorkerNode:
         """Leave when it may, within some time (SIGTERM)."""
         if self.is_alive and self.session.is_open and not self.core.is_leaving:
             self.world.probes["drain"] += 1
-            self._handle(Leave("drained"))
+            self._handle(Leave("drained", seconds if seconds < inf else 0.0))
             if seconds < inf:
                 self.world.at(seconds, self._end_late)
 
@@ -225,6 +225,7 @@ class WorkerNode:
 
     def on_welcome(self) -> None:
         """See `SessionOwner`."""
+        self.world.probes["a leaver is back"] += self.core.is_leaving and not self.core.has_left
         self._handle(SessionOpened(not self._last_epoch))
 
     def on_messages(self, messages: list[Message]) -> None:
@@ -253,6 +254,7 @@ class WorkerNode:
     def on_lost(self) -> None:
         """See `SessionOwner`."""
         self.plugins.on_lost()
+        self.world.probes["a leaver loses its session"] += self.core.is_leaving
         self._handle(SchedulerLost())
 
     def _relay(self, message: m.FetchKeys) -> None:

@@ -173,8 +173,12 @@ def _count(outcome: Outcome, client: Watched) -> None:
 
 def diagnose(cluster: Cluster) -> str:
     """Describe a cluster that does not finish."""
-    info = run(*("info", "--connection-file", str(cluster.file)), folder=cluster.folder, timeout=60)
-    lines = [info.stdout + info.stderr]
+    command = ("info", "--connection-file", str(cluster.file))
+    try:
+        info = run(*command, folder=cluster.folder, timeout=60)
+        lines = [info.stdout + info.stderr]
+    except subprocess.TimeoutExpired:
+        lines = ["weft info got no answer within 60 s"]
     for host in cluster.hosts:
         processes = ", ".join(f"{p.pid} {p.status()}" for p in host.family())
         lines.append(f"{host.name}: processes {processes or 'none'}")

@@ -54,7 +54,12 @@ class Troubles:
     """
 
     def __init__(
-        self, seed: int, cluster: Cluster, orders: Orders, n_clients: int, say: Callable[[str], None]
+        self,
+        seed: int,
+        cluster: Cluster,
+        orders: Orders,
+        n_clients: int,
+        say: Callable[[str], None],
     ) -> None:
         self._rng = random.Random(f"troubles {seed}")
         self._cluster = cluster

@@ -13,6 +13,7 @@ from weft.protocol.wire.messages import (
     AttemptsFinished,
     Bye,
     FetchKeys,
+    InventoryUnfinished,
     KeysData,
     MayLeave,
     Unsupported,
@@ -93,18 +94,48 @@ async def test_the_grace_period_ends_a_worker_that_is_not_let_go(cluster, caplog
     assert "SIGTERM, and its grace period of 0.001 s is over" in caplog.text
 
 
-@pytest.mark.parametrize("how", ["lost session", "second signal"])
-async def test_a_leaving_worker_ends_although_its_task_runs(cluster, how):
+async def test_a_second_signal_ends_a_leaving_worker_although_its_task_runs(cluster):
     worker = await busy_worker(cluster)
     worker.config.stop_timeout_s = 0.0
     worker.leave("SIGTERM")
-    if how == "lost session":
-        cluster.scheduler.connections[worker.config.worker_id].abort()
-    else:
-        worker.leave("SIGTERM")
+    worker.leave("SIGTERM")
     await asyncio.wait_for(cluster.runs[0], 20)
     GO_ON.set()
     assert worker.executor.join(20)
+
+
+async def test_a_leaving_worker_that_loses_its_session_comes_back_and_goes_on_leaving(cluster):
+    scheduler = cluster.scheduler
+    scheduler.lets_go = False
+    worker = await busy_worker(cluster)
+    worker.leave("SIGTERM")
+    await scheduler.until(lambda: scheduler.of(AskToLeave))
+    await lose_session(cluster, worker)
+    await scheduler.until(lambda: len(scheduler.of(AskToLeave)) == 2)
+    first, second = scheduler.of(AskToLeave)
+    assert 0 < second.left_ms <= first.left_ms <= 600_000
+    await scheduler.until(lambda: scheduler.of(InventoryUnfinished))
+    assert [x.keys for x in scheduler.of(InventoryUnfinished)] == [["x"]]
+    GO_ON.set()
+    await scheduler.until(lambda: scheduler.of(AttemptsFinished))
+    assert not cluster.runs[0].done()
+    scheduler.send(worker, MayLeave(request=1))
+    await asyncio.wait_for(cluster.runs[0], 20)
+    assert [bye.reason for bye in scheduler.of(Bye)] == ["SIGTERM"]
+
+
+@pytest.mark.parametrize("end", ["grace period", "no reconnect"])
+async def test_a_leaving_worker_that_cannot_come_back_ends_in_order(cluster, end):
+    """The signal comes in the middle of its last session; in order means with no error."""
+    options = {"grace_period_s": 0.5} if end == "grace period" else {"reconnect": False}
+    worker = await cluster.start(**{"grace_period_s": 600.0, **options})
+    cluster.scheduler.lets_go = False
+    cluster.scheduler.send(worker, cluster.scheduler.task(bytes, key="x"))
+    await cluster.scheduler.until(lambda: cluster.scheduler.of(AttemptsFinished))
+    worker.leave("SIGTERM")
+    await cluster.scheduler.until(lambda: cluster.scheduler.of(AskToLeave))
+    await cluster.scheduler.stop()
+    await asyncio.wait_for(cluster.runs[0], 20)
 
 
 async def test_a_task_that_a_lost_session_has_cancelled_holds_a_leaving_worker_until_its_end(

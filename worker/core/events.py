@@ -94,9 +94,13 @@ class WorkerEnding(WorkerEvent):
 
 @dataclass(slots=True)
 class Leave(WorkerEvent):
-    """Finish the running tasks and start no others; `EndWorker` follows, once, when it may."""
+    """Finish the running tasks and start no others; `EndWorker` follows, once, when it may.
+
+    After `within_s` the shell ends the worker in any case; 0 = it does not.
+    """
 
     reason: str
+    within_s: float = 0.0
 
 
 @dataclass(slots=True)

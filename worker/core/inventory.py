@@ -22,9 +22,9 @@ from ...protocol.wire.messages import (
     InventoryHeld,
     InventoryUnfinished,
 )
+from . import leaving
 from .events import SchedulerLost, SessionOpened
 from .inputs import note_missing
-from .leaving import end
 from .reports import sparse
 from .seats import report_of
 from .tasks import EXECUTING, MEMORY, MISSING, WorkerTask
@@ -67,12 +67,9 @@ class KeptFailures:
 
 
 def on_scheduler_lost(state: WorkerState, event: SchedulerLost) -> None:
-    """Keep everything and go on. Reports that were not sent are not sent any more.
-
-    A worker that leaves ends: it would have to come back only to say goodbye.
-    """
+    """Keep everything and go on. Reports that were not sent are not sent any more."""
     if state.is_leaving and not state.has_left:
-        end(state)
+        leaving.on_session_lost(state)
     _clear_reports(state)
     for session_lost in state.features.session_lost:
         session_lost(state)
@@ -84,6 +81,8 @@ def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
     It replaces all reports that wait: those were made before the session began.
     """
     _clear_reports(state)
+    if state.is_leaving and not state.has_left:
+        leaving.ask(state)  # first: nothing may be assigned
     for session_opening in state.features.session_opening:
         session_opening(state)
     if not event.is_first:

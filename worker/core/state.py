@@ -114,10 +114,13 @@ class WorkerState:
         self.owed: dict[int, None] = {}
         #: No task is started any more: the scheduler asks the unstarted ones back.
         self.is_leaving = False
+        #: Why, and when it ends in any case; None = it does not.
+        self.leaving_because = ""
+        self.leaves_by: float | None = None
         #: It leaves, and the scheduler needs nothing more that only this worker has.
         self.may_leave = False
         #: It leaves, and `EndWorker` was put out: it may, and no slot executes; or the scheduler is
-        #: lost.
+        #: lost, and it has nothing to come back for.
         self.has_left = False
 
         #: What the kernel and all features declare.

@@ -145,10 +145,11 @@ class AskToLeave(Message):
     """Ask for the word to go, which follows `WorkerLeaving`; the answer is `MayLeave`.
 
     It comes when the worker runs nothing, and others have the results that only it had. An earlier
-    scheduler answers `Unsupported`, which is the same word.
+    scheduler answers `Unsupported`, which is the same word. A worker that comes back asks again.
     """
 
     request: Number
+    left_ms: Number = 0  #: until it ends without the word; 0 = it waits as long as it takes
 
 
 @message(84, by=WORKERS, columns=("attempts",), optional_columns=("keys", "actors", "calls"))

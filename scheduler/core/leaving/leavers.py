@@ -9,6 +9,9 @@ not any worker has room for it; a copy that is under way; an actor, which cannot
 that clients of the last scheduler may come back for. A result that its clients have got is moved
 too, but where no worker has room the leaver does not wait for it: it may be computed again.
 
+One that loses its session keeps what it has and runs, comes back, and asks again. Meanwhile what is
+under way goes on, but nothing more is moved, and it is not let go.
+
 The grace period of the worker ends the wait in any case. An order of a client has none: what ends
 it is room, a worker that joins, the release of the results, or that the client lets them be
 dropped.
@@ -50,6 +53,7 @@ class Leaver:
 
     __slots__ = (
         "drops",
+        "due",
         "has_begun",
         "left",
         "lost",
@@ -66,6 +70,8 @@ class Leaver:
         #: of its `AskToLeave`; 0 = it has not asked: it is of an earlier release, and goes when it
         #: runs nothing
         self.request = 0
+        #: when it ends without the word; None = it waits as long as it takes, or has not said
+        self.due: float | None = None
         #: its results may be moved
         self.has_begun = False
         #: what it has and was not looked at; then those that are moved, and those for which there
@@ -168,7 +174,24 @@ def on_ask_to_leave(state: SchedulerState, ws: WorkerHandle, message: m.AskToLea
         state.counters.reports_stale += 1
         return
     leaver.request = message.request
+    leaver.due = state.now + message.left_ms / 1000 if message.left_ms else None
     leavers_of(state).is_changed = True
+
+
+def note_away(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Forget what a leaver has asked for: it asks again when it is back."""
+    leaver = leavers_of(state).by_worker.get(ws)
+    if leaver is not None:
+        leaver.request, leaver.may_go = 0, False
+
+
+def note_back(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Ask a worker again to leave that is back and has not read that, and look at what it has."""
+    leaver = leavers_of(state).by_worker.get(ws)
+    if leaver is not None:
+        if not leaver.request:
+            state.send(ws.peer, m.LeaveCluster(reason=ws.leaving_because))
+        leavers_of(state).is_changed = True
 
 
 def note_added(state: SchedulerState, ws: WorkerHandle, keys: list[str]) -> None:
@@ -242,7 +265,7 @@ def settle(state: SchedulerState) -> None:
     leavers.is_changed = False
     share = max(1, WINDOW // len(leavers.by_worker))
     for ws, leaver in leavers.by_worker.items():
-        if leaver.may_go:
+        if leaver.may_go or ws.is_away:
             continue
         leaver.note_new(ws)
         _note_moved(state, ws, leaver)

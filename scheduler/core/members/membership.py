@@ -242,10 +242,12 @@ def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker
 
 
 def _is_same(ws: WorkerHandle, new: WorkerHandle) -> bool:
-    """Return whether a worker that is back is what it was."""
-    return not ws.is_leaving and (
-        (ws.address, ws.nthreads, ws.resources, ws.supervisor_id)
-        == (new.address, new.nthreads, new.resources, new.supervisor_id)
+    """Return whether a worker that is back is what it was. One that leaves goes on leaving."""
+    return (ws.address, ws.nthreads, ws.resources, ws.supervisor_id) == (
+        new.address,
+        new.nthreads,
+        new.resources,
+        new.supervisor_id,
     )
 
 
@@ -303,7 +305,9 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         if ws is None:
             return
         away_s = state.settings.away_s
-        if for_good or ws.is_leaving or ws.worker_id in state.lost.exit_reports or not away_s:
+        # One that leaves comes back only if it has something that others may need.
+        is_over = ws.is_leaving and not (ws.processing or ws.has_what)
+        if for_good or is_over or ws.worker_id in state.lost.exit_reports or not away_s:
             _remove_worker(state, ws)
         else:
             set_away(state, ws)
@@ -404,7 +408,7 @@ def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.Worker
 
 def let_leave(state: SchedulerState, ws: WorkerHandle, reason: str) -> None:
     """Let a worker finish what it runs: ask the other tasks back, and assign no more to it."""
-    ws.is_leaving = True
+    ws.is_leaving, ws.leaving_because = True, reason
     if ws.processing:
         # It comes after all earlier messages, so the answer leaves only running tasks there.
         ws.return_asked = True

@@ -106,6 +106,7 @@ class WorkerHandle:
         "is_silent",
         "last_asked",
         "last_progress",
+        "leaving_because",
         "measured_nbytes",
         "memory_limit",
         "n_fruitless",
@@ -159,6 +160,8 @@ class WorkerHandle:
         self.closed = 0
         #: when its present session began, it had been assigned no task and had no result
         self.is_new = not hello.last_epoch or hello.is_unused
+        #: why, if it leaves
+        self.leaving_because = ""
         #: its silence ends its session
         self.is_silent = False
         #: what it last reported about itself; None before the first heartbeat

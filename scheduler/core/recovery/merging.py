@@ -13,6 +13,7 @@ from ....protocol.wire.failure import RESCHEDULE, after_attempts
 from ....protocol.wire.payload import Blob
 from ..assignment.placement import ahead_worker
 from ..insight.attempt_ends import note_raised, note_raised_before
+from ..moves.eligibility import may_run
 from ..moves.locating import located
 from ..moves.reporting import report_results
 from ..moves.transitions import (
@@ -186,7 +187,10 @@ def _locate_inputs(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask)
 
 def may_go_on(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool:
     """Return whether the worker of an unfinished attempt may run the task."""
-    if row.ws not in task.group.task_class.members and not task.is_without_recipe:
+    ws, task_class = row.ws, task.group.task_class
+    # A worker that leaves is in no class, and finishes what it runs.
+    is_fit = may_run(ws, task_class) if ws.is_leaving else ws in task_class.members
+    if not is_fit and not task.is_without_recipe:
         return False
     return row.kind == RUNNING or task.state != WAITING or ahead_worker(task) is row.ws
 

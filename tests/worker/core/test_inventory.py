@@ -132,10 +132,37 @@ def test_exceptions_of_earlier_attempts_are_part_of_the_rows():
     assert (failed.keys, failed.n_raised) == (["a"], [2])
 
 
-def test_a_leaving_worker_ends_with_its_session():
+def test_a_leaving_worker_comes_back_with_what_it_has_and_runs_and_gives_the_rest_back():
+    worker = Hands(2)
+    worker.receive(assign("1 a", function=b"slow"))
+    worker.run_all(next(iter(worker.awake)))
+    worker.receive(assign("2 b", "3 c", "4 d <- c", "5 e <- x", function=b"slow"))
+    worker.start(0)
+    worker.start(1)
+    worker.handle(Leave("SIGTERM", 20.0))
+    worker.handle(SchedulerLost())
+    assert not worker.has_ended
+    says, asks, held, unfinished, _, end = come_back(worker)
+    assert says == m.WorkerLeaving(reason="SIGTERM")
+    assert asks == m.AskToLeave(request=1, left_ms=20_000)
+    assert isinstance(held, m.InventoryHeld)
+    assert held.keys == ["a"]
+    assert isinstance(unfinished, m.InventoryUnfinished)
+    assert dict(zip(unfinished.keys, unfinished.phases, strict=True)) == {
+        "b": m.RUNNING,
+        "c": m.RUNNING,
+    }
+    assert end == m.InventoryEnd(n_rows=3)
+    worker.report(0)
+    worker.receive(m.MayLeave(request=1))
+    assert not worker.has_ended
+    worker.report(1)
+    assert worker.has_ended
+
+
+def test_a_leaving_worker_without_a_session_ends_if_it_has_nothing_that_runs_or_is_done():
     worker = Hands()
-    worker.receive(assign("1 a"))
-    worker.start()
+    worker.receive(assign("1 a <- x"))
     worker.handle(Leave("SIGTERM"))
     worker.handle(SchedulerLost())
     assert worker.has_ended

@@ -83,10 +83,13 @@ def test_a_worker_that_may_not_go_yet_ends_with_its_session():
     assert worker.has_ended
 
 
-def test_a_worker_leaves_once():
+def test_a_worker_leaves_once_and_a_later_deadline_is_reported():
     worker = Hands()
     assert worker.handle(Leave("SIGTERM")) == LEAVING
     assert worker.handle(Leave("SIGTERM")) == []
+    worker.handle(Leave("SIGTERM", 5.0))
+    assert worker.state.leaves_by == worker.state.now + 5.0
+    assert worker.handle(Leave("SIGTERM", 50.0)) == []
 
 
 def test_a_worker_that_leaves_serves_results_and_starts_nothing_that_becomes_ready():
