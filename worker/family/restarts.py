@@ -18,6 +18,7 @@ from ...protocol.host.exits import (
     EXIT_REFUSED,
     describe_exit,
 )
+from ...protocol.reported import REQUESTED
 from ...protocol.restarting import Restarting
 from ..policy import TERMINATE_FRACTION
 
@@ -170,7 +171,9 @@ def after_request(asked: str, ended: WorkerExit) -> str:
 
 
 def kind_of(ended: WorkerExit) -> str:
-    """Return the sort of end, one of `reported.DEATHS`."""
+    """Return the sort of end, one of `reported.DEATHS`; `REQUESTED` = it has left, by a signal."""
+    if not ended.code and ended.signal and ended.has_left:
+        return REQUESTED
     if ended.verdict or ended.is_oom_kill:
         return "memory"
     if ended.crash:

@@ -440,9 +440,14 @@ class Supervisor:
         else:
             attempts = ended.running + ended.served
             kind = kind_of(ended)
-            self._meter.note_death(kind)
+            if kind != REQUESTED:
+                self._meter.note_death(kind)
             self._link.report_exit(slot.worker_id, outcome.reason, attempts, kind, ended.facts)
-            self._log_death(slot, outcome.reason, ended.lived_s, outcome.pause_s)
+            # An embedded scheduler logs each report to the same terminal.
+            quiet = kind == REQUESTED or (self.config.embedded and self._link.connected)
+            self._death_lines.note_death(
+                slot, outcome.reason, ended.lived_s, outcome.pause_s, time.monotonic(), quiet=quiet
+            )
             if end := self._hopeless():
                 self._follow(slot, ended, end)
                 return
@@ -467,11 +472,6 @@ class Supervisor:
         if not self._running:
             self._all_ended.set()
         self._plugins.on_worker_ended(worker_id)
-
-    def _log_death(self, slot: Place, reason: str, lived_s: float, delay_s: float) -> None:
-        # An embedded scheduler logs each report to the same terminal.
-        quiet = self.config.embedded and self._link.connected
-        self._death_lines.note_death(slot, reason, lived_s, delay_s, time.monotonic(), quiet=quiet)
 
     def _start_later(self, slot: Place, delay_s: float) -> None:
         self._restarts[id(slot)] = self._loop.call_later(delay_s, self._start, slot)

@@ -9,7 +9,7 @@ import pytest
 from weft.protocol.death_facts import DeathFacts
 from weft.protocol.deaths import OUT_OF_MEMORY
 from weft.protocol.host.exits import EXIT_CONFIG, EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
-from weft.protocol.reported import DEATHS
+from weft.protocol.reported import DEATHS, REQUESTED
 from weft.protocol.restarting import Restarting
 from weft.worker.family.restarts import (
     Ending,
@@ -40,12 +40,13 @@ def judged(code, *, running=(), served=(), lived_s=1.0, restarting=None, **facts
         ("memory", -9, {"verdict": "memory limit: 4.10 of 4.00 GiB"}),
         ("memory", -9, {"is_oom_kill": True}),
         ("crash", EXIT_CRASHED, {"crash": "weft's own code failed in it"}),
+        ("requested", 0, {"signal": "SIGTERM", "has_left": True}),
     ],
 )
 def test_the_kind_of_an_end_is_one_of_those_that_metrics_have(kind, code, facts):
     ended = WorkerExit(code=code, lived_s=1.0, running=[1], served=[], **facts)
     assert kind_of(ended) == kind
-    assert kind in DEATHS
+    assert kind in (*DEATHS, REQUESTED)
 
 
 # --- Verdicts -------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 
+from pathlib import Path
+
 import psutil
 import pytest
 
@@ -16,11 +18,14 @@ import weft
 from tests.deploy.daemons import gone
 from tests.worker.family.test_supervisor_link import SECURITY, Line, greet, welcome
 from weft.deploy.local.cluster import LocalCluster
+from weft.protocol.reported import OF_SUPERVISORS, REQUESTED, values_of
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.messages import EndWorkers, RegisterSupervisor, WorkerExited, WorkersAlive
 from weft.worker.family import spawn
 from weft.worker.family.config import SupervisorConfig, WorkerSpec
+from weft.worker.family.exits import SIGNALLED, note
 from weft.worker.family.supervisor import Supervisor
+from weft.worker.slots.started import StartedRecord
 
 
 async def test_a_worker_that_is_gone_before_it_is_looked_at_holds_up_nothing(tmp_path):
@@ -167,6 +172,39 @@ async def test_a_worker_is_replaced_on_request_and_no_attempt_is_named(tmp_path)
     assert await spawner.asked() == ["kill", 1234568, int(signal.SIGTERM)]
     spawner.say("exited", 1234568, 0)
     assert await spawner.code() == 0
+    await line.stop()
+
+
+async def test_a_worker_that_left_after_a_signal_counts_as_no_death(tmp_path, caplog):
+    """A worker of a program is started again: the signal came from a task, perhaps."""
+    line = Line("drained", greet)
+    await line.start()
+    spawner = await Spawner(config_for([line.address], tmp_path, embedded=True)).open()
+    for pid, notes in ((1234567, (SIGNALLED,)), (1234568, ())):
+        _, told = await spawner.asked()
+        spawner.say("started", told["worker_id"], pid)
+        path = Path(told["started_path"])
+        record = StartedRecord(path, 1)
+        record.note_joined()
+        record.note_left()
+        for kind in notes:
+            note(path, kind, "SIGTERM")
+        record.close()
+        spawner.say("exited", pid, 0 if notes else 3 << 8)
+    await spawner.asked()
+    await line.until(lambda: len(line.of(WorkerExited)) == 2)
+    assert [report.kind for report in line.of(WorkerExited)] == [REQUESTED, "exit"]
+
+    def died():
+        numbers = line.of(WorkersAlive)[-1].numbers
+        return values_of(OF_SUPERVISORS, numbers)["weft_supervisor_workers_died_total"]
+
+    await line.until(lambda: died()["exit"] == 1)
+    assert sum(died().values()) == 1
+    spawner.say("signal", int(signal.SIGTERM))
+    spawner.say("failed", told["worker_id"], "the test ends")
+    await spawner.close()
+    await asyncio.wait_for(spawner.run, 20)
     await line.stop()
 
 
