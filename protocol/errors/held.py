@@ -37,8 +37,9 @@ class NotHeld(HeldError, RuntimeError):
 class HoldLost(HeldError, RuntimeError):
     """A lock or semaphore was given to another holder before it was released.
 
-    The client was away from the scheduler for longer than its lease, so what the lock protects may
-    have been changed meanwhile. `--client-lease` of `weft scheduler` is how long it waits.
+    The client was away from the scheduler for longer than its lease, or came back later than others
+    to one that was started again, so what the lock protects may have been changed meanwhile.
+    `--client-lease` of `weft scheduler` is how long it waits.
     """
 
 

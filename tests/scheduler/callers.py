@@ -46,6 +46,11 @@ class Caller:
             if x.request
         }
 
+    @property
+    def text(self) -> str:
+        """What the last problem says of itself, by the last event."""
+        return next((x.text for x in self._operated() if x.problem), "")
+
     def numbers(self) -> list[int]:
         """Return the numbers of what this client has set, by the last event."""
         return [x.info["number"] for x in self._operated() if "number" in x.info]

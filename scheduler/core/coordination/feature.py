@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _on_client_connected(state: SchedulerState, client: ClientHandle, last_epoch: int) -> None:
-    operating.on_client_back(state, client)
+    operating.on_client_back(state, client, last_epoch)
 
 
 FEATURE: Final = Feature(

@@ -42,6 +42,7 @@ from .records import (
     ObjectRecord,
     OperationRefused,
     Reply,
+    objects_of,
 )
 
 if TYPE_CHECKING:
@@ -241,17 +242,22 @@ def _release(_state: SchedulerState, record: LeaseRecord, call: Call) -> Reply:
     return Reply()
 
 
-def _restate(_state: SchedulerState, record: LeaseRecord, call: Call) -> Reply:
+def _restate(state: SchedulerState, record: LeaseRecord, call: Call) -> Reply:
     names = names_in(call) if record.kind == MULTILOCK else []
     holder, owner = _holder_in(call), text_in(call, "owner")
     lost = [name for name in names if record.taken.get(name, holder) != holder]
     is_full = record.kind != MULTILOCK and not record.has_room
     if lost or (holder not in record.holders and (record.is_closed or is_full)):
+        why = "this client was away from the scheduler for longer than its lease"
+        if objects_of(state).calls[call.client].is_of_earlier:
+            why = (
+                "the scheduler was started again, and this client came back to it later than the "
+                "new one waits for clients, or stated this after another one"
+            )
         what = f"lock {lost[0]!r} of a MultiLock" if lost else f"{record.kind} {record.name!r}"
         raise OperationRefused(
             HOLD_LOST,
-            f"{what} was given to another holder, because this client was away from the scheduler "
-            "for longer than its lease",
+            f"{what} was given to another holder, because {why}",
         )
     record.taken.update(dict.fromkeys(names, holder))
     record.holders.setdefault(holder, owner)

@@ -413,9 +413,12 @@ def on_client_away(state: SchedulerState, client: ClientHandle) -> None:
         serve(state, record)  # those behind it may be smaller
 
 
-def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
+def on_client_back(state: SchedulerState, client: ClientHandle, last_epoch: int) -> None:
     """A client has a connection again: its calls have their places in the lanes again."""
-    calls = objects_of(state).calls.get(client)
+    all_calls = objects_of(state).calls
+    if last_epoch not in (0, state.epoch):
+        all_calls.setdefault(client, ClientCalls()).is_of_earlier = True
+    calls = all_calls.get(client)
     if calls is None:
         return
     grown: dict[tuple[ObjectRecord, str], list[Call]] = {}

@@ -244,9 +244,11 @@ class TopicRecord(ObjectRecord):
 class ClientCalls:
     """The calls of one client."""
 
-    __slots__ = ("answered", "records", "waiting")
+    __slots__ = ("answered", "is_of_earlier", "records", "waiting")
 
     def __init__(self) -> None:
+        #: it came from an earlier scheduler, and has not been given up since
+        self.is_of_earlier = False
         #: {request: call} that are not answered
         self.waiting: dict[int, Call] = {}
         #: {request: (call, its answer)} that are not acknowledged, of operations that are no reads

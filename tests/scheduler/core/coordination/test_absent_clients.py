@@ -219,3 +219,16 @@ def test_the_time_of_a_call_counts_from_its_begin_also_if_it_was_put_off():
     board.tick(2)
     assert carl.answers() == {1: LATE}
     assert board.rest() == ["Recovered", "Recovered"]
+
+
+def test_a_lock_that_was_given_away_after_a_restart_is_not_blamed_on_the_lease_of_its_client():
+    board = Board()
+    bob = Caller(board, "bob")
+    assert bob.acquire() == GRANTED
+    alice = Caller(board, "alice", last_epoch=3)
+    assert alice.call(h.LOCK, "restate", lease="a", owner="t") == h.HOLD_LOST
+    assert "the scheduler was started again" in alice.text
+    board.close(alice.peer)
+    alice = Caller(board, "alice", last_epoch=board.state.epoch)  # it has not read the answer
+    assert alice.call(h.LOCK, "restate", lease="a", owner="t") == h.HOLD_LOST
+    assert "the scheduler was started again" in alice.text

@@ -296,6 +296,7 @@ def test_leases_of_a_client_are_passed_on_when_it_is_gone(
     if is_killed:
         lost = again.call(meeting.name[0], "restate", **meeting.row.arguments(again), **own(again))
         assert lost == h.HOLD_LOST
+        assert "for longer than its lease" in again.text
 
 
 @of_each(HELD)
