@@ -22,6 +22,7 @@ from ..overview.wording import (
     memory_text,
     n_unfinished,
     worker_state,
+    worker_state_text,
 )
 from .documents import document, live_switch
 
@@ -349,7 +350,12 @@ def _worker_table(rows: Iterable[tuple[str, Info]], order: str) -> Markup:
         Column(
             heading("name"), lambda w: w["name"], "name", title=_place, is_sorted=order == "name"
         ),
-        Column("State", worker_state, emphasis=lambda w: _STATES.get(worker_state(w), "")),
+        Column(
+            "State",
+            worker_state_text,
+            title=lambda w: w.get("why_not", ""),
+            emphasis=lambda w: _STATES.get(worker_state(w), ""),
+        ),
         Column(heading("memory"), _memory, is_sorted=order == "memory"),
         Column(
             heading("tasks"), lambda w: spaced(w["n_processing"]), "n", is_sorted=order == "tasks"

@@ -95,6 +95,13 @@ def worker_state(worker: Mapping[str, Any]) -> str:
     return "busy" if worker["n_processing"] else "idle"
 
 
+def worker_state_text(worker: Mapping[str, Any]) -> str:
+    """Return the state of a worker, and what one that leaves still has to give away."""
+    state = worker_state(worker)
+    n_left = worker.get("leaving", {}).get("n_left", 0)  # an earlier scheduler does not tell
+    return f"{state}, {short_number(n_left)} to move" if n_left and state == "leaving" else state
+
+
 def memory_share(worker: Mapping[str, Any]) -> float:
     """Return the part of its memory limit that a worker uses; 0 if that is not known."""
     limit = worker["memory_limit"]

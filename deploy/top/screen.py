@@ -29,6 +29,7 @@ from ..overview.wording import (
     states_text,
     used_memory_text,
     worker_state,
+    worker_state_text,
     workers_text,
 )
 from .view import (
@@ -177,7 +178,7 @@ _RATIOS: Final = {"name": 1, "text": 2}
 _COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     WORKERS: (
         Column("worker", itemgetter("name"), "name"),
-        Column("state", worker_state, emphasis=lambda w: _STATE_STYLES[worker_state(w)]),
+        Column("state", worker_state_text, emphasis=lambda w: _STATE_STYLES[worker_state(w)]),
         Column("tasks", lambda w: f"{w['n_processing']}/{w['nthreads']}", "n"),
         Column("cpu", cpu_text, "n"),
         Column("memory", _memory_bar),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.wording import sized
+from ..leaving.describing import describe
 from ..records.peers import AWAY, FULL, LEAVING, PAUSED, WorkerHandle
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ def why_not(state: SchedulerState, ws: WorkerHandle) -> str:
     """Return why a worker takes no tasks, "" if it does. The gravest reason counts."""
     closed = ws.closed
     if closed & LEAVING:
-        return "it is leaving"
+        return describe(state, ws)
     if closed & AWAY:
         if ws.peer not in state.roles:
             return "its connection is lost; it may come back"

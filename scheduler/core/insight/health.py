@@ -70,6 +70,8 @@ class Signs:
         workerless_s: since when no worker takes tasks; None = one does.
         unrunnable: tasks that no worker may run although there are some.
         n_away: workers whose connection has ended and that may come back within `away_s`.
+        leaving: the first workers that leave and are held up, of `n_leaving`, each with how far it
+            is.
         n_preparing: workers that get no task before they have set up all plugins.
         full: (part of its limit, name) of workers above MEMORY_HIGH, fullest first; at most
             MAX_NAMED of `n_full`.
@@ -90,6 +92,8 @@ class Signs:
     n_away: int = 0
     n_preparing: int = 0
     away_s: float = 0.0
+    leaving: list[str] = field(default_factory=list)
+    n_leaving: int = 0
     full: list[tuple[float, str]] = field(default_factory=list)
     n_full: int = 0
     paused: list[str] = field(default_factory=list)
@@ -148,6 +152,18 @@ def _workers_away(signs: Signs) -> Iterator[Found]:
             f"{counted(signs.n_away, 'worker')} lost the connection to the scheduler: if {they} "
             f"not come back within {lasting(signs.away_s)}, the tasks there run again elsewhere",
             "",
+        )
+
+
+def _leaving(signs: Signs) -> Iterator[Found]:
+    if signs.n_leaving:
+        n_more = signs.n_leaving - len(signs.leaving)
+        more = f"; and {n_more} more" if n_more > 0 else ""
+        yield (
+            "warning",
+            f"{counted(signs.n_leaving, 'worker')} cannot leave yet "
+            f"({'; '.join(signs.leaving)}{more})",
+            "start workers, release or gather results, or lose them: 'weft retire --drop'",
         )
 
 
@@ -319,6 +335,9 @@ CHECKS: Final[dict[str, HealthCheck]] = {
     "workers-paused": HealthCheck("Workers use so much memory that they get no task.", _paused),
     "memory-wait": HealthCheck("Tasks wait for room in the memory of workers.", _memory_wait),
     "workers-away": HealthCheck("Connections to workers ended a moment ago.", _workers_away),
+    "workers-leaving": HealthCheck(
+        "Workers have been leaving for a minute, or no other has room for what they have.", _leaving
+    ),
     "workers-preparing": HealthCheck("New workers set up plugins.", _preparing),
     "plugins-aside": HealthCheck("Workers died again and again of a plugin.", _set_aside),
     "unreached": HealthCheck("Workers fail to fetch data from others again and again.", _unreached),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....protocol.wire.message import MAX_NUMBER
 from ....protocol.wording import counted
+from ..leaving.describing import facts_of
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 from ..recovery.barrier import waits_for
 from .closed import why_not
@@ -86,6 +87,7 @@ def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
         "resources": ws.resources,
         "supervisor": ws.supervisor_id,
         "is_leaving": ws.is_leaving,
+        "leaving": facts_of(state, ws),
         "is_paused": ws.is_paused,
         "why_not": why_not(state, ws),
         "is_away": ws.is_away,

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.message import MAX_NUMBER
+from ..leaving.describing import describe, held_up
 from ..memory.records import memory_of
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import n_preparing
@@ -100,6 +101,7 @@ def _signs(
     running = [prefix for prefix in with_work if prefix.n_processing]
     is_known = all(prefix.n_finished for prefix in running)
     expected_s = max((prefix.estimate_ns for prefix in running), default=0) / 1e9
+    leaving = held_up(state)
     full = [(ws.resident_nbytes / ws.memory_limit, ws.name) for ws in totals_of(state).full]
     return Signs(
         recovering=waits_for(state),
@@ -109,6 +111,8 @@ def _signs(
         n_away=count_workers(state)["away"],
         n_preparing=n_preparing(state),
         away_s=state.settings.away_s,
+        leaving=[f"{ws.name}: {describe(state, ws)}" for ws in leaving[:MAX_NAMED]],
+        n_leaving=len(leaving),
         full=nlargest(MAX_NAMED, full),
         n_full=len(full),
         n_set_aside=len(memory_of(state).aside),

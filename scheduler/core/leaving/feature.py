@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
-from ..feature import Departure, Feature, LateQuestion, Question
-from . import departures, leavers, retiring
+from ....protocol.wire.message import MAX_NUMBER
+from ..feature import Departure, Feature, LateQuestion, Question, StateMetric
+from . import departures, describing, leavers, retiring
 from .retiring import retiring_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,28 @@ RETIRING: Final = Feature(
     # and serves only those that may retire some.
     questions={"leaving_order": Question(retiring.ask_order, Level.CLIENT)},
     orders={"retire": LateQuestion(retiring.on_retire, Level.CLIENT)},
+    metrics=(
+        StateMetric(
+            "leaving_results",
+            "Results that only workers have which leave.",
+            read=describing.n_left,
+        ),
+        StateMetric(
+            "leaving_bytes",
+            "Their bytes.",
+            read=describing.nbytes_left,
+        ),
+        StateMetric(
+            "results_moved_total",
+            "Results that others have got so that a worker could leave.",
+            read=lambda state: leavers.leavers_of(state).n_moved,
+        ),
+        StateMetric(
+            "moved_bytes_total",
+            "Their bytes.",
+            read=lambda state: min(leavers.leavers_of(state).nbytes_moved, MAX_NUMBER),
+        ),
+    ),
     invariants={**retiring.RETIRING_INVARIANTS, **leavers.LEAVER_INVARIANTS},
     settling=((leavers.BUSY, leavers.settle),),
     worker_joined=(leavers.note_joined,),

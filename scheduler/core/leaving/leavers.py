@@ -63,10 +63,13 @@ class Leaver:
         "nbytes_moved",
         "newest",
         "request",
+        "since",
         "stuck",
     )
 
-    def __init__(self, ws: WorkerHandle) -> None:
+    def __init__(self, ws: WorkerHandle, now: float) -> None:
+        #: when it began to leave
+        self.since = now
         #: of its `AskToLeave`; 0 = it has not asked: it is of an earlier release, and goes when it
         #: runs nothing
         self.request = 0
@@ -102,11 +105,13 @@ class Leaver:
 class Leavers:
     """The workers that leave."""
 
-    __slots__ = ("by_worker", "is_changed", "next_look")
+    __slots__ = ("by_worker", "is_changed", "n_moved", "nbytes_moved", "next_look")
 
     def __init__(self) -> None:
         #: {worker: its record} of all and only registered workers that leave
         self.by_worker: dict[WorkerHandle, Leaver] = {}
+        #: results that were copied for workers to leave, and their bytes, in all
+        self.n_moved = self.nbytes_moved = 0
         #: the next settle looks at them
         self.is_changed = False
         #: when results without room are tried again; None = no worker leaves
@@ -147,7 +152,7 @@ def begin(state: SchedulerState, ws: WorkerHandle) -> None:
     if state.workers.get(ws.peer) is not ws:
         return
     leavers = leavers_of(state)
-    leavers.by_worker[ws] = Leaver(ws)
+    leavers.by_worker[ws] = Leaver(ws, state.now)
     leavers.is_changed = True
     state.busy[BUSY] = None
     state.call_after(0.0, _note_changed)  # copies were on their way to it: others get them
@@ -282,8 +287,9 @@ def _note_moved(state: SchedulerState, ws: WorkerHandle, leaver: Leaver) -> None
         if not is_sole(task, ws):
             del leaver.moving[task]
             if task.state == MEMORY and ws in task.replicas:
-                leaver.n_moved += 1
-                leaver.nbytes_moved += task.nbytes
+                for counts in (leaver, leavers_of(state)):
+                    counts.n_moved += 1
+                    counts.nbytes_moved += task.nbytes
         elif not copies.is_under_way(state, task):
             del leaver.moving[task]
             leaver.stuck.append(task)

@@ -207,6 +207,21 @@ def test_workers_are_sorted_as_asked_and_the_column_says_so(order):
     assert page.count("aria-sort") == 1
 
 
+def test_a_worker_that_leaves_shows_what_it_still_has():
+    leaving = {"is_leaving": True, "why_not": "it is leaving, for 3 s"}
+    workers = {
+        "1": worker("a", leaving={"n_left": 12_345}, **leaving),
+        "2": worker("b", leaving={"n_left": 0}, **leaving),
+        "3": worker("c", **leaving),  # an earlier scheduler tells less
+    }
+    content = PageContent(info(), workers)
+    page = Checker(status_page(content))
+    assert "leaving, 12 345 to move" in page.texts
+    assert page.texts.count("leaving") == 2
+    titles = [value for name, value in page.attributes if name == "title"]
+    assert titles.count("it is leaving, for 3 s") == 3
+
+
 def test_memory_near_the_limit_is_said_in_words_as_well():
     workers = {"1": worker("a", metrics={"rss": 990, "managed": 500})}
     page = status_page(PageContent(info(), workers))

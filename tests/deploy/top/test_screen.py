@@ -37,6 +37,13 @@ def test_the_screen_has_the_cluster_the_workers_and_the_keys():
     assert lines[-1].startswith("tab table  s order")
 
 
+def test_a_worker_that_leaves_shows_what_it_still_has():
+    shown = snapshot(2)
+    shown.workers["tcp://10.0.0.1:1"] |= {"is_leaving": True, "leaving": {"n_left": 12_345}}
+    (row,) = [line for line in drawn(shown, View()).splitlines() if line.startswith("w-1 ")]
+    assert "leaving, 12 345 to move" in row
+
+
 @pytest.mark.parametrize("width", [20, 40, 60, 79, 80, 100, 200])
 @pytest.mark.parametrize("height", [8, 12, 24])
 @pytest.mark.parametrize("tab", ["workers", FUNCTIONS, FAILURES])

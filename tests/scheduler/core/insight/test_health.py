@@ -48,6 +48,10 @@ CASES = {
     "workers-away": (
         Signs(n_away=2, away_s=5.0), "warning", "if they do not come back within 5 s",
     ),
+    "workers-leaving": (
+        Signs(leaving=["w: it is leaving, for 2 min"], n_leaving=3), "warning",
+        "3 workers cannot leave yet (w: it is leaving, for 2 min; and 2 more). Start workers",
+    ),
     "workers-preparing": (
         Signs(n_preparing=2), "warning", "2 new workers set up plugins, and they get no task",
     ),

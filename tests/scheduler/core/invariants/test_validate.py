@@ -145,12 +145,12 @@ def wish(b: Broken) -> None:
 
 def leave(b: Broken) -> leavers.Leaver:
     b.w.is_leaving = True
-    leaver = leavers.leavers_of(b.state).by_worker[b.w] = leavers.Leaver(b.w)
+    leaver = leavers.leavers_of(b.state).by_worker[b.w] = leavers.Leaver(b.w, 0.0)
     return leaver
 
 
 def let_go(b: Broken) -> None:
-    leaver = leavers.leavers_of(b.state).by_worker[b.w] = leavers.Leaver(b.w)
+    leaver = leavers.leavers_of(b.state).by_worker[b.w] = leavers.Leaver(b.w, 0.0)
     leaver.may_go = True
 
 
@@ -494,7 +494,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ).full.update({b.w: None}),
     "leavers are the registered workers that leave": lambda b: leavers.leavers_of(
         b.state
-    ).by_worker.update({b.w: leavers.Leaver(b.w)}),
+    ).by_worker.update({b.w: leavers.Leaver(b.w, 0.0)}),
     "a worker that may leave has no task": let_go,
     "the feature is busy, and looks, while a worker leaves": lambda b: b.state.busy.update(
         {leavers.BUSY: None}
