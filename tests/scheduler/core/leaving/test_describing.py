@@ -51,7 +51,7 @@ def test_a_worker_that_does_not_leave_has_no_such_facts():
 
 
 def test_it_is_shown_what_has_no_room_and_when_the_worker_ends():
-    board, worker = leaving("x", "y", left_ms=30_000)
+    board, _ = leaving("x", "y", left_ms=30_000)
     facts, why_not, _ = shown(board)
     assert (facts["n_left"], facts["nbytes_left"], facts["n_stuck"]) == (2, 2000, 2)
     assert facts["reason"] == "SIGTERM"
