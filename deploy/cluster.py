@@ -237,12 +237,16 @@ class Cluster(OfMode[Mode], Openable):
         self._end_adaptation()
 
         async def scale(client: Client) -> None:
-            kept = await self._scale_to(client, n_wanted, "drop" if drop else "keep")
-            if kept:
-                text = "%s keeps %s more than wanted: %s"
-                _log.warning(text, self.name, counted(len(kept), "worker"), "; ".join(kept))
+            self._warn_of(await self._scale_to(client, n_wanted, "drop" if drop else "keep"))
 
         return self._use(scale)
+
+    def _warn_of(self, kept: list[str]) -> None:
+        """Log which workers stay that are too many."""
+        if kept:
+            text = "%s keeps %s more than wanted: %s"
+            why = "; ".join(dict.fromkeys(kept))
+            _log.warning(text, self.name, counted(len(kept), "worker"), why)
 
     def adapt(
         self,

@@ -5,7 +5,8 @@ of role client from the Secret that the release names, and reaches the scheduler
 ports that it forwards itself, or, inside of Kubernetes, by the Service. Pools of workers are
 Deployments; it sets their numbers of pods. Which pods go when there are fewer is asked of the
 scheduler, as far as the user may annotate pods; each of them gets SIGTERM, and finishes what it
-runs.
+runs. Before that the scheduler is asked which pods may go without a loss, since Kubernetes ends a
+pod whatever its workers have.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import logging
 import math
 import threading
 import time
+import uuid
+from collections.abc import Collection, Container
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client.dask.absent_names import unknown_option
@@ -36,6 +39,7 @@ from .release import (
     pools_of,
     release_of,
     selector_of,
+    workers_by_pod,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +49,8 @@ _log = logging.getLogger("weft.cluster")
 
 #: Pods that are marked as the first to go.
 _MAX_MARKED: Final = 50
+#: Pods of which the scheduler is asked whether they may go.
+_MAX_ASKED: Final = 1000
 #: Phases of pods that no Deployment counts.
 _OVER: Final = ("Failed", "Succeeded")
 #: Time in seconds after which pods that were marked and have not ended keep their marks.
@@ -267,13 +273,14 @@ class KubeCluster(Cluster[Mode]):
         """Have `n` workers in a pool soon. `wait_for_workers` waits until they have joined.
 
         Pods that are too many get SIGTERM. Their workers finish what they run and give away what
-        only they have, within the chart's grace period. An adaptation ends.
+        only they have, within the chart's grace period. If the others have no room for it, or it
+        is an actor, the pod is kept, which is logged. An adaptation ends.
 
         Args:
             n: the number of workers; a pod has as many as the chart's `processes`.
             memory: not for this kind of cluster.
             cores: not for this kind of cluster.
-            drop: changes nothing here: a pod ends with its grace period, whatever its workers have.
+            drop: keep no pod because of results or actors, which are lost then.
             pool: its name; None = that of this object.
             others: there are no others.
 
@@ -289,14 +296,13 @@ class KubeCluster(Cluster[Mode]):
         self._end_adaptation()
 
         async def scale(client: Client) -> None:
-            await self._scale_pool(client, n_wanted, pool)
+            kept = await self._scale_pool(client, n_wanted, pool, "drop" if drop else "keep")
+            self._warn_of(kept)
 
         return self._use(scale)
 
     async def _scale_to(self, client: Client, n: int, losses: str = "keep") -> list[str]:
-        # Kubernetes ends pods without a question: what has no room elsewhere ends with them.
-        await self._scale_pool(client, n, None)
-        return []
+        return await self._scale_pool(client, n, None, losses)
 
     def _scaled(self) -> tuple[int, int]:
         own = self._pools.get(self._own_pool())
@@ -308,26 +314,69 @@ class KubeCluster(Cluster[Mode]):
         n_processes = 1 if own is None else own.n_processes
         return math.ceil(n / n_processes) * n_processes
 
-    async def _scale_pool(self, client: Client, n: int, name: str | None) -> None:
+    async def _scale_pool(self, client: Client, n: int, name: str | None, losses: str) -> list[str]:
+        """Have `n` workers in a pool; return why workers stay that are too many."""
         order: list[str] = []
         with contextlib.suppress(WeftError):  # without it Kubernetes chooses
             async for page in ask(client._running(), "leaving_order"):
                 order += page["names"]
+        pool = await in_thread(lambda: self._find_pool(name))
+        n_fewer = pool.replicas - math.ceil(n / pool.n_processes)
+        if n_fewer <= 0:
+            await in_thread(lambda: self._set_replicas(pool, pool.replicas - n_fewer))
+            return []
+        before = await in_thread(lambda: self._staying(pool))
+        workers = {pod: [*own] for pod, own in workers_by_pod(before, order).items()}
+        n_going, kept = n_fewer, dict[str, str]()
+        if losses != "drop":
+            n_going, kept = await self._kept(client, workers, n_fewer)
+        staying = await in_thread(lambda: self._shrink(pool, n_going, order, kept))
+        if losses == "drop":
+            gone = [w for pod in workers if pod not in staying for w in workers[pod]]
+            await self._let_drop(client, gone)
+        n_kept = (pool.replicas - math.ceil(n / pool.n_processes)) * pool.n_processes
+        reasons = [f"{pod}: {why}" for pod, why in kept.items()]
+        return (reasons + reasons[-1:] * n_kept)[:n_kept]  # one for each worker
 
-        def scale() -> None:
-            pool = self._find_pool(name)
-            replicas = math.ceil(n / pool.n_processes)
-            n_fewer = pool.replicas - replicas
-            marks = self._mark(pool, n_fewer, order) if n_fewer > 0 else {}
-            if n_fewer:
-                self.kube.set_replicas(pool.deployment, replicas)
-                self.n_workers -= pool.n_workers
-                pool.replicas = replicas
-                self.n_workers += pool.n_workers
-            if n_fewer > 0:
-                self._unmark(pool, marks)
+    async def _kept(
+        self, client: Client, workers: dict[str, list[str]], n: int
+    ) -> tuple[int, dict[str, str]]:
+        """Return how many of `n` pods may go so that nothing is lost, and why others must stay."""
+        pods = [*workers][:_MAX_ASKED]
+        arguments = {"groups": [workers[pod] for pod in pods], "n": n}
+        with contextlib.suppress(WeftError):  # a scheduler of an earlier release does not know
+            async for page in ask(client._running(), "leaving_losses", arguments):
+                kept = {pods[i]: reason for i, reason in page["kept"]}
+                return (min(len(page["leaving"]), _MAX_MARKED) if kept else n), kept
+        return n, {}
 
-        await in_thread(scale)
+    def _shrink(self, pool: Pool, n: int, order: list[str], kept: Collection[str]) -> list[str]:
+        """Let `n` pods of a pool go, none of those that are kept; return the names of the others.
+
+        Without the right to mark them Kubernetes chooses, so none goes while some are to be kept.
+        """
+        marks = self._mark(pool, n, order, kept)
+        self._set_replicas(pool, pool.replicas - (0 if marks is None and kept else n))
+        return self._unmark(pool, marks or {})
+
+    async def _let_drop(self, client: Client, workers: list[str]) -> None:
+        """Let workers go at once whose pods are being ended, although they hold results."""
+        found: list[str] = []
+        with contextlib.suppress(WeftError):  # else they go with their grace period
+            async for page in ask(client._running(), "workers"):
+                found += [w["id"] for w in page["workers"].values() if w["name"] in workers]
+            if found:
+                arguments: dict[str, Any] = {"workers": found, "losses": "drop", "wait": False}
+                arguments["order"] = uuid.uuid4().hex
+                async for _ in ask(client._running(), "retire", arguments):
+                    pass
+
+    def _set_replicas(self, pool: Pool, n: int) -> None:
+        if n != pool.replicas:
+            self.kube.set_replicas(pool.deployment, n)
+            self.n_workers -= pool.n_workers
+            pool.replicas = n
+            self.n_workers += pool.n_workers
 
     def _staying(self, pool: Pool) -> list[dict[str, Any]]:
         """Return the pods of a pool that count: neither ending nor over, as evicted ones are."""
@@ -339,20 +388,21 @@ class KubeCluster(Cluster[Mode]):
             and pod.get("status", {}).get("phase") not in _OVER
         ]
 
-    def _mark(self, pool: Pool, n: int, order: list[str]) -> dict[str, str | None]:
+    def _mark(
+        self, pool: Pool, n: int, order: list[str], kept: Container[str] = ()
+    ) -> dict[str, str | None] | None:
         """Mark the pods of a pool that should go first: those whose workers' end costs least.
 
-        Return what was set.
+        Return what was set; None = you may not annotate pods.
         """
         n = min(n, _MAX_MARKED)
-        costs = deletion_costs(self._staying(pool), n, order, pool.deletion_cost)
-        self._set_costs(costs)
-        return costs
+        costs = deletion_costs(self._staying(pool), n, order, pool.deletion_cost, kept)
+        return costs if self._set_costs(costs) else None
 
-    def _unmark(self, pool: Pool, marks: dict[str, str | None]) -> None:
+    def _unmark(self, pool: Pool, marks: dict[str, str | None]) -> list[str]:
         """Take the marks from pods that have stayed, or the next call that scales would stop them.
 
-        Marks that another user has set meanwhile stay.
+        Marks that another user has set meanwhile stay. Return the names of the pods that stayed.
         """
         waiting = threading.Event()
         end_s = time.monotonic() + _MARKS_END_S
@@ -361,8 +411,10 @@ class KubeCluster(Cluster[Mode]):
         if len(pods) <= pool.replicas:
             own = [pod for pod in pods if cost_of(pod) == marks.get(pod["metadata"]["name"])]
             self._set_costs(deletion_costs(own, 0, (), pool.deletion_cost))
+        return [pod["metadata"]["name"] for pod in pods]
 
-    def _set_costs(self, costs: dict[str, str | None]) -> None:
+    def _set_costs(self, costs: dict[str, str | None]) -> bool:
+        """Set the costs of pods; False = you may not."""
         for pod, cost in costs.items():
             try:
                 self.kube.set_deletion_cost(pod, cost)
@@ -370,7 +422,8 @@ class KubeCluster(Cluster[Mode]):
                 if error.status == _GONE:
                     continue
                 _log.info("Kubernetes chooses the pods that go: %s", error)
-                return
+                return False
+        return True
 
     # --- The end ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import base64
 import binascii
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -204,8 +204,33 @@ def cost_of(pod: Mapping[str, Any]) -> str | None:
     return cost
 
 
+def is_worker_of(worker: str, pod: str) -> bool:
+    """Return whether a worker of this name is one of a pod's."""
+    return worker == pod or worker.startswith(f"{pod}-")
+
+
+def workers_by_pod(
+    pods: Iterable[Mapping[str, Any]], order: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    """Return `{pod: {its workers: their places in the order}}`, first the pods that should go first.
+
+    Args:
+        pods: of one pool.
+        order: names of workers, first those whose end costs least.
+    """
+    found = {
+        name: {w: i for i, w in enumerate(order) if is_worker_of(w, name)}
+        for name in (pod["metadata"]["name"] for pod in pods)
+    }
+    return dict(sorted(found.items(), key=lambda item: max(item[1].values(), default=-1)))
+
+
 def deletion_costs(
-    pods: Iterable[Mapping[str, Any]], n: int, order: Sequence[str], usual: str | None
+    pods: Sequence[Mapping[str, Any]],
+    n: int,
+    order: Sequence[str],
+    usual: str | None,
+    kept: Container[str] = (),
 ) -> dict[str, str | None]:
     """Return the costs of pods that have to change so that `n` of them go first: {pod: cost}.
 
@@ -216,15 +241,14 @@ def deletion_costs(
         n: how many are to go.
         order: names of workers, first those whose end costs least.
         usual: the cost of pods that are not marked, None = none.
+        kept: names of pods that are not to go.
     """
-    ranks: dict[str, int] = {}
-    present: dict[str, str | None] = {}
-    for pod in pods:
-        name = pod["metadata"]["name"]
-        present[name] = cost_of(pod)
-        own = [i for i, w in enumerate(order) if w == name or w.startswith(f"{name}-")]
-        ranks[name] = max(own, default=-1)
-    going = sorted(ranks, key=ranks.__getitem__)[:n]
-    wanted: dict[str, str | None] = dict.fromkeys(ranks, usual)
+    present = {pod["metadata"]["name"]: cost_of(pod) for pod in pods}
+    ranks = {
+        name: max(workers.values(), default=-1)
+        for name, workers in workers_by_pod(pods, order).items()
+    }
+    going = [name for name in ranks if name not in kept][:n]
+    wanted: dict[str, str | None] = dict.fromkeys(present, usual)
     wanted |= {name: str(ranks[name] - len(order) - 1) for name in going}
     return {name: cost for name, cost in wanted.items() if cost != present[name]}

@@ -30,9 +30,12 @@ RETIRING: Final = Feature(
     records=(retiring.Retiring, leavers.Leavers),
     handlers={m.AskToLeave: leavers.on_ask_to_leave},
     # A client may retire workers: it may run any code on them, so it could end them in any case,
-    # but then their results would be lost unnoticed. `leaving_order` looks at what workers hold,
-    # and serves only those that may retire some.
-    questions={"leaving_order": Question(retiring.ask_order, Level.CLIENT)},
+    # but then their results would be lost unnoticed. The questions look at what workers hold,
+    # and serve only those that may retire some.
+    questions={
+        "leaving_order": Question(retiring.ask_order, Level.CLIENT),
+        "leaving_losses": Question(retiring.ask_losses, Level.CLIENT),
+    },
     orders={"retire": LateQuestion(retiring.on_retire, Level.CLIENT)},
     metrics=(
         StateMetric(

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
@@ -221,6 +222,37 @@ def ask_order(state: SchedulerState, arguments: Info, page: str) -> Page:
     return {"names": [ws.name for ws in order[:N_LEAVING]]}, ""
 
 
+def ask_losses(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return which of some groups of workers may leave, so that nothing that is needed is lost.
+
+    The workers of a group leave together, as those of a pod. The first ones in this order leave, so
+    many as are to; of those that must stay the reason is given. Nothing happens.
+    """
+    groups, n = arguments.get("groups"), _whole_number(arguments, "n")
+    if type(groups) is not list or n is None or len(groups) > N_LEAVING:
+        raise BadArgument(f"groups= is a list of at most {N_LEAVING} lists, n= how many leave")
+    room = _Room(state)
+    leaving: list[int] = []
+    kept: list[list[Any]] = []
+    n_names = 0
+    for i, names in enumerate(groups):
+        if type(names) is not list or not set(map(type, names)) <= {str}:
+            raise BadArgument("a group is a list of names of workers")
+        n_names += len(names)
+        if n_names > N_LEAVING:
+            raise BadArgument(f"groups= has at most {N_LEAVING} names")
+        if len(leaving) == n:
+            break
+        workers = [ws for name in dict.fromkeys(names) if (ws := state.staying.get(name))]
+        reason = next(filter(None, (why_kept(state, ws) for ws in workers)), "")
+        reason = reason or room.why_lacking(*workers)
+        if reason:
+            kept.append([i, reason])
+        else:
+            leaving.append(i)
+    return {"leaving": leaving, "kept": kept}, ""
+
+
 def ranked(state: SchedulerState, candidates: list[WorkerHandle]) -> list[WorkerHandle]:
     """Return workers in the order in which they should leave, the least costly first.
 
@@ -273,7 +305,13 @@ class _Room:
     """The room for what leaves with the workers of one order, at those that stay."""
 
     def __init__(self, state: SchedulerState) -> None:
-        self._staying = state.staying  # without those that the order has let leave
+        there = [ws for ws in state.staying.values() if not ws.is_away]
+        #: {worker: bytes that it may get, inf = any} of those that stay
+        self._free = {ws: max(0.0, ws.free_nbytes(MEMORY_HIGH)) for ws in there}
+        self._n_boundless = sum(free == inf for free in self._free.values())
+        self._free_nbytes = sum(free for free in self._free.values() if free < inf)
+        #: {worker: None} of those that leave with this order
+        self._going: dict[WorkerHandle, None] = {}
         #: bytes that the workers have which leave already
         self._nbytes = sum(
             task.nbytes
@@ -282,22 +320,34 @@ class _Room:
             if task.replicas[0] is ws and is_sole(task, ws) and is_needed(task)
         )
 
-    def why_lacking(self, ws: WorkerHandle) -> str:
-        """Return why a worker must stay because of its results; "" = it leaves, and they move."""
-        sole = [task for task in ws.has_what if _is_last(task, ws) and is_needed(task)]
+    def why_lacking(self, *workers: WorkerHandle) -> str:
+        """Return why workers must stay because of their results; "" = they leave together."""
+        going = {**self._going, **dict.fromkeys(workers)}
+        rest = [self._free[ws] for ws in workers if ws in self._free]
+        n_others = len(self._free) - len(rest)
+        is_boundless = self._n_boundless > sum(free == inf for free in rest)
+        free_nbytes = self._free_nbytes - sum(free for free in rest if free < inf)
+        sole = {
+            task: None
+            for ws in workers
+            for task in ws.has_what
+            if all(one in going or one.is_leaving for one in task.replicas) and is_needed(task)
+        }
         nbytes = sum(task.nbytes for task in sole)
-        others = [one for one in self._staying.values() if one is not ws and not one.is_away]
-        free = sum(max(0.0, one.free_nbytes(MEMORY_HIGH)) for one in others)
-        if not sole or (others and self._nbytes + nbytes <= free):
+        if not sole or is_boundless or (n_others and self._nbytes + nbytes <= free_nbytes):
             self._nbytes += nbytes
+            self._going = going
+            self._free_nbytes = free_nbytes
+            for ws in workers:
+                self._n_boundless -= self._free.pop(ws, 0.0) == inf
             return ""
-        n = len(sole)
-        where = "the workers that stay have no room" if others else "no other worker stays"
+        n, they = len(sole), "it has" if len(workers) == 1 else "they have"
+        where = "the workers that stay have no room" if n_others else "no other worker stays"
         copies = f"the only {'copy' if n == 1 else 'copies'} of {counted(n, 'result')}"
         return (
-            f"it has {copies} ({sized(nbytes)}) that {'is' if n == 1 else 'are'} still needed, "
-            f"{sole[0].key!r} for one, and {where}: release or gather them, or let them be dropped "
-            "(drop=True, --drop)"
+            f"{they} {copies} ({sized(nbytes)}) that {'is' if n == 1 else 'are'} still needed, "
+            f"{next(iter(sole)).key!r} for one, and {where}: release or gather them, or let them "
+            "be dropped (drop=True, --drop)"
         )
 
 

@@ -10,6 +10,7 @@ from weft.deploy.adaptive import AdaptiveConfig, Sizing
 from weft.deploy.kubernetes.cluster import KubeCluster
 from weft.deploy.kubernetes.errors import KubernetesError
 from weft.deploy.kubernetes.release import DELETION_COST
+from weft.protocol.errors import QuestionFailed
 
 
 class SeemingRelease:
@@ -68,6 +69,37 @@ class SeemingRelease:
             del self.pods[name]
 
 
+def answering(
+    monkeypatch: pytest.MonkeyPatch, order: list[str], kept: dict[str, str] | None = None
+) -> list[tuple[str, dict]]:
+    """Answer the questions about workers of these names; return what is asked, as it is asked.
+
+    `kept` are the names of workers that must not go; None = the scheduler does not know that.
+    """
+    asked: list[tuple[str, dict]] = []
+
+    async def answer(_engine: object, name: str, arguments: dict | None = None):
+        arguments = arguments or {}
+        asked.append((name, arguments))
+        if name == "leaving_order":
+            yield {"names": order}
+        elif name == "leaving_losses":
+            if kept is None:
+                raise QuestionFailed("there is no such question", "the scheduler")
+            why = [next((kept[w] for w in group if w in kept), "") for group in arguments["groups"]]
+            free = [i for i, reason in enumerate(why) if not reason]
+            rows = [[i, reason] for i, reason in enumerate(why) if reason]
+            yield {"leaving": free[: arguments["n"]], "kept": rows}
+        elif name == "workers":
+            yield {"workers": {f"tcp://{w}": {"name": w, "id": f"id of {w}"} for w in order}}
+        else:
+            assert name == "retire"
+            yield {"workers": {}}
+
+    monkeypatch.setattr("weft.deploy.kubernetes.cluster.ask", answer)
+    return asked
+
+
 class AskingClient:
     """Stands for the client, whose question is answered by the test."""
 
@@ -93,10 +125,7 @@ def test_pods_of_other_pools_are_not_marked() -> None:
 
 
 async def test_marks_of_pods_that_stayed_are_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(*question: object):
-        yield {"names": ["a", "b", "c", "d"]}
-
-    monkeypatch.setattr("weft.deploy.kubernetes.cluster.ask", answer)
+    answering(monkeypatch, [*"abcd"], kept={})
     release = SeemingRelease(dict.fromkeys("abcd", "default"), default=(4, 1))
     release.unready = ["d"]
     cluster = cluster_of(release)
@@ -110,10 +139,7 @@ async def test_marks_of_pods_that_stayed_are_taken_away(monkeypatch: pytest.Monk
 async def test_pods_that_were_evicted_are_neither_marked_nor_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def answer(*question: object):
-        yield {"names": ["a", "b", "c"]}
-
-    monkeypatch.setattr("weft.deploy.kubernetes.cluster.ask", answer)
+    answering(monkeypatch, [*"abc"])
     monkeypatch.setattr("weft.deploy.kubernetes.cluster._MARKS_END_S", float("inf"))
     release = SeemingRelease(dict.fromkeys(["x", "y", *"abc"], "default"), default=(3, 1))
     release.phases = {"x": "Failed", "y": "Succeeded"}
@@ -152,7 +178,7 @@ async def test_a_pool_adapts_once_to_what_the_others_lack(
     pools: dict[str, tuple[int, int]], desired: int, default: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def answer(*question: object):
-        yield {"desired_workers": desired, "names": []}
+        yield {"desired_workers": desired, "names": [], "leaving": [], "kept": []}
 
     monkeypatch.setattr(adapting, "ask", answer)
     monkeypatch.setattr("weft.deploy.kubernetes.cluster.ask", answer)
@@ -165,3 +191,83 @@ async def test_a_pool_adapts_once_to_what_the_others_lack(
     assert release.pools["default"][0] == default
     assert release.n_set == len(adaptation.log) <= 1
     assert cluster.n_workers == sum(pods * n for pods, n in release.pools.values())
+
+
+# --- What only the workers of a pod have ----------------------------------------------------------
+
+
+async def test_pods_that_have_what_others_have_no_room_for_are_kept_and_others_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = answering(monkeypatch, ["a-0", "a-1", "b-0", "b-1", "c-0", "c-1"], {"a-1": "1 actor"})
+    release = SeemingRelease(dict.fromkeys("abc", "default"), default=(3, 2))
+    cluster = cluster_of(release)
+    assert await cluster._scale_to(AskingClient(), 3) == []
+    assert list(release.pods) == ["a", "c"], "b goes in the place of a"
+    question = {"groups": [["a-0", "a-1"], ["b-0", "b-1"], ["c-0", "c-1"]], "n": 1}
+    assert asked[1] == ("leaving_losses", question)
+    assert await cluster._scale_to(AskingClient(), 0) == ["a: 1 actor"] * 2
+    assert list(release.pods) == ["a"]
+    assert cluster.n_workers == 2
+    assert "retire" not in dict(asked)
+    assert release.costs.get("a") is None
+
+
+async def test_a_pool_of_which_all_is_kept_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, ["a"], {"a": "no other worker stays"})
+    release = SeemingRelease({"a": "default"}, default=(1, 1))
+    cluster = cluster_of(release)
+    assert await cluster._scale_to(AskingClient(), 0) == ["a: no other worker stays"]
+    assert (release.n_set, release.costs) == (0, {})
+
+
+async def test_drop_lets_all_pods_go_and_their_workers_wait_for_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = answering(monkeypatch, ["a", "b", "c"], {"a": "1 actor"})
+    release = SeemingRelease(dict.fromkeys("abc", "default"), default=(3, 1))
+    assert await cluster_of(release)._scale_to(AskingClient(), 1, "drop") == []
+    assert list(release.pods) == ["c"]
+    assert "leaving_losses" not in dict(asked)
+    order = dict(asked)["retire"]
+    assert (order["workers"], order["losses"]) == (["id of a", "id of b"], "drop")
+    assert order["wait"] is False
+
+
+async def test_none_goes_where_some_are_kept_and_kubernetes_would_choose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden(name: str, cost: str | None) -> None:
+        raise KubernetesError("you may not patch pods", 403)
+
+    release = SeemingRelease(dict.fromkeys("abc", "default"), default=(3, 1))
+    monkeypatch.setattr(release, "set_deletion_cost", forbidden)
+    answering(monkeypatch, ["a", "b", "c"], {"b": "1 actor"})
+    assert await cluster_of(release)._scale_to(AskingClient(), 1) == ["b: 1 actor"] * 2
+    assert list(release.pods) == ["a", "b", "c"]
+    answering(monkeypatch, ["a", "b", "c"], {})
+    assert await cluster_of(release)._scale_to(AskingClient(), 1) == []
+    assert len(release.pods) == 1
+
+
+async def test_an_adaptation_asks_again_for_pods_that_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(*question: object):
+        yield {"desired_workers": 0}
+
+    kept = {"a": "no other worker stays"}
+    monkeypatch.setattr(adapting, "ask", nothing)
+    answering(monkeypatch, ["a", "b"], kept)
+    release = SeemingRelease(dict.fromkeys("ab", "default"), default=(2, 1))
+    cluster = cluster_of(release)
+    config = AdaptiveConfig(wait_up_s=0.0, wait_down_s=0.0)
+    adaptation, sizing = Adaptation(cluster, config), Sizing(config)
+    for turn in range(3):
+        await adaptation._step(AskingClient(), sizing, float(turn))
+    assert [n for _, n in adaptation.log] == [1]
+    kept.clear()
+    for turn in range(3, 6):
+        await adaptation._step(AskingClient(), sizing, float(turn))
+    assert [n for _, n in adaptation.log] == [1, 0]
+    assert not release.pods
