@@ -212,7 +212,7 @@ def is_worker_of(worker: str, pod: str) -> bool:
 def workers_by_pod(
     pods: Iterable[Mapping[str, Any]], order: Sequence[str]
 ) -> dict[str, dict[str, int]]:
-    """Return `{pod: {its workers: their places in the order}}`, first the pods that should go first.
+    """Return `{pod: {its workers: their places in the order}}`, first those that should go first.
 
     Args:
         pods: of one pool.

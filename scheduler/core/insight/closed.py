@@ -24,11 +24,22 @@ def why_not(state: SchedulerState, ws: WorkerHandle) -> str:
             return "it is back, and reports what it has"
         return "it sets up plugins"
     if closed & PAUSED:
-        return f"paused: {memory_text(ws)}"
+        return f"paused: {memory_text(ws)}{_advice(ws)}"
     if closed & FULL:
         used = f"{sized(ws.used_nbytes)} of {sized(ws.memory_limit)}"
         return f"full: it uses {used}, so it gets only what adds nothing to that"
     return ""
+
+
+def _advice(ws: WorkerHandle) -> str:
+    """Return what helps a paused worker whose memory is for the most part not that of results."""
+    if ws.resident_nbytes - ws.managed_nbytes <= ws.managed_nbytes:
+        return ""  # what is released, written to disk or moved makes room
+    return (
+        "; most of it is not of results, so it stays paused until its tasks give that back: look "
+        "for what they keep (caches, globals, libraries), or replace the process "
+        "(client.restart_workers)"
+    )
 
 
 def memory_text(ws: WorkerHandle) -> str:

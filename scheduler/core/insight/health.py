@@ -221,7 +221,8 @@ def _paused(signs: Signs) -> Iterator[Found]:
             "warning",
             f"{counted(signs.n_paused, 'worker')} {verb} paused, and {they} no task before there "
             f"is room in memory ({'; '.join(signs.paused)}{more})",
-            "release results, use smaller pieces, or give workers more memory",
+            "release results, use smaller pieces, or give workers more memory; restart those whose "
+            "memory is not of results",
         )
 
 

@@ -110,6 +110,21 @@ def test_a_paused_worker_is_asked_for_no_copies_before_it_runs(board):
     board.rest()
 
 
+def test_a_worker_that_stays_paused_because_of_other_memory_is_explained_with_what_helps(board):
+    alice = board.client()
+    w = worker(board)
+    board.send(alice, graph("a"))
+    report(board, w, managed=0.2, spilled=0.0)
+    (detail,) = [x for x in explain(board.state, board.task("a"))["details"] if "worker w" in x]
+    assert "205 MiB of results, 3.04 GiB not by results" in detail
+    assert "stays paused until its tasks give that back" in detail
+    assert "client.restart_workers" in detail
+    described = describe_worker(board.state, board.state.workers[w])
+    assert detail == f"worker w: {described['why_not']}"
+    lines = {line["code"]: line["advice"] for line in overview(board.state)["health"]}
+    assert "restart those whose memory is not of results" in lines["workers-paused"]
+
+
 def test_a_worker_that_is_paused_is_described_so_with_what_fills_its_memory(board):
     alice = board.client()
     w = worker(board)
