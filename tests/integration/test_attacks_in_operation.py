@@ -369,3 +369,30 @@ def test_worker_that_does_not_leave_when_retired_is_counted_as_leaving_until_it_
         assert (end["name"], end["end"]) == ("stubborn", "left")
         boss.leave()
     cluster.check()
+
+
+def test_floods_of_questions_for_the_word_to_go_are_answered_once_and_hold_nobody_up(
+    cluster: Cluster,
+) -> None:
+    asked = [m.AskToLeave(request=number, left_ms=2**62) for number in range(1, 50_001)]
+    with Attacker(cluster, Role.WORKER) as stays, Attacker(cluster, Role.WORKER) as leaves:
+        stays.register(worker(name="stays"))
+        stays.say(*asked, m.Heartbeat())
+        stays.hear(m.Heartbeat)
+        leaves.register(worker(name="leaves"))
+        leaves.say(m.WorkerLeaving(reason="because"), *asked, m.Heartbeat())
+        leaves.hear(m.Heartbeat)
+        assert not [x for x in stays.heard if isinstance(x, m.MayLeave)]
+        assert sum(isinstance(x, m.MayLeave) for x in leaves.heard) == 1
+        assert cluster.metrics()["workers"]["leaving"] == 1
+        stays.leave()
+        leaves.leave()
+    cluster.check()
+
+
+def test_client_that_asks_for_the_word_to_go_is_hung_up(cluster: Cluster) -> None:
+    with Attacker(cluster, Role.CLIENT) as attacker:
+        attacker.register(client())
+        attacker.say(m.AskToLeave(request=1))
+        attacker.is_hung_up()
+    cluster.check("AskToLeave")

@@ -173,14 +173,17 @@ def let_drop(state: SchedulerState, ws: WorkerHandle) -> None:
 
 
 def on_ask_to_leave(state: SchedulerState, ws: WorkerHandle, message: m.AskToLeave) -> None:
-    """Keep the request of a leaver: it is answered when it may go."""
+    """Keep the request of a leaver: it is answered when it may go.
+
+    Its first one is a reason to look at once. Later ones are not: they may be very many.
+    """
     leaver = leavers_of(state).by_worker.get(ws)
     if leaver is None:
         state.counters.reports_stale += 1
         return
+    leavers_of(state).is_changed |= not leaver.request
     leaver.request = message.request
     leaver.due = state.now + message.left_ms / 1000 if message.left_ms else None
-    leavers_of(state).is_changed = True
 
 
 def note_away(state: SchedulerState, ws: WorkerHandle) -> None:

@@ -225,12 +225,12 @@ def ask_order(state: SchedulerState, arguments: Info, page: str) -> Page:
 def ask_losses(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Return which of some groups of workers may leave, so that nothing that is needed is lost.
 
-    The workers of a group leave together, as those of a pod. The first ones in this order leave, so
-    many as are to; of those that must stay the reason is given. Nothing happens.
+    The workers of a group leave together, as those of a pod. The first ones in this order leave, at
+    most `n`; of those that must stay the reason is given. Nothing happens.
     """
-    groups, n = arguments.get("groups"), _whole_number(arguments, "n")
-    if type(groups) is not list or n is None or len(groups) > N_LEAVING:
-        raise BadArgument(f"groups= is a list of at most {N_LEAVING} lists, n= how many leave")
+    groups, n = arguments.get("groups", []), _whole_number(arguments, "n")
+    if type(groups) is not list or len(groups) > N_LEAVING:
+        raise BadArgument(f"groups= is a list of at most {N_LEAVING} lists of names")
     room = _Room(state)
     leaving: list[int] = []
     kept: list[list[Any]] = []

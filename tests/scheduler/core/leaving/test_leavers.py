@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from weft.protocol.wire import messages as m
@@ -276,3 +278,29 @@ def test_many_results_without_room_are_tried_in_turns(monkeypatch):
     assert leaver.stuck[0].key != first
     assert len(leaver.stuck) == len(keys)
     c.board.drop_rest()
+
+
+def test_a_worker_that_asks_very_often_is_looked_at_no_more_often(monkeypatch):
+    c = Leaving(1, *(f"k{i}" for i in range(50)))
+    n_looks = Counter()
+    what_holds = leavers._what_holds
+
+    def counted(state, ws, leaver):
+        n_looks["all"] += 1
+        return what_holds(state, ws, leaver)
+
+    monkeypatch.setattr(leavers, "_what_holds", counted)
+    c.leave(0)
+    n_before = n_looks["all"]
+    (leaver,) = leavers_of(c.board.state).by_worker.values()
+    sizes = [len(getattr(leaver, name)) for name in ("left", "moving", "stuck")]
+    for number in range(2, 500):
+        c.board.send(c.workers[0], m.AskToLeave(request=number, left_ms=number))
+    c.board.send(c.workers[0], *(m.AskToLeave(request=number) for number in range(2, 500)))
+    assert n_looks["all"] <= n_before + 1
+    assert sizes == [len(getattr(leaver, name)) for name in ("left", "moving", "stuck")]
+    c.workers.append(c.board.worker("w1"))
+    keys = c.held(c.board.out)[1]
+    out = c.report(1, *keys)
+    assert m.MayLeave(request=499) in out[c.workers[0]], "the last question is answered"
+    c.end(0)

@@ -85,7 +85,6 @@ def test_groups_of_workers_that_are_not_there_leave():
     ("arguments", "text"),
     [
         ({"groups": "a", "n": 1}, "groups= is a list"),
-        ({"groups": [["a"]]}, "n= how many"),
         ({"groups": [["a"]], "n": -1}, "n= is a whole number"),
         ({"groups": ["a"], "n": 1}, "a group is a list"),
         ({"groups": [[1]], "n": 1}, "a group is a list"),
