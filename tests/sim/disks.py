@@ -57,6 +57,8 @@ class WorkerDisk:
                 report.failed_durations_us.append(0)
                 report.failures.append(reschedule(task.key, "an input is lost"))
                 return True
+        for record in task.inputs:
+            self._worker.spill.note_read(record.attempt)
         return False
 
     def serves(self, record: WorkerTask) -> bool:
@@ -69,6 +71,9 @@ class WorkerDisk:
     def _loses(self, record: WorkerTask) -> bool:
         sim, disks = self._worker.sim, self._disks
         if record.attempt in self.lost:
+            return True
+        if self._worker.spill.is_corrupt(record):
+            self.lost[record.attempt] = None
             return True
         if sim.is_healed or not disks.p_lost or sim.graph.by_key[record.key].function == ACTOR:
             return False

@@ -21,6 +21,7 @@ from weft.scheduler.core.records.tasks import PROCESSING, QUEUED
 
 from .graphs import ACTOR, PUT, Graph
 from .pausing import Assigned
+from .sole_copies import SoleCopies
 
 if TYPE_CHECKING:
     from weft.scheduler.core.state import SchedulerState
@@ -116,7 +117,9 @@ class ProcessMemory:
     def resident_nbytes(self) -> int:
         """Return the size of the process: values, half of those that are being made, garbage."""
         worker = self._worker
-        nbytes = sum(map(self._limits.nbytes.__getitem__, worker.store.values()))
+        on_disk = worker.spill.on_disk
+        in_memory = [value for attempt, value in worker.store.items() if attempt not in on_disk]
+        nbytes = sum(map(self._limits.nbytes.__getitem__, in_memory))
         running = [task for task in worker.running if task is not None]
         nbytes += sum(worker.sim.nbytes(task.key) // 2 for task in running)
         return self._limits.base + nbytes + self._lingering
@@ -140,12 +143,14 @@ class Watched:
         self._probes = sim.world.probes
         self._core = core
         self._assigned = Assigned(sim, core)
+        self._sole_copies = SoleCopies(sim, core)
         self._aside: list[Any] = []
         self._full: list[Any] = []
 
     def after_event(self) -> None:
         """Count what has changed."""
         self._assigned.after_event()
+        self._sole_copies.after_event()
         memory = memory_of(self._core)
         if memory.aside or self._aside:
             for task in self._aside:
@@ -167,6 +172,7 @@ class Watched:
     def sent(self, peer: int, messages: Iterable[Message]) -> None:
         """Count messages that the brake sends, and note what fails by it."""
         self._assigned.sent(peer)
+        self._sole_copies.sent(peer)
         for message in messages:
             if isinstance(message, KeysErred):
                 for key, n in zip(message.keys, message.failure_of, strict=True):
@@ -205,7 +211,8 @@ def check_at_rest(sim: Simulation) -> None:
         ws, memory = core.workers_by_id[worker.worker_id], worker.memory
         assert memory is not None
         resident, limit = memory.resident_nbytes(), memory.limit
-        is_full = resident > FULL_SHARE * limit > 0
+        worker.spill.check_at_rest()
+        is_full = resident > FULL_SHARE * limit > 0 and not worker.spill.is_on
         assert ws.processing or ws.is_full is is_full, (
             f"{worker!r} uses {resident} of {limit}, and is {'' if ws.is_full else 'not '}full"
         )

@@ -43,7 +43,7 @@ class Pauses:
         """Return the state that the worker reports."""
         if self._worker.core.is_leaving:
             return "leaving"
-        return "paused" if self.is_paused else "running"
+        return "paused" if self.is_paused or self._worker.spill.plan.is_paused else "running"
 
     def _begin(self) -> None:
         if not self.is_paused and self._worker.when_awake(self._begin):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from weft.client.core.features.questions import AskScheduler
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from .client_node import ClientNode
     from .simulation import Simulation
     from .worker_node import WorkerNode
+
+
+#: Share of the workers with a signal to leave that lose their connection a moment later.
+P_BREAKS = 0.4
 
 
 class OrderWatcher(Watcher):
@@ -47,8 +52,11 @@ def retire(sim: Simulation, worker: WorkerNode) -> None:
     if worker.supervisor is not None and world.chance(0.3):
         world.probes["drain: family"] += 1
         workers = list(worker.supervisor.workers.values())
+    rng = Random(f"leavers of {world.seed} {world.n_events}")
     for one in workers:
         one.drain(seconds)
+        if rng.random() < P_BREAKS:
+            world.at(rng.random() * 0.3, sim.break_line_of, one)
     if not is_hurried and not sim.plan.executes_once and world.chance(0.3):
         world.at(world.rng.random(), worker.kill, "SIGKILL while it leaves")
 

@@ -40,6 +40,7 @@ from .links import End, Link, copied
 from .plan import Plan
 from .scheduler_node import Record, SchedulerNode
 from .session import SimulatedSession
+from .spilling import Spills
 from .supervisor_node import SupervisorNode
 from .worker_node import WorkerNode
 from .world import World
@@ -65,6 +66,7 @@ class Simulation:
         self.graph = Graph(self.plan, self.world.rng)
         self.limits = memory.draw(Random(f"memory of {seed}"), self.plan, self.graph)
         self.disks = Disks(seed, self.plan)
+        self.spills = Spills(seed, self.plan, self.limits)
         self.pausing = pausing.draw(Random(f"pauses of {seed}"))
         #: {key: None} of tasks that failed because the memory was exhausted
         self.exceeded: dict[str, None] = {}
@@ -395,6 +397,12 @@ class Simulation:
         delays = self._notice()
         self.world.note(f"the link of {node!r} breaks", delays)
         link.break_(delays)
+
+    def break_line_of(self, node: WorkerNode) -> None:
+        """Reset the line of a worker to the scheduler."""
+        for owner, link in self._links:
+            if owner is node.session:
+                link.break_()
 
     def _break_actor_line(self) -> None:
         links = [link for w in self.workers.values() for link in w.actors.open_links()]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from weft.protocol.reported import SPILLS
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import Failure, interrupted, reschedule
 from weft.protocol.wire.message import Message
@@ -52,6 +53,7 @@ from .memory import ProcessMemory
 from .pausing import Pauses
 from .plugins import WorkerPluginsNode
 from .session import SimulatedSession
+from .spilling import WorkerSpill
 from .task_clients import MAX_KEYS, Parent, TaskClientNode
 from .worker_data import WorkerDataNode
 
@@ -78,6 +80,7 @@ class WorkerNode:
         self.store: dict[int, bytes] = {}
         self.memory = None if sim.limits is None else ProcessMemory(self, sim.limits)
         self.disk = WorkerDisk(self, sim.disks)
+        self.spill = WorkerSpill(self, sim.spills)
         self.is_alive = True
         self.is_leaving = False
         self.is_frozen = False
@@ -206,7 +209,7 @@ class WorkerNode:
             memory_limit=0 if self.memory is None else self.memory.limit,
             resources=self.resources,
             supervisor_id=self.supervisor.supervisor_id if self.supervisor else "",
-            facts={"host": self.host, "python": "3.11"},
+            facts={"host": self.host, "python": "3.11", SPILLS: self.spill.is_on},
             is_unused=self.core.is_unused,
         )
 
@@ -217,9 +220,10 @@ class WorkerNode:
             nthreads=self.sim.plan.nthreads,
             n_records=len(self.core.by_key),
             n_ready=self.core.ready.n,
-            managed_nbytes=0,
+            managed_nbytes=self.spill.managed_nbytes(),
             resident_nbytes=0 if self.memory is None else self.memory.resident_nbytes(),
             cpu_percent=0,
+            numbers=self.spill.numbers(),
         )
         return [status, m.Heartbeat()]
 
@@ -290,6 +294,7 @@ class WorkerNode:
                 self.world.at(self.world.rng.random() * 0.00005, self._wake, action.slot)
             elif isinstance(action, ForgetValues):
                 for attempt in action.attempts:
+                    self.spill.note_dropped(attempt)
                     value = self.store.pop(attempt, None)
                     self.disk.lost.pop(attempt, None)
                     if value is not None and self.memory is not None:

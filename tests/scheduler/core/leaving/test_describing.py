@@ -50,7 +50,7 @@ def test_a_worker_that_does_not_leave_has_no_such_facts():
     assert leaving_lines(board) == []
 
 
-def test_it_is_shown_what_has_no_room_and_when_the_worker_ends():
+def test_results_without_room_and_the_end_of_their_worker_are_shown():
     board, _ = leaving("x", "y", left_ms=30_000)
     facts, why_not, _ = shown(board)
     assert (facts["n_left"], facts["nbytes_left"], facts["n_stuck"]) == (2, 2000, 2)
@@ -66,7 +66,7 @@ def test_it_is_shown_what_has_no_room_and_when_the_worker_ends():
     assert values["results_moved_total"] == 0
 
 
-def test_what_is_moved_is_counted_and_no_longer_shown():
+def test_moved_results_are_counted_and_no_longer_shown():
     board, worker = leaving("x", "y")
     other = board.worker("w1")
     attempts = [board.attempt(key) for key in "xy"]

@@ -103,7 +103,7 @@ def test_a_leaver_that_has_nothing_is_not_expected_back():
     assert not board.state.workers
 
 
-def test_what_a_leaver_runs_goes_on_under_a_new_scheduler():
+def test_tasks_of_a_leaver_go_on_under_a_new_scheduler():
     board = Board(expected=Members(worker_ids=("id of w0",), client_ids=("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
     alice = board.client("alice", last_epoch=3)
