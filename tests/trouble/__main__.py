@@ -24,6 +24,8 @@ from .troubles import Troubles
 
 N_CLIENTS = 2
 TICK_S = 0.05
+#: Missing results of each client that are explained.
+MAX_EXPLAINED = 3
 #: Time that a client gets to report after it was asked to.
 REPORT_S = 30
 
@@ -143,6 +145,7 @@ def run_round(seed: int, options: argparse.Namespace, folder: Path) -> Outcome:
         outcome.late = n_done - n_before if outcome.after_trouble_s > TICK_S else 0
         say(outcome.describe())
         if not outcome.is_good:
+            outcome.diagnosis += explain(cluster, clients)
             outcome.diagnosis = f"{outcome.diagnosis}\nlogs, and what was done: {folder}"
             (folder / "diagnosis.txt").write_text(outcome.diagnosis, encoding="utf-8")
     finally:
@@ -173,16 +176,32 @@ def _count(outcome: Outcome, client: Watched) -> None:
 
 def diagnose(cluster: Cluster) -> str:
     """Describe a cluster that does not finish."""
-    command = ("info", "--connection-file", str(cluster.file))
-    try:
-        info = run(*command, folder=cluster.folder, timeout=60)
-        lines = [info.stdout + info.stderr]
-    except subprocess.TimeoutExpired:
-        lines = ["weft info got no answer within 60 s"]
+    lines = [_answer(cluster, "info")]
     for host in cluster.hosts:
         processes = ", ".join(f"{p.pid} {p.status()}" for p in host.family())
         lines.append(f"{host.name}: processes {processes or 'none'}")
     return "\n".join(lines)
+
+
+def explain(cluster: Cluster, clients: list[Watched]) -> str:
+    """Ask why the first missing results are not there: their clients keep their lease for a while.
+
+    An explanation leads to the task that the others wait for, and names its worker.
+    """
+    reports = [client.report for client in clients if client.report is not None]
+    keys = [key for report in reports for _, key, _ in report["missing"][:MAX_EXPLAINED]]
+    lines = [_answer(cluster, command, key) for key in keys for command in ("explain", "info")]
+    return "".join(f"\n{line}" for line in lines)
+
+
+def _answer(cluster: Cluster, *command: str) -> str:
+    name, *arguments = command
+    options = ("--connection-file", str(cluster.file))
+    try:
+        done = run(name, *options, *arguments, folder=cluster.folder, timeout=60)
+    except subprocess.TimeoutExpired:
+        return f"weft {' '.join(command)} got no answer within 60 s"
+    return done.stdout + done.stderr
 
 
 def main() -> int:
