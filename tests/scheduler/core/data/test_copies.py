@@ -264,3 +264,20 @@ def test_an_actor_has_no_copies():
     (maker,) = [ws for ws in c.board.state.workers.values() if ws.processing]
     c.board.finish(maker.peer, "counter", blob=None)
     assert answers(c.order("counter", n=2), c.alice) == [{"counter": 1}]
+
+
+def test_a_worker_that_is_asked_again_and_reports_its_copy_twice_has_one():
+    c = Copying(2)
+    ((peer, _),) = c.held(c.order("x", n=2)).items()
+    assert c.held(c.board.tick(LOOK_S)) == {peer: ["x"]}, "it has not answered"
+    ws = c.board.state.workers[peer]
+    assert answers(c.report(peer, "x"), c.alice) == [{"x": 2}]
+    nbytes = ws.nbytes
+    assert c.report(peer, "x") == {}
+    assert (c.holders(), ws.nbytes) == (["w0", "w1"], nbytes)
+    assert copies_of(c.board.state).open == {}
+    c.board.send(c.alice, m.ReleaseKeys(keys=["x"]))
+    assert (ws.nbytes, [*c.board.state.tasks]) == (0, [])
+    late = m.ReplicasAdded(attempts=[1], keys=["x"])
+    assert [x.attempts for x in c.board.send(peer, late).of(peer, m.DropAttempts)] == [[1]]
+    c.board.drop_rest()
