@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
+
+from ..ring import Ring
 
 if TYPE_CHECKING:
     from .log_tail import LogTail
@@ -40,11 +41,7 @@ class LogRing(logging.Handler):
     def __init__(self, max_nbytes: int = MAX_NBYTES, tail: LogTail | None = None) -> None:
         super().__init__()
         self._tail = tail
-        self._max_nbytes = max_nbytes
-        self._rows: deque[Row] = deque()
-        self._nbytes = 0
-        #: Number of records that came and were dropped again.
-        self._n_gone = 0
+        self._ring: Ring[Row] = Ring(max_size=max_nbytes)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record, and drop the oldest ones beyond the limit. The handler's lock is held."""
@@ -59,11 +56,7 @@ class LogRing(logging.Handler):
         if len(text) > MAX_TEXT_CHARS:
             text = f"{text[:MAX_TEXT_CHARS]} [...]"
         row = (record.created, record.levelname, record.name, text)
-        self._rows.append(row)
-        self._nbytes += _nbytes(row)
-        while self._nbytes > self._max_nbytes:
-            self._nbytes -= _nbytes(self._rows.popleft())
-            self._n_gone += 1
+        self._ring.append(row, size=_RECORD_BYTES + len(record.name) + len(text))
 
     def page(
         self, n: int | None, page: str, *, since: int = 0, least: int = 0
@@ -84,7 +77,7 @@ class LogRing(logging.Handler):
         """
         self.acquire()
         try:
-            rows, n_gone = list(self._rows), self._n_gone
+            rows, n_gone = [*self._ring], self._ring.first
         finally:
             self.release()
         if page:
@@ -117,10 +110,6 @@ def _number_of(level: str) -> int:
     """Return the number of a level; one that has no name of its own is shown."""
     number = logging.getLevelName(level)
     return number if isinstance(number, int) else logging.CRITICAL
-
-
-def _nbytes(row: Row) -> int:
-    return _RECORD_BYTES + len(row[2]) + len(row[3])
 
 
 _ring: LogRing | None = None

@@ -77,12 +77,13 @@ def test_the_story_is_bounded_by_the_length_of_keys():
     long = MAX_CHARS // 4
     for i in range(10):
         story.note(float(i), "submitted", [f"{i}" * long])
-    assert story.n_chars <= MAX_CHARS
+    assert story.ring.size <= MAX_CHARS
     assert story.of("9" * long) == ["9.000000 submitted"]
     assert story.of("0" * long) == []
     # Even one entry is not kept at any price.
     story.note(11.0, "submitted", ["x" * (MAX_CHARS + 1)])
-    assert story.n_chars <= MAX_CHARS
+    assert story.ring.size <= MAX_CHARS
+    assert story.of("9" * long) == ["9.000000 submitted"]
 
 
 def failure_of(text: str) -> list[object]:

@@ -15,11 +15,10 @@ took. With it times become those of the scheduler's clock.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ....protocol.ring import Ring
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ..feature import Feature, Question
@@ -47,8 +46,6 @@ N_REPORTS: Final = 200
 class StreamReport(NamedTuple):
     """One report of a worker, and what it does not know about its attempts."""
 
-    #: position of the first row
-    first: int
     worker: str
     address: str
     #: seconds that are added to its times to make them times of the scheduler's clock
@@ -60,26 +57,21 @@ class StreamReport(NamedTuple):
     kinds: list[list[Any]]
     options: list[dict[str, Any]]
     kind_of: list[int]
-    n_chars: int
 
 
 class TaskStream:
     """The latest reports, and for how long others are wanted."""
 
-    __slots__ = ("due", "n_chars", "n_ended", "n_raised", "n_rows", "next", "offsets", "reports")
+    __slots__ = ("due", "n_ended", "n_raised", "offsets", "reports")
 
     def __init__(self) -> None:
-        self.reports: deque[StreamReport] = deque()
-        #: sums over all reports
-        self.n_rows = 0
-        self.n_chars = 0
-        #: position of the next row
-        self.next = 0
+        self.reports: Ring[StreamReport] = Ring(MAX_ROWS, MAX_CHARS)
         #: {worker id: seconds that make its times those of the scheduler's clock}, while it is on
         self.offsets: dict[str, float] = {}
         #: attempts that raised, since the scheduler started
         self.n_raised = 0
-        #: attempts that had ended when `next` was brought up to date, while times are not recorded
+        #: attempts that had ended when positions were brought up to date, while times are not
+        #: recorded
         self.n_ended = 0
         #: when it ends; pending iff times are recorded
         self.due: Deadline | None = None
@@ -88,22 +80,6 @@ class TaskStream:
     def is_on(self) -> bool:
         """True while workers are asked for times."""
         return self.due is not None
-
-    @property
-    def first(self) -> int:
-        """Position of the first row that is kept."""
-        return self.next - self.n_rows
-
-    def note(self, report: StreamReport) -> None:
-        """Keep a report, whose first position is `next`; forget the oldest ones."""
-        self.reports.append(report)
-        self.n_rows += len(report.keys)
-        self.n_chars += report.n_chars
-        self.next += len(report.keys)
-        while (self.n_rows > MAX_ROWS or self.n_chars > MAX_CHARS) and len(self.reports) > 1:
-            gone = self.reports.popleft()
-            self.n_rows -= len(gone.keys)
-            self.n_chars -= gone.n_chars
 
     def offset(self, worker_id: str, now: float, ended_us: int) -> float:
         """Return what to add to a worker's times, of which `ended_us` is the latest."""
@@ -119,7 +95,6 @@ class TaskStream:
         """Forget all reports."""
         self.reports.clear()
         self.offsets.clear()
-        self.n_rows = self.n_chars = 0
 
 
 def stream_of(state: SchedulerState) -> TaskStream:
@@ -138,7 +113,7 @@ def _count_unrecorded(state: SchedulerState) -> None:
     stream = stream_of(state)
     if not stream.is_on:
         n_before, stream.n_ended = stream.n_ended, _n_ended(state)
-        stream.next += stream.n_ended - n_before
+        stream.reports.skip(stream.n_ended - n_before)
 
 
 def _want(state: SchedulerState, keep_s: float) -> None:
@@ -203,19 +178,10 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
                 kinds.append([name, [*group.options.span]])
                 options.append(shown)
         kind_of.append(place)
-    stream.note(
-        StreamReport(
-            stream.next,
-            ws.name,
-            ws.address,
-            offset_s,
-            message,
-            keys,
-            kinds,
-            options,
-            kind_of,
-            sum(map(len, keys)) + sum(map(len, message.types)),
-        )
+    stream.reports.append(
+        StreamReport(ws.name, ws.address, offset_s, message, keys, kinds, options, kind_of),
+        len(keys),
+        sum(map(len, keys)) + sum(map(len, message.types)),
     )
 
 
@@ -248,10 +214,11 @@ def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
     _count_unrecorded(state)
     if keep_s:
         _want(state, keep_s)
-    start = min(position, stream.next) if is_known else stream.first
-    end = min(limit, stream.next) if is_known and page else stream.next
-    first = max(start, stream.first)
-    reports, stop = _reports(stream, first, end)
+    ring = stream.reports
+    start = min(position, ring.end) if is_known else ring.first
+    end = min(limit, ring.end) if is_known and page else ring.end
+    first = max(start, ring.first)
+    reports, stop = _reports(ring, first, end)
     started = state.now if state.started is None else state.started
     cursor = f"{state.epoch}.{stop}"
     to_unix_s = state.epoch / 1e9 - started
@@ -265,24 +232,20 @@ def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
     return info, f"{cursor}.{end}" if stop < end else ""
 
 
-def _reports(stream: TaskStream, first: int, end: int) -> tuple[list[Info], int]:
+def _reports(ring: Ring[StreamReport], first: int, end: int) -> tuple[list[Info], int]:
     """Return reports from the one with position `first` on, and the position after the last."""
     found: list[Info] = []
-    stop = max(first, end)
     n_left = N_ROWS
-    reports = stream.reports
-    place = bisect_right(reports, first, key=lambda report: report.first) - 1
-    for i in range(max(place, 0), len(reports)):
-        report = reports[i]
-        if report.first >= end:
+    for position, report in ring.since(first):
+        if position >= end:
             break
         if n_left <= 0 or len(found) >= N_REPORTS:
-            return found, report.first
-        skip = max(first - report.first, 0)
+            return found, position
+        skip = max(first - position, 0)
         if skip < len(report.keys):
             found.append(_described(report, skip))
             n_left -= len(report.keys) - skip
-    return found, stop
+    return found, max(first, end)
 
 
 def _described(report: StreamReport, skip: int) -> Info:
@@ -310,18 +273,12 @@ STREAM_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         not stream_of(s).is_on or is_due(stream_of(s).due), stream_of(s).due
     ),
     "nothing is kept that nobody wants": lambda s: unless(
-        stream_of(s).is_on or not stream_of(s).reports, stream_of(s).n_rows
+        stream_of(s).is_on or not stream_of(s).reports.n_rows, stream_of(s).reports.n_rows
     ),
     "the task stream counts its rows": lambda s: unless(
-        stream_of(s).n_rows == sum(len(one.keys) for one in stream_of(s).reports)
-        and stream_of(s).n_chars == sum(one.n_chars for one in stream_of(s).reports),
-        (stream_of(s).n_rows, stream_of(s).n_chars),
+        stream_of(s).reports.n_rows == sum(len(one.keys) for one in stream_of(s).reports),
+        stream_of(s).reports.n_rows,
     ),
-    "the rows of the task stream have positions in a row": lambda s: [
-        (one.first, after.first)
-        for one, after in zip(stream_of(s).reports, [*stream_of(s).reports][1:], strict=False)
-        if one.first + len(one.keys) != after.first
-    ],
 }
 
 FEATURE: Final = Feature(

@@ -35,7 +35,11 @@ class Timing(NamedTuple):
 
 
 class Timings:
-    """The latest reports."""
+    """The latest reports.
+
+    No `Ring`: nobody goes on reading here, and its `append` would cost each message of one task 39
+    bytecodes more.
+    """
 
     __slots__ = ("_entries", "n")
 

@@ -90,10 +90,10 @@ def _shrink(state: SchedulerState) -> None:
 
 def _shrink_one(state: SchedulerState, shrinking: Shrinking) -> bool:
     """Make one thing smaller; False if nothing of this part of the round is too large."""
-    story = state.story
+    story = state.story.ring
     n_keys = STORY_KEYS + STORY_KEYS_PER_TASK * len(state.tasks)
-    if story.n_keys > n_keys:
-        story.cut(max(n_keys, story.n_keys - STORY_PART))
+    if story.n_rows > n_keys:
+        story.cut(max(n_keys, story.n_rows - STORY_PART))
         shrinking.has_shrunk = True
         return True
     owners = shrinking.owners

@@ -247,7 +247,7 @@ def test_attempts_that_are_not_current_have_no_key():
 def test_reports_of_times_that_nobody_wants_are_not_kept():
     board = Stream()
     board.run("a")
-    assert stream_of(board.state).n_rows == 0
+    assert stream_of(board.state).reports.n_rows == 0
 
 
 def test_reading_takes_the_token_of_a_client_and_valid_arguments():

@@ -131,12 +131,12 @@ def waited_for(b: Broken, name: str) -> Plugin:
     return made
 
 
-def stream_report(first: int) -> StreamReport:
+def stream_report() -> StreamReport:
     """A report of one attempt."""
     times = m.AttemptTimes(
         attempts=[1], ended_us=[1], durations_us=[1], threads=[0], nbytes=[1], types=["int"]
     )
-    return StreamReport(first, "w", "tcp://w", 0.0, times, ["k"], [["inc", []]], [{}], [0], 1)
+    return StreamReport("w", "tcp://w", 0.0, times, ["k"], [["inc", []]], [{}], [0])
 
 
 def wish(b: Broken) -> None:
@@ -471,12 +471,11 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         stream_of(b.state), "due", Deadline(0.0, None, ())
     ),
     "nothing is kept that nobody wants": lambda b: stream_of(b.state).reports.append(
-        stream_report(0)
+        stream_report()
     ),
-    "the task stream counts its rows": lambda b: setattr(stream_of(b.state), "n_rows", 1),
-    "the rows of the task stream have positions in a row": lambda b: stream_of(
-        b.state
-    ).reports.extend([stream_report(0), stream_report(2)]),
+    "the task stream counts its rows": lambda b: stream_of(b.state).reports.append(
+        stream_report(), 2
+    ),
     "the totals have the threads of all workers": lambda b: setattr(
         totals_of(b.state), "nthreads", 9
     ),

@@ -52,7 +52,7 @@ def ticks(board: Board) -> list[int]:
     while not any(isinstance(action, ReturnMemory) for action in board.actions):
         assert len(n_keys) < 100
         board.tick(PAUSE_S)
-        n_keys.append(board.state.story.n_keys)
+        n_keys.append(board.state.story.ring.n_rows)
     return n_keys
 
 
@@ -81,7 +81,7 @@ def test_tables_in_use_stay_as_they_are():
 
 def test_the_story_of_tasks_that_are_gone_is_cut_in_small_parts():
     board, _ = board_after(0)
-    n_keys = [board.state.story.n_keys, *ticks(board)]
+    n_keys = [board.state.story.ring.n_rows, *ticks(board)]
     assert n_keys[0] > 2 * STORY_PART
     assert n_keys[-1] <= STORY_KEYS
     assert len({*n_keys}) > (n_keys[0] - n_keys[-1]) // (2 * STORY_PART)
