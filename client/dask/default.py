@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import ClientClosed
 from ...protocol.host.after_import import after_import, forget, loaded_module
+from ...protocol.host.forks import after_fork
 from ...protocol.host.process_role import is_worker_process
 from ..future import join_dask
 from ..shell.in_task import context_here, is_in_task
@@ -64,14 +65,11 @@ _OF_TASKS: Final[Any] = _TasksOfWorker()
 _entries: list[_ConfiguredClient] = []
 
 
+@after_fork
 def _renew_lock() -> None:
     """Take another lock in a forked child: the thread that holds this one may not be there."""
     global _lock  # noqa: PLW0603
     _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _no_client() -> None:

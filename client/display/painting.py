@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, TextIO
 
+from ...protocol.host.forks import after_fork
 from . import html
 from .notebook import in_notebook
 
@@ -95,15 +96,12 @@ _terminal_lock = threading.RLock()
 _on_terminal: list[TerminalPainter] = []
 
 
+@after_fork
 def _renew_lock() -> None:
     """Take another lock in a forked child: the thread that holds this one may not be there."""
     global _terminal_lock  # noqa: PLW0603
     _terminal_lock = threading.RLock()
     _on_terminal.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class TerminalPainter:

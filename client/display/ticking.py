@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import os
 import sys
 import threading
 import time
 from typing import Final, Protocol
+
+from ...protocol.host.forks import after_fork
 
 __all__ = ["TICK_S", "Drawn", "begin"]
 
@@ -81,14 +82,11 @@ def _draw(drawn: Drawn) -> bool:
 _ticker = _Ticker()
 
 
+@after_fork
 def _renew() -> None:
     """Start anew in a forked child, which has the lists of its parent and none of its threads."""
     global _ticker  # noqa: PLW0603
     _ticker = _Ticker()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
 
 
 def begin(drawn: Drawn) -> None:

@@ -17,7 +17,6 @@ In other threads both do nothing, but for those of tasks, which others may inter
 from __future__ import annotations
 
 import importlib
-import os
 import signal
 import sys
 import threading
@@ -25,6 +24,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from ...protocol.host.blocking import InterruptGate, gate_here
+from ...protocol.host.forks import after_fork
 
 __all__ = ["Delayed", "delay_handlers", "has_room_for_calls", "run_delayed"]
 
@@ -57,13 +57,11 @@ _NUMBERS: Final = [int(getattr(signal, name)) for name in _NAMES.split() if hasa
 _main_thread_id = threading.main_thread().ident
 
 
+@after_fork
 def _note_main_thread() -> None:
     global _main_thread_id  # noqa: PLW0603
     _main_thread_id = threading.main_thread().ident
 
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_main_thread)
 
 #: Signals that came while their handlers were delayed, in order. Only the main thread uses it.
 _arrived: list[int] = []

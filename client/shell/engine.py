@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 import time
 import weakref
@@ -26,6 +25,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...protocol.errors import ClientClosed
+from ...protocol.host.forks import after_fork
 from ...protocol.net.deadline import within
 from ...protocol.net.session import Finder
 from ...protocol.values.constants import Constants
@@ -98,8 +98,9 @@ def _all_engines() -> list[Engine]:
     return [engine for ref in list(_engines) if (engine := ref()) is not None]
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: close_in_fork(_all_engines()))
+@after_fork
+def _close_in_fork() -> None:
+    close_in_fork(_all_engines())
 
 
 def _n_in_slice(operations: list[Any]) -> int:

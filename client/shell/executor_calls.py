@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import weakref
 from collections import deque
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import InitializerFailed, WeftError
 from ...protocol.host.blocking import blocked
+from ...protocol.host.forks import after_fork
 from ...protocol.values.serialize import loads
 from ..core.events import Confirm, Watch, Withdraw
 from ..core.tasks import NO_VALUE, FutureState, Watcher
@@ -398,6 +398,7 @@ def _finish_open() -> None:
         calls.end(wait=True)
 
 
+@after_fork
 def _forget_open() -> None:
     """Wait for no call of the parent in a forked child, where none of them is done."""
     _open.clear()
@@ -405,5 +406,3 @@ def _forget_open() -> None:
 
 # The functions of `threading` run before those of `atexit`, which close the clients.
 threading._register_atexit(_finish_open)  # type: ignore[attr-defined]
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_open)

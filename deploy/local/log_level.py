@@ -7,10 +7,11 @@ where a plain `logging.basicConfig(level=logging.INFO)` would show each step of 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 from typing import Final
+
+from ...protocol.host.forks import after_fork
 
 _logger: Final = logging.getLogger("weft")
 _lock = threading.Lock()
@@ -18,14 +19,11 @@ _lock = threading.Lock()
 _levels: Final[list[int]] = []
 
 
+@after_fork
 def _renew_lock() -> None:
     """Take another lock in a forked child: the thread that holds this one may not be there."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class QuietLogs:

@@ -31,6 +31,7 @@ from typing import IO, Any, Final
 
 from ...protocol.errors import ConfigError, WeftError
 from ...protocol.host.exits import describe_exit
+from ...protocol.host.forks import after_fork
 from ...protocol.host.log_ring import keep_latest
 from .titles import ROOM
 
@@ -42,14 +43,12 @@ _MAX_TAIL_CHARS: Final = 4000
 _children: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
 
+@after_fork
 def _let_go_in_fork() -> None:
     """Close what a forked copy of this process inherited, so that the child sees this one's end."""
     for child in list(_children):
         child.socket.close()
 
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go_in_fork)
 
 _KILL_AFTER_S: Final = 5.0
 #: Time before a server that has ended is started again.

@@ -9,7 +9,6 @@ If the module is loaded already, the function is called at once. The finder that
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -18,20 +17,19 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from .forks import after_fork
+
 #: {module: functions to be called with it}; changed under the lock.
 _waiting: dict[str, dict[Callable[[ModuleType], object], None]] = {}
 #: Reentrant: a destructor that runs meanwhile may come here.
 _lock = threading.RLock()
 
 
+@after_fork
 def _renew_lock() -> None:
     """Take another lock in a forked child: the thread that holds this one may not be there."""
     global _lock  # noqa: PLW0603
     _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def after_import(name: str, call: Callable[[ModuleType], object]) -> None:

@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import io
 import logging
-import os
 import sys
 import threading
 import time
@@ -25,6 +24,7 @@ import traceback
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.host.forks import after_fork
 from ...protocol.values.log_records import packed, text_of
 from ...protocol.wire.message import MAX_NUMBER
 from ...protocol.wire.messages import EVERYONE, LEAST_LEVEL, MAX_LOGGER_CHARS, STDERR, STDOUT
@@ -269,10 +269,7 @@ def _sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+@after_fork
 def _give_back_in_fork() -> None:
     for catcher in list(_catchers):
         catcher.give_back()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_give_back_in_fork)

@@ -6,11 +6,11 @@ that is free is used again.
 
 from __future__ import annotations
 
-import os
 import threading
 from concurrent.futures import Executor
 from weakref import WeakSet
 
+from ...protocol.host.forks import after_fork
 from ..pool.thread_pool import ThreadPool, abandon
 
 #: Largest number of free pools that are kept; many threads may each have run one graph.
@@ -22,14 +22,11 @@ _free: list[ThreadPool] = []
 _all: WeakSet[ThreadPool] = WeakSet()
 
 
+@after_fork
 def _renew_lock() -> None:
     """Take another lock in a forked child: the thread that holds this one may not be there."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def is_own(executor: Executor) -> bool:

@@ -23,7 +23,6 @@ import atexit
 import contextvars
 import functools
 import itertools
-import os
 import sys
 import threading
 import time
@@ -36,6 +35,7 @@ from concurrent.futures.thread import BrokenThreadPool
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from ...protocol.host.forks import after_fork
 from ...protocol.host.machine import n_cores
 from .future import PoolFuture, seconds_to_wait
 
@@ -513,13 +513,10 @@ def _not_ours() -> BaseException:
     return BrokenThreadPool("this process was forked before the task was done; it is the parent's")
 
 
+@after_fork
 def _renew_after_fork() -> None:
     for crew in _crews:
         _crews.discard(crew)
     for pool in _pools:
         pool._crew = pool._crew.successor()
         _crews.add(pool._crew)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_after_fork)
