@@ -123,7 +123,7 @@ def check_empty(sim: Simulation) -> None:
     waited_for = [ws for ws in core.workers.values() if ws.zombies]
     assert not waited_for, f"attempts that never ended, it seems: {waited_for}"
     assert list(core.classes.values()) == [core.default_class], "classes are left"
-    assert not relays_of(core).by_request, "relays are left"
+    assert not relays_of(core), "relays are left"
     assert not recovery_of(core).rows, "rows of inventories are left"
     assert not recovery_of(core).functions, "functions of earlier schedulers are left"
     assert not core.twins, "attempts that run twice are left"

@@ -16,7 +16,7 @@ from weft.scheduler.core.actors.waits import WaitingActors
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
 from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
-from weft.scheduler.core.data.relays import relays_of
+from weft.scheduler.core.data.relays import FetchRelay, RelayPart, relays_of
 from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, ends_of
 from weft.scheduler.core.insight.cluster_size import size_of
 from weft.scheduler.core.insight.cluster_totals import totals_of
@@ -33,7 +33,7 @@ from weft.scheduler.core.output.wishes import OUTPUT_WISH_INVARIANTS
 from weft.scheduler.core.plugins.plugins import Plugin
 from weft.scheduler.core.plugins.records import plugins_of
 from weft.scheduler.core.records.deadlines import Deadline
-from weft.scheduler.core.records.peers import ClientHandle, FailedFetches
+from weft.scheduler.core.records.peers import ClientHandle, FailedFetches, WorkerHandle
 from weft.scheduler.core.records.prefixes import Prefix
 from weft.scheduler.core.records.presence import LostWorker
 from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
@@ -108,9 +108,9 @@ def lose(b: Broken, worker_id: str) -> None:
     b.state.lost.unreported[worker_id] = LostWorker(b.w, {}, {}, [])
 
 
-def relay(b: Broken, waiting_for: dict[int, list[str]], worker: object) -> None:
-    relays_of(b.state).by_request[5] = SimpleNamespace(waiting_for=waiting_for)  # type: ignore[assignment]
-    relays_of(b.state).workers[5] = worker  # type: ignore[assignment]
+def relay(b: Broken, n_asked: int, worker: WorkerHandle) -> None:
+    """One worker is asked for a part of a fetch."""
+    relays_of(b.state)[5] = RelayPart(FetchRelay(b.alice, 1, n_asked), worker, ["k"])
 
 
 def refuse(b: Broken, *whens: float) -> None:
@@ -412,9 +412,8 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "refusals are few": lambda b: refuse(b, *range(MAX_REFUSED + 1)),
     "refusals are in order of time": lambda b: refuse(b, 2.0, 1.0),
     # Relays, counts, and containers that are empty between events.
-    "each relay has its worker": lambda b: relays_of(b.state).workers.update({5: b.w}),
-    "a relay waits for each of its requests": lambda b: relay(b, {}, b.w),
-    "the worker of a relay is registered": lambda b: relay(b, {5: []}, Broken().w),
+    "a relay counts the workers that it asks": lambda b: relay(b, 2, b.w),
+    "the worker of a relay is registered": lambda b: relay(b, 1, Broken().w),
     "questions are passed on to registered processes": lambda b: passed_of(b.state).update(
         {Broken().w: {1: Passed(b.w.peer, 1, "logs")}}
     ),
