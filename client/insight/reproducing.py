@@ -14,10 +14,8 @@ from ...protocol.errors import QuestionFailed
 from ...protocol.values.serialize import loads, loads_arguments
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.messages import ACTOR_FUNCTION, Answer
-from ..core.events import Want
-from ..core.tasks import NEW
-from ..future import Future
 from ..results.gathering import Gathering
+from ..shell.current import future_of
 from ..shell.engine import Engine
 from .asking import ask_once
 from .inspecting import keys_of
@@ -95,7 +93,7 @@ async def fetch_call(engine: Engine, task: Any) -> FetchedCall:
         function_blob, args_blob = answer.blobs
     if function_blob is None or args_blob is None:
         raise QuestionFailed(f"task {keys[0]!r} has no call that could be run")
-    futures = [_future(engine, key) for key in names]
+    futures = [future_of(engine, key) for key in names]
     values = await Gathering(engine, futures, "raise").awaited() if futures else []
     args, kwargs = loads_arguments(args_blob, values)
     function = _make if function_blob == ACTOR_FUNCTION else loads(function_blob)
@@ -117,14 +115,6 @@ async def _ask_call(engine: Engine, key: str) -> Answer:
         if culprit is None or culprit == key:
             raise
         return await ask_once(engine, "call", {"keys": [culprit]}, [], to="", process="")
-
-
-def _future(engine: Engine, key: str) -> Future:
-    state = engine.table.find_or_make(key)
-    future = Future(engine, state)
-    if state.phase == NEW:
-        engine.post(Want([state]))
-    return future
 
 
 def run_here(call: FetchedCall, debugger: Debugger) -> Any:
