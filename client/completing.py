@@ -19,7 +19,7 @@ from ..protocol.errors import ClientClosed
 from ..protocol.host.blocking import awaited, blocked
 from .actors import ActorFuture, split
 from .core.events import Unwatch, Watch
-from .core.tasks import NO_VALUE, FutureState, Watcher
+from .core.tasks import FutureState, Watcher
 from .display import ticking
 from .display.painting import make_painter
 from .display.progress import Progress
@@ -33,7 +33,7 @@ from .shell.engine_waiting import CallNotes, LastWait, forget_calls, watch_calls
 from .shell.in_task import check_not_own, check_not_own_calls, is_in_task
 from .shell.interruptible import SLICE_S
 from .shell.short_tracebacks import short_tracebacks
-from .shell.watchers import call_in, pending, settle
+from .shell.watchers import call_in, pending, settle, unready
 from .waiting import count_futures
 
 if TYPE_CHECKING:
@@ -200,19 +200,11 @@ class as_completed(Waited[Result, Mode]):
         self._n += len(futures)
         if self._shows:
             self._show(engine, split(states)[0])
+        waiting = unready(states) if self.with_results else pending(states)
         ready: list[FutureState] = []
-        waiting: list[FutureState] = []
-        with_results = self.with_results
-        for state in states:
-            if with_results:
-                is_ready = (
-                    state.blob is not None
-                    or state.value is not NO_VALUE
-                    or state.failure is not None
-                )
-            else:
-                is_ready = state.status != "pending"
-            (ready if is_ready else waiting).append(state)
+        if len(waiting) < len(states):
+            left = set(waiting)
+            ready = [state for state in states if state not in left]
         if waiting:
             tasks, calls = split(waiting)
             engine.post(Watch(self._completions, tasks))
