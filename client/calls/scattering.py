@@ -27,7 +27,7 @@ from ...protocol.values.serialize import dumps_with_dependencies
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.keys import Key, key_of
 from ...protocol.wire.options import TaskOptions
-from ...protocol.wire.payload import Blob, Payload, blob_nbytes
+from ...protocol.wire.payload import Blob, Payload, blob_nbytes, parts_of
 from ...protocol.wording import sized
 from ..core.tasks import LOST, FutureState, TaskRecord
 from ..future import Future
@@ -41,9 +41,10 @@ from ..results.gathering import states_in
 from ..shell.both_ways import result_of, wait_for
 from ..shell.engine import Engine
 from ..shell.short_tracebacks import short_tracebacks
+from ..shell.watchers import pending
 from .call_options import check_unsupported
 from .encoding import Encoder
-from .shared_arguments import MAX_NBYTES, parts_of, unchanging
+from .shared_arguments import MAX_NBYTES, unchanging
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
@@ -287,7 +288,7 @@ class Scattering:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def _late(self, states: list[FutureState]) -> TimeoutError:
-        late = [state for state in states if state.status == "pending"]
+        late = pending(states)
         notice = last_notice(self._engine.core, late)
         return TimeoutError(
             f"{len(late)} values were not at workers within {self._timeout_s:g} s, {late[0].key!r} "
@@ -307,9 +308,9 @@ class Scattering:
             left = batch
             while left:
                 self._submit(left)
-                pending = [value for value in left if value.state.status == "pending"]
-                if pending:
-                    yield pending
+                under_way = [value for value in left if value.state.status == "pending"]
+                if under_way:
+                    yield under_way
                 left = [value for value in left if self._is_to_send_again(value)]
             self._futures += [value.future for value in batch if value.future is not None]
 
@@ -420,7 +421,7 @@ def usable_states(engine: Engine, futures: Any, call: str) -> list[FutureState]:
 
 
 def _not_there(states: list[FutureState], timeout_s: float | None) -> TimeoutError:
-    late = [state for state in states if state.status == "pending"]
+    late = pending(states)
     return TimeoutError(
         f"{len(late)} results were not there after {timeout_s or 0.0:g} s, and so have no copies"
     )
@@ -436,7 +437,7 @@ async def _order(
 ) -> dict[Key, int]:
     """Wait for states, give the scheduler an order about copies, and return their numbers."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    left = [state for state in states if state.status == "pending"]
+    left = pending(states)
     if left and not await wait_for(engine, left, timeout_s, wants_data=False):
         raise _not_there(left, timeout_s)
     for state in states:

@@ -36,7 +36,7 @@ from ...protocol.values.shared import PackedArgument, SharedReference, own_memor
 from ...protocol.wire.framing import FrameLimits
 from ...protocol.wire.messages import PUT_FUNCTION
 from ...protocol.wire.options import TaskOptions
-from ...protocol.wire.payload import Blob, Buffer, Payload, blob_nbytes
+from ...protocol.wire.payload import Blob, Buffer, blob_nbytes, parts_of
 from ..core.events import Watch
 from ..core.tasks import FAILED, FunctionRecord, FutureState, TaskRecord, Watcher
 from ..future import Future
@@ -88,10 +88,6 @@ def unchanging(buffer: Buffer) -> Buffer:
         owner = owner.base
     nbytes = memoryview(buffer).nbytes
     return owner if type(owner) is bytes and len(owner) == nbytes else copy_of(buffer)
-
-
-def parts_of(blob: Blob) -> list[Any]:
-    return [blob.data, *blob.buffers] if isinstance(blob, Payload) else [blob]
 
 
 class SharedArgument:

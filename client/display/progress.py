@@ -22,7 +22,7 @@ from ..core.tasks import CANCELLED, FutureState, Watcher
 from ..results.future_arguments import engine_of, futures_in
 from ..shell.both_ways import blocks_here, result_of, waiter_here
 from ..shell.short_tracebacks import short_tracebacks
-from ..shell.watchers import ThreadWaiter, Waiter, unready
+from ..shell.watchers import ThreadWaiter, Waiter, pending, unready
 from . import ticking
 from .describing import function_of
 from .notebook import in_notebook
@@ -278,7 +278,7 @@ class Progress:
 
 
 def _left(states: list[FutureState], wants_data: bool) -> list[FutureState]:
-    return unready(states) if wants_data else [s for s in states if s.status == "pending"]
+    return unready(states) if wants_data else pending(states)
 
 
 def _seen(row: _Row) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-from ...protocol.wire.payload import Blob, Payload, blob_nbytes
+from ...protocol.wire.payload import Blob, Payload, blob_nbytes, parts_of
 from ..core.events import Event, RecipesSpilled, SpillRecipes
 from ..core.tasks import TaskColumns
 
@@ -65,7 +65,7 @@ def _written(action: SpillRecipes) -> list[Blob | Sequence[Blob]]:
         [*record.args] if isinstance(record, TaskColumns) else [record.args]
         for record in action.records
     ]
-    parts = [part for blobs in groups for blob in blobs for part in _parts(blob)]
+    parts = [part for blobs in groups for blob in blobs for part in parts_of(blob)]
     n = sum(memoryview(part).nbytes for part in parts)
     usage = shutil.disk_usage(tempfile.gettempdir())
     if usage.free - n < usage.total * _LEAST_FREE:
@@ -94,12 +94,8 @@ def _written(action: SpillRecipes) -> list[Blob | Sequence[Blob]]:
     return found
 
 
-def _parts(blob: Blob) -> list[Any]:
-    return [blob.data, *blob.buffers] if isinstance(blob, Payload) else [blob]
-
-
 def _viewed(view: memoryview, blob: Blob) -> Payload:
     """Return a blob that is equal to `blob`, of the same bytes in `view`."""
-    sizes = [memoryview(part).nbytes for part in _parts(blob)]
+    sizes = [memoryview(part).nbytes for part in parts_of(blob)]
     data, *buffers = [view[a:b] for a, b in pairwise(accumulate(sizes, initial=0))]
     return Payload(data, buffers)

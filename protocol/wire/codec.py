@@ -29,7 +29,7 @@ import msgpack
 from ..errors import LocalProtocolError, RemoteProtocolError, StaleEpoch
 from .framing import Frame, FrameLimits, frame_header
 from .message import MAX_FACTS, MAX_ITEMS, MAX_ROWS, MAX_TEXT_CHARS, Message, from_wire
-from .payload import Buffer, Payload
+from .payload import Buffer, Payload, buffer_nbytes
 
 __all__ = ["Envelope", "WireState", "decode_frame", "encode_frames"]
 
@@ -166,7 +166,7 @@ def _long_frames(
             if message._maps and len(packed) > _FEW_FACTS_BYTES:
                 _check_maps(message)
             refers = len(buffers) > n_before
-            total = sum(map(_nbytes, buffers[n_before:])) if refers else 0
+            total = sum(map(buffer_nbytes, buffers[n_before:])) if refers else 0
             if _is_too_long(message, len(packed), len(buffers) - n_before, total, limits):
                 halves = _halves(message)
                 if halves:
@@ -180,7 +180,7 @@ def _long_frames(
                     least = _SHORT_BYTES
                     packed = encoder.pack(message, least)
                     refers = len(buffers) > n_before
-                    total = sum(map(_nbytes, buffers[n_before:]))
+                    total = sum(map(buffer_nbytes, buffers[n_before:]))
             if group and (
                 group_nbytes + len(packed) > TARGET_BYTES
                 or len(buffers) > limits.buffers
@@ -273,10 +273,6 @@ def _halves(message: Message) -> list[Message]:
     return parts if len(parts) > 1 else []
 
 
-def _nbytes(buffer: Buffer) -> int:
-    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
-
-
 def _frame(
     encoder: _Encoder,
     numbers: tuple[int, int, int, int],
@@ -294,7 +290,7 @@ def _frame(
             f"a message of {nbytes} bytes is longer than the limit of {limits.payload}; send large "
             "data as payloads, or fewer rows at a time"
         )
-    lengths = list(map(_nbytes, buffers))
+    lengths = list(map(buffer_nbytes, buffers))
     if lengths and (
         len(lengths) > limits.buffers or max(lengths) > limits.buffer or sum(lengths) > limits.total
     ):

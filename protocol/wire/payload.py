@@ -30,7 +30,7 @@ class Payload:
     @property
     def nbytes(self) -> int:
         """The size of the stream and all buffers, in bytes."""
-        return _nbytes(self.data) + sum(map(_nbytes, self.buffers))
+        return buffer_nbytes(self.data) + sum(map(buffer_nbytes, self.buffers))
 
     def detached(self) -> Payload:
         """Return an equal payload that shares no memory with the objects it was made from.
@@ -64,7 +64,13 @@ def blob_nbytes(blob: Blob) -> int:
     return blob.nbytes if isinstance(blob, Payload) else len(blob)
 
 
-def _nbytes(buffer: Buffer) -> int:
+def parts_of(blob: Blob) -> list[Buffer]:
+    """Return the buffers of a blob, its data first."""
+    return [blob.data, *blob.buffers] if isinstance(blob, Payload) else [blob]
+
+
+def buffer_nbytes(buffer: Buffer) -> int:
+    """Return how many bytes a buffer has."""
     # len() of a memoryview counts items of its first dimension, not bytes.
     return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
 

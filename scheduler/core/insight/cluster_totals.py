@@ -77,10 +77,10 @@ class ClusterTotals:
 
     def note_measured(self, ws: WorkerHandle) -> None:
         """Count what is known of the memory of a worker now."""
-        self.managed += _managed(ws)
+        self.managed += ws.managed_nbytes
         self.resident += ws.resident_nbytes
         managed, resident = self._counted.get(ws, (0, 0))
-        self._counted[ws] = _managed(ws), ws.resident_nbytes
+        self._counted[ws] = ws.managed_nbytes, ws.resident_nbytes
         self.managed -= managed
         self.resident -= resident
         if _is_full(ws):
@@ -92,10 +92,6 @@ class ClusterTotals:
 def totals_of(state: SchedulerState) -> ClusterTotals:
     """Return the sums."""
     return state.record(ClusterTotals)
-
-
-def _managed(ws: WorkerHandle) -> int:
-    return 0 if ws.status is None else ws.status.managed_nbytes
 
 
 def _is_full(ws: WorkerHandle) -> bool:
@@ -223,7 +219,9 @@ FEATURE: Final = Feature(
         "the totals have the memory limits of all workers": _sum(
             lambda ws: ws.memory_limit, "memory_limit"
         ),
-        "the totals have the managed memory of all workers": _sum(_managed, "managed"),
+        "the totals have the managed memory of all workers": _sum(
+            lambda ws: ws.managed_nbytes, "managed"
+        ),
         "the totals have the resident memory of all workers": _sum(
             lambda ws: ws.resident_nbytes, "resident"
         ),
