@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def counted(n: int, noun: str) -> str:
     """Return a number with its noun: `1 thread`, `2 threads`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def listed(names: Sequence[str], n: int) -> str:
+    """Return the first of `n` names, and how many more there are: `a, b and 3 more`."""
+    more = f" and {n - len(names)} more" if n > len(names) else ""
+    return ", ".join(names) + more
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

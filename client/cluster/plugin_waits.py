@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...protocol.errors import NoAnswer, QuestionFailed
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.payload import Blob
-from ...protocol.wording import lasting
+from ...protocol.wording import lasting, listed
 from ..core.events import ForgetWatcher
 from ..core.features.questions import AskScheduler
 from ..insight.asking import ask, checked
@@ -93,8 +93,6 @@ def _late_in(row: dict[str, Any], since: str) -> str:
         return ""
     is_ending = row["state"] == "being torn down"
     step, n_all = ("torn down", n_late) if is_ending else ("set up", n_late + row["n_ready"])
-    late = ", ".join(f"{who} ({why})" if why else who for who, why in row["late"])
-    n_more = n_late - len(row["late"])
-    more = f" and {n_more} more" if n_more else ""
+    late = listed([f"{who} ({why})" if why else who for who, why in row["late"]], n_late)
     on = f"{n_late} {row['kind']}" if is_ending else f"{n_late} of {n_all} {row['kind']}"
-    return f"plugin {row['name']!r} is not {step} on {on} after {since}: {late}{more}"
+    return f"plugin {row['name']!r} is not {step} on {on} after {since}: {late}"

@@ -16,6 +16,7 @@ from ...protocol.wire.address import names_of_process
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.keys import Key, key_of, text_of
 from ...protocol.wire.message import MAX_NUMBER
+from ...protocol.wording import listed
 from ..core.tasks import FutureState
 from ..future import Future
 from ..modes import on_loop
@@ -62,9 +63,7 @@ def choose_workers(
     if unknown:
         missing = " or ".join(map(repr, sorted(unknown)))
         names = [worker["name"] for worker in found.values()]
-        there = ", ".join(names[:_N_NAMED]) or "none"
-        if len(names) > _N_NAMED:
-            there += f" and {len(names) - _N_NAMED} more"
+        there = listed(names[:_N_NAMED], len(names)) or "none"
         raise UnknownWorker(
             f"no connected worker has the name, address or host {missing}; "
             f"connected workers: {there}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...protocol.wording import counted, sized
+from ...protocol.wording import counted, listed, sized
 from .checks import FAILED, OK, WARNING, Finding
 
 #: Files that a process opens beside its connections.
@@ -221,8 +221,7 @@ def _minor(version: str | None) -> str:
 
 
 def _named(names: list[str]) -> str:
-    more = f" and {len(names) - _N_NAMED} more" if len(names) > _N_NAMED else ""
-    return ", ".join(names[:_N_NAMED]) + more
+    return listed(names[:_N_NAMED], len(names))
 
 
 # --- The cluster ----------------------------------------------------------------------------------

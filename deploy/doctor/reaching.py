@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ...protocol.wording import counted
+from ...protocol.wording import counted, listed
 from .checks import FAILED, OK, Finding
 
 #: Machines from which it is tried, and ports that each of these tries.
@@ -75,11 +75,10 @@ def judge_reach(n_tried: int, unreached: Sequence[OutOfReach]) -> list[Finding]:
     lines = []
     for (address, kind), group in list(grouped.items())[:MAX_LINES]:
         names = [f"{found.reader['name']} on {found.reader['host']}" for found in group]
-        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         verb = "does" if len(names) == 1 else "do"
         holder = group[0].holder
         text = (
-            f"{', '.join(names[:_MAX_NAMED])}{more} {verb} not reach {holder['name']} on "
+            f"{listed(names[:_MAX_NAMED], len(names))} {verb} not reach {holder['name']} on "
             f"{holder['host']} at {address}: {group[0].text}"
         )
         advice = _ADVICE.get(kind, _ADVICE["other"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...protocol.wording import lasting, sized
+from ...protocol.wording import lasting, listed, sized
 
 #: {state of tasks: how it is shown}
 _STATES: Final = {
@@ -124,14 +124,14 @@ def describe_task(task: dict[str, Any]) -> str:
     """Format the description of a task for display."""
     rows = [("why", task["why"])]
     if task["state"] != "forgotten":
-        holders = _named(task["holders"], task["n_holders"])
+        holders = listed(task["holders"], task["n_holders"])
         rows += [
             ("function", task["function"]),
             ("worker", f"{task['worker']}  {task['worker_address']}" if task["worker"] else ""),
             ("result", "" if task["nbytes"] is None else sized(task["nbytes"])),
             ("holders", holders),
-            ("inputs", _named(task["inputs"], task["n_inputs"])),
-            ("read by", _named(task["dependents"], task["n_dependents"])),
+            ("inputs", listed(task["inputs"], task["n_inputs"])),
+            ("read by", listed(task["dependents"], task["n_dependents"])),
             ("wanted by", ", ".join(task["wanted_by"])),
             ("may run on", task["restrictions"]),
             ("in span", ", ".join(task.get("span", ()))),
@@ -145,8 +145,3 @@ def describe_task(task: dict[str, Any]) -> str:
     lines += [f"  {name:13}  {text}" for name, text in rows if text]
     lines += [f"  {age_s:9.3f} s ago  {what}" for age_s, what in task["story"]]
     return "\n".join(lines)
-
-
-def _named(names: list[str], n: int) -> str:
-    more = f" and {n - len(names)} more" if n > len(names) else ""
-    return ", ".join(names) + more

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.protocol.wording import grouped, lasting, rated, sized
+from weft.protocol.wording import grouped, lasting, listed, rated, sized
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,16 @@ def test_large_numbers_are_in_groups_and_small_rates_have_two_digits():
     assert [rated(r) for r in (0, 1e-6, 0.05, 2.54, 9.99, 12345.6)] == [
         *("0", "< 0.01", "0.05", "2.5", "10", "12 346"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "n", "text"),
+    [
+        ([], 0, ""),
+        (["a"], 1, "a"),
+        (["a", "b"], 2, "a, b"),
+        (["a", "b"], 5, "a, b and 3 more"),
+    ],
+)
+def test_the_first_names_are_listed_with_the_number_of_the_others(names, n, text):
+    assert listed(names, n) == text

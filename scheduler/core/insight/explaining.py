@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.rotation import level_of
-from ....protocol.wording import counted, sized
+from ....protocol.wording import counted, listed, sized
 from ..actors.waits import waits_at
 from ..coordination import cycles
 from ..coordination.kinds import blockers_of
@@ -132,8 +132,7 @@ def why(state: SchedulerState, task: SchedulerTask) -> TaskReason:
 def _named(tasks: Iterable[SchedulerTask]) -> str:
     """Name the first tasks, with their states."""
     tasks = list(tasks)
-    named = ", ".join(f"{one.key} ({one.state})" for one in tasks[:3])
-    return named + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
+    return listed([f"{one.key} ({one.state})" for one in tasks[:3]], len(tasks))
 
 
 # -- queued, or set aside --------------------------------------------------------------------------
@@ -326,9 +325,8 @@ def _why_in_lane(state: SchedulerState, call: Call, where: str) -> TaskReason:
         text = f"{where} in {call.operation} of {what}{limit}"
         return TaskReason(text, details)
     nodes = [cycles.node_of(state, *owner) for owner in blockers[0]]
-    held = ", ".join(cycles.describe_node(state, node) for node in nodes[:3]) or "nobody"
-    if len(nodes) > 3:
-        held += f" and {len(nodes) - 3} more"
+    first = [cycles.describe_node(state, node) for node in nodes[:3]]
+    held = listed(first, len(nodes)) or "nobody"
     following = next((node for node in nodes if isinstance(node, SchedulerTask)), None)
     return TaskReason(f"{where} for {what}{limit}, held by {held}", details, following)
 

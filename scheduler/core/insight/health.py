@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from ....protocol.wording import counted, lasting
+from ....protocol.wording import counted, lasting, listed
 from ..events import Load
 from ..reports.unreached import Unreached
 from .cluster_totals import MEMORY_HIGH
@@ -200,13 +200,12 @@ def _memory(signs: Signs) -> Iterator[Found]:
     if not signs.full:
         return
     level = "error" if signs.full[0][0] >= MEMORY_FULL else "warning"
-    named = ", ".join(f"{name} {share:.0%}" for share, name in signs.full)
-    more = f" and {signs.n_full - len(signs.full)} more" if signs.n_full > len(signs.full) else ""
+    named = listed([f"{name} {share:.0%}" for share, name in signs.full], signs.n_full)
     verb = "uses" if signs.n_full == 1 else "use"
     yield (
         level,
         f"{counted(signs.n_full, 'worker')} {verb} more than {MEMORY_HIGH:.0%} of the memory "
-        f"({named}{more}): above 95 % a worker is restarted",
+        f"({named}): above 95 % a worker is restarted",
         "release results, use smaller pieces, or give workers more memory",
     )
 
@@ -251,9 +250,7 @@ def _refused(signs: Signs) -> Iterator[Found]:
 
 def _unreached(signs: Signs) -> Iterator[Found]:
     for found in signs.unreached[:MAX_NAMED]:
-        readers = ", ".join(found.readers)
-        if found.n_readers > len(found.readers):
-            readers += f" and {found.n_readers - len(found.readers)} more"
+        readers = listed(found.readers, found.n_readers)
         verb = "worker {} cannot" if found.n_readers == 1 else "workers {} cannot"
         yield (
             "warning",

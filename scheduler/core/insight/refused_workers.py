@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ....protocol.wording import listed
 from ..feature import Feature
 from ..records.checking import in_order
 
@@ -118,9 +119,7 @@ def _what_is_missing(state: SchedulerState, task_class: TaskClass) -> str:
     is_strict = wanted and not task_class.allow_other_workers
     if is_strict and not any(ws.is_named(wanted) for ws in workers):
         names = [ws.name for ws in workers]
-        there = ", ".join(names[:MAX_NAMED])
-        if len(names) > MAX_NAMED:
-            there += f" and {len(names) - MAX_NAMED} more"
+        there = listed(names[:MAX_NAMED], len(names))
         verb = "is" if len(names) == 1 else "are"
         return f"no connected worker is named {' or '.join(wanted)}; there {verb} {there}"
     n = "1 worker is" if len(workers) == 1 else f"{len(workers)} workers are"
