@@ -220,22 +220,21 @@ class TimeSpan(Kind[float]):
         return f"{value:g}s"
 
 
-class MaybeTimeSpan(Kind[Any]):
-    """A length of time, or `none`."""
+class OrNone(Kind[Any]):
+    """A value of another kind, or `none`."""
 
-    metavar = "TIME"
-    words = f"none, or a {TimeSpan.words}"
-
-    def __init__(self, least: float = 0.0) -> None:
-        self._span = TimeSpan(least)
+    def __init__(self, kind: Kind[Any]) -> None:
+        self._kind = kind
+        self.metavar = kind.metavar
+        self.words = f"none, or a {kind.words}"
 
     def read(self, value: object, where: str) -> Any:
         if isinstance(value, str) and value.strip().lower() == "none":
             return None
-        return self._span.read(value, where)
+        return self._kind.read(value, where)
 
     def show(self, value: Any) -> str:
-        return "none" if value is None else self._span.show(value)
+        return "none" if value is None else self._kind.show(value)
 
 
 def parse_bytes(text: str, setting: str = "") -> int:
@@ -333,21 +332,6 @@ class Part(Kind[float]):
 
     def show(self, value: float) -> str:
         return f"{value:g}" if value else "false"
-
-
-class MaybeSize(Kind[Any]):
-    """A number of bytes, or `none`: any number."""
-
-    metavar = "SIZE"
-    words = f"none, or a {Size.words}"
-
-    def read(self, value: object, where: str) -> Any:
-        if isinstance(value, str) and value.strip().lower() == "none":
-            return None
-        return Size().read(value, where)
-
-    def show(self, value: Any) -> str:
-        return "none" if value is None else Size().show(value)
 
 
 class Resources(Kind[dict[str, float]]):

@@ -9,8 +9,8 @@ from .kinds import (
     Flag,
     HostNames,
     HostPort,
-    MaybeTimeSpan,
     OneOf,
+    OrNone,
     PathTo,
     Size,
     Text,
@@ -147,7 +147,7 @@ UNFINISHED_MEMORY: Final = Setting(
 )
 IDLE_TIMEOUT: Final[Setting[float | None]] = Setting(
     "scheduler.idle-timeout",
-    MaybeTimeSpan(least=1.0),
+    OrNone(TimeSpan(least=1.0)),
     None,
     "Time after which the cluster ends, workers and scheduler, if no task runs, waits or comes. "
     "Results that clients have not fetched are lost then. Default: it does not end by itself.",

@@ -9,14 +9,14 @@ from .kinds import (
     MAX_COUNT,
     Flag,
     HostPort,
-    MaybeSize,
-    MaybeTimeSpan,
     MemoryLimit,
     NumberOfWorkers,
+    OrNone,
     Part,
     PathTo,
     Ports,
     Resources,
+    Size,
     Text,
     Texts,
     TimeSpan,
@@ -75,7 +75,7 @@ MEMORY_TERMINATE: Final = Setting(
 )
 MAX_SPILL: Final[Setting[int | None]] = Setting(
     "worker.max-spill",
-    MaybeSize(),
+    OrNone(Size()),
     None,
     "Most bytes of results that each worker has on disk; 0: none are written. Default: what the "
     "disk has room for.",
@@ -160,13 +160,13 @@ ORPHAN_LEASE: Final = Setting(
 )
 DEATH_TIMEOUT: Final[Setting[float | None]] = Setting(
     "worker.death-timeout",
-    MaybeTimeSpan(),
+    OrNone(TimeSpan()),
     None,
     "Both --connect-timeout and --orphan-lease in one, where those are not given.",
 )
 LIFETIME: Final[Setting[float | None]] = Setting(
     "worker.lifetime",
-    MaybeTimeSpan(least=1.0),
+    OrNone(TimeSpan(least=1.0)),
     None,
     "Time after which each worker leaves as after SIGTERM, such as the time limit of a batch job "
     "less some minutes. When the last one has left, 'weft worker' ends. Default: none.",
