@@ -132,10 +132,7 @@ class Child:
         # Not `select`: it takes no descriptor above 1023, and a program may have thousands.
         poll = select.poll()
         poll.register(self.socket, select.POLLIN)
-        while True:
-            answer = self._take_answer()
-            if answer is not None:
-                return answer
+        while (answer := self._take_answer()) is None:
             left = deadline - time.monotonic()
             if left <= 0 or not poll.poll(1000 * left):
                 self.kill()
@@ -148,23 +145,16 @@ class Child:
             if not data:
                 self.finish(_KILL_AFTER_S)
             self._take(data)
+        return answer
 
     async def wait_ready_async(self) -> dict[str, Any]:
         """Wait like `wait_ready`, in a coroutine and without a limit."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        self.socket.setblocking(False)
-        while True:
-            answer = self._take_answer()
-            if answer is not None:
-                return answer
-            data = b""
-            with contextlib.suppress(ConnectionResetError):
-                data = await loop.sock_recv(self.socket, 1 << 16)
+        while (answer := self._take_answer()) is None:
+            data = await self._receive_async()
             if not data:
                 await self._finish_async()
             self._take(data)
+        return answer
 
     async def wait_ended_async(
         self, on_report: Callable[[dict[str, Any]], None] = lambda report: None
@@ -175,23 +165,27 @@ class Child:
             on_report: called with each report of the child, also with the last ones of a child that
                 was killed.
         """
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        self.socket.setblocking(False)  # after `wait_ready` it is not
-        data = b""
-        with contextlib.suppress(ConnectionResetError):
-            while True:
-                *lines, self._received = (self._received + data).split(b"\n")
-                for line in lines:
-                    report = json.loads(line).get("report")
-                    if report is not None:
-                        on_report(report)
-                data = await loop.sock_recv(self.socket, 1 << 16)
-                if not data:
-                    break
+        is_over = False
+        while not is_over:
+            *lines, self._received = self._received.split(b"\n")
+            for line in lines:
+                report = json.loads(line).get("report")
+                if report is not None:
+                    on_report(report)
+            data = await self._receive_async()
+            self._received += data
+            is_over = not data
         await self._finish_async()
         return describe_exit(self.process.returncode)
+
+    async def _receive_async(self) -> bytes:
+        """Return what the child has sent; nothing = it has ended, perhaps with something unread."""
+        import asyncio
+
+        self.socket.setblocking(False)  # after `wait_ready` it is not
+        with contextlib.suppress(ConnectionResetError):
+            return await asyncio.get_running_loop().sock_recv(self.socket, 1 << 16)
+        return b""
 
     async def _finish_async(self) -> None:
         """End it, which may take seconds, without holding up the loop."""
