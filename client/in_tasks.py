@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ..protocol.durations import Duration
     from .modes import Mode
 
-__all__ = ["get_client", "worker_client"]
-
 #: A worker looks for its scheduler for so long, and so do the tasks that wait there.
 _RECONNECT_S: Final = 900.0
 #: The end of a task waits so long until the scheduler has read its submissions.

@@ -9,8 +9,6 @@ from __future__ import annotations
 from ..protocol.host.after_import import loaded_module
 from . import upper_packages
 
-__all__ = ["offer_backend"]
-
 
 def offer_backend() -> None:
     """Register the backend, unless joblib is not loaded, or knows one of this name."""

@@ -16,8 +16,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-__all__ = ["FILE", "renew", "text_of_file", "write"]
-
 _log = logging.getLogger("weft")
 
 FILE: Final = Path(__file__).with_name("wire") / "coders.py"

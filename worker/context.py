@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .slots.interrupting import SlotGate
     from .slots.seats import SlotSeat
 
-__all__ = ["WorkerContext", "get_worker"]
-
 
 @dataclass(slots=True)
 class Here:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .measuring.status import StatusReporter
     from .slots.executor import TaskExecutor
 
-__all__ = ["watch_memory"]
-
 
 def watch_memory(
     config: WorkerConfig,

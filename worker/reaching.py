@@ -17,8 +17,6 @@ from ..protocol.trust.security import Security
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message
 
-__all__ = ["MAX_ADDRESSES", "TIMEOUT_S", "unreached"]
-
 #: Addresses in one question.
 MAX_ADDRESSES: Final = 64
 #: For all of them, which are tried at the same time.

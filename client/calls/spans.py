@@ -9,8 +9,6 @@ from typing import Final
 
 from ...protocol.wire.columns import MAX_SPAN_TAGS, MAX_TAG_CHARS
 
-__all__ = ["check_tags", "current_span", "span"]
-
 #: The tags of the spans that this thread or asynchronous task is in, outermost first.
 _SPAN: Final[ContextVar[tuple[str, ...]]] = ContextVar("weft_span", default=())
 

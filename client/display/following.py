@@ -13,8 +13,6 @@ from ...protocol.values.log_records import unpacked
 from ...protocol.wire.messages import MAX_LOGGERS, LogRecords
 from . import ticking
 
-__all__ = ["FollowedLoggers"]
-
 #: Seconds between two looks at the levels of the loggers of this process.
 LOOK_S: Final = 0.1
 #: Workers of which it is said how many records were left out.

@@ -24,8 +24,6 @@ from typing import Any, Final
 from ...protocol.markup import Content, Markup, element, join
 from ...protocol.wording import counted, sized
 
-__all__ = ["MAX_CHARS", "of_cluster", "of_future", "of_futures", "of_progress", "of_workers"]
-
 #: No description is longer, whatever it describes.
 MAX_CHARS: Final = 10_000
 _MAX_TEXT_CHARS: Final = 120

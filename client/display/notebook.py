@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["in_notebook", "is_interactive", "shell_of_program"]
-
 
 def shell_of_program() -> Any:
     """Return the IPython shell that the program runs in; None if there is none."""

@@ -41,8 +41,6 @@ from .following import FollowedLoggers
 from .notebook import is_interactive
 from .painting import undisturbed
 
-__all__ = ["TaskOutputs"]
-
 #: Lines that are shown in each second, of all workers. Of more the number is shown.
 MAX_LINES: Final = 200
 

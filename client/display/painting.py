@@ -15,8 +15,6 @@ from ...protocol.host.forks import after_fork
 from . import html
 from .notebook import in_notebook
 
-__all__ = ["Painter", "make_painter", "undisturbed"]
-
 #: Where lines cannot be replaced: after so many seconds comes the first, and then each next one.
 FIRST_LINE_S: Final = 10.0
 NEXT_LINES_S: Final = 60.0

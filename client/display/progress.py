@@ -37,8 +37,6 @@ if TYPE_CHECKING:
         Waited[Any, Mode] | Iterable[Waited[Any, Mode]] | Mapping[Any, Waited[Any, Mode]]
     )
 
-__all__ = ["Progress", "progress", "wait_showing"]
-
 #: Functions that have a row of their own: those with the most futures.
 _MAX_ROWS: Final = 20
 #: Futures of one operation: the core handles it as a whole.

@@ -15,8 +15,6 @@ from typing import Final, Protocol
 
 from ...protocol.host.forks import after_fork
 
-__all__ = ["TICK_S", "Drawn", "begin"]
-
 logger: Final = logging.getLogger("weft.client")
 
 #: What changes is drawn at most this often.

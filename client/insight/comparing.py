@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from ..shell.engine import Engine
 
-__all__ = ["Comparison", "compare_soon", "differences", "table_of"]
-
 logger: Final = logging.getLogger("weft.client")
 
 #: How long a client waits for the answers before it opens; later ones are reported all the same.

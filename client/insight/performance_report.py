@@ -25,8 +25,6 @@ from .task_stream import StreamContext
 if TYPE_CHECKING:
     from ..client import Client
 
-__all__ = ["performance_report"]
-
 #: Values of `mode=` that mean what is done anyway.
 _MODES: Final = (None, "inline")
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..client import Client
     from ..modes import Awaited, Blocking
 
-__all__ = ["StreamContext", "get_task_stream", "read_task_stream"]
-
 logger: Final = logging.getLogger("weft.client")
 
 #: How often the stream is followed, and for how long times are recorded without that, seconds.

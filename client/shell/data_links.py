@@ -26,8 +26,6 @@ from ..core.events import (
     ResultsNotFetched,
 )
 
-__all__ = ["DataLinks"]
-
 _log: Final = logging.getLogger("weft.client")
 
 #: A worker that cannot be reached directly is asked through the scheduler after this.

@@ -26,8 +26,6 @@ from typing import Any, Final, TypeAlias
 from ...protocol.host.blocking import InterruptGate, gate_here
 from ...protocol.host.forks import after_fork
 
-__all__ = ["Delayed", "delay_handlers", "has_room_for_calls", "run_delayed"]
-
 #: [(number of a signal, its handler)].
 Delayed: TypeAlias = list[tuple[int, Callable[[int, Any], Any]]]
 

@@ -13,8 +13,6 @@ from ...protocol.settings import worker as table
 from ...protocol.settings.sources import Settings
 from ...worker.policy import Fractions
 
-__all__ = ["memory_fractions", "spill_options"]
-
 _log: Final = logging.getLogger("weft.worker")
 
 _FRACTIONS: Final = (

@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 
 from ..errors import ConfigError
 
-__all__ = ["Address", "names_of_process", "parse_address", "socket_address"]
-
 _FORMS = "use tcp://host:port, tls://host:port, unix:///path or inproc://name"
 #: Characters that end the host in a URL, or come before it.
 _NOT_IN_HOSTS = frozenset("@/?#[]")

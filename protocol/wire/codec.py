@@ -31,8 +31,6 @@ from .framing import Frame, FrameLimits, frame_header
 from .message import MAX_FACTS, MAX_ITEMS, MAX_ROWS, MAX_TEXT_CHARS, Message, from_wire
 from .payload import Buffer, Payload, buffer_nbytes
 
-__all__ = ["Envelope", "WireState", "decode_frame", "encode_frames"]
-
 #: Messages are put into one frame up to this size, so that a receiver can begin early and no
 #: allocation is large; a longer message has a frame of its own.
 TARGET_BYTES: Final = 1 << 17

@@ -25,16 +25,6 @@ from typing import Final, NamedTuple
 
 from ..errors import RemoteProtocolError
 
-__all__ = [
-    "LARGE_NBYTES",
-    "MAGIC",
-    "MEMORY_BYTES",
-    "Frame",
-    "FrameDecoder",
-    "FrameLimits",
-    "frame_header",
-]
-
 MAGIC: Final = b"WFr1"
 _HEADER: Final = struct.Struct(">4sII")
 

@@ -28,8 +28,6 @@ from typing import Final
 
 from ..errors import LocalProtocolError, NotPermitted
 
-__all__ = ["Level", "demand_text", "hkdf_sha256", "level_of", "lowered"]
-
 _SALT: Final = b"weft token"
 _DERIVED: Final = re.compile(rb"(view|worker|client)\.[A-Za-z0-9_-]{43}")
 

@@ -36,8 +36,6 @@ else:
         return lambda cls: cls
 
 
-__all__ = ["COLUMNS", "KEYWORDS", "MARK", "NO_OPTIONS", "OPTIONS", "Options", "TaskOptions"]
-
 _T = TypeVar("_T")
 _Check = Callable[[Any, list[Any]], Any]
 

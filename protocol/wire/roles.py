@@ -10,18 +10,6 @@ from typing import Final
 
 from .levels import Level
 
-__all__ = [
-    "ALL",
-    "CLIENTS",
-    "PEERS",
-    "REGISTERED",
-    "ROLE_LEVELS",
-    "SUPERVISORS",
-    "VIEWERS",
-    "WORKERS",
-    "Role",
-]
-
 
 class Role(enum.IntEnum):
     """The role of a process on a connection. The numbers, below 16, are on the wire.

@@ -28,27 +28,6 @@ from typing import Final, Literal, TypeAlias
 
 from ..errors import CommClosed, CommError, InternalError, WeftError, WrongCluster, WrongToken
 
-__all__ = [
-    "LONGEST_PAUSE",
-    "MISSED_HEARTBEATS",
-    "MOST_DELAY_S",
-    "PHASES",
-    "Abandon",
-    "Action",
-    "Backoff",
-    "Beat",
-    "Connect",
-    "GiveUp",
-    "Lose",
-    "Outage",
-    "Policy",
-    "Register",
-    "ReportOutage",
-    "Retry",
-    "Session",
-    "Silence",
-]
-
 #: A peer from which nothing came for this many heartbeats is considered lost.
 MISSED_HEARTBEATS: Final = 15
 #: The scheduler may ask for fewer heartbeats: two are at most this many intervals apart.

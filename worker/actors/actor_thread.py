@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("weft.worker")
 
-__all__ = ["UNREAD_S", "ActorThread", "Answer", "Mail", "has_coroutines"]
-
 #: Answers wait for those of the next calls at most this long.
 _ANSWER_AFTER_NS: Final = 1_000_000
 #: With more holders it is not known which of their calls were answered: see `begun`.

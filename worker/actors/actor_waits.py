@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..slots.executor import TaskExecutor
     from .actor_thread import ActorThread
 
-__all__ = ["ActorWaits"]
-
 #: The age at which a wait is reported, seconds.
 _LONG_S: Final = 0.5
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ...protocol.wire.message import Message
     from .actor_waits import ActorWaits
 
-__all__ = ["Actors", "make_actor"]
-
 #: So often the loop looks for answers that wait because the next call takes long.
 _LOOK_S: Final = 0.005
 #: An actor begins no call while so many bytes of answers wait for a holder that does not read;

@@ -7,8 +7,6 @@ import signal
 import threading
 from collections.abc import Collection
 
-__all__ = ["give_children_default_signals"]
-
 
 def give_children_default_signals(numbers: Collection[signal.Signals]) -> None:
     """Give children that are forked from now on the default action for these signals.

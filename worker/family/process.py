@@ -33,8 +33,6 @@ from .forking import give_children_default_signals
 from .repeated_signals import Repeats
 from .shadowing import describe_hiding
 
-__all__ = ["main"]
-
 logger = logging.getLogger("weft.worker")
 
 #: How long a thread may hold the GIL while the loop waits for it.

@@ -15,8 +15,6 @@ from typing import Any
 
 from ...protocol.values.pickling import cloudpickle_dumps, is_importable
 
-__all__ = ["send_user_code_by_value"]
-
 
 def send_user_code_by_value() -> None:
     """Have `multiprocessing` pickle by value, in this process and in those that it forks.

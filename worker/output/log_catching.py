@@ -16,8 +16,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
-__all__ = ["RecordCatcher"]
-
 #: An attribute of records that were taken for a followed logger: other loggers see them, too.
 _TAKEN: Final = "_weft_taken"
 #: One of records that came from another process.

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ..core.events import CatchOutput
     from ..slots.executor import TaskExecutor
 
-__all__ = ["OutputCatcher", "catcher_for"]
-
 #: What was caught is sent when the task has ended, or after this time.
 _SEND_AFTER_S: Final = 0.1
 

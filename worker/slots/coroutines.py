@@ -17,8 +17,6 @@ from typing import Any
 from ...protocol.host.blocking import Awaits, TaskWait, blocked, on_awaits_here
 from ..context import wake_here
 
-__all__ = ["as_call", "finish_loop", "run_coroutine"]
-
 
 class _SeatSelector(selectors.DefaultSelector):
     """A selector that waits without the seat of its task while `awaits` counts any."""

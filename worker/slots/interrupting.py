@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..core.state import WorkerState
     from ..core.tasks import WorkerTask
 
-__all__ = ["TaskInterrupted"]
-
 #: A task that has looked at the flag has this long to end by itself, seconds.
 FLAG_S: Final = 1.0
 #: How often it is tried to interrupt a thread that is busy with weft's own code, seconds.

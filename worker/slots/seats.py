@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..core.events import ChunkDone
     from .executor import TaskExecutor
 
-__all__ = ["SlotSeat", "get_current_task", "rejoin", "secede"]
-
 
 class SlotSeat:
     """The seat of one slot. For the slot's own thread."""

@@ -22,8 +22,6 @@ from typing import Final
 from ...protocol.net.connection import Connection
 from ...protocol.net.lent_reading import STREAK, LentReading
 
-__all__ = ["SlotReading"]
-
 #: How often the loop looks whether a slot still reads.
 _LOOK_S: Final = 0.01
 #: A thread waits this long at once; nothing depends on it.
