@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-from ..protocol.durations import seconds_or_none
+from ..protocol.durations import Duration, seconds_or_none
 from ..protocol.errors import ClientClosed, WaitingCycle
 from ..protocol.host.blocking import TaskWait, awaited, blocked
 from ..protocol.values.actors import Actor, HandleCalls, reduce_future_of_actor, set_handle_calls
@@ -40,7 +40,6 @@ from .shell.watchers import call_in, settle
 if TYPE_CHECKING:
     import asyncio
 
-    from ..protocol.durations import Duration
     from ..protocol.wire.keys import Key
     from ..protocol.wire.options import TaskOptions
     from .shell.engine import Engine

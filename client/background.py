@@ -13,12 +13,11 @@ from ..protocol.wire.messages import Operated
 from ..protocol.wire.messages.coordination import BACKGROUND
 from .core.events import Confirm
 from .core.features.coordination import ObjectCall
-from .core.tasks import Watcher
+from .core.tasks import FutureState, Watcher
 from .future import Future
 from .results.future_arguments import futures_in
 
 if TYPE_CHECKING:
-    from .core.tasks import FutureState
     from .shell.engine import Engine
 
 logger: Final = logging.getLogger("weft.client")

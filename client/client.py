@@ -18,7 +18,7 @@ from ..protocol.settings import client as defaults
 from ..protocol.settings.sources import read_settings
 from ..protocol.trust.page_access import link_into
 from ..protocol.trust.security import Security
-from ..protocol.wire.keys import key_of
+from ..protocol.wire.keys import Key, key_of
 from .actors import check_actor, map_actors, submit_actor
 from .calls import scattering
 from .calls.annotations import options_of_keywords
@@ -38,7 +38,7 @@ from .executor import Executor
 from .future import Future, cancel_reason, checked_running
 from .insight import cluster_info, dumping, explaining, inspecting, reproducing, task_stream
 from .life import ClientLife
-from .modes import Mode, OfMode, T, waits
+from .modes import Awaited, Blocking, Mode, OfMode, T, waits
 from .results import gathering
 from .results.gathering import states_in
 from .shell.both_ways import settled
@@ -51,9 +51,7 @@ if TYPE_CHECKING:
 
     from ..protocol.durations import Duration
     from ..protocol.values.actors import Actor
-    from ..protocol.wire.keys import Key
     from .calls.retries import Retries
-    from .modes import Awaited, Blocking
 
 
 class Client(OfMode[Mode], ClientLife, ClusterClient):

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ..protocol.durations import seconds_or_none
+from ..protocol.durations import Duration, seconds_or_none
 from ..protocol.errors import ClientClosed
 from ..protocol.host.blocking import awaited, blocked
 from .actors import ActorFuture, split
@@ -37,7 +37,6 @@ from .shell.watchers import call_in, pending, settle, unready
 from .waiting import count_futures
 
 if TYPE_CHECKING:
-    from ..protocol.durations import Duration
     from .shell.engine import Engine
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from ..protocol.durations import seconds_or_none
+from ..protocol.durations import Duration, seconds_or_none
 from ..protocol.errors import NotSupported
 from ..protocol.wire.options import KEYWORDS
 from .calls.annotations import options_of_call
@@ -30,7 +30,6 @@ from .shell.interruptible import SLICE_S
 if TYPE_CHECKING:
     import threading
 
-    from ..protocol.durations import Duration
     from .client import Client
     from .cluster.locating import ClusterLike
 

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.durations import seconds_or_none
+from ..protocol.durations import Duration, seconds_or_none
 from ..protocol.values.actors import Actor, StoredActor
 from ..protocol.values.serialize import loads, reduce_future
-from ..protocol.wire.keys import key_of
+from ..protocol.wire.keys import Key, key_of
 from .core.events import Cancel, Loaded, Watch
 from .core.recipes import SMALL_NBYTES
 from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
@@ -26,8 +26,6 @@ from .shell.watchers import unready
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..protocol.durations import Duration
-    from ..protocol.wire.keys import Key
     from .client import Client
     from .insight.attempts import AttemptEnd
     from .insight.explaining import Explanation

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..protocol.durations import seconds_of
+from ..protocol.durations import Duration, seconds_of
 from ..protocol.errors import ClientClosed, NotSupported
 from ..protocol.host.blocking import blocked
 from ..protocol.host.facts import process_facts
@@ -34,7 +34,6 @@ from .shell.loop import LoopThread
 from .shell.short_tracebacks import short_tracebacks
 
 if TYPE_CHECKING:
-    from ..protocol.durations import Duration
     from .client import Client
     from .cluster.locating import Location
     from .display.output import TaskOutputs

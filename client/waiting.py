@@ -16,11 +16,11 @@ from typing import (
     overload,
 )
 
-from ..protocol.durations import seconds_or_none
+from ..protocol.durations import Duration, seconds_or_none
 from .actors import ActorFuture, split
 from .core.tasks import FutureState
 from .future import Future
-from .modes import Item, Waited
+from .modes import Awaited, Blocking, Item, Waited
 from .results.future_arguments import engine_of, flat_futures
 from .results.lateness import too_late
 from .shell.both_ways import result_of, wait_for
@@ -28,8 +28,6 @@ from .shell.short_tracebacks import short_tracebacks
 from .shell.watchers import pending
 
 if TYPE_CHECKING:
-    from ..protocol.durations import Duration
-    from .modes import Awaited, Blocking
     from .shell.engine import Engine
 
 ALL_COMPLETED: Final = "ALL_COMPLETED"

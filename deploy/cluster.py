@@ -19,7 +19,7 @@ from ..client.insight.inspecting import get_scheduler_logs, get_worker_logs
 from ..client.modes import Mode, OfMode, T, as_result, waits, waits_to_be_read
 from ..client.openable import Openable
 from ..client.shell.short_tracebacks import short_refusals, short_tracebacks
-from ..protocol.durations import seconds_of, seconds_or_none
+from ..protocol.durations import Duration, seconds_of, seconds_or_none
 from ..protocol.errors import ConfigError, NotSupported, WorkerStartTimeout
 from ..protocol.settings.kinds import parse_bytes
 from ..protocol.trust.page_access import link_into
@@ -33,7 +33,6 @@ _log = logging.getLogger("weft.cluster")
 
 if TYPE_CHECKING:
     from ..client.client import Client
-    from ..protocol.durations import Duration
     from ..protocol.trust.security import Security
 
 

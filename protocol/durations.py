@@ -19,16 +19,15 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from .errors import InvalidDuration
 
 if TYPE_CHECKING:
     from datetime import timedelta
-    from typing import TypeAlias
 
-    #: What users may give as a length of time.
-    Duration: TypeAlias = float | str | timedelta
+#: What users may give as a length of time.
+Duration: TypeAlias = "float | str | timedelta"
 
 _SECONDS: Final = {
     "": 1.0,

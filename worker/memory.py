@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from ..protocol.host.memory import taken_nbytes
 from ..protocol.host.process_role import is_worker_process
-from .config import spill_folder
+from .config import WorkerConfig, spill_folder
 from .core.features.memory import MemoryChanged, MemoryPressed
 from .data.spilling import Spiller
 
 if TYPE_CHECKING:
-    from .config import WorkerConfig
     from .measuring.status import StatusReporter
     from .slots.executor import TaskExecutor
 

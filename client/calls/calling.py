@@ -13,13 +13,14 @@ from ...protocol.errors import ClientClosed
 from ...protocol.host.collector import paused_collector
 from ...protocol.wire.options import TaskOptions
 from ...protocol.wire.payload import blob_nbytes
-from ..core.tasks import FutureState, TaskColumns, TaskRecord
+from ..core.tasks import FunctionRecord, FutureState, TaskColumns, TaskRecord
 from ..future import Future
 from ..insight.asking import error_of_end
 from .annotations import AnnotatedOptions
 from .call_options import check_keywords
 from .encoding import (
     Encoder,
+    MapChunk,
     bind_constants,
     check_batch_size,
     check_key,
@@ -27,14 +28,11 @@ from .encoding import (
     pure_key,
     spec_hash,
 )
-from .foreign_futures import encode, encode_each
+from .foreign_futures import Borrowing, encode, encode_each
 
 if TYPE_CHECKING:
     from ...protocol.wire.keys import Key
-    from ..core.tasks import FunctionRecord
     from ..shell.engine import Engine
-    from .encoding import MapChunk
-    from .foreign_futures import Borrowing
 
 
 def submit_call(

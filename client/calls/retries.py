@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from ...protocol.durations import seconds_of
+from ...protocol.durations import Duration, seconds_of
 from ...protocol.wire.columns import MAX_PAUSE_S
-
-if TYPE_CHECKING:
-    from ...protocol.durations import Duration
 
 
 class Retries:

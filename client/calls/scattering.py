@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.durations import seconds_or_none
+from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors import NoAnswer
 from ...protocol.values.digests import digest_of
 from ...protocol.values.serialize import dumps_with_dependencies
@@ -47,7 +47,6 @@ from .encoding import Encoder
 from .shared_arguments import MAX_NBYTES, unchanging
 
 if TYPE_CHECKING:
-    from ...protocol.durations import Duration
     from ..client import Client
 
 #: So much is sent before more is pickled: an iterator of large values needs no more memory.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from ...protocol.durations import seconds_or_none
+from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors import NotSupported, PluginFailed, QuestionFailed
 from ...protocol.plugins.base import SupervisorPlugin, WorkerPlugin
 from ...protocol.plugins.environment import Environ, InstallPlugin
@@ -28,7 +28,6 @@ from .plugin_waits import order
 from .restarting import wait_for_successors
 
 if TYPE_CHECKING:
-    from ...protocol.durations import Duration
     from ..client import Client
 
 _MAX_NAME: Final = 500

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
-from ...protocol.durations import seconds_of
+from ...protocol.durations import Duration, seconds_of
 from ...protocol.errors import NotSupported
 from ...protocol.wire.answers import part_of, reading
 from ..core.events import Cancel
 from ..insight.asking import ask
 from ..insight.cluster_info import describe_workers, expect_workers
 from ..insight.inspecting import find_workers
-from ..modes import waits
+from ..modes import Awaited, Blocking, waits
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from ...protocol.durations import Duration
     from ..client import Client
-    from ..modes import Awaited, Blocking
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ...protocol.durations import seconds_or_none
+from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors import NoAnswer, NotSupported
 from ...protocol.wire.answers import part_of, reading
 from ..insight.asking import ask
@@ -15,7 +15,6 @@ from ..modes import waits
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
-    from ...protocol.durations import Duration
     from ..client import Client
 
 #: Options of dask's `retire_workers`, and what to use instead.

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ...protocol.durations import seconds_or_none
+from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors import NoAnswer, NotPermitted, QuestionFailed
 from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import MAX_PLACES
@@ -22,7 +22,6 @@ from ..modes import waits
 from ..shell.engine import Engine
 
 if TYPE_CHECKING:
-    from ...protocol.durations import Duration
     from ..client import Client
 
 #: A supervisor runs no user code, so it answers soon.

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
-from ...protocol.durations import seconds_or_none
+from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors import (
     AlreadyHeld,
     ClientClosed,
@@ -51,7 +51,6 @@ from ..shell.current import find_current
 from ..shell.in_task import owner_here
 
 if TYPE_CHECKING:
-    from ...protocol.durations import Duration
     from ...protocol.wire.payload import Blob
     from ..client import Client
     from ..shell.engine import Engine

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ...protocol.errors import ClientClosed, NotHeld
 from ...protocol.wire.messages import WARNED, Operated
 from ...protocol.wire.messages.coordination import LOCK, MAX_COUNT, MAX_LOCKS, MULTILOCK, SEMAPHORE
-from ..core.features.coordination import CallAbandoned
+from ..core.features.coordination import CallAbandoned, ObjectCall
 from ..modes import Mode, T, waits
 from ..shell.both_ways import blocks_here, result_of
 from ..shell.in_task import context_here, owner_here
 from .coordination_object import (
     CoordinationObject,
+    Read,
     check_int,
     count_in,
     names_in,
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from ...protocol.durations import Duration
     from ...protocol.wire.payload import Blob
     from ..client import Client
-    from ..core.features.coordination import ObjectCall
     from ..shell.engine import Engine
-    from .coordination_object import Read
 
 logger: Final = logging.getLogger("weft.client")
 

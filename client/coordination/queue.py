@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ...protocol.wire.messages.coordination import MAX_BATCH, MAX_COUNT, QUEUE
-from ..modes import Item, Mode, waits
+from ..modes import Awaited, Blocking, Item, Mode, waits
 from .coordination_object import CoordinationObject, check_int, count_in, nothing
 from .object_values import first, packed, unpacked
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from ...protocol.durations import Duration
     from ..client import Client
-    from ..modes import Awaited, Blocking
 
 
 class Queue(CoordinationObject[Mode], Generic[Item, Mode]):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.durations import seconds_or_none
+from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors import NotPermitted, WeftError, WorkerStartTimeout
 from ...protocol.wire.messages import Denied
 from ..core.features.cluster import WatchCluster, cluster_of
@@ -21,7 +21,6 @@ from ..shell.short_tracebacks import short_tracebacks
 from .asking import ask, error_of_end
 
 if TYPE_CHECKING:
-    from ...protocol.durations import Duration
     from ..client import Client
 
 #: Longest time for which the client of a new LocalCluster waits for workers that do not come.

@@ -13,12 +13,12 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, overload
 
-from ...protocol.durations import seconds_of
+from ...protocol.durations import Duration, seconds_of
 from ...protocol.errors import NotSupported, WeftError
 from ..display.page import TaskStreamPicture
 from ..shell.both_ways import blocks_here, result_of
@@ -29,9 +29,6 @@ from .attempt_timing import AttemptTiming, TaskRecords, record_of
 from .stream_reading import StreamPages
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from ...protocol.durations import Duration
     from ..client import Client
     from ..modes import Awaited, Blocking
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, overload
 
-from ...protocol.durations import seconds_or_none
+from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors import ForeignFuture
 from ..actors import ActorFuture, split
 from ..calls.call_options import check_unsupported, unexpected
 from ..core.tasks import FutureState
 from ..display.progress import wait_showing
 from ..future import Future, load, try_load
-from ..modes import T
+from ..modes import Awaited, Blocking, T, Waited
 from ..shell.both_ways import result_of, wait_for
 from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import unready
@@ -32,9 +32,7 @@ from .lateness import too_late
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ...protocol.durations import Duration
     from ..client import Client
-    from ..modes import Awaited, Blocking, Waited
     from ..shell.engine import Engine
 
 #: The place of a result that `errors="skip"` leaves out.

@@ -21,14 +21,13 @@ from ..core.events import (
 )
 from ..core.tasks import FutureState, Watcher
 from .in_task import check_not_own, check_not_own_calls, is_in_task
-from .interrupts import on_interrupt
+from .interrupts import Interruption, on_interrupt
 from .watchers import AsyncWaiter, ThreadWaiter, Waiter, call_in, is_ready
 
 if TYPE_CHECKING:
     from ..actors import ActorFuture
     from ..display.output import TaskOutputs
     from .engine import Engine
-    from .interrupts import Interruption
     from .lone_caller import PastLoop
 
 #: Tasks that a worker reports of a wait in one of its tasks.

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from ...client.cluster import scaling
 from ...client.dask import absent_names
 from ...client.display import describing
-from ...client.modes import Mode, as_result, waits
+from ...client.modes import Awaited, Blocking, Mode, as_result, waits
 from ...client.shell.current import close_all as close_all_clients
 from ...client.shell.short_tracebacks import short_refusals, short_tracebacks
-from ...protocol.durations import seconds_of
+from ...protocol.durations import Duration, seconds_of
 from ...protocol.errors import NoAnswer, NotPermitted
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.stderr_logging import mark_warnings
@@ -51,9 +51,7 @@ from .log_level import QuietLogs
 
 if TYPE_CHECKING:
     from ...client.client import Client
-    from ...client.modes import Awaited, Blocking
     from ...client.shell.loop import LoopThread
-    from ...protocol.durations import Duration
     from .watching import ProcessWatch
 
 _log = logging.getLogger("weft.cluster")

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from ...protocol.host.blocking import blocked, on_blocked_here, on_interrupts_here
+from ...protocol.host.blocking import TaskWait, blocked, on_blocked_here, on_interrupts_here
 from ...protocol.values.exceptions import pack_exception
 from ...protocol.values.serialize import loads_arguments
 from ...protocol.wire.failure import Failure
@@ -33,7 +33,6 @@ from ..slots.coroutines import finish_loop
 from ..slots.interrupting import SlotGate
 
 if TYPE_CHECKING:
-    from ...protocol.host.blocking import TaskWait
     from ...protocol.net.connection import Connection
     from ...protocol.wire.messages import ActorCalls
     from ...protocol.wire.payload import Blob

@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.host.blocking import gate_here
 from ...protocol.wire.failure import reschedule
-from ..core.events import WatchRunning
+from ..core.events import ChunkDone, OfRunning, WatchRunning, WorkerEvent
 from .timeouts import RunningWatch
 
 if TYPE_CHECKING:
     import asyncio
 
     from ..context import WorkerContext
-    from ..core.events import ChunkDone, OfRunning, WorkerEvent
     from ..core.state import WorkerState
     from ..core.tasks import WorkerTask
 

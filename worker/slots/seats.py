@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import NotInTask
 from ..context import WorkerContext, get_worker
-from ..core.events import SlotWaits
+from ..core.events import ChunkDone, SlotWaits
 from .interrupting import TaskInterrupted, closed_here
 
 if TYPE_CHECKING:
     from ...protocol.host.blocking import TaskWait
     from ...protocol.wire.keys import Key
-    from ..core.events import ChunkDone
     from .executor import TaskExecutor
 
 

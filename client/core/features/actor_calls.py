@@ -14,7 +14,7 @@ done. Neither is sent again, so a call that comes later cannot overtake them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -23,8 +23,6 @@ from ....protocol.wire.messages import ActorCalls, ActorFailures, ActorResults
 from ....protocol.wire.payload import Blob, blob_nbytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ....protocol.values.actors import Actor
 
 #: At most so many calls, and bytes of arguments, are under way over one connection.

@@ -10,12 +10,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.wire import messages as m
-from ..records.peers import BlockedWait
+from ..records.peers import BlockedWait, WorkerHandle
 from ..recovery.records import recovery_of
 from .actors import living
 
 if TYPE_CHECKING:
-    from ..records.peers import WorkerHandle
     from ..state import SchedulerState
 
 

@@ -19,13 +19,12 @@ from ....protocol.wire.messages.coordination import BACKGROUND, TOO_LARGE
 from ..moves.transitions import activate, release_unneeded
 from ..records.checking import is_due, unless
 from ..records.peers import ClientHandle
-from ..records.tasks import ERRED, MEMORY, RELEASED
+from ..records.tasks import ERRED, MEMORY, RELEASED, SchedulerTask
 from ..requests import wanted_keys
 from .records import Call, ObjectKind, ObjectOperation, ObjectRecord, OperationRefused, Reply
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
-    from ..records.tasks import SchedulerTask
     from ..state import SchedulerState
 
 #: The most tasks in the background at a time.

@@ -31,12 +31,11 @@ from ....protocol.wire.messages.coordination import attempt_of, owner_of_attempt
 from ..actors.waits import waits_at
 from ..records.tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
 from .kinds import blockers_of
-from .records import objects_of
+from .records import Call, objects_of
 
 if TYPE_CHECKING:
     from ..records.peers import BlockedWait, ClientHandle, WorkerHandle
     from ..state import SchedulerState
-    from .records import Call
 
 #: The age at which a wait is looked at, and at which it counts for others, seconds.
 SETTLE_S: Final = 1.0

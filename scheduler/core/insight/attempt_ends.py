@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.failure import RESCHEDULE
+from ....protocol.wire.failure import RESCHEDULE, Failure
 from ..feature import Departure, Feature
 from ..records.tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
-    from ....protocol.wire.failure import Failure
     from ..records.peers import WorkerHandle
     from ..state import SchedulerState
 

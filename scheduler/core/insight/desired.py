@@ -25,13 +25,12 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ..feature import Feature, Question
-from ..records.peers import PAUSED
+from ..records.peers import PAUSED, WorkerHandle
 from ..records.prefixes import UNKNOWN_DURATION_NS, Prefix
 from ..records.question_arguments import BadArgument, Info, Page
 from ..records.tasks import SchedulerTask, TaskClass
 
 if TYPE_CHECKING:
-    from ..records.peers import WorkerHandle
     from ..state import SchedulerState
 
 #: Seconds in which the work that is there should be done.

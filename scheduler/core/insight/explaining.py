@@ -17,7 +17,7 @@ from ..actors.waits import waits_at
 from ..coordination import cycles
 from ..coordination.kinds import blockers_of
 from ..coordination.leases import LeaseRecord
-from ..coordination.records import objects_of
+from ..coordination.records import Call, objects_of
 from ..memory.full import FULL_SHARE
 from ..memory.records import memory_of
 from ..moves.eligibility import lacks
@@ -31,6 +31,7 @@ from ..records.tasks import (
     RELEASED,
     WAITING,
     SchedulerTask,
+    TaskClass,
 )
 from ..recovery.barrier import waits_for
 from .closed import why_not
@@ -38,9 +39,7 @@ from .refused_workers import explain_unrunnable
 from .timings import timings_of
 
 if TYPE_CHECKING:
-    from ..coordination.records import Call
     from ..records.peers import BlockedWait, WorkerHandle
-    from ..records.tasks import TaskClass
     from ..state import SchedulerState
 
 #: Tasks that an explanation follows.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.death_facts import DeathFacts
+from ....protocol.death_facts import DeathFacts, HeldResults
 from ....protocol.deaths import DeathLog, with_advice
 from ....protocol.reported import DEATHS, RENEWED, REQUESTED
 from ....protocol.wire import messages as m
@@ -24,7 +24,6 @@ from ..interruption.interrupting import RESTARTED
 from ..members.lost_workers import memory_text
 
 if TYPE_CHECKING:
-    from ....protocol.death_facts import HeldResults
     from ..records.deadlines import Deadline
     from ..records.peers import WorkerHandle
     from ..state import SchedulerState

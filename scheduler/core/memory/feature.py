@@ -9,14 +9,13 @@ from ....protocol.deaths import is_of_memory
 from ..assignment.assignment import Draft, assign
 from ..assignment.placement import ahead_worker
 from ..feature import Departure, Feature
-from ..records.tasks import WAITING
+from ..records.tasks import WAITING, SchedulerTask
 from . import admission, full, pausing, relief, set_aside
 from .records import BUSY, Memory, memory_of
 
 if TYPE_CHECKING:
     from ....protocol.wire import messages as m
     from ..records.peers import WorkerHandle
-    from ..records.tasks import SchedulerTask
     from ..state import SchedulerState
 
 

@@ -26,13 +26,12 @@ from ....protocol.wording import counted, lasting, sized
 from ..actors.actors import is_actor
 from ..members.liveness import heartbeat_interval_s
 from ..moves.transitions import ACTIVE, err
-from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask
+from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask, TaskClass
 from .full import FULL_SHARE, is_full_of_results, is_let_go
 from .records import Kill, memory_of
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, WorkerHandle
-    from ..records.tasks import TaskClass
     from ..state import SchedulerState
 
 #: Tasks that are set aside are looked at so often.
