@@ -44,7 +44,6 @@ def submit_call(
     key: Key | None,
     options: TaskOptions | AnnotatedOptions,
     pure: bool,
-    rank: int | None = None,
 ) -> Future:
     """Submit one call and return its future; see `Client.submit`."""
     if kwargs:
@@ -82,7 +81,7 @@ def submit_call(
     future = Future(engine, state)
     if shared is not None:
         shared.submit(engine, options.priority, [state], [dependencies])
-    record = TaskRecord(state, function, blob, dependencies, options, digest, failed, rank)
+    record = TaskRecord(state, function, blob, dependencies, options, digest, failed)
     engine.post_submission(record) if borrowing is None else borrowing.post(record)
     if engine.is_closed:
         raise ClientClosed(engine.closed_text)

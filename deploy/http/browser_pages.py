@@ -104,7 +104,7 @@ class StatusPage(BrowserPage):
         if problem:
             site.gate.note_failure(self)
             again = "Click on a new client.dashboard_link or cluster.dashboard_link, or sign in."
-            self.html(_login_page(self, f"{problem} {again}"), 403)
+            self.html(login_page(self.request.host, f"{problem} {again}"), 403)
         else:
             site.gate.let_in(self)
             self.html(onward_page("./"))
@@ -180,7 +180,7 @@ class LoginPage(BrowserPage):
         if self.is_signed_in():
             self.html(onward_page("./"))
         else:
-            self.html(_login_page(self, ""))
+            self.html(login_page(self.request.host))
 
     async def post(self) -> None:  # type: ignore[mutable-override]
         """Sign in."""
@@ -191,7 +191,7 @@ class LoginPage(BrowserPage):
         problem = problem_with(given[:_MAX_TOKEN_CHARS].encode(), self.site.token)
         if problem:
             await gate.failed.delay(self.request.remote_ip or "?")
-            self.html(_login_page(self, _sentence(given, problem)), 403)
+            self.html(login_page(self.request.host, _sentence(given, problem)), 403)
             return
         gate.let_in(self)
         self.html(onward_page("./"))
@@ -208,10 +208,6 @@ def _sentence(given: str, problem: str) -> str:
         f"{text}: use what 'weft token --role view --bare' prints; if several schedulers "
         "run there, give the address or --connection-file of this one as well."
     )
-
-
-def _login_page(page: BrowserPage, problem: str) -> str:
-    return login_page(page.request.host, problem)
 
 
 class LogoutPage(BrowserPage):

@@ -57,13 +57,12 @@ def live_switch() -> Markup:
     return element("label", box, "refresh", hidden=True)
 
 
-def login_page(name: str, problem: str = "", hint: str = "") -> str:
+def login_page(name: str, problem: str = "") -> str:
     """Return the form that takes the view token, with what was wrong with the last one."""
     content = element(
         "section",
         element("h1", f"Sign in to {name}"),
         element("p", problem, class_="silent", role="alert", id="problem") if problem else None,
-        element("p", hint) if hint else None,
         element(
             "form",
             element("label", "View token", for_="token"),
