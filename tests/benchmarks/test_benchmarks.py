@@ -18,7 +18,6 @@ import pytest
 from benchmarks import (
     bench_questions,
     bench_scheduler,
-    crossing,
     full_memory,
     larger_than_memory,
     scaling,
@@ -440,25 +439,6 @@ def test_help_names_every_system_and_workload(capsys: pytest.CaptureFixture[str]
 
 def test_marked_processes_finds_only_its_own() -> None:
     assert supervise.marked_processes("no such mark") == []
-
-
-@pytest.mark.parametrize(("n_workers", "most_fetched", "most_time"), [(2, 150, 1.2), (4, 600, 1.2)])
-def test_the_tasks_of_a_stencil_stay_by_their_neighbours_and_all_workers_run(
-    n_workers, most_fetched, most_time
-):
-    graph = crossing.stencil()
-    run = crossing.Crossing(graph, n_workers, 640e-6)
-    run.run()
-    assert run.n_fetched <= most_fetched
-    assert run.now <= most_time * len(graph) * 640e-6 / n_workers
-
-
-@pytest.mark.parametrize("name", crossing.GRAPHS)
-def test_every_task_of_a_graph_in_virtual_time_is_done(name):
-    graph = crossing.GRAPHS[name]()
-    run = crossing.Crossing(graph, 3, 640e-6)
-    run.run()
-    assert run.n_done == len(graph)
 
 
 def test_the_scheduler_at_scale_is_measured(capsys):

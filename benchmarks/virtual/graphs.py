@@ -1,0 +1,65 @@
+"""Graphs of tasks that have no code: {key: the keys that it reads}."""
+
+from __future__ import annotations
+
+import random
+from typing import TypeAlias
+
+__all__ = ["Graph", "chains", "independent", "layers", "shuffle", "stencil", "tree"]
+
+Graph: TypeAlias = dict[str, list[str]]
+
+
+def independent(n: int) -> Graph:
+    """Tasks that read nothing."""
+    return {f"x-{i}": [] for i in range(n)}
+
+
+def stencil(width: int = 16, steps: int = 60) -> Graph:
+    """Each task reads its left neighbour, itself and its right neighbour of the row before."""
+    graph: Graph = {}
+    for step in range(steps):
+        for x in range(width):
+            row = [i for i in (x - 1, x, x + 1) if 0 <= i < width] if step else []
+            graph[f"s-{step}-{x}"] = [f"s-{step - 1}-{i}" for i in row]
+    return graph
+
+
+def tree(leaves: int = 1024) -> Graph:
+    """A reduction by pairs."""
+    graph: Graph = {f"t-0-{i}": [] for i in range(leaves)}
+    level = 0
+    while leaves > 1:
+        leaves //= 2
+        for i in range(leaves):
+            graph[f"t-{level + 1}-{i}"] = [f"t-{level}-{2 * i}", f"t-{level}-{2 * i + 1}"]
+        level += 1
+    return graph
+
+
+def chains(n: int = 16, length: int = 60) -> Graph:
+    """Chains that do not depend on each other, submitted step by step."""
+    return {
+        f"c-{step}-{i}": [f"c-{step - 1}-{i}"] if step else []
+        for step in range(length)
+        for i in range(n)
+    }
+
+
+def shuffle(n: int = 24) -> Graph:
+    """Each of n tasks reads all of the n before."""
+    first = {f"in-{i}": [] for i in range(n)}
+    parts = {f"part-{i}-{j}": [f"in-{i}"] for i in range(n) for j in range(n)}
+    return {**first, **parts, **{f"out-{j}": [f"part-{i}-{j}" for i in range(n)] for j in range(n)}}
+
+
+def layers(n: int = 1000) -> Graph:
+    """Random tasks with up to three inputs among the last 50."""
+    rng = random.Random(7)
+    keys: list[str] = []
+    graph: Graph = {}
+    for i in range(n):
+        near = keys[-50:]
+        graph[f"r-{i}"] = rng.sample(near, min(len(near), rng.choice([0, 1, 2, 3])))
+        keys.append(f"r-{i}")
+    return graph

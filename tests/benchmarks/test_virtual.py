@@ -1,0 +1,68 @@
+"""Clusters in virtual time, and the benchmarks that use them."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import crossing, weak_scaling
+from benchmarks.virtual.clock import VirtualClock
+from benchmarks.virtual.network import MESSAGE_S, Network
+
+GB_S = 1e9
+
+
+@pytest.mark.parametrize(("n_workers", "most_fetched", "most_time"), [(2, 150, 1.2), (4, 600, 1.2)])
+def test_the_tasks_of_a_stencil_stay_by_their_neighbours_and_all_workers_run(
+    n_workers, most_fetched, most_time
+):
+    graph = crossing.stencil()
+    ended = crossing.run(graph, n_workers, 640e-6)
+    assert ended.n_fetched <= most_fetched
+    assert ended.now <= most_time * len(graph) * 640e-6 / n_workers
+
+
+@pytest.mark.parametrize("name", crossing.GRAPHS)
+def test_every_task_of_a_graph_in_virtual_time_is_done(name):
+    graph = crossing.GRAPHS[name]()
+    ended = crossing.run(graph, 3, 640e-6)
+    assert ended.finished.keys() == graph.keys()
+
+
+def arrivals(*transfers: tuple[float, int, int, int]) -> list[float]:
+    """Return when each of these arrives: (when it is sent, source, target, nbytes)."""
+    clock = VirtualClock()
+    network = Network(clock, GB_S)
+    ends = [0.0] * len(transfers)
+
+    def send(i: int) -> None:
+        _, source, target, nbytes = transfers[i]
+        network.send(source, target, nbytes, lambda: ends.__setitem__(i, clock.now - MESSAGE_S))
+
+    for i, transfer in enumerate(transfers):
+        clock.at(transfer[0], lambda i=i: send(i))
+    while clock.next_due < float("inf"):
+        clock.step()
+    return ends
+
+
+def test_a_transfer_takes_its_bytes_through_the_bandwidth():
+    assert arrivals((0, 1, 2, 10**9)) == pytest.approx([1.0])
+
+
+def test_transfers_from_one_host_share_its_link_and_go_faster_when_one_has_ended():
+    assert arrivals((0, 1, 2, 10**9), (0, 1, 3, 2 * 10**9)) == pytest.approx([2.0, 3.0])
+
+
+def test_a_transfer_that_joins_slows_down_the_one_before_it():
+    assert arrivals((0, 1, 3, 10**9), (0.5, 2, 3, 10**9)) == pytest.approx([1.5, 2.0])
+
+
+def test_transfers_between_different_hosts_do_not_share():
+    assert arrivals((0, 1, 2, 10**9), (0, 2, 1, 10**9)) == pytest.approx([1.0, 1.0])
+
+
+@pytest.mark.parametrize("name", weak_scaling.WORKLOADS)
+def test_weak_scaling_is_measured(name):
+    point = weak_scaling.measure(weak_scaling.WORKLOADS[name], 3, GB_S)
+    assert 1.0 <= point.virtual_s / point.ideal_s < 1.5
+    assert point.scheduler_s > 0
