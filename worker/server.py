@@ -257,7 +257,9 @@ class WorkerServer(SessionOwner):
         transfers = Transfers()
         # Before anything is awaited: from then on connections may come.
         self._server = DataServer(self._executor, transfers, self._started)
-        self._peers = Peers(security, self._executor.store, transfers, self._executor.handle)
+        self._peers = Peers(
+            security, self.address, self._executor.store, transfers, self._executor.handle
+        )
         self._of_core = frozenset(self._executor.state.messages)
         self._answering = Answering(self._executor, self.stop, self._peers.reach)
         await self._answering.plugins.begin_with(config.preloaded)

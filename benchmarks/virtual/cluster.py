@@ -8,9 +8,10 @@ that; it takes no virtual time.
 
 from __future__ import annotations
 
+import functools
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +25,7 @@ from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.state import SchedulerState
 from weft.worker.core.events import (
     ChunkDone,
+    CopiesElsewhere,
     CopiesFetched,
     Fetch,
     Run,
@@ -33,6 +35,8 @@ from weft.worker.core.events import (
 )
 from weft.worker.core.features import FEATURES as WORKER_FEATURES
 from weft.worker.core.state import WorkerState
+from weft.worker.core.tasks import WorkerTask
+from weft.worker.data.core.sending import LARGE_BYTES, Asked, Sending
 
 from ..bench_scheduler import BATCH, CLIENT, worker_hello
 from .clock import VirtualClock
@@ -81,6 +85,8 @@ class _VirtualWorker:
         self.core = WorkerState(1, address, WORKER_FEATURES)
         self.core.reporting.cost_s = _REPORT_S
         self._is_watching = False
+        self._large = Sending()
+        self._looks_at = 0.0
 
     def handle(self, event: WorkerEvent) -> None:
         core, clock = self.core, self._clock
@@ -139,15 +145,46 @@ class _VirtualWorker:
         self._clock.at(MESSAGE_S, lambda: holder._serve(self, action))
 
     def _serve(self, reader: _VirtualWorker, asked: Fetch) -> None:
-        """Send what is here of the keys that another worker asks for."""
-        found = [self.core.by_key.get(key) for key in asked.keys]
-        records = [record for record in found if record is not None and record.state == "memory"]
+        """Answer a request, now or when others are answered."""
+        nbytes = sum(record.nbytes for record in self._found(asked.keys))
+        address = reader.core.address if asked.nbytes >= LARGE_BYTES else ""
+        now = self._clock.now
+        one = Asked(reader, asked.request, tuple(asked.keys), nbytes, address, now)
+        if nbytes < LARGE_BYTES or self._large.ask(one, now):
+            self._send(one)
+        self._look_at_large()
+
+    def _found(self, keys: Iterable[str]) -> list[WorkerTask]:
+        found = [self.core.by_key.get(key) for key in keys]
+        return [record for record in found if record is not None and record.state == "memory"]
+
+    def _send(self, asked: Asked) -> None:
+        reader = asked.reader
+        assert isinstance(reader, _VirtualWorker)
+        records = self._found(asked.keys)
         keys, nbytes = [r.key for r in records], [r.nbytes for r in records]
-        answer = CopiesFetched(asked.holder, asked.request, keys, nbytes)
         self._cluster.n_fetched += len(keys)
-        self._cluster.network.send(
-            self.peer, reader.peer, sum(nbytes), lambda: reader.handle(answer)
-        )
+
+        def arrive() -> None:
+            reader.handle(CopiesFetched(self.core.address, asked.request, keys, nbytes))
+            self._clock.at(MESSAGE_S, lambda: self._taken(reader, asked.request))
+
+        self._cluster.network.send(self.peer, reader.peer, sum(nbytes), arrive)
+
+    def _taken(self, reader: _VirtualWorker, request: int) -> None:
+        for asked, address in self._large.taken(reader, request):
+            other = asked.reader
+            assert isinstance(other, _VirtualWorker)
+            event = CopiesElsewhere(self.core.address, asked.request, address)
+            self._clock.at(MESSAGE_S, functools.partial(other.handle, event))
+        self._look_at_large()
+
+    def _look_at_large(self) -> None:
+        for asked in self._large.next(self._clock.now):
+            self._send(asked)
+        if self._large.waiting and self._looks_at <= self._clock.now:
+            self._looks_at = self._large.next_look()
+            self._clock.at_time(self._looks_at, self._look_at_large)
 
 
 class VirtualCluster:

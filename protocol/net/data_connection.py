@@ -101,6 +101,11 @@ class _DataConnection:
             if is_first:
                 self._watch()
 
+    def tell(self, message: Message) -> None:
+        """Send what gets no answer."""
+        if self._connection is not None:
+            self._connection.send([message])
+
     def _send(self, connection: Connection, message: Request) -> None:
         try:
             connection.send([message])
@@ -219,6 +224,12 @@ class DataConnections:
             line = _DataConnection(self, address)
         self._by_address[address] = line
         line.ask(message)
+
+    def tell(self, address: str, message: Message) -> None:
+        """Send what gets no answer to the worker at `address`, if there is a line to it."""
+        line = self._by_address.get(address)
+        if line is not None:
+            line.tell(message)
 
     def give_up(self, address: str, reason: str) -> None:
         """Close the line to the worker at `address`, if there is one; open requests fail.

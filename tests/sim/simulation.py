@@ -230,12 +230,18 @@ class Simulation:
             if not self.is_healed and world.chance(plan.p_fetch_missing):
                 world.probes["fetch missing"] += 1
                 wanted = GetData(request=request.request, keys=[])
-            answer = holder.data.serve(wanted)
-            answer.missing += [key for key in request.keys if key not in wanted.keys]
-            world.note(f"{holder!r} serves {asking!r}", answer)
-            shared = copied(answer)
-            delay = timing.draw(world) + sum(map(self.nbytes, answer.keys)) / 1e9
-            world.at(delay, reply, holder, shared)
+
+            def send(answer: KeysData | None) -> None:
+                if answer is None:
+                    world.at(timing.draw(world), on_answer, None)
+                    return
+                answer.missing += [key for key in request.keys if key not in wanted.keys]
+                world.note(f"{holder!r} serves {asking!r}", answer)
+                shared = copied(answer)
+                delay = timing.draw(world) + sum(map(self.nbytes, answer.keys)) / 1e9
+                world.at(delay, reply, holder, shared)
+
+            holder.data.serve(asking, wanted, send)
 
         def reply(holder: WorkerNode, answer: KeysData) -> None:
             on_answer(answer if holder.is_alive else None)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.messages import GetData, KeysData, Put
-from weft.worker.core.events import CopiesFetched, CopiesNotFetched, Fetch
+from weft.worker.core.events import CopiesElsewhere, CopiesFetched, CopiesNotFetched, Fetch
 from weft.worker.core.features.puts import EarlyValues, ValueExpired, ValuePut
+from weft.worker.data.core.sending import Asked, Sending
 
-from .graphs import packed, unpacked
+from .graphs import LARGE, packed, unpacked
 
 if TYPE_CHECKING:
     from .worker_node import WorkerNode
@@ -23,6 +24,9 @@ class WorkerDataNode:
         self._world = node.world
         #: {holder: callable that takes its answer}
         self._asked: dict[str, Callable[[KeysData | None], None]] = {}
+        self._large = Sending()
+        #: {request: what takes its answer} of those that were not answered
+        self._senders: dict[Asked, Callable[[KeysData | None], None]] = {}
 
     def read(self, keys: list[str]) -> tuple[list[str], list[Any]]:
         """Return those keys that are in memory here, and their pickles, as `Executor.lookup`."""
@@ -37,11 +41,61 @@ class WorkerDataNode:
                 blobs.append(packed(self._node.store[record.attempt], nbytes))
         return found, blobs
 
-    def serve(self, message: GetData) -> KeysData:
-        """Answer a request on the data port."""
-        keys, blobs = self.read(message.keys)
-        missing = [key for key in message.keys if key not in keys]
-        return KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
+    def serve(self, reader: Any, message: GetData, send: Callable[[KeysData | None], None]) -> None:
+        """Answer a request on the data port, now or when others are answered."""
+        nbytes = sum(map(self._node.sim.nbytes, message.keys))
+        keys, now = tuple(message.keys), self._world.now
+        asked = Asked(reader, message.request, keys, nbytes, message.address, now)
+        self._senders[asked] = send
+        if nbytes < LARGE or not asked.address or self._large.ask(asked, now):
+            self._send(asked)
+        else:
+            self._world.probes["large request waits"] += 1
+        self._look_at_large()
+
+    def die(self) -> None:
+        """Break the connections of all readers that wait."""
+        for send in self._senders.values():
+            send(None)
+        self._senders.clear()
+        self._large = Sending()
+
+    def taken(self, reader: Any, request: int) -> None:
+        """Take the word of a reader that it has the values."""
+        if not self._node.when_awake(self.taken, reader, request):
+            return
+        for asked, address in self._large.taken(reader, request):
+            self._world.probes["large request passed on"] += 1
+            answer = KeysData(
+                request=asked.request, keys=[], results=[], missing=[], elsewhere=address
+            )
+            self._senders.pop(asked)(answer)
+        self._look_at_large()
+
+    def _send(self, asked: Asked) -> None:
+        keys, blobs = self.read([*asked.keys])
+        missing = [key for key in asked.keys if key not in keys]
+        is_acknowledged = asked in self._large.sent and not missing
+        self._senders.pop(asked)(
+            KeysData(
+                request=asked.request,
+                keys=keys,
+                results=blobs,
+                missing=missing,
+                acknowledge=is_acknowledged,
+            )
+        )
+        if not is_acknowledged:
+            self._large.sent.pop(asked, None)
+
+    def _look_at_large(self) -> None:
+        if not self._node.is_alive or not self._node.when_awake(self._look_at_large):
+            return
+        for asked in self._large.next(self._world.now):
+            self._send(asked)
+        if self._large.waiting:
+            delay = self._large.next_look() - self._world.now
+            self._world.at(max(delay, 0.0), self._look_at_large)
 
     def take_put(self, message: Put) -> None:
         """Take values that a client puts."""
@@ -63,7 +117,8 @@ class WorkerDataNode:
     def fetch(self, action: Fetch) -> None:
         """Ask a peer for copies."""
         attempts = dict(zip(action.keys, action.attempts, strict=True))
-        request = GetData(request=action.request, keys=action.keys)
+        address = self._node.address if action.nbytes >= LARGE else ""
+        request = GetData(request=action.request, keys=action.keys, address=address)
 
         def on_answer(answer: KeysData | None) -> None:
             if self._asked.get(action.holder) is not on_answer:
@@ -74,10 +129,18 @@ class WorkerDataNode:
             if answer is None:
                 self._node._handle(CopiesNotFetched(action.holder, action.request))
                 return
+            if answer.elsewhere:
+                event = CopiesElsewhere(action.holder, action.request, answer.elsewhere)
+                self._node._handle(event)
+                return
             for key, blob in zip(answer.keys, answer.results, strict=True):
                 self._node.store[attempts[key]] = unpacked(blob)
             nbytes = [self._node.sim.nbytes(key) for key in answer.keys]
             self._node._handle(CopiesFetched(action.holder, action.request, answer.keys, nbytes))
+            holder = self._node.sim.by_address.get(action.holder)
+            if answer.acknowledge and holder is not None:
+                delay = self._node.sim.plan.timing.draw(self._world)
+                self._world.at(delay, holder.data.taken, self._node, action.request)
 
         assert action.holder not in self._asked
         self._asked[action.holder] = on_answer

@@ -162,6 +162,7 @@ class WorkerNode:
             del self.sim.by_address[self.address]
         self.session.abort()
         self.actors.die()
+        self.data.die()
         if self.task_client is not None:
             self.task_client.end()
         self.thaw()  # callers that waited for an answer are notified that there is none

@@ -21,6 +21,7 @@ from weft.worker.core.events import (
     Before,
     CatchOutput,
     ChunkDone,
+    CopiesElsewhere,
     CopiesFetched,
     CopiesNotFetched,
     EndFetch,
@@ -332,6 +333,10 @@ class Hands:
     def fail(self, holder: str) -> list[Message]:
         """Let a peer be out of reach."""
         return self.handle(CopiesNotFetched(holder, self._take(holder).request))
+
+    def pass_on(self, holder: str, elsewhere: str) -> list[Message]:
+        """Let a peer name another holder of the requested keys."""
+        return self.handle(CopiesElsewhere(holder, self._take(holder).request, elsewhere))
 
     def asked(self, holder: str) -> list[str]:
         """Return the keys that were requested from a peer."""

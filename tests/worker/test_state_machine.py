@@ -176,6 +176,12 @@ class Worker(RuleBasedStateMachine):
         asked = [fetch.holder for fetch in self.hands.fetches.values()]
         self.listen(self.hands.fail(data.draw(st.sampled_from(asked))))
 
+    @precondition(lambda self: self.hands.fetches)
+    @rule(data=st.data(), elsewhere=st.sampled_from([*PEERS, "tcp://me"]))
+    def pass_on(self, data, elsewhere):
+        asked = [fetch.holder for fetch in self.hands.fetches.values()]
+        self.listen(self.hands.pass_on(data.draw(st.sampled_from(asked)), elsewhere))
+
     @rule()
     def lose_the_scheduler(self):
         assert self.hands.handle(SchedulerLost()) == []

@@ -12,7 +12,7 @@ from ...protocol.wire.messages import (
     HoldersGone,
     LocatedKeys,
 )
-from .events import CopiesFetched, CopiesNotFetched, EndFetch, Fetch
+from .events import CopiesElsewhere, CopiesFetched, CopiesNotFetched, EndFetch, Fetch
 from .inputs import move_waiters, note_missing, settle, wake
 from .reports import report_replica
 from .tasks import FETCH, FLIGHT, FORGOTTEN, MEMORY, MISSING, WorkerTask
@@ -98,7 +98,8 @@ def ask(state: WorkerState) -> None:
             move(state, copy, FLIGHT)
         keys = list(request.copies)
         attempts = list(request.attempts.values())
-        state.after.append(Fetch(request.peer.address, request.number, keys, attempts))
+        fetch = Fetch(request.peer.address, request.number, keys, attempts, request.nbytes)
+        state.after.append(fetch)
 
 
 def on_fetched(state: WorkerState, event: CopiesFetched) -> None:
@@ -124,6 +125,23 @@ def on_fetched(state: WorkerState, event: CopiesFetched) -> None:
         if attempt not in state.released and (record is None or record.state != MEMORY):
             state.forget.append(attempt)
     _end_copies(state, event.holder, request.copies.values())
+
+
+def on_elsewhere(state: WorkerState, event: CopiesElsewhere) -> None:
+    """Ask the worker that is named for the copies, and its predecessor if that does not help."""
+    request = state.fetching.end(event.request)
+    assert request is not None, f"request {event.request} was never made, or ended before"
+    for copy in request.copies.values():
+        if copy is None:
+            continue
+        holders = dict.fromkeys((event.elsewhere, event.holder, *copy.holders))
+        holders.pop(state.address, None)
+        move(state, copy, MISSING)
+        if copy.pins:
+            copy.holders = list(holders)
+            move(state, copy, FETCH)
+        else:
+            move(state, copy, FORGOTTEN)
 
 
 def on_fetch_failed(state: WorkerState, event: CopiesNotFetched) -> None:

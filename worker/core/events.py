@@ -76,6 +76,15 @@ class CopiesNotFetched(WorkerEvent):
 
 
 @dataclass(slots=True)
+class CopiesElsewhere(WorkerEvent):
+    """The answer to a `Fetch` of large copies: another worker has them by now, and gives them."""
+
+    holder: str
+    request: int
+    elsewhere: str
+
+
+@dataclass(slots=True)
 class SchedulerLost(WorkerEvent):
     """The connection to the scheduler has ended: keep everything and go on, report nothing."""
 
@@ -171,13 +180,14 @@ class LeaveSeat:
 class Fetch:
     """Request `keys` from `holder`, and put the values that arrive into the store as `attempts`.
 
-    Answered by exactly one `CopiesFetched` or `CopiesNotFetched`.
+    Answered by exactly one `CopiesFetched`, `CopiesElsewhere` or `CopiesNotFetched`.
     """
 
     holder: str
     request: int
     keys: list[str]
     attempts: list[int]
+    nbytes: int  #: of all of them, as the scheduler knows it
 
 
 @dataclass(slots=True)

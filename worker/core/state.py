@@ -31,6 +31,7 @@ from .events import (
     After,
     Before,
     ChunkDone,
+    CopiesElsewhere,
     CopiesFetched,
     CopiesNotFetched,
     ForgetValues,
@@ -207,6 +208,7 @@ _KERNEL: Final = WorkerFeature(
     events={
         SchedulerSent: WorkerState._on_received,
         CopiesFetched: copies.on_fetched,
+        CopiesElsewhere: copies.on_elsewhere,
         CopiesNotFetched: copies.on_fetch_failed,
         Leave: leaving.on_leave,
         SlotBlocked: seats.on_blocked,

@@ -15,10 +15,19 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.net.data_connection import DataConnections
 from ...protocol.trust.security import Security
-from ...protocol.wire.messages import GetData, KeysData
-from ..core.events import CopiesFetched, CopiesNotFetched, EndFetch, Fetch, WorkerEvent
+from ...protocol.wire.address import parse_address
+from ...protocol.wire.messages import DataTaken, GetData, KeysData
+from ..core.events import (
+    CopiesElsewhere,
+    CopiesFetched,
+    CopiesNotFetched,
+    EndFetch,
+    Fetch,
+    WorkerEvent,
+)
 from ..core.failed_fetches import FetchFailureLog
 from ..reaching import unreached
+from .core.sending import LARGE_BYTES
 from .store import Store
 
 if TYPE_CHECKING:
@@ -38,11 +47,14 @@ class Peers:
     def __init__(
         self,
         security: Security,
+        address: str,
         store: Store,
         transfers: Transfers,
         handle: Callable[[WorkerEvent], object],
     ) -> None:
+        """Fetch for the worker whose data port is at `address`."""
         self._security = security
+        self._address = address
         self._store = store
         self._transfers = transfers
         self._handle = handle
@@ -71,7 +83,15 @@ class Peers:
         else:
             self._asked[action.request] = action, time.monotonic()
             self._transfers.n[0] += 1
-            self._lines.ask(action.holder, GetData(request=action.request, keys=action.keys))
+            is_limited = action.nbytes >= LARGE_BYTES and self._is_elsewhere(action.holder)
+            address = self._address if is_limited else ""
+            asking = GetData(request=action.request, keys=action.keys, address=address)
+            self._lines.ask(action.holder, asking)
+
+    def _is_elsewhere(self, holder: str) -> bool:
+        """Return whether a link to another host brings what that worker sends."""
+        there, here = parse_address(holder), parse_address(self._address)
+        return there.is_tcp and there.host != here.host
 
     async def close(self) -> None:
         """Close all lines; the core gets no more events."""
@@ -80,6 +100,9 @@ class Peers:
     def _on_answer(self, holder: str, message: KeysData) -> None:
         self._note(*self._failed.on_answer(holder))
         fetch, since = self._asked.pop(message.request)
+        if message.elsewhere:
+            self._handle(CopiesElsewhere(fetch.holder, fetch.request, message.elsewhere))
+            return
         attempts = dict(zip(fetch.keys, fetch.attempts, strict=True))
         keys, nbytes = [], []
         for key, blob in zip(message.keys, message.results, strict=True):
@@ -96,6 +119,8 @@ class Peers:
         transfers.nbytes[0] += sum(nbytes)
         transfers.n_failed[0] += bool(attempts)
         self._handle(CopiesFetched(fetch.holder, fetch.request, keys, nbytes))
+        if message.acknowledge:
+            self._lines.tell(holder, DataTaken(request=message.request))
 
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
         del self._asked[request]

@@ -11,6 +11,9 @@ gets an error in its place. A result whose pickling or sending may kill the work
 result of common size is not blamed for another that is served together with it. Those that are
 large in this sense are pickled one request at a time, because two might not fit together.
 
+How many large answers go out at once, and which of them another worker gives in its place, is
+decided in `core/sending.py`.
+
 While the connection of a reader is not writable, nothing more is packed for it and its requests
 wait. If too many wait, its connection is closed.
 """
@@ -40,6 +43,7 @@ from ...protocol.wire.message import Message
 from ...protocol.wire.messages import (
     ActorCalls,
     ActorResultsTaken,
+    DataTaken,
     FetchKeys,
     GetData,
     KeysData,
@@ -49,6 +53,7 @@ from ...protocol.wire.messages import (
 from ...protocol.wire.payload import Blob, blob_nbytes
 from ..slots.started import N_SERVING, StartedRecord
 from . import putting
+from .core.sending import LARGE_BYTES, Asked, Sending
 from .packing import error_blob, is_large
 
 if TYPE_CHECKING:
@@ -72,10 +77,10 @@ class _DataReader:
     __slots__ = ("is_busy", "nbytes", "requests")
 
     def __init__(self) -> None:
-        self.requests: deque[tuple[int, list[str]]] = deque()
+        self.requests: deque[GetData | FetchKeys] = deque()
         #: Rough size of `requests`.
         self.nbytes = 0
-        #: A thread packs for it.
+        #: A thread packs for it, or its first request waits until others are answered.
         self.is_busy = False
 
 
@@ -117,12 +122,17 @@ class DataServer:
         self._tasks: set[asyncio.Task[None]] = set()
         #: {connection: its waiting requests}; only connections that have some.
         self._readers: dict[Connection, _DataReader] = {}
+        self._large = Sending()
+        #: Calls `_look_at_large` when that is due.
+        self._timer: asyncio.TimerHandle | None = None
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
         for message in settle_unknown(connection, messages):
             if isinstance(message, GetData):
-                self.serve(connection, message.request, message.keys)
+                self.serve(connection, message)
+            elif isinstance(message, DataTaken):
+                self._on_taken(connection, message)
             elif isinstance(message, Put):
                 putting.answer(self._executor, connection, message)
             elif isinstance(message, ActorCalls) and self._actors is not None:
@@ -131,8 +141,8 @@ class DataServer:
                 self._actors.on_taken(connection, message)
             elif not isinstance(message, Unsupported):
                 logger.warning(
-                    "%s sent %s to the data port, which handles only GetData, Put, ActorCalls and "
-                    "ActorResultsTaken",
+                    "%s sent %s to the data port, which handles only GetData, DataTaken, Put, "
+                    "ActorCalls and ActorResultsTaken",
                     connection.peer_address,
                     type(message).__name__,
                 )
@@ -144,7 +154,7 @@ class DataServer:
         if isinstance(message, Put):
             putting.take_values(self._executor, message)
         else:
-            self.serve(connection, message.request, message.keys)
+            self.serve(connection, message)
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`: answer requests that had to wait."""
@@ -161,14 +171,16 @@ class DataServer:
         if self._actors is not None:
             self._actors.on_closed(connection)
         self._readers.pop(connection, None)
+        self._large.closed(connection)
+        self._look_at_large()
 
-    def serve(self, connection: Connection, request: int, keys: list[str]) -> None:
-        """Send a `KeysData` with those of `keys` that are here, once the connection is writable."""
+    def serve(self, connection: Connection, message: GetData | FetchKeys) -> None:
+        """Send a `KeysData` with those keys that are here, once the connection is writable."""
         reader = self._readers.get(connection)
         if reader is None:
             reader = self._readers[connection] = _DataReader()
-        reader.requests.append((request, keys))
-        reader.nbytes += _request_nbytes(keys)
+        reader.requests.append(message)
+        reader.nbytes += _request_nbytes(message.keys)
         self._go_on(connection, reader)
         if reader.nbytes > _MAX_WAITING_BYTES:
             text = f"it sends requests and does not read: {len(reader.requests)} answers wait"
@@ -176,25 +188,70 @@ class DataServer:
 
     def _go_on(self, connection: Connection, reader: _DataReader) -> None:
         while reader.requests and connection.writable and not reader.is_busy:
-            request, keys = reader.requests.popleft()
+            message = reader.requests.popleft()
+            keys = message.keys
             reader.nbytes -= _request_nbytes(keys)
             found = self._executor.lookup(keys)
             packed = self._pack_plain(found)
+            address = message.address if isinstance(message, GetData) else ""
+            asked = Asked(connection, message.request, tuple(keys), 0, address, 0.0)
             if packed is not None:
-                self._answer(connection, request, keys, packed)
+                self._answer(asked, packed)
                 continue
             reader.is_busy = True
-            task = asyncio.get_running_loop().create_task(
-                self._serve_large(connection, reader, request, keys, found)
-            )
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            asked.nbytes = sum(nbytes for _, _, nbytes in found)
+            if asked.nbytes < LARGE_BYTES or not address:
+                self._begin(connection, asked, found)
+                continue
+            asked.since = now = asyncio.get_running_loop().time()
+            if self._large.ask(asked, now):
+                self._begin(connection, asked, found)
+            else:
+                self._look_at_large()
         if not reader.requests and not reader.is_busy:
             self._readers.pop(connection, None)
+
+    def _begin(
+        self, connection: Connection, asked: Asked, found: list[tuple[str, int, int]]
+    ) -> None:
+        """Let a thread pack what is asked for."""
+        task = asyncio.get_running_loop().create_task(self._serve_large(connection, asked, found))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _end(self, connection: Connection) -> None:
+        """Go on with the requests of a reader, the first of which is answered."""
+        reader = self._readers.get(connection)
+        if reader is not None:
+            reader.is_busy = False
+            self._go_on(connection, reader)
+
+    def _on_taken(self, connection: Connection, message: DataTaken) -> None:
+        for asked, address in self._large.taken(connection, message.request):
+            self._send(asked, {}, elsewhere=address)
+            assert isinstance(asked.reader, Connection)
+            self._end(asked.reader)
+        self._look_at_large()
+
+    def _look_at_large(self) -> None:
+        """Answer the large requests whose turn it is; look again when one has waited for long."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._large.waiting:
+            return
+        for asked in self._large.next(loop.time()):
+            assert isinstance(asked.reader, Connection)
+            self._begin(asked.reader, asked, self._executor.lookup([*asked.keys]))
+        if self._large.waiting:
+            self._timer = loop.call_at(self._large.next_look(), self._look_at_large)
 
     async def close(self) -> None:
         """Stop answering."""
         self._started = None  # it is closed soon, and the thread may go on for a while
+        self._large.waiting.clear()
+        self._look_at_large()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -204,9 +261,7 @@ class DataServer:
     async def _serve_large(
         self,
         connection: Connection,
-        reader: _DataReader,
-        request: int,
-        keys: list[str],
+        asked: Asked,
         found: list[tuple[str, int, int]],
     ) -> None:
         if self._threads is None:
@@ -224,16 +279,15 @@ class DataServer:
             except RuntimeError as error:  # the system starts no thread: too many, or no memory
                 packing.is_given_up = True  # a thread that is free later may still find it
                 self._places.append(place)
-                logger.warning("cannot send %d keys: %s", len(keys), error)
+                logger.warning("cannot send %d keys: %s", len(asked.keys), error)
                 connection.fail(CommClosed(f"the worker cannot start a thread: {error}"))
                 return
             packed = await asyncio.wrap_future(future)
             self._sending[place] = connection
-        self._answer(connection, request, keys, packed)
+        self._answer(asked, packed)
         if connection.writable or connection.closed:
             self._sent(connection)
-        reader.is_busy = False
-        self._go_on(connection, reader)
+        self._end(connection)
 
     def _pack_plain(self, found: list[tuple[str, int, int]]) -> dict[str, Blob] | None:
         """Return the pickles of small values; None if a thread has to make them."""
@@ -272,26 +326,46 @@ class DataServer:
             self._note(place, 0)
             self._places.append(place)
 
-    def _answer(
-        self, connection: Connection, request: int, keys: list[str], packed: dict[str, Blob]
-    ) -> None:
-        missing = [key for key in keys if key not in packed]
+    def _answer(self, asked: Asked, packed: dict[str, Blob]) -> None:
+        missing = [key for key in asked.keys if key not in packed]
+        if missing and asked in self._large.sent:
+            del self._large.sent[asked]
+            self._look_at_large()
         transfers = self._transfers
         transfers.n[1] += 1
         transfers.n_failed[1] += bool(missing)
         transfers.nbytes[1] += sum(map(blob_nbytes, packed.values()))
 
-        def data(results: list[Blob | None]) -> list[Message]:
-            return [KeysData(request=request, keys=list(packed), results=results, missing=missing)]
-
         try:
-            connection.send(data(list(packed.values())))
+            self._send(asked, packed, missing)
         except LocalProtocolError as error:
             # More than a frame can hold. Not "missing": the next attempt would end the same way.
             logger.warning("cannot send %d keys: %s", len(packed), error)
-            connection.send(
-                data([error_blob(UnpicklableResult(key, "value", str(error))) for key in packed])
-            )
+            blobs = {key: error_blob(UnpicklableResult(key, "value", str(error))) for key in packed}
+            self._send(asked, blobs, missing)
+
+    def _send(
+        self,
+        asked: Asked,
+        packed: dict[str, Blob],
+        missing: list[str] | None = None,
+        elsewhere: str = "",
+    ) -> None:
+        assert isinstance(asked.reader, Connection)
+        waited_s = asyncio.get_running_loop().time() - asked.since if asked.since else 0.0
+        asked.reader.send(
+            [
+                KeysData(
+                    request=asked.request,
+                    keys=list(packed),
+                    results=list(packed.values()),
+                    missing=missing or [],
+                    elsewhere=elsewhere,
+                    acknowledge=asked in self._large.sent,
+                    waited_us=int(waited_s * 1e6),
+                )
+            ]
+        )
 
 
 def for_listening(security: Security, address: str) -> Security:

@@ -105,10 +105,21 @@ class KeysMissing(Message):
 
 @message(69, by=PEERS)
 class GetData(Message):
-    """Ask a worker's data port for the data of these keys. The answer is `KeysData`."""
+    """Ask a worker's data port for the data of these keys. The answer is `KeysData`.
+
+    A reader on another host that names its own data port may be sent to another holder.
+    """
 
     request: Number
     keys: Keys
+    address: Text = ""
+
+
+@message(78, by=PEERS)
+class DataTaken(Message):
+    """Acknowledge a `KeysData` that asks for it: this worker has the values, and may give them."""
+
+    request: Number
 
 
 @message(70, by=WORKERS, columns=("attempts",), optional_columns=("ends",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from ..message import Blobs, Failures, Ints, Keys, Message, Number, Text, Texts, message
+from ..message import Blobs, Failures, Flag, Ints, Keys, Message, Number, Text, Texts, message
 from ..roles import CLIENTS, PEERS, WORKERS
 
 
@@ -83,12 +83,18 @@ class KeysUnknown(Message):
 
 @message(38, by=WORKERS, to=CLIENTS + PEERS, columns=("keys", "results"))
 class KeysData(Message):
-    """Answer `FetchKeys` or `GetData`: the data of `keys`; `missing` are not in memory there."""
+    """Answer `FetchKeys` or `GetData`: the data of `keys`; `missing` are not in memory there.
+
+    With `elsewhere` it has no data: all keys of the request are to be asked for at that worker.
+    """
 
     request: Number
     keys: Keys
     results: Blobs
     missing: Keys
+    elsewhere: Text = ""
+    acknowledge: Flag = False  #: `DataTaken` is to follow when the data is in the store
+    waited_us: Number = 0  #: for so long the request waited for others
 
 
 @message(39, to=CLIENTS)

@@ -500,7 +500,7 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
         message.located_keys = [t.key for t in located]
         message.located_attempts = [t.attempt for t in located]
         message.located_nbytes = [t.nbytes for t in located]
-        message.located_holders = addresses_of(t.replicas for t in located)
+        message.located_holders = addresses_of(ws, (t.replicas for t in located))
         message.located_hashes = hashes_of(located)
     state.counters.tasks_assigned += len(message.keys)
     state.story.note(state.now, f"assigned to {ws.name}", message.keys)

@@ -400,7 +400,9 @@ def _end_move(state: SchedulerState, task: SchedulerTask, wish: Wish, source: Wo
 
 def _send(state: SchedulerState, asked: dict[WorkerHandle, list[SchedulerTask]]) -> None:
     for ws, tasks in asked.items():
-        rows = located(tasks, [reachable(ws, task, state.now) or task.replicas for task in tasks])
+        rows = located(
+            ws, tasks, [reachable(ws, task, state.now) or task.replicas for task in tasks]
+        )
         state.send(
             ws.peer,
             m.HoldCopies(

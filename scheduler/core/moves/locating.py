@@ -15,20 +15,30 @@ if TYPE_CHECKING:
 MAX_HOLDERS: Final = 4
 
 
-def located(tasks: list[SchedulerTask], holders: Iterable[Sequence[WorkerHandle]]) -> m.LocatedKeys:
-    """Name the holders of tasks in memory."""
+def located(
+    ws: WorkerHandle, tasks: list[SchedulerTask], holders: Iterable[Sequence[WorkerHandle]]
+) -> m.LocatedKeys:
+    """Name to a worker the holders of tasks in memory."""
     return m.LocatedKeys(
         keys=[task.key for task in tasks],
         attempts=[task.attempt for task in tasks],
         nbytes=[task.nbytes for task in tasks],
-        holders=addresses_of(holders),
+        holders=addresses_of(ws, holders),
         spec_hashes=hashes_of(tasks),
     )
 
 
-def addresses_of(holders: Iterable[Sequence[WorkerHandle]]) -> list[list[str]]:
-    """Return the addresses of the first holders of each key."""
-    return [[holder.address for holder in some[:MAX_HOLDERS]] for some in holders]
+def addresses_of(ws: WorkerHandle, holders: Iterable[Sequence[WorkerHandle]]) -> list[list[str]]:
+    """Return the addresses of some holders of each key; other readers get others, in other orders.
+
+    With the first holders for all of them, these would send everything, and the others nothing.
+    """
+    return [_some(ws, one) if len(one) > 1 else [one[0].address] for one in holders]
+
+
+def _some(ws: WorkerHandle, holders: Sequence[WorkerHandle]) -> list[str]:
+    first = ws.peer % len(holders)
+    return [holder.address for holder in (*holders[first:], *holders[:first])[:MAX_HOLDERS]]
 
 
 def hashes_of(tasks: Iterable[SchedulerTask]) -> list[bytes]:

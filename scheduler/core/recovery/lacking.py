@@ -76,7 +76,7 @@ def answer_lacking(state: SchedulerState) -> None:
         ]
         if there:
             holders = [reachable(ws, task, state.now) for task in there]
-            state.send(ws.peer, located(there, holders))
+            state.send(ws.peer, located(ws, there, holders))
         if state.awaits_owners:
             recovery.lacking[ws] = dict.fromkeys(unknown)
         elif unknown and WITHOUT_RECIPE in state.classes:

@@ -180,7 +180,7 @@ def _locate_inputs(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask)
     """Name the holders of inputs: the worker may have asked when they were not back."""
     there = [d for d in task.dependencies if d.state == MEMORY and ws not in d.replicas]
     if there:
-        state.send(ws.peer, located(there, [d.replicas for d in there]))
+        state.send(ws.peer, located(ws, there, [d.replicas for d in there]))
         for dependency in there:
             recovery_of(state).lacking.get(ws, {}).pop(dependency.key, None)
 

@@ -96,7 +96,7 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
             continue  # that assignment has crossed the report, and ends what the worker misses
         lacking.append(task)
     if there:
-        state.send(ws.peer, located(there, theirs))
+        state.send(ws.peer, located(ws, there, theirs))
     behind = list(assigned_behind(lacking, ws))
     for task in behind:
         abandon(state, task)

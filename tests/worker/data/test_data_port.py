@@ -13,10 +13,12 @@ from weft.protocol.errors import (
     UnpicklableResult,
 )
 from weft.protocol.net.connection import Connection
+from weft.protocol.net.data_connection import DataConnections
 from weft.protocol.net.transport import Listener
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
+    DataTaken,
     DropAttempts,
     FetchKeys,
     GetData,
@@ -26,6 +28,11 @@ from weft.protocol.wire.messages import (
     Stop,
 )
 from weft.protocol.wire.roles import Role
+from weft.worker.core.events import Fetch
+from weft.worker.data.core.sending import LARGE_BYTES
+from weft.worker.data.peers import Peers
+from weft.worker.data.store import Store
+from weft.worker.slots.activity import Transfers
 
 
 def make_lock():
@@ -142,3 +149,65 @@ async def test_a_peer_that_is_lost_before_its_answer_is_reported(cluster, securi
     if peer != "goes away":
         await asyncio.wait_for(closed.wait(), 20)
     await listener.close()
+
+
+async def test_readers_of_a_large_value_get_it_in_turns_or_from_a_reader_that_has_it(
+    cluster, security
+):
+    scheduler = cluster.scheduler
+    worker = await cluster.start()
+    scheduler.send(worker, scheduler.task(bytes, LARGE_BYTES, key="big", wanted=0))
+    await scheduler.until_done(1)
+
+    async def read(n: int):
+        request = GetData(request=n, keys=["big"], address=f"tcp://reader-{n}:1")
+        return await ask(worker, security, request)
+
+    async def answer(reader) -> KeysData:
+        return await asyncio.wait_for(reader.answers.get(), 20)
+
+    first, its_connection = await read(1)
+    got = await answer(first)
+    assert (got.keys, got.acknowledge, got.elsewhere) == (["big"], True, "")
+    others = {n: await read(n) for n in (2, 3, 4, 5)}
+    # A small answer is not held up, and comes after the requests before it were taken.
+    small, _ = await ask(worker, security, GetData(request=9, keys=["unknown"]))
+    assert (await answer(small)).missing == ["unknown"]
+    assert all(reader.answers.empty() for reader, _ in others.values())
+    its_connection.send([DataTaken(request=1)])
+    for n in (4, 5):
+        passed = await answer(others[n][0])
+        assert (passed.request, passed.keys, passed.missing) == (n, [], [])
+        assert passed.elsewhere == "tcp://reader-1:1"
+    second = await answer(others[2][0])
+    assert (second.keys, second.acknowledge) == (["big"], True)
+    assert second.waited_us > 0
+    others[2][1].close()
+    third = await answer(others[3][0])
+    assert third.keys == ["big"]
+    # Those that were passed on, and come back, are answered when nobody else is.
+    others[3][1].send([DataTaken(request=3)])
+    others[4][1].send([GetData(request=6, keys=["big"])])
+    assert (await answer(others[4][0])).keys == ["big"]
+
+
+@pytest.mark.parametrize(
+    ("holder", "nbytes", "is_named"),
+    [
+        ("tcp://10.0.0.2:5", LARGE_BYTES, True),
+        ("tcp://10.0.0.2:5", LARGE_BYTES - 1, False),
+        ("tcp://10.0.0.1:6", LARGE_BYTES, False),
+        ("unix:///tmp/worker.sock", LARGE_BYTES, False),
+    ],
+)
+def test_a_reader_of_much_data_from_another_host_names_its_port(
+    security, monkeypatch, holder, nbytes, is_named
+):
+    asked = []
+    monkeypatch.setattr(
+        DataConnections, "ask", lambda self, address, message: asked.append(message)
+    )
+    own = "tcp://10.0.0.1:5"
+    peers = Peers(security, own, Store(0), Transfers(), lambda event: None)
+    peers.do(Fetch(holder, 1, ["x"], [9], nbytes))
+    assert asked == [GetData(request=1, keys=["x"], address=own if is_named else "")]
