@@ -36,7 +36,7 @@ from weft.worker.core.events import (
 from weft.worker.core.features import FEATURES as WORKER_FEATURES
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
-from weft.worker.data.core.sending import LARGE_BYTES, Asked, Sending
+from weft.worker.data.core.sending import LARGE_BYTES, MEASURED_BYTES, Asked, Sending
 
 from ..bench_scheduler import BATCH, CLIENT, worker_hello
 from .clock import VirtualClock
@@ -86,6 +86,8 @@ class _VirtualWorker:
         self.core.reporting.cost_s = _REPORT_S
         self._is_watching = False
         self._large = Sending()
+        #: of the large fetches: bytes, and the time that they were on their way
+        self._large_nbytes, self._large_s = 0, 0.0
         self._looks_at = 0.0
 
     def handle(self, event: WorkerEvent) -> None:
@@ -100,6 +102,20 @@ class _VirtualWorker:
         for action in after:
             if isinstance(action, Fetch):
                 self._fetch(action)
+
+    def status(self) -> Message:
+        """Return what it reports about itself with each heartbeat."""
+        return m.WorkerStatus(
+            state="running",
+            nthreads=1,
+            n_records=len(self.core.by_key),
+            n_ready=self.core.ready.n,
+            managed_nbytes=0,
+            resident_nbytes=0,
+            cpu_percent=0,
+            fetched_nbytes=self._large_nbytes,
+            fetched_us=int(self._large_s * 1e6),
+        )
 
     # -- reports ----------------------------------------------------------------------------------
     def _flush(self) -> None:
@@ -164,8 +180,12 @@ class _VirtualWorker:
         records = self._found(asked.keys)
         keys, nbytes = [r.key for r in records], [r.nbytes for r in records]
         self._cluster.n_fetched += len(keys)
+        sent = self._clock.now
 
         def arrive() -> None:
+            if sum(nbytes) >= MEASURED_BYTES:
+                reader._large_nbytes += sum(nbytes)
+                reader._large_s += self._clock.now - sent
             reader.handle(CopiesFetched(self.core.address, asked.request, keys, nbytes))
             self._clock.at(MESSAGE_S, lambda: self._taken(reader, asked.request))
 
@@ -219,7 +239,7 @@ class VirtualCluster:
         self.clock.at(_HEARTBEAT_S, lambda: self._beat(peer))
 
     def _beat(self, peer: int) -> None:
-        self.play(PeerSent(peer, [m.Heartbeat()]))
+        self.play(PeerSent(peer, [self._workers[peer].status(), m.Heartbeat()]))
         self.clock.at(_HEARTBEAT_S, lambda: self._beat(peer))
 
     @property

@@ -21,6 +21,7 @@ from typing import Final
 from ...protocol.metrics import Metric
 from .actors import feature as actors
 from .coordination import feature as coordination
+from .data import bandwidths
 from .data import feature as data
 from .feature import Feature
 from .insight import (
@@ -55,6 +56,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     refused_workers.FEATURE,
     recent_failures.FEATURE,
     memory.FEATURE,
+    bandwidths.FEATURE,
     data.COPIES,
     data.RELAYS,
     interruption.FEATURE,

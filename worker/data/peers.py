@@ -27,7 +27,7 @@ from ..core.events import (
 )
 from ..core.failed_fetches import FetchFailureLog
 from ..reaching import unreached
-from .core.sending import LARGE_BYTES
+from .core.sending import LARGE_BYTES, MEASURED_BYTES
 from .store import Store
 
 if TYPE_CHECKING:
@@ -115,8 +115,12 @@ class Peers:
         if self._store.nbytes > self._store.watched:
             self._store.note_full()
         transfers = self._transfers
-        transfers.seconds.add(int((time.monotonic() - since) * 1e6))
+        duration_us = int((time.monotonic() - since) * 1e6)
+        transfers.seconds.add(duration_us)
         transfers.nbytes[0] += sum(nbytes)
+        if sum(nbytes) >= MEASURED_BYTES:
+            transfers.large_nbytes += sum(nbytes)
+            transfers.large_us += max(duration_us - message.waited_us, 0)
         transfers.n_failed[0] += bool(attempts)
         self._handle(CopiesFetched(fetch.holder, fetch.request, keys, nbytes))
         if message.acknowledge:

@@ -23,6 +23,7 @@ class StatusReporter:
     def __init__(self, executor: TaskExecutor, transfers: Transfers) -> None:
         self._executor = executor
         self._meter = WorkerMeter(executor.clocks, transfers)
+        self._transfers = transfers
         self._process: psutil.Process | None = None
         self._file: NumbersFile | None = None
 
@@ -72,4 +73,6 @@ class StatusReporter:
                 executor.store.memory_limit,
                 (0, 0, 0, 0) if spiller is None else spiller.counts,
             ),
+            fetched_nbytes=self._transfers.large_nbytes,
+            fetched_us=self._transfers.large_us,
         )

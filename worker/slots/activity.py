@@ -166,10 +166,12 @@ class SlotClock:
 class Transfers:
     """Counts of transfers, each for the two directions: in, out. For the loop's thread only."""
 
-    __slots__ = ("n", "n_failed", "nbytes", "seconds")
+    __slots__ = ("large_nbytes", "large_us", "n", "n_failed", "nbytes", "seconds")
 
     def __init__(self) -> None:
         self.nbytes, self.n, self.n_failed = [0, 0], [0, 0], [0, 0]
+        #: of fetches that show the bandwidth (`data/peers.py`): bytes, and how long they took
+        self.large_nbytes = self.large_us = 0
         #: durations of the fetches that came in
         self.seconds = Histogram()
 

@@ -200,3 +200,5 @@ class WorkerStatus(Message):
     resident_nbytes: Number  #: of its process, pages of mapped files not counted
     cpu_percent: Number  #: of one core
     numbers: Sizes = field(default_factory=list)  #: see `protocol/reported.py`
+    fetched_nbytes: Number = 0  #: of all large copies that have come from other workers
+    fetched_us: Number = 0  #: the sum of the times that these took on their way

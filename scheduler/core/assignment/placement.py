@@ -16,8 +16,6 @@ from ..records.tasks import MEMORY, SchedulerTask, TaskClass
 
 #: Cost of fetching anything at all from a peer.
 LATENCY_NS: Final = 500_000
-#: Assumed until measured: 1 GB/s, a byte a nanosecond.
-BANDWIDTH_BYTES_PER_NS: Final = 1
 #: A holder that could not be reached is not counted on for so long, seconds ...
 UNREACHABLE_S: Final = 30.0
 #: ... and an input that only such holders have costs this.
@@ -35,15 +33,15 @@ def start_cost_ns(ws: WorkerHandle, task: SchedulerTask, now: float) -> int:
     """Estimate when `task` could start on `ws`, ns from now."""
     missing = 0
     n_missing = 0
+    cost = queue_cost_ns(ws, now)
     for dependency in task.dependencies:
         if ws not in dependency.replicas and dependency.worker is not ws:
             missing += dependency.nbytes
             n_missing += 1
             if ws.unreachable and not reachable(ws, dependency, now):
-                missing += OUT_OF_REACH_NS * BANDWIDTH_BYTES_PER_NS
-    cost = queue_cost_ns(ws, now)
+                cost += OUT_OF_REACH_NS
     if n_missing:
-        cost += LATENCY_NS + missing // BANDWIDTH_BYTES_PER_NS
+        cost += LATENCY_NS + (missing * ws.fetch_ns_per_mib >> 20)
     return cost
 
 

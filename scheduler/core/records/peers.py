@@ -28,6 +28,8 @@ STUCK_S: Final = 0.03
 #: A worker is asked for work no more often, and less often each time that it has finished nothing
 #: since: what it gave back may have had to come back to it.
 RETURN_INTERVAL_S: Final = 0.02
+#: Assumed until it is measured: 1 GB/s, a byte a nanosecond.
+FETCH_NS_PER_MIB: Final = 1 << 20
 #: A limit for what a worker holds that is never reached.
 NEVER_WATCHED: Final = 1 << 62
 #: Amounts of resources are kept to this many decimals: rounded sums and differences of such numbers
@@ -97,6 +99,7 @@ class WorkerHandle:
         "closed",
         "expected_nbytes",
         "facts",
+        "fetch_ns_per_mib",
         "free_resources",
         "functions",
         "has_what",
@@ -170,6 +173,8 @@ class WorkerHandle:
         self.resident_nbytes = 0
         #: of its results, on its disk and not in that memory, as it last reported it
         self.spilled_nbytes = 0
+        #: what a MiB of large values takes to come from other workers, as measured
+        self.fetch_ns_per_mib = FETCH_NS_PER_MIB
         #: {attempt: task}: all and only tasks in state processing with `task.worker is self`
         self.processing: dict[int, SchedulerTask] = {}
         #: {attempt: resources}: dropped before they reported; each may hold a thread, and holds its

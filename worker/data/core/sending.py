@@ -21,6 +21,8 @@ from typing import Final
 
 #: Answers of at least this size are large.
 LARGE_BYTES: Final = 4 << 20
+#: The bandwidth is measured by answers of at least this size: others show the latency.
+MEASURED_BYTES: Final = 1 << 20
 #: Large answers that go out at the same time.
 MAX_SENT: Final = 16
 #: A large answer counts for so long, and for the time that its bytes take on a slow link.

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from weft.protocol.wire.messages import RegisterWorker
 from weft.scheduler.core.assignment.placement import (
-    BANDWIDTH_BYTES_PER_NS,
     LATENCY_NS,
     MAX_REPLICAS_SEEN,
     decide_worker,
@@ -59,7 +58,8 @@ def slow_start_cost_ns(ws: WorkerHandle, task: SchedulerTask) -> int:
     to_fetch = [d for d in task.dependencies if d.worker is not ws and ws not in d.replicas]
     if not to_fetch:
         return busy
-    return busy + LATENCY_NS + sum(d.nbytes for d in to_fetch) // BANDWIDTH_BYTES_PER_NS
+    mib = sum(d.nbytes for d in to_fetch) / 2**20
+    return busy + LATENCY_NS + int(mib * ws.fetch_ns_per_mib)
 
 
 def slow_candidates(
