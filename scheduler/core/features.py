@@ -21,7 +21,7 @@ from typing import Final
 from ...protocol.metrics import Metric
 from .actors import feature as actors
 from .coordination import feature as coordination
-from .data import bandwidths
+from .data import bandwidths, surplus
 from .data import feature as data
 from .feature import Feature
 from .insight import (
@@ -58,6 +58,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     memory.FEATURE,
     bandwidths.FEATURE,
     data.COPIES,
+    surplus.FEATURE,
     data.RELAYS,
     interruption.FEATURE,
     actors.FEATURE,

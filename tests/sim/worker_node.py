@@ -48,7 +48,7 @@ from weft.worker.slots.timeouts import LOOK_S
 
 from .actors import WorkerActors
 from .disks import WorkerDisk
-from .graphs import ACTOR, packed, value_of
+from .graphs import ACTOR, LARGE, packed, value_of
 from .memory import ProcessMemory
 from .pausing import Pauses
 from .plugins import WorkerPluginsNode
@@ -225,6 +225,7 @@ class WorkerNode:
             resident_nbytes=0 if self.memory is None else self.memory.resident_nbytes(),
             cpu_percent=0,
             numbers=self.spill.numbers(),
+            excess_nbytes=3 * LARGE if self.world.chance(0.2) else 0,
         )
         return [status, m.Heartbeat()]
 

@@ -40,7 +40,8 @@ _N_WRITERS: Final = 2
 #: How often the process is measured: while it is small, and else.
 _CALM_S: Final = 0.25
 _LOOK_S: Final = 0.05
-#: It is small below this part of the target.
+#: It is small below this part of the target. Above it, values are reported to be in excess: copies
+#: that other workers have are dropped before anything is written.
 _NEAR: Final = 0.75
 #: A status is sent when at least this part of the memory limit has left since the last one.
 _REPORT_PART: Final = 1 / 16
@@ -98,8 +99,8 @@ class Spiller:
         #: an event wakes the thread already
         self._is_woken = False
         self._trimmed_at = 0.0
-        #: what the last status said: paused, and the bytes that had left
-        self._reported = (False, 0)
+        #: what the last status said: paused, the bytes that had left, and that some are in excess
+        self._reported = (False, 0, False)
         self._is_full = False
         #: the last measured size of this process
         self._last_resident = 0
@@ -110,6 +111,11 @@ class Spiller:
     def is_paused(self) -> bool:
         """Whether this worker takes no tasks until there is room."""
         return self.plan.is_paused
+
+    @property
+    def excess_nbytes(self) -> int:
+        """The bytes of values that should leave, before any are written."""
+        return int(max(self._store.nbytes - _NEAR * self.plan.target, 0))
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -215,12 +221,15 @@ class Spiller:
         self._pressed(is_pressed)
 
     def _report(self) -> None:
-        was_paused, left = self._reported
+        was_paused, left, had_excess = self._reported
         spilled = self._store.spilled_nbytes
         is_moved = abs(spilled - left) > _REPORT_PART * self._store.memory_limit
-        if was_paused != self.plan.is_paused or is_moved:
-            self._reported = self.plan.is_paused, spilled
+        has_excess = self.excess_nbytes > 0
+        if was_paused != self.plan.is_paused or is_moved or (has_excess and not had_excess):
+            self._reported = self.plan.is_paused, spilled, has_excess
             self._changed()
+        elif had_excess and not has_excess:
+            self._reported = was_paused, left, False
 
     # See `Values`.
 

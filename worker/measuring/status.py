@@ -75,4 +75,5 @@ class StatusReporter:
             ),
             fetched_nbytes=self._transfers.large_nbytes,
             fetched_us=self._transfers.large_us,
+            excess_nbytes=0 if spiller is None else spiller.excess_nbytes,
         )

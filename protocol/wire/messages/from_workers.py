@@ -202,3 +202,4 @@ class WorkerStatus(Message):
     numbers: Sizes = field(default_factory=list)  #: see `protocol/reported.py`
     fetched_nbytes: Number = 0  #: of all large copies that have come from other workers
     fetched_us: Number = 0  #: the sum of the times that these took on their way
+    excess_nbytes: Number = 0  #: of its values, what should leave so that none are written to disk

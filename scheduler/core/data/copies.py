@@ -392,10 +392,21 @@ def _end_move(state: SchedulerState, task: SchedulerTask, wish: Wish, source: Wo
     if source not in task.replicas or source.is_away:
         return
     if any(ws is not source and may_hold(ws, wish.workers) for ws in task.replicas):
-        missing.lose_replica(state, task, source)
-        drop_attempt(state, source, task.attempt)
-        for client in task.wanted_by if not task.delivered else ():
-            send_states(state, client, [task.key])
+        drop_copy(state, task, source)
+
+
+def drop_copy(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> None:
+    """Let a worker drop its copy, which is not the only one."""
+    missing.lose_replica(state, task, ws)
+    drop_attempt(state, ws, task.attempt)
+    for client in task.wanted_by if not task.delivered else ():
+        send_states(state, client, [task.key])
+
+
+def is_wished(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Return whether copies of a task are wanted, or made."""
+    wish = copies_of(state).wishes.get(task)
+    return wish is not None and not is_over(task, wish)
 
 
 def _send(state: SchedulerState, asked: dict[WorkerHandle, list[SchedulerTask]]) -> None:

@@ -251,3 +251,16 @@ def test_two_workers_in_one_directory_do_not_meet(start, wait_until):
     for n, kit in enumerate(kits):
         wait_until(lambda kit=kit: kit.on_disk() == [1])
         assert (kit.store.load(1) == n).all()
+
+
+def test_values_in_excess_are_reported_once_before_any_is_written(start, wait_until):
+    kit = start()
+    kit.put(1, 2, 3, 4)
+    assert kit.spiller.excess_nbytes == 0
+    kit.put(5)
+    wait_until(lambda: kit.n_changed == 1)
+    assert kit.spiller.excess_nbytes == MIB // 2
+    assert kit.on_disk() == []
+    kit.put(6)
+    wait_until(lambda: kit.spiller.excess_nbytes == 3 * MIB // 2)
+    assert kit.n_changed == 1
