@@ -121,7 +121,7 @@ def draw(curves: dict[str, list[Point]]) -> Any:
         x = [point.n_workers for point in points]
         both[0].plot(x, [p.virtual_s / p.ideal_s for p in points], marker="o", label=name)
         both[1].plot(x, [point.cpu_us for point in points], marker="o")
-    both[0].set(title="time, as a multiple of the least", ylim=(0, None))
+    both[0].set(title="time, as a multiple of the least", yscale="log")
     both[1].set(title="CPU of the scheduler's core for each task, µs", ylim=(0, None))
     for axes in both:
         axes.set(xscale="log", xlabel="workers", xticks=N_WORKERS)
