@@ -55,7 +55,7 @@ FEATURE: Final = Feature(
     records=(Bandwidths,),
     invariants={
         "measured workers are registered": lambda s: [
-            ws for ws in s.record(Bandwidths).seen if ws.worker_id not in s.workers_by_id
+            ws for ws in s.record(Bandwidths).seen if s.workers_by_id.get(ws.worker_id) is not ws
         ],
     },
     worker_measured=(note_measured,),

@@ -15,6 +15,7 @@ from weft.protocol.wire.roles import Role
 from weft.scheduler.core.actors.waits import WaitingActors
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
+from weft.scheduler.core.data.bandwidths import Bandwidths
 from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
 from weft.scheduler.core.data.relays import FetchRelay, RelayPart, relays_of
 from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, ends_of
@@ -243,6 +244,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         b.state.default_class.members.clear()
     ),
     "a member of a class has the class among its own": lambda b: b.w.classes.clear(),
+    "measured workers are registered": lambda b: b.state.record(Bandwidths).seen.update(
+        {Broken().w: (1, 1)}
+    ),
     "takers are registered and have resources": lambda b: b.state.takers.update({Broken().w: None}),
     "open and partly are the members with room, except stuck ones": lambda b: (
         b.state.default_class.open.clear()
