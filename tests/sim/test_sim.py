@@ -89,6 +89,8 @@ EXPECTED = {
     "interrupted in a task",
     "join",
     "kill",
+    "large request passed on",
+    "large request waits",
     "leave",
     "locked in a task",
     "a lock of a task fails",
