@@ -40,6 +40,9 @@ def watch_memory(
         record = state.by_attempt.get(attempt)
         return None if record is None else record.pins > 0
 
+    def resident() -> int:
+        return taken_nbytes(in_files=executor.store.shared_nbytes)
+
     def report() -> None:
         executor.handle(MemoryChanged(reporter.status()))
 
@@ -54,7 +57,7 @@ def watch_memory(
         config.max_spill,
         in_use=in_use,
         is_awaited=is_awaited,
-        resident=taken_nbytes if is_own else lambda: 0,
+        resident=resident if is_own else lambda: 0,
         changed=changed,
         pressed=lambda is_pressed: executor.handle(MemoryPressed(is_pressed)),
     )

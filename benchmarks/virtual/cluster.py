@@ -36,7 +36,7 @@ from weft.worker.core.events import (
 from weft.worker.core.features import FEATURES as WORKER_FEATURES
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
-from weft.worker.data.core.sending import LARGE_BYTES, MEASURED_BYTES, Asked, Sending
+from weft.worker.data.core.sending import LARGE_BYTES, MEASURED_BYTES, LargeRequest, Sending
 
 from ..bench_scheduler import BATCH, CLIENT, worker_hello
 from .clock import VirtualClock
@@ -165,7 +165,7 @@ class _VirtualWorker:
         nbytes = sum(record.nbytes for record in self._found(asked.keys))
         address = reader.core.address if asked.nbytes >= LARGE_BYTES else ""
         now = self._clock.now
-        one = Asked(reader, asked.request, tuple(asked.keys), nbytes, address, now)
+        one = LargeRequest(reader, asked.request, tuple(asked.keys), nbytes, address, now)
         if nbytes < LARGE_BYTES or self._large.ask(one, now):
             self._send(one)
         self._look_at_large()
@@ -174,7 +174,7 @@ class _VirtualWorker:
         found = [self.core.by_key.get(key) for key in keys]
         return [record for record in found if record is not None and record.state == "memory"]
 
-    def _send(self, asked: Asked) -> None:
+    def _send(self, asked: LargeRequest) -> None:
         reader = asked.reader
         assert isinstance(reader, _VirtualWorker)
         records = self._found(asked.keys)

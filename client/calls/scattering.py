@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors import NoAnswer
 from ...protocol.values.digests import digest_of
+from ...protocol.values.host_blobs import share
 from ...protocol.values.serialize import dumps_with_dependencies
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.keys import Key, key_of
@@ -44,7 +45,7 @@ from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import pending
 from .call_options import check_unsupported
 from .encoding import Encoder
-from .shared_arguments import MAX_NBYTES, unchanging
+from .shared_arguments import MAX_NBYTES, is_near, unchanging
 
 if TYPE_CHECKING:
     from ..client import Client
@@ -251,6 +252,7 @@ class Scattering:
         self._options = options
         self._is_hashed = is_hashed
         link = engine.link
+        self._is_near = is_near(engine)
         self._copies = copies or (link is not None and link.address.startswith("inproc:"))
         self._futures: list[Future] = []
         self._deadline: float | None = None
@@ -348,7 +350,10 @@ class Scattering:
                 f"a value takes {sized(nbytes)}, and at most {sized(MAX_NBYTES)} can be sent at "
                 "once; scatter it in parts, or read it in a task"
             )
-        if self._copies and isinstance(blob, Payload):
+        shared = share(blob) if self._is_near else None
+        if shared is not None:
+            blob = shared
+        elif self._copies and isinstance(blob, Payload):
             blob = Payload(blob.data, [unchanging(buffer) for buffer in blob.buffers])
         name = type(item).__name__
         name = f"scattered-{name[:_MAX_TYPE_CHARS] if name.isascii() else 'object'}"

@@ -31,8 +31,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.host.buffers import copy_of
 from ...protocol.values.digests import digest_of
+from ...protocol.values.host_blobs import share
 from ...protocol.values.serialize import dumps, dumps_arguments, dumps_with_dependencies, loads
 from ...protocol.values.shared import PackedArgument, SharedReference, own_memory
+from ...protocol.wire.address import is_on_this_host
 from ...protocol.wire.framing import FrameLimits
 from ...protocol.wire.messages import PUT_FUNCTION
 from ...protocol.wire.options import TaskOptions
@@ -69,12 +71,23 @@ class Content:
         #: The argument, if the key says nothing about its content.
         self.owner = owner
 
-    def packed(self) -> Blob:
-        """Return the value of the hidden task, which will not change."""
+    def packed(self, *, is_near: bool = False) -> Blob:
+        """Return the value of the hidden task, which will not change.
+
+        It is in a file if `is_near`: there are probably workers on this host.
+        """
         data, *buffers = parts_of(self._blob)
         is_frozen = [memoryview(buffer).readonly for buffer in buffers]
+        shared = share(dumps(PackedArgument(data, buffers, is_frozen))) if is_near else None
+        if shared is not None:
+            return shared
         argument = PackedArgument(data, list(map(unchanging, buffers)), is_frozen)
         return own_memory(dumps(argument))
+
+
+def is_near(engine: Engine) -> bool:
+    """Return whether the scheduler is reached in a way that only this host has."""
+    return engine.link is not None and is_on_this_host(engine.link.address)
 
 
 def unchanging(buffer: Buffer) -> Buffer:
@@ -198,7 +211,7 @@ class SharedArguments:
         return None if argument is None or argument.future.status in FAILED else argument
 
     def _submit(self, engine: Engine, content: Content, key: str, priority: int) -> SharedArgument:
-        packed = content.packed()
+        packed = content.packed(is_near=is_near(engine))
         (state,), replaced = engine.table.attach([key])
         future = Future(engine, state)
         failed = replaced[0] if replaced else None

@@ -42,20 +42,25 @@ def _malloc_trim() -> Callable[[int], object] | None:
     return found
 
 
-def taken_nbytes(pid: int = 0) -> int:
-    """Return how much memory a process takes, in bytes; 0 = not known. 0 is this process.
+def taken_nbytes(pid: int = 0, in_files: int = 0) -> int:
+    """Return how much memory a process takes, in bytes; 0 = not known.
 
     Pages of files that are mapped do not count where the system tells them apart: the kernel drops
     them when memory is short, and reads them again. Most of them are code, and values that were
-    spilled to disk.
+    spilled to disk. Files in memory do count, if they are used.
+
+    Args:
+        pid: of the process; 0 = this one.
+        in_files: bytes of files in memory that count in any case.
     """
     try:
         with open(f"/proc/{pid or 'self'}/status", "rb", buffering=0) as file:
-            found = _TAKEN.findall(file.read(_STATUS_NBYTES))
+            found = dict(_TAKEN.findall(file.read(_STATUS_NBYTES)))
     except OSError:  # another system, the process is gone, or all file descriptors are used up
-        found = []
+        found = {}
     if found:
-        return sum(map(int, found)) << 10
+        taken = {name: int(number) << 10 for name, number in found.items()}
+        return taken.get(b"Anon", 0) + max(taken.get(b"Shmem", 0), in_files)
     import psutil
 
     try:
@@ -65,5 +70,5 @@ def taken_nbytes(pid: int = 0) -> int:
 
 
 #: Kibibytes: not of a file, and of files in memory, which other processes may share.
-_TAKEN: Final = re.compile(rb"^Rss(?:Anon|Shmem):\s*(\d+) kB$", re.M)
+_TAKEN: Final = re.compile(rb"^Rss(Anon|Shmem):\s*(\d+) kB$", re.M)
 _STATUS_NBYTES: Final = 8192

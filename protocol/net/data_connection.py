@@ -5,6 +5,11 @@ arguments. A request (`GetData` or `Put`) is answered by exactly one call: `on_a
 answer, or `on_failed` when the worker cannot be reached, closes the connection, breaks the
 protocol, is silent for too long or is given up by the caller. Requests made before the connection
 is open are sent when it opens.
+
+**Large values of this host are not sent.** With a request goes what stands for this host
+(`host_files`). A worker of the same host answers with names of files, which are mapped here; values
+that lie in such files are put in the same way. If that fails, the data is sent as to any host, and
+for this worker nothing else is tried any more.
 """
 
 from __future__ import annotations
@@ -16,9 +21,12 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from ..errors import CommError, LocalProtocolError, ProtocolError, WeftError
+from ..host.host_files import FileGone, host_id
 from ..trust.security import Security
+from ..values.host_blobs import HostBlob, read_reference
 from ..wire.message import Message
-from ..wire.messages import GetData, KeysData, Put, PutDone, Unsupported
+from ..wire.messages import GetData, KeysData, Put, PutDone, PutFiles, Unsupported
+from ..wire.payload import Blob
 from ..wire.roles import Role
 from ..wire.session import Silence
 from .connection import Connection, Handler, settle_unknown
@@ -71,6 +79,8 @@ class _DataConnection:
         #: {request: message} of the open requests: sent, or to be sent once connected.
         self.asked: dict[int, Request] = {}
         self._connection: Connection | None = None
+        #: Files of its host are mapped here, as far as known.
+        self.maps = not address.startswith("inproc:") and bool(host_id())
         self._silence = Silence(_LOOKS)
         #: For the next check while requests are open, else for the end of the idle time.
         self._timer: asyncio.TimerHandle | None = None
@@ -107,13 +117,16 @@ class _DataConnection:
             self._connection.send([message])
 
     def _send(self, connection: Connection, message: Request) -> None:
+        offered: Message = message
+        if self.maps:
+            offered = _offered(message)
         try:
-            connection.send([message])
+            connection.send([offered])
         except LocalProtocolError as error:  # larger than a frame can be
             del self.asked[message.request]
             self._lines._on_failed(self.address, message.request, str(error))
             return
-        if isinstance(message, Put):
+        if offered is message and isinstance(message, Put):
             # The connection has the values now; they are only needed until they are sent.
             self.asked[message.request] = Put(
                 request=message.request, keys=message.keys, attempts=message.attempts, values=[]
@@ -152,6 +165,8 @@ class _DataConnection:
                 _log.warning("%s sent data that was not requested", self.address)
                 self.close("it sent data that was not requested")
                 return
+            if not self._is_whole(connection, message):
+                continue
             del self.asked[message.request]
             if not self.asked:
                 self._watch()
@@ -160,6 +175,40 @@ class _DataConnection:
                 self._lines._on_failed(self.address, message.request, reason)
             else:
                 self._lines._on_answer(self.address, message)
+
+    def _is_whole(self, connection: Connection, message: KeysData | PutDone | Unsupported) -> bool:
+        """Map the files of an answer; ask again without them if that fails, and return False."""
+        if isinstance(message, KeysData):
+            if not message.files:
+                return True
+            is_whole = True
+            for i, file in enumerate(message.files):
+                if file is not None:
+                    blob = self._read(file)
+                    message.results[i] = blob
+                    is_whole &= blob is not None
+        else:
+            request = self.asked[message.request]
+            # Those of what was sent are given up (`_send`): these lie in files.
+            is_whole = not (isinstance(request, Put) and request.values)
+            is_whole |= isinstance(message, PutDone) and message.is_taken
+            if not is_whole:
+                self.maps = False
+        if not is_whole:
+            maps, self.maps = self.maps, False
+            self._send(connection, self.asked[message.request])
+            self.maps = maps
+        return is_whole
+
+    def _read(self, file: Blob) -> HostBlob | None:
+        try:
+            return read_reference(file, is_kept=self._lines._keeps_files)
+        except FileGone:
+            pass  # the worker has dropped the value, or moved it, since
+        except OSError as error:
+            _log.debug("files of worker %s cannot be mapped here: %s", self.address, error)
+            self.maps = False
+        return None
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`; requests are small."""
@@ -187,6 +236,25 @@ class _DataConnection:
             lines._on_failed(self.address, request, reason)
 
 
+def _offered(message: Request) -> Message:
+    """Return a request that has files of this host in the place of values."""
+    if isinstance(message, GetData):
+        return GetData(request=message.request, keys=message.keys, host=host_id())
+    files: list[Blob | None] = []
+    for value in message.values:
+        reference = value.reference if isinstance(value, HostBlob) else None
+        if reference is None:
+            return message
+        files.append(reference.packed())
+    return PutFiles(
+        request=message.request,
+        keys=message.keys,
+        attempts=message.attempts,
+        files=files,
+        host=host_id(),
+    )
+
+
 class DataConnections:
     """All lines of one process. For the loop's thread only."""
 
@@ -197,6 +265,7 @@ class DataConnections:
         on_failed: Callable[[str, int, str], None],
         *,
         connect_timeout_s: float,
+        keeps_files: bool = False,
     ) -> None:
         """Prepare; a connection is opened with the first request to its worker.
 
@@ -205,8 +274,10 @@ class DataConnections:
             on_answer: called with the address and the answer: `KeysData` or `PutDone`.
             on_failed: called with the address, the request and the reason.
             connect_timeout_s: for one connection, including its handshake.
+            keeps_files: keep those of values open, to pass them on.
         """
         self._security = security
+        self._keeps_files = keeps_files
         self._on_answer = on_answer
         self._on_failed = on_failed
         self._connect_timeout_s = connect_timeout_s

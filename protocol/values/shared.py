@@ -14,7 +14,9 @@ from pickle import PickleBuffer
 from typing import Any
 
 from ..host.buffers import copy_of
+from ..host.host_files import own_copy
 from ..wire.payload import Blob, Buffer, Payload
+from .host_blobs import SHARED_NBYTES, HostBlob
 from .serialize import loads, reduce_future
 
 
@@ -64,18 +66,29 @@ def _owner(buffer: Buffer) -> Buffer:
 
 def own_memory(blob: Blob) -> Blob:
     """Return a blob of `PackedArgument`s with their buffers in the place of views of them."""
-    if isinstance(blob, Payload):
+    if isinstance(blob, Payload) and not isinstance(blob, HostBlob):
         return Payload(blob.data, [_owner(buffer) for buffer in blob.buffers])
     return blob
 
 
 def unpack(argument: PackedArgument) -> Any:
-    """Return a new object, which shares only read-only memory."""
+    """Return a new object, which shares only read-only memory.
+
+    Of a file of this host it shares the pages that it does not write to.
+    """
     buffers = [
-        memoryview(buffer).toreadonly() if is_frozen else copy_of(buffer)
+        memoryview(buffer).toreadonly() if is_frozen else _copied(buffer)
         for buffer, is_frozen in zip(argument.buffers, argument.is_frozen, strict=True)
     ]
     return loads(Payload(argument.data, buffers))
+
+
+def _copied(buffer: Buffer) -> Buffer:
+    if isinstance(buffer, memoryview) and buffer.nbytes >= SHARED_NBYTES:
+        mapped = own_copy(buffer)
+        if mapped is not None:
+            return mapped
+    return copy_of(buffer)
 
 
 class SharedReference:

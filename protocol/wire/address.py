@@ -79,6 +79,15 @@ def names_of_process(address: str, host: str) -> frozenset[str]:
     return frozenset(names - {""})
 
 
+def is_on_this_host(address: str) -> bool:
+    """Return whether an address is one of other processes of this host, by its text alone."""
+    try:
+        parsed = parse_address(address)
+    except ConfigError:
+        return False
+    return parsed.scheme == "unix" or (parsed.is_tcp and parsed.host in _LOOPBACK)
+
+
 def socket_address(scheme: str, name: object) -> str:
     """Make an address of the result of `getsockname` or `getpeername`, without resolving names."""
     if isinstance(name, tuple) and len(name) >= 2:

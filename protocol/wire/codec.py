@@ -93,7 +93,7 @@ class _Encoder(threading.local):
         return packed
 
     def _default(self, value: object) -> Any:
-        if type(value) is not Payload:
+        if not isinstance(value, Payload):
             raise TypeError(f"a message cannot hold a {type(value).__name__}")
         if not value.buffers and type(value.data) is bytes and len(value.data) < _INLINE_BYTES:
             return value.data

@@ -20,7 +20,7 @@ def _nbytes(value: Any) -> int:
     kind = type(value)
     if kind is str or kind is bytes:
         return _CELL_BYTES + len(value)
-    if kind is Payload:
+    if isinstance(value, Payload):
         return _CELL_BYTES + blob_nbytes(value)
     if kind is list:
         return _CELL_BYTES * (len(value) + 1) + _list_nbytes(value)

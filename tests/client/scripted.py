@@ -35,6 +35,7 @@ from weft.protocol.wire.messages import (
     Put,
     PutDone,
     PutFailed,
+    PutFiles,
     PutWanted,
     RegisterClient,
     ReleaseKeys,
@@ -87,6 +88,8 @@ class DataPort:
             if isinstance(message, GetData):
                 self.scheduler.n_fetches += 1
                 self.scheduler.answer_data(connection, message.request, message.keys)
+            elif isinstance(message, PutFiles):  # that of another host
+                connection.send([PutDone(request=message.request, is_taken=False)])
             elif isinstance(message, Put):
                 connection.send([PutDone(request=message.request)])
                 self.scheduler.on_put(message)

@@ -66,6 +66,7 @@ class Peers:
             self._on_answer,
             self._on_failed,
             connect_timeout_s=_CONNECT_TIMEOUT_S,
+            keeps_files=True,
         )
 
     def belong_to(self, token: bytes, cluster_id: bytes) -> None:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from ...protocol.host.host_files import FileGone, host_id
 from ...protocol.net.connection import Connection
-from ...protocol.wire.messages import Put, PutDone
-from ...protocol.wire.payload import blob_nbytes
+from ...protocol.values.host_blobs import read_reference
+from ...protocol.wire.messages import Put, PutDone, PutFiles
+from ...protocol.wire.payload import Blob, blob_nbytes
 from ..core.features.puts import EarlyValues, ValueExpired, ValuePut, ValueRefused
 
 if TYPE_CHECKING:
     from ..slots.executor import TaskExecutor
 
-__all__ = ["answer", "take_values"]
+__all__ = ["answer", "answer_files", "take_values"]
 
 #: A value whose assignment has not come for this long is forgotten, and sent again if need be.
 _PATIENCE_S: Final = 30.0
@@ -52,3 +54,20 @@ def answer(executor: TaskExecutor, connection: Connection, message: Put) -> None
     """Store the values of a message that came to the data port."""
     take_values(executor, message)
     connection.send([PutDone(request=message.request)])
+
+
+def answer_files(executor: TaskExecutor, connection: Connection, message: PutFiles) -> None:
+    """Store values that lie in files of a client on this host; if it cannot, say so."""
+    is_taken = bool(host_id()) and message.host == host_id()
+    if is_taken:
+        try:
+            values: list[Blob | None] = [
+                None if file is None else read_reference(file, is_kept=True)
+                for file in message.files
+            ]
+        except (FileGone, OSError):
+            is_taken = False
+        else:
+            put = Put(request=0, keys=message.keys, attempts=message.attempts, values=values)
+            take_values(executor, put)
+    connection.send([PutDone(request=message.request, is_taken=is_taken)])

@@ -16,6 +16,8 @@ decided in `core/sending.py`.
 
 While the connection of a reader is not writable, nothing more is packed for it and its requests
 wait. If too many wait, its connection is closed.
+
+A reader on this host gets large values as files that it maps (`Store.pack_near`).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import contextlib
 import dataclasses
 import logging
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -36,8 +39,10 @@ from ...protocol.errors import (
     StuckPeer,
     UnpicklableResult,
 )
+from ...protocol.host.host_files import host_id
 from ...protocol.net.connection import Connection, settle_unknown
 from ...protocol.trust.security import Security, generate_certificate
+from ...protocol.values.host_blobs import FileReference
 from ...protocol.wire.address import parse_address
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import (
@@ -48,12 +53,13 @@ from ...protocol.wire.messages import (
     GetData,
     KeysData,
     Put,
+    PutFiles,
     Unsupported,
 )
 from ...protocol.wire.payload import Blob, blob_nbytes
 from ..slots.started import N_SERVING, StartedRecord
 from . import putting
-from .core.sending import LARGE_BYTES, Asked, Sending
+from .core.sending import LARGE_BYTES, LargeRequest, Sending
 from .packing import error_blob, is_large
 
 if TYPE_CHECKING:
@@ -92,8 +98,15 @@ class _Packing:
     found: list[tuple[str, int, int]]
     #: in the record of what was started
     place: int
+    #: for a process of this host
+    is_near: bool
     #: no answer is made of it
     is_given_up: bool = False
+
+
+def _is_near(message: GetData | FetchKeys) -> bool:
+    """Return whether the reader is on this host, and maps files of its processes."""
+    return isinstance(message, GetData) and message.host != "" and message.host == host_id()
 
 
 def _request_nbytes(keys: list[str]) -> int:
@@ -135,6 +148,8 @@ class DataServer:
                 self._on_taken(connection, message)
             elif isinstance(message, Put):
                 putting.answer(self._executor, connection, message)
+            elif isinstance(message, PutFiles):
+                putting.answer_files(self._executor, connection, message)
             elif isinstance(message, ActorCalls) and self._actors is not None:
                 self._actors.on_calls(connection, message)
             elif isinstance(message, ActorResultsTaken) and self._actors is not None:
@@ -142,7 +157,7 @@ class DataServer:
             elif not isinstance(message, Unsupported):
                 logger.warning(
                     "%s sent %s to the data port, which handles only GetData, DataTaken, Put, "
-                    "ActorCalls and ActorResultsTaken",
+                    "PutFiles, ActorCalls and ActorResultsTaken",
                     connection.peer_address,
                     type(message).__name__,
                 )
@@ -194,14 +209,15 @@ class DataServer:
             found = self._executor.lookup(keys)
             packed = self._pack_plain(found)
             address = message.address if isinstance(message, GetData) else ""
-            asked = Asked(connection, message.request, tuple(keys), 0, address, 0.0)
+            asked = LargeRequest(connection, message.request, tuple(keys), 0, address, 0.0)
             if packed is not None:
                 self._answer(asked, packed)
                 continue
             reader.is_busy = True
+            is_near = _is_near(message)
             asked.nbytes = sum(nbytes for _, _, nbytes in found)
-            if asked.nbytes < LARGE_BYTES or not address:
-                self._begin(connection, asked, found)
+            if is_near or asked.nbytes < LARGE_BYTES or not address:
+                self._begin(connection, asked, found, is_near=is_near)
                 continue
             asked.since = now = asyncio.get_running_loop().time()
             if self._large.ask(asked, now):
@@ -212,10 +228,17 @@ class DataServer:
             self._readers.pop(connection, None)
 
     def _begin(
-        self, connection: Connection, asked: Asked, found: list[tuple[str, int, int]]
+        self,
+        connection: Connection,
+        asked: LargeRequest,
+        found: list[tuple[str, int, int]],
+        *,
+        is_near: bool = False,
     ) -> None:
         """Let a thread pack what is asked for."""
-        task = asyncio.get_running_loop().create_task(self._serve_large(connection, asked, found))
+        task = asyncio.get_running_loop().create_task(
+            self._serve_large(connection, asked, found, is_near)
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -261,8 +284,9 @@ class DataServer:
     async def _serve_large(
         self,
         connection: Connection,
-        asked: Asked,
+        asked: LargeRequest,
         found: list[tuple[str, int, int]],
+        is_near: bool,
     ) -> None:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(N_SERVING, "weft-data")
@@ -273,7 +297,7 @@ class DataServer:
             # reader that has not read its result yet loses its note.
             place = self._places.pop() if self._places else next(iter(self._sending))
             self._sending.pop(place, None)
-            packing = _Packing(found, place)
+            packing = _Packing(found, place, is_near)
             try:
                 future = self._threads.submit(self._pack, packing)
             except RuntimeError as error:  # the system starts no thread: too many, or no memory
@@ -289,11 +313,13 @@ class DataServer:
             self._sent(connection)
         self._end(connection)
 
-    def _pack_plain(self, found: list[tuple[str, int, int]]) -> dict[str, Blob] | None:
+    def _pack_plain(
+        self, found: list[tuple[str, int, int]]
+    ) -> dict[str, Blob | FileReference] | None:
         """Return the pickles of small values; None if a thread has to make them."""
         if sum(nbytes for _, _, nbytes in found) > _ON_LOOP_BYTES:
             return None
-        packed = {}
+        packed: dict[str, Blob | FileReference] = {}
         for key, attempt, _ in found:
             blob = self._executor.store.pack_plain(attempt, key)
             if blob is None:
@@ -301,8 +327,8 @@ class DataServer:
             packed[key] = blob
         return packed
 
-    def _pack(self, packing: _Packing) -> dict[str, Blob]:
-        packed: dict[str, Blob] = {}
+    def _pack(self, packing: _Packing) -> dict[str, Blob | FileReference]:
+        packed: dict[str, Blob | FileReference] = {}
         store = self._executor.store
         found = packing.found
         for key, attempt, nbytes in found:
@@ -310,7 +336,7 @@ class DataServer:
                 break
             is_noted = len(found) == 1 or is_large(nbytes, store.memory_limit)
             self._note(packing.place, attempt if is_noted else 0)
-            blob = store.pack(attempt, key)
+            blob = (store.pack_near if packing.is_near else store.pack)(attempt, key)
             if blob is not None:  # it may have been dropped since it was found
                 packed[key] = blob
         return packed
@@ -326,7 +352,7 @@ class DataServer:
             self._note(place, 0)
             self._places.append(place)
 
-    def _answer(self, asked: Asked, packed: dict[str, Blob]) -> None:
+    def _answer(self, asked: LargeRequest, packed: dict[str, Blob | FileReference]) -> None:
         missing = [key for key in asked.keys if key not in packed]
         if missing and asked in self._large.sent:
             del self._large.sent[asked]
@@ -334,35 +360,44 @@ class DataServer:
         transfers = self._transfers
         transfers.n[1] += 1
         transfers.n_failed[1] += bool(missing)
-        transfers.nbytes[1] += sum(map(blob_nbytes, packed.values()))
-
+        transfers.nbytes[1] += sum(
+            blob.nbytes if isinstance(blob, FileReference) else blob_nbytes(blob)
+            for blob in packed.values()
+        )
         try:
             self._send(asked, packed, missing)
         except LocalProtocolError as error:
             # More than a frame can hold. Not "missing": the next attempt would end the same way.
             logger.warning("cannot send %d keys: %s", len(packed), error)
-            blobs = {key: error_blob(UnpicklableResult(key, "value", str(error))) for key in packed}
-            self._send(asked, blobs, missing)
+            errors = {key: UnpicklableResult(key, "value", str(error)) for key in packed}
+            self._send(asked, {key: error_blob(error) for key, error in errors.items()}, missing)
 
     def _send(
         self,
-        asked: Asked,
-        packed: dict[str, Blob],
+        asked: LargeRequest,
+        packed: Mapping[str, Blob | FileReference],
         missing: list[str] | None = None,
         elsewhere: str = "",
     ) -> None:
         assert isinstance(asked.reader, Connection)
         waited_s = asyncio.get_running_loop().time() - asked.since if asked.since else 0.0
+        blobs = packed.values()
+        has_files = any(isinstance(blob, FileReference) for blob in blobs)
         asked.reader.send(
             [
                 KeysData(
                     request=asked.request,
                     keys=list(packed),
-                    results=list(packed.values()),
+                    results=[None if isinstance(blob, FileReference) else blob for blob in blobs],
                     missing=missing or [],
                     elsewhere=elsewhere,
                     acknowledge=asked in self._large.sent,
                     waited_us=int(waited_s * 1e6),
+                    files=[
+                        blob.packed() if isinstance(blob, FileReference) else None for blob in blobs
+                    ]
+                    if has_files
+                    else [],
                 )
             ]
         )

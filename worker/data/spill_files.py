@@ -18,16 +18,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
-import mmap
 import os
 import shutil
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ...protocol.errors import Reschedule
+from ...protocol.host.host_files import FileName, map_private, mark_of, offsets_of
+from ...protocol.values.host_blobs import FileReference, HostBlob
 from ...protocol.values.pickling import dump_by_value, dump_plain
 from ...protocol.wire.payload import Blob, Payload
 
@@ -36,8 +37,6 @@ __all__ = ["DiskFailed", "GoneValue", "SpillFile", "SpillFolder"]
 #: Of the names of the folders (`WorkerConfig`), and of those around them.
 _PREFIX: Final = "weft-"
 _SUFFIX: Final = ".spill"
-#: Each buffer begins at a multiple of this. Arrow asks for 64, and no array for more.
-_ALIGNMENT: Final = 64
 #: Bytes that are written or read at once.
 _STEP_NBYTES: Final = 4 << 20
 #: Smaller values are read into memory: a mapping of its own costs a descriptor.
@@ -205,6 +204,7 @@ class SpillFile:
         "_checksum",
         "_folder",
         "_is_removed",
+        "_mark",
         "_sizes",
         "attempt",
         "lock",
@@ -220,13 +220,15 @@ class SpillFile:
         self.path = path
         #: bytes of the pickle, and of each buffer
         self._sizes = sizes
-        self.nbytes = _offsets(sizes)[-1]
+        self.nbytes = offsets_of(sizes)[-1]
         self._checksum = checksum
         self._folder = folder
         #: held while the value is read
         self.lock = threading.Lock()
         #: why it cannot be read; "" = it can, as far as known
         self.lost = ""
+        #: of the file when it was read last, "" = never
+        self._mark = ""
         self._is_removed = False
 
     def __del__(self) -> None:
@@ -246,38 +248,58 @@ class SpillFile:
         Raises:
             GoneValue: the file is not what was written.
         """
-        if not self.lost:
-            try:
-                view = self._read()
-            except (OSError, ValueError) as error:
-                self.lost = getattr(error, "strerror", None) or str(error)
-            else:
-                self._folder.note_read(self.nbytes)
+        with self._opened() as fd:
+            is_mapped = self.nbytes >= _MAPPED_NBYTES
+            buffer = bytearray(_STEP_NBYTES if is_mapped else self.nbytes)
+            self._check(fd, buffer)
+            if not is_mapped:
+                view = memoryview(buffer)
                 first, *others = (
                     view[begin : begin + size]
-                    for begin, size in zip(_offsets(self._sizes)[:-1], self._sizes, strict=True)
+                    for begin, size in zip(offsets_of(self._sizes)[:-1], self._sizes, strict=True)
                 )
                 return Payload(first, others)
-        raise GoneValue(self.attempt, f"{self.path.name}: {self.lost}")
-
-    def _read(self) -> memoryview:
-        fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            nbytes = os.fstat(fd).st_size
-            if nbytes != self.nbytes:
-                raise ValueError(f"it has {nbytes} of {self.nbytes} bytes")
-            is_mapped = nbytes >= _MAPPED_NBYTES
-            buffer = bytearray(_STEP_NBYTES if is_mapped else nbytes)
-            if _checksum_of(fd, nbytes, memoryview(buffer)) != self._checksum:
-                raise ValueError("its bytes are not those that were written")
-            if not is_mapped:
-                return memoryview(buffer)
-            mapped = mmap.mmap(fd, nbytes, access=mmap.ACCESS_COPY)
-        finally:
-            os.close(fd)
+            mapped = map_private(fd, self.nbytes)
         with contextlib.suppress(OSError):  # an older kernel: each page is mapped when it is used
             mapped.madvise(_MADV_POPULATE_READ)
-        return memoryview(mapped)
+        return HostBlob(mapped, self._sizes)
+
+    def reference(self) -> FileReference:
+        """Return how other processes of this host find the file; it is read once before.
+
+        Raises:
+            GoneValue: the file is not what was written.
+        """
+        with self._opened() as fd:
+            if mark_of(fd) != self._mark:
+                self._check(fd, bytearray(_STEP_NBYTES))
+            path = f"/proc/{os.getpid()}/root{os.path.abspath(self.path)}"
+            return FileReference(FileName(path, self._mark), self._sizes)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        """Open the file. Errors within are of the file: then it is lost."""
+        if not self.lost:
+            try:
+                fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    yield fd
+                finally:
+                    os.close(fd)
+                return
+            except (OSError, ValueError) as error:
+                self.lost = getattr(error, "strerror", None) or str(error)
+        raise GoneValue(self.attempt, f"{self.path.name}: {self.lost}")
+
+    def _check(self, fd: int, buffer: bytearray) -> None:
+        mark = mark_of(fd)
+        nbytes = os.fstat(fd).st_size
+        if nbytes != self.nbytes:
+            raise ValueError(f"it has {nbytes} of {self.nbytes} bytes")
+        if _checksum_of(fd, nbytes, memoryview(buffer)) != self._checksum:
+            raise ValueError("its bytes are not those that were written")
+        self._mark = mark
+        self._folder.note_read(self.nbytes)
 
 
 def _checksum_of(fd: int, nbytes: int, buffer: memoryview) -> int:
@@ -289,15 +311,6 @@ def _checksum_of(fd: int, nbytes: int, buffer: memoryview) -> int:
         found = zlib.crc32(buffer[:n_read], found)
         n += n_read
     return found
-
-
-def _offsets(sizes: Sequence[int]) -> list[int]:
-    """Return where each part begins, and where the file ends."""
-    offsets = [0]
-    for i, size in enumerate(sizes):
-        end = offsets[-1] + size
-        offsets.append(end if i == len(sizes) - 1 else -(-end // _ALIGNMENT) * _ALIGNMENT)
-    return offsets
 
 
 class _Writer:
@@ -333,7 +346,7 @@ class _Writer:
 
     def pad(self) -> None:
         """Fill up to where the next part may begin."""
-        n = -self.nbytes % _ALIGNMENT
+        n = offsets_of([self.nbytes, 0])[1] - self.nbytes
         if n:
             self.write(bytes(n))
 

@@ -135,6 +135,7 @@ class Spiller:
         store.watched = self._watched = int(min(plan.target, plan.spill, store.memory_limit))
         store.relieve = self.relieve
         store.note_full = self.wake
+        store.has_room = self._has_room
         self.thread.start()
 
     def relieve(self, values: list[Any]) -> None:
@@ -145,6 +146,12 @@ class Spiller:
         values.clear()
         self.wake()
         self._room.wait(_MOST_WAIT_S)
+
+    def _has_room(self, nbytes: int) -> bool:
+        """Return whether so much may be taken for a while; nothing has to leave for that."""
+        plan = self.plan
+        taken = self._resident() or self._store.nbytes
+        return taken + nbytes <= min(plan.spill, plan.pause, self._store.memory_limit)
 
     def wake(self) -> None:
         """Have the memory looked at now. Any thread."""

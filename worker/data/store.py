@@ -4,6 +4,9 @@ The only module that touches values. Each is stored under the attempt that made 
 packed: as it came, or in a file (`spilling`). A packed value stays so until a task needs it, and is
 unpickled on the thread of that task: the event loop runs no user code, and a copy that is only
 passed on is never unpickled at all.
+
+A large value that a process of this host asks for is *shared*: its arrays move to a file that both
+map (`host_blobs`), or are in one already. Then this process has it packed in that file, too.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ...protocol.values.host_blobs import SHARED_NBYTES, FileReference, HostBlob, share
 from ...protocol.values.serialize import loads
 from ...protocol.wire.payload import Blob, blob_nbytes
 from .core.spill_plan import MIN_NBYTES
@@ -22,6 +26,10 @@ from .spill_files import GoneValue, SpillFile
 __all__ = ["Store"]
 
 _NOTHING: Final = object()
+#: Values from this size on move to a file for their first reader on this host, others for the
+#: second: for one reader a file takes up to 1.5 times the CPU time of sending, since its pages are
+#: small ones.
+AT_ONCE_NBYTES: Final = 32 << 20
 
 
 class _Packed:
@@ -55,6 +63,7 @@ class Store:
         relieve: has room made, and waits for it if need be, with the values that were put. Not for
             the event loop, where `note_full` starts the same.
         note_full: see there.
+        has_room: returns whether so many bytes more may be taken for a while.
         load: returns the value of an attempt, which is here, for a task. Others are put in its
             place while memory is short, so it is looked up again now and then.
     """
@@ -68,19 +77,32 @@ class Store:
         self.marks: dict[int, None] = {}
         #: {attempt: its file} of all values that have one; those in memory are as in the file
         self.files: dict[int, SpillFile] = {}
+        #: {attempt: its blob} of all values in files that this process has open, and that other
+        #: processes of this host can map
+        self.shared: dict[int, HostBlob] = {}
+        #: {attempt: None} of values that were sent to a process of this host
+        self._sent_near: dict[int, None] = {}
         #: {attempt: value, or `_Packed`}. Single items are read and replaced without the lock: the
         #: core pins what a task uses, so that it is not dropped meanwhile.
         self._values: dict[int, Any] = {}
         #: {attempt: bytes}. The same attempts; `nbytes` and `spilled_nbytes` are the sum.
         self._sizes: dict[int, int] = {}
-        #: Guards the sums and `files`, and that the two dicts have the same attempts.
+        #: Guards the sums and all dicts, and that the two above have the same attempts.
         self._lock = threading.Lock()
+        #: Held while a value is copied into a file: it needs twice its memory then.
+        self._sharing = threading.Lock()
 
     def forget_watch(self) -> None:
         """Watch nothing."""
         self.watched = sys.maxsize
         self.relieve: Callable[[list[Any]], object] = _do_nothing
         self.note_full: Callable[[], object] = _do_nothing
+        self.has_room: Callable[[int], bool] = lambda _nbytes: True
+
+    @property
+    def shared_nbytes(self) -> int:
+        """The bytes of all values in `shared`."""
+        return sum([blob.nbytes for blob in list(self.shared.values())])
 
     def __len__(self) -> int:
         """Return the number of values."""
@@ -111,6 +133,10 @@ class Store:
         with self._lock:
             if self.files:
                 self._let_file_go(attempt)
+            if self.shared:
+                self.shared.pop(attempt, None)
+            if isinstance(blob, HostBlob) and blob.mapping.file is not None:
+                self.shared[attempt] = blob
             self._values[attempt] = _Packed(blob)
             self.nbytes += nbytes - self._sizes.get(attempt, 0)
             self._sizes[attempt] = nbytes
@@ -181,7 +207,54 @@ class Store:
                 return value.read()
             except GoneValue:
                 return None
+        blob = self.shared.get(attempt)
+        if blob is not None:
+            return blob
         return pack_for_reader(value, key, self.nbytes_of(attempt), self.memory_limit)
+
+    def pack_near(self, attempt: int, key: str) -> Blob | FileReference | None:
+        """Do `pack` for a process of this host: if it can be, the result is shared with it."""
+        if self.nbytes_of(attempt) < SHARED_NBYTES:
+            return self.pack(attempt, key)
+        file = self.files.get(attempt)
+        if file is not None:  # also if it is in memory again: it is a view of the file then
+            try:
+                return file.reference()
+            except GoneValue:
+                return self.pack(attempt, key)
+        blob = self.shared.get(attempt)
+        if blob is None:
+            value = self._values.get(attempt, _NOTHING)
+            packed = self.pack(attempt, key)
+            if packed is None or not self._is_shared_now(attempt):
+                return packed
+            with self._sharing:
+                blob = self.shared.get(attempt) or self._share(attempt, value, packed)
+            if blob is None:
+                return packed
+        return blob.reference or blob
+
+    def _is_shared_now(self, attempt: int) -> bool:
+        if self.nbytes_of(attempt) >= AT_ONCE_NBYTES or attempt in self._sent_near:
+            return True
+        with self._lock:
+            if attempt in self._values:
+                self._sent_near[attempt] = None
+        return False
+
+    def _share(self, attempt: int, value: Any, packed: Blob) -> HostBlob | None:
+        """Move a value into a file, if it is still this one. The caller holds `_sharing`."""
+        if not self.has_room(self.nbytes_of(attempt)):
+            return None
+        blob = share(packed)
+        if blob is None:
+            return None
+        with self._lock:
+            if self._values.get(attempt, _NOTHING) is not value:
+                return None  # it was dropped, or moved, meanwhile
+            self._values[attempt] = _Packed(blob)
+            self.shared[attempt] = blob
+        return blob
 
     def drop(self, attempts: Sequence[int]) -> list[Any]:
         """Forget these values and return them, because their destructors are user code.
@@ -193,6 +266,11 @@ class Store:
         with self._lock:
             if self.files:
                 dropped += map(self._let_file_go, attempts)
+            if self.shared:
+                dropped += [self.shared.pop(attempt, None) for attempt in attempts]
+            if self._sent_near:
+                for attempt in attempts:
+                    self._sent_near.pop(attempt, None)
             for attempt in attempts:
                 n += pop_size(attempt, 0)
                 dropped.append(pop(attempt, None))
@@ -238,7 +316,7 @@ class Store:
         if value is _NOTHING:
             return None
         if type(value) is not _Packed:
-            return value, None, self.files.get(attempt)
+            return value, self.shared.get(attempt), self.files.get(attempt)
         return None if value.file is not None else (value, value.blob, None)
 
     def replace(self, attempt: int, value: Any, file: SpillFile, *, is_new: bool = True) -> int:
@@ -254,9 +332,11 @@ class Store:
                 return 0
             self._values[attempt] = _Packed(None, file)
             self.files[attempt] = file
+            shared = self.shared.pop(attempt, None)
             nbytes = self._sizes[attempt]
             self.nbytes -= nbytes
             self.spilled_nbytes += nbytes
+        del shared  # its memory is freed without the lock
         return nbytes
 
     def spare_file(self) -> SpillFile | None:

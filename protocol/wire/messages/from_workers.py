@@ -108,11 +108,13 @@ class GetData(Message):
     """Ask a worker's data port for the data of these keys. The answer is `KeysData`.
 
     A reader on another host that names its own data port may be sent to another holder.
+    `host` stands for the host of the reader (`host_files`), which maps files of processes there.
     """
 
     request: Number
     keys: Keys
     address: Text = ""
+    host: Text = ""
 
 
 @message(78, by=PEERS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..message import Blobs, Ints, Keys, Message, Number, Text, Texts, message
+from ..message import Blobs, Flag, Ints, Keys, Message, Number, Text, Texts, message
 from ..roles import CLIENTS, PEERS, WORKERS
 
 #: The function of tasks whose value a client puts; its blob is empty, and their arguments too.
@@ -56,6 +56,21 @@ class Put(Message):
 
 @message(117, to=PEERS)
 class PutDone(Message):
-    """Answer a `Put` at a data port: the worker has the values, or has no use for them."""
+    """Answer a `Put` at a data port: the worker has the values, or has no use for them.
+
+    Also answers `PutFiles`. If not `is_taken`, the worker could not read the files.
+    """
 
     request: Number
+    is_taken: Flag = True
+
+
+@message(146, by=PEERS, columns=("keys", "attempts", "files"))
+class PutFiles(Message):
+    """Do `Put` with values in files of the client's host, which `host` stands for."""
+
+    request: Number
+    keys: Keys
+    attempts: Ints
+    files: Blobs  #: see `host_blobs`
+    host: Text

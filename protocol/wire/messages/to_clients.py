@@ -81,11 +81,14 @@ class KeysUnknown(Message):
     keys: Keys
 
 
-@message(38, by=WORKERS, to=CLIENTS + PEERS, columns=("keys", "results"))
+@message(
+    38, by=WORKERS, to=CLIENTS + PEERS, columns=("keys", "results"), optional_columns=("files",)
+)
 class KeysData(Message):
     """Answer `FetchKeys` or `GetData`: the data of `keys`; `missing` are not in memory there.
 
     With `elsewhere` it has no data: all keys of the request are to be asked for at that worker.
+    Where `files` has a name, the data is in that file of this host (`host_blobs`), and not here.
     """
 
     request: Number
@@ -95,6 +98,7 @@ class KeysData(Message):
     elsewhere: Text = ""
     acknowledge: Flag = False  #: `DataTaken` is to follow when the data is in the store
     waited_us: Number = 0  #: for so long the request waited for others
+    files: Blobs = field(default_factory=list)
 
 
 @message(39, to=CLIENTS)

@@ -33,7 +33,7 @@ MAX_WAIT_S: Final = 10.0
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class LargeRequest:
     """A request for values that are large together."""
 
     reader: Hashable  #: the connection on which it came
@@ -53,11 +53,11 @@ class Sending:
 
     def __init__(self) -> None:
         #: {request: None} whose answers go out
-        self.sent: dict[Asked, None] = {}
+        self.sent: dict[LargeRequest, None] = {}
         #: {request: None} that wait, oldest first
-        self.waiting: dict[Asked, None] = {}
+        self.waiting: dict[LargeRequest, None] = {}
 
-    def ask(self, asked: Asked, now: float) -> bool:
+    def ask(self, asked: LargeRequest, now: float) -> bool:
         """Take a request; return whether it is to be answered now. Else `next` returns it later."""
         if self._may_go(asked, now):
             self._begin(asked, now)
@@ -65,7 +65,7 @@ class Sending:
         self.waiting[asked] = None
         return False
 
-    def next(self, now: float) -> list[Asked]:
+    def next(self, now: float) -> list[LargeRequest]:
         """Return the waiting requests that are to be answered now."""
         self.sent = {asked: None for asked in self.sent if asked.until > now}
         chosen = []
@@ -76,9 +76,9 @@ class Sending:
                 chosen.append(asked)
         return chosen
 
-    def taken(self, reader: Hashable, request: int) -> list[tuple[Asked, str]]:
+    def taken(self, reader: Hashable, request: int) -> list[tuple[LargeRequest, str]]:
         """Note that a reader has its answer; return what it is to answer in turn, and where."""
-        passed: list[tuple[Asked, str]] = []
+        passed: list[tuple[LargeRequest, str]] = []
         for sent in [one for one in self.sent if one.reader == reader and one.request == request]:
             del self.sent[sent]
             same = [asked for asked in self.waiting if asked.keys == sent.keys]
@@ -101,13 +101,13 @@ class Sending:
         oldest = next(iter(self.waiting)).since + MAX_WAIT_S
         return min(oldest, *(asked.until for asked in self.sent)) if self.sent else oldest
 
-    def _may_go(self, asked: Asked, now: float) -> bool:
+    def _may_go(self, asked: LargeRequest, now: float) -> bool:
         if now - asked.since >= MAX_WAIT_S:
             return True
         if len(self.sent) >= MAX_SENT:
             return False
         return all(one.keys != asked.keys for one in self.sent)
 
-    def _begin(self, asked: Asked, now: float) -> None:
+    def _begin(self, asked: LargeRequest, now: float) -> None:
         asked.until = now + LEAST_SENT_S + asked.nbytes / SLOW_BYTES_PER_S
         self.sent[asked] = None

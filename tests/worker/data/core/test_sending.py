@@ -12,17 +12,19 @@ from weft.worker.data.core.sending import (
     MAX_SENT,
     MAX_WAIT_S,
     SLOW_BYTES_PER_S,
-    Asked,
+    LargeRequest,
     Sending,
 )
 
 
-def asked(reader: str, *, key: str = "x", address: str | None = None, since: float = 0.0) -> Asked:
+def asked(
+    reader: str, *, key: str = "x", address: str | None = None, since: float = 0.0
+) -> LargeRequest:
     where = f"tcp://{reader}" if address is None else address
-    return Asked(reader, 1, (key,), LARGE_BYTES, where, since)
+    return LargeRequest(reader, 1, (key,), LARGE_BYTES, where, since)
 
 
-def readers(requests: Iterable[Asked]) -> list[object]:
+def readers(requests: Iterable[LargeRequest]) -> list[object]:
     return [one.reader for one in requests]
 
 
