@@ -20,6 +20,7 @@ from benchmarks import (
     bench_scheduler,
     full_memory,
     larger_than_memory,
+    one_host,
     scaling,
 )
 from benchmarks.clusters import granularity
@@ -452,6 +453,15 @@ def test_the_benchmark_of_data_larger_than_memory_plays_a_case_with_real_workers
     assert larger_than_memory.main(["--quick", "--only", "submit"]) == 0
     (row,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("submit")]
     assert " right " in row
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_the_benchmark_of_one_host_finds_one_copy_of_a_result(capsys):
+    given = ["--mb", "40", "--readers", "2", "--repeat", "1", "--no-dask", "--only", "result"]
+    assert one_host.main(given) == 0
+    (row,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("| result")]
+    assert 0.9 < float(row.split("|")[3]) < 1.5
 
 
 @pytest.mark.slow
