@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+import os
 import shutil
 import tempfile
 from array import array
@@ -16,6 +17,8 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
+from ...protocol.host.host_files import HostFile, offsets_of
+from ...protocol.values.host_blobs import HostBlob, in_file
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes, parts_of
 from ..core.events import Event, RecipesSpilled, SpillRecipes
 from ..core.tasks import TaskColumns
@@ -61,22 +64,34 @@ def write(action: SpillRecipes) -> RecipesSpilled:
 
 
 def _written(action: SpillRecipes) -> list[Blob | Sequence[Blob]]:
+    shared = {
+        i: record.args
+        for i, record in enumerate(action.records)
+        if isinstance(record.args, HostBlob)
+    }
     groups = [
-        [*record.args] if isinstance(record, TaskColumns) else [record.args]
-        for record in action.records
+        [] if i in shared else [*record.args] if isinstance(record, TaskColumns) else [record.args]
+        for i, record in enumerate(action.records)
     ]
     parts = [part for blobs in groups for blob in blobs for part in parts_of(blob)]
     n = sum(memoryview(part).nbytes for part in parts)
+    needed = n + sum(blob.nbytes for blob in shared.values())
     usage = shutil.disk_usage(tempfile.gettempdir())
-    if usage.free - n < usage.total * _LEAST_FREE:
+    if usage.free - needed < usage.total * _LEAST_FREE:
         raise OSError(f"{tempfile.gettempdir()} has {usage.free >> 20} MiB left")
-    with tempfile.TemporaryFile(prefix="weft-recipes-") as file:
-        for part in parts:
-            file.write(part)
-        file.flush()
-        view = memoryview(mmap.mmap(file.fileno(), n, access=mmap.ACCESS_READ))
+    moved = {i: _moved(blob) for i, blob in shared.items()}
+    view = memoryview(b"")
+    if n:
+        with tempfile.TemporaryFile(prefix="weft-recipes-") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            view = memoryview(mmap.mmap(file.fileno(), n, access=mmap.ACCESS_READ))
     found: list[Blob | Sequence[Blob]] = []
-    for record, blobs in zip(action.records, groups, strict=True):
+    for i, (record, blobs) in enumerate(zip(action.records, groups, strict=True)):
+        if i in moved:
+            found.append(moved[i])
+            continue
         group = view[: sum(map(blob_nbytes, blobs))]
         view = view[len(group) :]
         if not isinstance(record, TaskColumns):
@@ -92,6 +107,21 @@ def _written(action: SpillRecipes) -> list[Blob | Sequence[Blob]]:
                 ]
             )
     return found
+
+
+def _moved(blob: HostBlob) -> HostBlob:
+    """Return the same blob in a file on disk, which workers of this host can map, too."""
+    with tempfile.TemporaryFile(prefix="weft-recipes-") as file:
+        for begin, part in zip(offsets_of(blob.sizes), _parts(blob), strict=False):
+            file.seek(begin)
+            file.write(part)
+        file.truncate(offsets_of(blob.sizes)[-1])
+        file.flush()
+        return in_file(HostFile(os.dup(file.fileno()), offsets_of(blob.sizes)[-1]), blob.sizes)
+
+
+def _parts(blob: Blob) -> list[Any]:
+    return [blob.data, *blob.buffers] if isinstance(blob, Payload) else [blob]
 
 
 def _viewed(view: memoryview, blob: Blob) -> Payload:

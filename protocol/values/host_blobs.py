@@ -25,7 +25,7 @@ from ..host.host_files import (
 from ..wire import plain
 from ..wire.payload import Blob, Buffer, Payload, blob_nbytes
 
-__all__ = ["SHARED_NBYTES", "FileReference", "HostBlob", "read_reference", "share"]
+__all__ = ["SHARED_NBYTES", "FileReference", "HostBlob", "in_file", "read_reference", "share"]
 
 #: Values below this size are sent. A file takes about as long as sending 100 kB does, and a
 #: descriptor of the process that has it.
@@ -58,39 +58,41 @@ class HostBlob(Payload):
 
     Attributes:
         mapping: of the whole file.
+        sizes: bytes of the pickle, and of each buffer.
     """
 
-    __slots__ = ("_sizes", "mapping")
+    __slots__ = ("mapping", "sizes")
 
     def __init__(self, mapping: Mapping, sizes: Sequence[int]) -> None:
         self.mapping = mapping
-        self._sizes = sizes
+        self.sizes = sizes
 
     @property
     def data(self) -> Buffer:  # type: ignore[override]  # never assigned
         """The pickle."""
-        return memoryview(self.mapping)[: self._sizes[0]]
+        return memoryview(self.mapping)[: self.sizes[0]]
 
     @property
     def buffers(self) -> Sequence[Buffer]:  # type: ignore[override]
         """The buffers, writable; who writes has a copy of the pages."""
-        view, sizes = memoryview(self.mapping), self._sizes[1:]
-        begins = offsets_of(self._sizes)[1:]
+        view, sizes = memoryview(self.mapping), self.sizes[1:]
+        begins = offsets_of(self.sizes)[1:]
         return [view[begin : begin + size] for begin, size in zip(begins, sizes, strict=False)]
 
     @property
     def nbytes(self) -> int:
         """The size of the pickle and all buffers, in bytes."""
-        return sum(self._sizes)
+        return sum(self.sizes)
 
     @property
     def reference(self) -> FileReference | None:
         """The name of its file, if that is kept open here."""
         file = self.mapping.file
-        return None if file is None else FileReference(file.name(), self._sizes)
+        return None if file is None else FileReference(file.name(), self.sizes)
 
 
-def _mapped(file: HostFile, sizes: Sequence[int], *, is_kept: bool) -> HostBlob:
+def in_file(file: HostFile, sizes: Sequence[int], *, is_kept: bool = True) -> HostBlob:
+    """Return the blob in a file, with parts of these sizes; keep the file open or not."""
     mapping = map_private(file.fd, file.nbytes)
     if is_kept:
         mapping.file = file
@@ -109,7 +111,7 @@ def share(blob: Blob) -> HostBlob | None:
     if sizes[0] > nbytes * _MOST_PICKLED or len(sizes) > _MAX_PARTS:
         return None
     try:
-        return _mapped(write_file(parts), sizes, is_kept=True)
+        return in_file(write_file(parts), sizes)
     except OSError:
         return None
 
@@ -134,4 +136,4 @@ def read_reference(packed: Blob, *, is_kept: bool) -> HostBlob:
     except (ValueError, TypeError) as error:
         raise OSError(f"the name of a file cannot be read: {error}") from None
     file = open_file(FileName(path, mark), offsets_of(sizes)[-1])
-    return _mapped(file, sizes, is_kept=is_kept)
+    return in_file(file, sizes, is_kept=is_kept)

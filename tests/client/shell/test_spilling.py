@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
 
 import psutil
@@ -14,6 +15,7 @@ from weft.client.core.events import SpillRecipes
 from weft.client.core.tasks import FunctionRecord, FutureState, TaskColumns
 from weft.client.core.tasks import TaskRecord as Record
 from weft.client.shell import spilling
+from weft.protocol.values.host_blobs import SHARED_NBYTES, read_reference, share
 from weft.protocol.wire.options import NO_OPTIONS
 from weft.protocol.wire.payload import Payload
 
@@ -88,3 +90,14 @@ def test_a_client_beyond_its_limit_submits_again_from_files(scheduler, wait_unti
         scheduler.forget()
         scheduler.drop_connection()
         assert client.gather(futures) == [part * 2 for part in data]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such files")
+def test_values_that_workers_of_the_host_can_map_can_be_mapped_from_the_disk():
+    blob = share(Payload(b"pickle", [bytes(SHARED_NBYTES), bytearray(b"abc")]))
+    done = spilling.write(SpillRecipes([record(blob), record(PAYLOAD)]))
+    assert done.reason == ""
+    moved, other = done.args
+    assert (moved, other) == (blob, PAYLOAD)
+    assert not moved.reference.name.mark.startswith("/memfd:")
+    assert read_reference(moved.reference.packed(), is_kept=False) == blob
