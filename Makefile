@@ -65,7 +65,7 @@ bench: $(VENV)/.ready-bench ## compare with dask.distributed, Ray and the standa
 study: $(VENV)/.ready-bench ## run the study of tasks, arrays and data frames, beside dask and Ray; ARGS=--quick: 3 minutes
 	@$(BIN)/python -m benchmarks.study $(ARGS)
 
-conformance: $(VENV)/.ready-conformance ## run dask's own tests on the graph engines, and Python's on weft.Executor; ARGS='--engine executor'
+conformance: $(VENV)/.ready-conformance ## run dask's own tests on the graph engines and a cluster, and Python's on weft.Executor; ARGS='--engine cluster'
 	@$(BIN)/python -m tests.conformance.run $(ARGS)
 
 chart: $(VENV)/.ready ## write the files of the Helm chart that are made from others

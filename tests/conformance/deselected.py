@@ -10,9 +10,15 @@ from dataclasses import dataclass
 
 from .engines import ENGINES
 
-WEFT = tuple(name for name, engine in ENGINES.items() if engine.provider == "weft")
+#: Those that run a graph in the process that has it, or in processes which that one has started.
+WEFT = tuple(
+    name for name, engine in ENGINES.items() if engine.provider == "weft" and name != "cluster"
+)
 UNORDERED = tuple(name for name in WEFT if not ENGINES[name].is_ordered)
-PROCESSES = tuple(name for name, engine in ENGINES.items() if engine.default == "processes")
+CLUSTER = ("cluster",)
+ELSEWHERE = tuple(
+    name for name, engine in ENGINES.items() if engine.default in {"processes", "cluster"}
+)
 EVERYWHERE = tuple(ENGINES)
 
 
@@ -53,7 +59,7 @@ DESELECTED: list[Deselected] = [
             "tests/test_local.py::test_ordering",
             "tests/test_order.py::test_local_parents_of_reduction",
         ),
-        UNORDERED,
+        (*UNORDERED, "cluster"),
     ),
     Deselected(
         "the test waits for dask's words, 'Missing dependency'; weft raises a ValueError too, "
@@ -64,6 +70,7 @@ DESELECTED: list[Deselected] = [
         "dask raises RuntimeError('Cycle detected ...'); weft raises GraphCycle, a ValueError like "
         "its other errors about graphs",
         ("tests/test_order.py::test_order_cycle",),
+        (*WEFT, "cluster"),
     ),
     Deselected(
         "dask optimizes the graph once more for its processes, unless told not to by this option; "
@@ -104,7 +111,7 @@ DESELECTED: list[Deselected] = [
         "a run gives Delayed the default scheduler that is tested, and the test a class of its own "
         "the threaded one; dask refuses to compute both together",
         ("tests/test_delayed.py::test_custom_delayed",),
-        tuple(name for name, engine in ENGINES.items() if engine.default != "threads"),
+        tuple(name for name, engine in ENGINES.items() if engine.default in {"sync", "processes"}),
     ),
     Deselected(
         "dask brings each result to the caller, and a generator cannot be pickled; weft keeps it "
@@ -131,7 +138,7 @@ DESELECTED: list[Deselected] = [
             "dataframe/io/tests/test_parquet.py::test_fsspec_to_parquet_filesystem_option",
             "tests/test_delayed.py::test_traverse_false",
         ),
-        PROCESSES,
+        ELSEWHERE,
     ),
     Deselected(
         "the tasks hold what cannot be pickled: thread locks, HDF5 files",
@@ -140,17 +147,17 @@ DESELECTED: list[Deselected] = [
             "array/tests/test_array_core.py::test_to_hdf5",
             "array/tests/test_xarray.py::test_shared_tasks",
         ),
-        PROCESSES,
+        ELSEWHERE,
     ),
     Deselected(
         "compares with nan by identity, and what was pickled is another nan",
         ("dataframe/io/tests/test_parquet.py::test_filter_isna",),
-        PROCESSES,
+        ELSEWHERE,
     ),
     Deselected(
         "sets dask's configuration, which does not come along to worker processes",
         ("dataframe/tests/test_shuffle.py::test_disk_shuffle_with_unknown_compression",),
-        PROCESSES,
+        ELSEWHERE,
     ),
     Deselected(
         "waits for a warning or reads the log, which the worker process has",
@@ -170,7 +177,87 @@ DESELECTED: list[Deselected] = [
             "dataframe/io/tests/test_sql.py::test_to_sql_engine_kwargs",
             "dataframe/tests/test_dataframe.py::test_head_npartitions_warn",
         ),
-        PROCESSES,
+        ELSEWHERE,
+    ),
+    # --- On a cluster: what the client returns, and what it leaves to dask -----------------------
+    Deselected(
+        "expects values in the graph of a persisted collection; a client persists without waiting, "
+        "so there are futures",
+        (
+            "tests/test_base.py::test_custom_collection",
+            "tests/test_base.py::test_persist_delayed_custom_key",
+            "tests/test_composite_expr.py::test_composite_expr_persist_rebuilds_collection",
+        ),
+        CLUSTER,
+    ),
+    Deselected(
+        "counts by a callback of dask, or by a pool of the caller; tasks of a client end on the "
+        "cluster, and have no part in either",
+        (
+            "tests/test_base.py::test_compute_no_opt",
+            "tests/test_base.py::test_num_workers_config",
+        ),
+        CLUSTER,
+    ),
+    Deselected(
+        "expects that no scheduler is configured; the open client is",
+        ("tests/test_base.py::test_get_scheduler",),
+        CLUSTER,
+    ),
+    Deselected(
+        "gives two tasks one key, which has a hash: an optimization of the test's own replaces "
+        "calls in a graph. On a cluster such a key says what the value is, and one that is still "
+        "there from the call before, for a moment, is used",
+        ("tests/test_base.py::test_optimize_globals",),
+        CLUSTER,
+    ),
+    Deselected(
+        "the tasks count in an object of the caller",
+        (
+            "tests/test_graph_manipulation.py::test_bind",
+            "tests/test_graph_manipulation.py::test_checkpoint",
+            "tests/test_graph_manipulation.py::test_checkpoint_collections",
+            "tests/test_graph_manipulation.py::test_wait_on_many",
+            "tests/test_graph_manipulation.py::test_wait_on_one",
+        ),
+        CLUSTER,
+    ),
+    Deselected(
+        "waits for a warning, which the worker has",
+        (
+            "bag/tests/test_bag.py::test_take_npartitions_warn",
+            "bag/tests/test_text.py::test_files_per_partition",
+        ),
+        CLUSTER,
+    ),
+    Deselected(
+        "compares by identity: a function, or an array in a list, comes back as another object",
+        (
+            "bag/tests/test_bag.py::test_bag_with_single_callable",
+            "bag/tests/test_bag.py::test_repartition_partition_size_complex_dtypes",
+        ),
+        CLUSTER,
+    ),
+    Deselected(
+        "groups a bag by an index or a name, or into a number of parts, as only dask's shuffle on "
+        "a disk does. With a client it shuffles by tasks, where `groupby` takes only functions and "
+        "ignores `npartitions`, also with dask's own schedulers and `shuffle='tasks'`",
+        (
+            "bag/tests/test_bag.py::test_groupby_with_indexer",
+            "bag/tests/test_bag.py::test_groupby_with_npartitions_changed",
+            "bag/tests/test_bag.py::test_msgpack_unicode",
+        ),
+        CLUSTER,
+    ),
+    Deselected(
+        "a generator is an argument or the result of a task; it cannot be pickled, and a cluster "
+        "takes and gives away values only in that form (UnpicklableResult)",
+        (
+            "bag/tests/test_bag.py::test_from_delayed_iterator",
+            "bag/tests/test_bag.py::test_reductions_are_lazy",
+            "bag/tests/test_text.py::test_read_text[bz2-None-utf-8-True]",
+        ),
+        CLUSTER,
     ),
 ]
 

@@ -10,6 +10,9 @@ These are replaced, before any collection is imported:
 and, once the collections exist, the default scheduler of each: Array, DataFrame, Bag, Delayed.
 For comparison the same can be done with dask's own engines, which replaces only the defaults.
 
+With `cluster`, a client of a cluster takes all these places but the last (`scheduler=<executor>`
+stays dask's own). Collections come to it in another way, as with users: it is open.
+
 Every engine is called through a function that counts the graphs it ran, so that a run can show
 that the engine under test did the work. Must never be imported by weft itself.
 """
@@ -25,6 +28,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .cluster_engine import OpenCluster
+
 Get = Callable[..., Any]
 
 
@@ -34,7 +39,7 @@ class Engine:
 
     #: "weft" or "dask": whose engines are used.
     provider: str
-    #: The one that is the default scheduler of every collection: "threads", "sync", "processes".
+    #: The default scheduler of every collection: "threads", "sync", "processes", "cluster".
     default: str
     #: Whether weft is given `order=dask.order.order`, by which dask's own engines always go.
     is_ordered: bool = False
@@ -45,13 +50,15 @@ ENGINES: dict[str, Engine] = {
     "sync": Engine("weft", "sync"),
     "ordered": Engine("weft", "sync", is_ordered=True),
     "processes": Engine("weft", "processes"),
+    "cluster": Engine("weft", "cluster"),
     "dask-threaded": Engine("dask", "threads"),
     "dask-sync": Engine("dask", "sync"),
     "dask-processes": Engine("dask", "processes"),
 }
 
-#: {kind of engine: graphs run}, in this process.
+#: {kind of engine: graphs run}, in this process; a cluster counts its own.
 graphs_run: Counter[str] = Counter()
+_cluster = OpenCluster()
 
 #: Modules of dask that hold an engine by name, as the tests import it.
 _HOLDERS = {
@@ -77,17 +84,47 @@ _COLLECTIONS = (
 
 def install(engine: str) -> None:
     """Make dask run its graphs on `engine`. Once in a process, before collections are imported."""
-    import dask.base
-
     early = [name for name in ("dask.array", "dask.bag", "dask.dataframe") if name in sys.modules]
     assert not early, f"{early} hold dask's engines already: load this plugin with -p"
 
     chosen = ENGINES[engine]
+    if chosen.default == "cluster":
+        gets = dict.fromkeys(("sync", "threads", "processes", "cluster"), _cluster.get)
+        gets["executor"] = _dask_engines()["executor"]
+        _replace(gets, "cluster")
+        return
     gets = _dask_engines() if chosen.provider == "dask" else _weft_engines(chosen.is_ordered)
     gets = {kind: _counted(kind, get) for kind, get in gets.items()}
     if chosen.provider == "dask":
         # The others end up in get_async too, and would be counted twice.
         gets["executor"] = gets["executor"].__wrapped__
+    _replace(gets, chosen.default)
+    _hide_frames(chosen.provider)
+
+
+def start(engine: str) -> None:
+    """Start what the engine needs in a process that runs tests: for `cluster` a cluster."""
+    if ENGINES[engine].default == "cluster":
+        _cluster.start()
+
+
+def stop(engine: str) -> None:
+    """Undo `start`."""
+    if ENGINES[engine].default == "cluster":
+        _cluster.close()
+
+
+def take_count() -> int:
+    """Return how many graphs were run in this process since the last call."""
+    n_graphs = graphs_run.total()
+    graphs_run.clear()
+    return n_graphs + _cluster.take_count()
+
+
+def _replace(gets: dict[str, Get], default: str) -> None:
+    """Put the engines in all places."""
+    import dask.base
+
     for kind, holders in _HOLDERS.items():
         for module, attribute in holders:
             setattr(importlib.import_module(module), attribute, gets[kind])
@@ -98,8 +135,7 @@ def install(engine: str) -> None:
     for module, name in _COLLECTIONS:
         collection = getattr(importlib.import_module(module), name)
         assert "__dask_scheduler__" in vars(collection)
-        collection.__dask_scheduler__ = staticmethod(gets[chosen.default])
-    _hide_frames(chosen.provider)
+        collection.__dask_scheduler__ = staticmethod(gets[default])
 
 
 def _weft_engines(is_ordered: bool) -> dict[str, Get]:

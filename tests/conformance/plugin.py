@@ -41,6 +41,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Report(config), "conformance-report")
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start the engine where tests are run: not in the controller of pytest-xdist."""
+    config = session.config
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
+        engine = config.getoption("--engine")
+        engines.start(engine)
+        config.add_cleanup(lambda: engines.stop(engine))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is on the list."""
     if config.getoption("--no-deselected"):
@@ -60,8 +69,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
     """Note in the report of each phase how many graphs the engines ran since the last one."""
     report = yield
     # An attribute more is kept when pytest-xdist sends the report.
-    report.graphs = engines.graphs_run.total()
-    engines.graphs_run.clear()
+    report.graphs = engines.take_count()
     return report
 
 

@@ -42,6 +42,7 @@ PLAN: dict[str, tuple[str, ...]] = {
     "sync": ALL,
     "ordered": ("engines", "base"),
     "processes": ALL,
+    "cluster": ALL,
     "dask-threaded": ALL,
     "dask-sync": ("bag", "delayed", "engines", "base"),
     "dask-processes": ("bag", "delayed", "engines", "base"),
@@ -295,6 +296,7 @@ def main() -> int:
             run, printed = run_executor(options.pytest_args)
         else:
             chosen = options.suite or (ALL if options.engine else PLAN[engine])
+            chosen = [suite for suite in chosen if suite not in suites.NOT_ON.get(engine, {})]
             places = [place for suite in chosen for place in suites.SUITES[suite]]
             print(f"{engine}: {', '.join(chosen)} ...", flush=True)
             run, printed = run_engine(engine, places, options.n, options.pytest_args)

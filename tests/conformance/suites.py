@@ -41,6 +41,13 @@ SUITES: dict[str, tuple[str, ...]] = {
     ),
 }
 
+#: {engine: {suite: why it is not run on it}}.
+NOT_ON = {
+    "cluster": {
+        "engines": "the contract of what runs in the caller's process: callbacks, caches, pools",
+    },
+}
+
 #: {file or folder: why it is not run}. Each test file of dask is above or here; what is here and
 #: in a folder above is not run.
 LEFT_OUT = {

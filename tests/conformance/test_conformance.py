@@ -37,18 +37,28 @@ SAMPLE = [
     "tests/test_base.py::test_custom_collection",
     "tests/test_base.py::test_persist_nested",
 ]
+#: Persisted collections hold futures; and the tests of the suite `engines`.
+NOT_ON_A_CLUSTER = {
+    "tests/test_base.py::test_custom_collection",
+    *(test for test in SAMPLE if suites.suite_of(test.partition("::")[0]) == "engines"),
+}
 BY_DESIGN = "tests/test_local.py::test_callback"
 
 
 @needs_dask
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["threaded", "processes"])
+@pytest.mark.parametrize("engine", ["threaded", "processes", "cluster"])
 def test_a_sample_of_dasks_tests_passes(engine):
-    done, printed = run.run_engine(engine, [*SAMPLE, BY_DESIGN], n_processes=0)
+    sample, by_design = SAMPLE, BY_DESIGN
+    if engine == "cluster":
+        sample = [test for test in SAMPLE if test not in NOT_ON_A_CLUSTER]
+        by_design = "tests/test_base.py::test_get_scheduler"
+    done, printed = run.run_engine(engine, [*sample, by_design], n_processes=0)
     assert not done.broken
     assert done.having("failed") == [], printed
-    assert sorted(done.having("passed")) == sorted(SAMPLE)
-    assert done.having("deselected") == [BY_DESIGN]
+    assert sorted(done.having("passed")) == sorted(sample)
+    assert done.having("deselected") == [by_design]
+    done.tests.pop(by_design)
     assert all(found["graphs"] for found in done.tests.values())
     assert run.judge([done])
 
@@ -111,6 +121,13 @@ def test_each_deselected_test_has_one_reason_on_an_engine():
         ]
         assert len(listed) == len({*listed})
     assert all(entry.reason and {*entry.engines} <= {*ENGINES} for entry in deselected.DESELECTED)
+
+
+def test_suites_that_are_not_run_on_an_engine_have_a_reason():
+    assert {*suites.NOT_ON} <= {*ENGINES}
+    for not_run in suites.NOT_ON.values():
+        assert {*not_run} <= {*suites.SUITES}
+        assert all(not_run.values())
 
 
 def found(outcome, text=""):
