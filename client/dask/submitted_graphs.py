@@ -257,6 +257,8 @@ class _Submission:
 
     def __init__(self, client: Any, options: AnnotatedOptions, *, keeps_names: bool) -> None:
         self._engine: Engine = client._running()
+        # A key of dask for what is read from a file says which file it is, not what is in it.
+        self._engine.settle_releases()
         self._encoder: Encoder = client._encoder
         self._options = options
         self._keeps_names = keeps_names

@@ -216,6 +216,14 @@ class Engine(EngineWaiting):
         if not (self._is_woken or self._is_sweeping):
             self.wake()
 
+    def settle_releases(self) -> None:
+        """Hand the queue to the core: no key counts as held whose futures were released before.
+
+        Not for finalizers: it waits for the core, unless it is called within an event of it.
+        """
+        if self._operations and not self.is_in_core:
+            self._past_loop.hand_over()
+
     @property
     def is_asynchronous(self) -> bool:
         """True if the calling thread is to await what takes time."""

@@ -88,6 +88,18 @@ class PastLoop(LentReading):
         finally:
             run_delayed(delayed)
 
+    def hand_over(self) -> None:
+        """Hand the whole queue to the core on this thread; the loop sends what follows from it."""
+        engine = self._engine
+        delayed = delay_handlers()
+        try:
+            with engine.lock:
+                while engine.handle_slice():
+                    pass
+            engine.wake()
+        finally:
+            run_delayed(delayed)
+
     def receive_until_done(self, state: FutureState, timeout: float | None) -> None:
         """Receive on this thread until `state` is done.
 

@@ -255,3 +255,12 @@ def test_collections_of_dask(client):
     pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
     da = pytest.importorskip("dask.array", reason="pip install 'weft[dask]'")
     assert da.arange(100, chunks=10).sum().compute(scheduler=client) == 4950
+
+
+def test_a_key_with_a_hash_is_computed_again_once_its_futures_are_gone(client, tmp_path):
+    """A program reads a file, writes it anew, and reads it again: dask gives both equal keys."""
+    file = tmp_path / "number"
+    key = f"read-{uuid.uuid4().hex}"
+    for number in range(20):
+        file.write_text(str(number), encoding="utf-8")
+        assert client.get({key: (file.read_text,)}, key) == str(number)
