@@ -264,7 +264,12 @@ DESELECTED: list[Deselected] = [
         "pass only if the task that reads it happens to run in the same process",
         (
             "bag/tests/test_bag.py::test_from_delayed_iterator",
-            "bag/tests/test_text.py::test_read_text",
+            *(
+                f"bag/tests/test_text.py::test_read_text[{compression}-None-{encoding}-{paths}]"
+                for compression in (None, "bz2", "gzip", "xz", "zip")
+                for encoding in ("ascii", "utf-8")
+                for paths in (False, True)
+            ),
         ),
         CLUSTER,
         run=False,
