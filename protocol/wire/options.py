@@ -192,6 +192,8 @@ class TaskOptions(_Given):
     delivered: bool = option(CHECKS["Flag"], default=False)
     #: it has made an actor: it fails if no worker has that, and never runs
     made: bool = option(CHECKS["Flag"], default=False)
+    #: its value is an index of its inputs: tasks that read it read parts of these
+    part_index: bool = option(CHECKS["Flag"], default=False, must_understand=True)
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TaskOptions:
@@ -222,8 +224,13 @@ class TaskOptions(_Given):
 
     @property
     def takes_thread(self) -> bool:
-        """False for a value that its client brings: no thread of its worker computes it."""
-        return not self.scattered
+        """False for a value that is brought: no thread of its worker computes it."""
+        return not (self.scattered or self.part_index)
+
+    @property
+    def keeps_inputs(self) -> bool:
+        """True for a value whose readers read its inputs as well."""
+        return self.part_index
 
     @property
     def for_workers(self) -> list[str]:

@@ -64,6 +64,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     actors.FEATURE,
     coordination.FEATURE,
     data.PUTS,
+    data.PART_INDEXES,
     leaving.RETIRING,
     idle_shutdown.FEATURE,
     insight.FEATURE,

@@ -124,6 +124,21 @@ class DataTaken(Message):
     request: Number
 
 
+@message(78, by=PEERS)
+class GetParts(Message):
+    """Ask a worker's data port for parts of the results of these attempts, joined to one value.
+
+    `parts` are the numbers that name the part of each: `n_numbers` for each attempt, or if that is
+    0 the same ones for all. The answer is `KeysData` with one result under the key "parts", or with
+    the attempts that are not there as `missing`.
+    """
+
+    request: Number
+    attempts: Ints
+    parts: Ints
+    n_numbers: Number = 0
+
+
 @message(70, by=WORKERS, columns=("attempts",), optional_columns=("ends",))
 class AttemptsEnded(Message):
     """Report dropped attempts that occupy no thread of the worker any more, or never did.

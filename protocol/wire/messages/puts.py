@@ -14,6 +14,8 @@ from ..roles import CLIENTS, PEERS, WORKERS
 
 #: The function of tasks whose value a client puts; its blob is empty, and their arguments too.
 PUT_FUNCTION: Final = b"weft: put a data"
+#: The same of indexes of parts, whose values the scheduler makes: see `part_index`.
+INDEX_FUNCTION: Final = b"weft: part index"
 
 
 @message(

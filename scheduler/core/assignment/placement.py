@@ -116,6 +116,8 @@ def ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
     task_class = task.group.task_class
     if found is None or task_class.resources or found not in task_class.members:
         return None
+    if not task_class.takes_thread:
+        return None  # what is brought is made of finished inputs
     n_inputs = len(task.dependencies)
     if len(missing) < n_inputs and task.group.prefix.estimate_ns >= WORTH_WAITING_NS:
         n_elsewhere = 0

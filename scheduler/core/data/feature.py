@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ..feature import Departure, Feature, LateQuestion
-from . import copies, puts, rebalancing, relays, scattered
+from . import copies, part_indexes, puts, rebalancing, relays, scattered
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, WorkerHandle
@@ -29,6 +29,20 @@ PUTS: Final = Feature(
     assigned={m.PUT_FUNCTION: puts.ask},
     submitted_again={m.PUT_FUNCTION: puts.note_submitted},
     values_stored=(scattered.note_stored,),
+)
+
+
+PART_INDEXES: Final = Feature(
+    name="indexes of parts",
+    records=(part_indexes.PartIndexes, part_indexes.NamedHolders),
+    notes=(part_indexes.NamedHolders,),
+    invariants=part_indexes.INDEX_INVARIANTS,
+    placing=(part_indexes.place,),
+    assigned={m.INDEX_FUNCTION: part_indexes.send},
+    attempts_finished=(part_indexes.on_finished,),
+    not_fetched=(part_indexes.on_not_fetched,),
+    results_lost=(part_indexes.on_results_lost,),
+    recipe_given=(part_indexes.on_recipe_given,),
 )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def place(state: SchedulerState, give: Callable[[SchedulerTask, WorkerHandle], None]) -> None:
     """Give all queued scattered data to workers, whatever these run."""
     for task_class in state.threadless:
-        if task_class not in state.ready:
+        if task_class not in state.ready or task_class.keeps_inputs:
             continue
         place_scattered(state, task_class, give)
         if not task_class.queue.n:

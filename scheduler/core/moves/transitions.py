@@ -11,7 +11,7 @@ others that it makes possible are collected and done in a loop, never by recursi
 moves of this table.
 
 *Active* states (waiting, queued, no_worker, processing) read their dependencies: each counts in
-`n_waiters` of each.
+`n_waiters` of each. So does a task in memory that keeps them for its own readers.
 """
 
 from __future__ import annotations
@@ -141,6 +141,7 @@ def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
         task.replicas = ()
         task.attempt = 0
         task.delivered = False
+        task.waiting_on = None
         state.counters.n_memory -= 1
     elif start == ERRED:
         assert task.failure is not None
@@ -411,7 +412,7 @@ def err(
         task = stack.pop()
         if task.state == ERRED:
             continue
-        was_active = task.state in ACTIVE
+        was_active = task.state in ACTIVE or task.is_keeping
         if task is not over:
             drop_at_workers(state, task)
         move(state, task, ERRED)
@@ -460,6 +461,9 @@ def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
                 del ws.has_what[task]
                 ws.nbytes -= task.nbytes
                 drop_attempt(state, ws, task.attempt)
+            if task.waiting_on is not None:
+                task.waiting_on = None
+                stop_waiting(task, stack)
             task.state = RELEASED
             task.replicas = ()
             task.attempt = 0

@@ -74,6 +74,7 @@ class TaskClass:
     __slots__ = (
         "allow_other_workers",
         "avoided",
+        "keeps_inputs",
         "key",
         "level",
         "members",
@@ -98,6 +99,7 @@ class TaskClass:
         avoided: tuple[str, ...] = (),
         *,
         takes_thread: bool = True,
+        keeps_inputs: bool = False,
     ) -> None:
         self.key = key
         #: names, hosts or addresses that may run it; empty = all
@@ -106,8 +108,10 @@ class TaskClass:
         self.resources = resources
         #: ids of workers that may not run it while others may: its tasks asked there for another
         self.avoided = avoided
-        #: False for values that clients bring: a feature places them, also where no thread is free
+        #: False for values that are brought: a feature places them, also where no thread is free
         self.takes_thread = takes_thread
+        #: of these, those whose readers read the inputs of its tasks as well
+        self.keeps_inputs = keeps_inputs
         #: tasks in state queued, best first
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
         #: best user priority of a queued task, as a level, while one is queued
@@ -243,14 +247,14 @@ class SchedulerTask:
         #: {task: None} of all tasks, not forgotten, that depend on this one; None = empty
         self.dependents: dict[SchedulerTask, None] | None = None
         #: how many `dependents` are waiting, queued, no_worker or processing: they will read the
-        #: data
+        #: data; or in memory, and keep it for their own readers (`is_keeping`)
         self.n_waiters = 0
         #: clients that hold a future of it; symmetric with `ClientHandle.wants`
         self.wanted_by: tuple[ClientHandle, ...] = ()
         #: every client of `wanted_by` got the value itself: losing the data needs no new run
         self.delivered = False
-        #: waiting only: {dependency: None}, all and only dependencies that are not in memory; else
-        #: None
+        #: waiting only: {dependency: None}, all and only dependencies that are not in memory; in
+        #: memory {} if its readers read its dependencies as well; else None
         self.waiting_on: dict[SchedulerTask, None] | None = None
         #: queued only: the entry of the ready queue that is this task's, not 0; else 0
         self.ticket = 0
@@ -271,6 +275,11 @@ class SchedulerTask:
     def is_without_recipe(self) -> bool:
         """True while no client has submitted it to this scheduler."""
         return self.group.task_class.key is WITHOUT_RECIPE
+
+    @property
+    def is_keeping(self) -> bool:
+        """True if it is in memory, and its dependencies are kept for those that read it."""
+        return self.state == MEMORY and self.waiting_on is not None
 
     def __repr__(self) -> str:
         return f"<SchedulerTask {self.key} {self.state}>"

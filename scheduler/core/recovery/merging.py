@@ -81,6 +81,8 @@ def merge_held(
         return True
     if task.state in (MEMORY, ERRED) or is_other(task, row):
         return False
+    if task.group.options.keeps_inputs:
+        return False  # it is made again at once, for what is where now
     if task.state == RELEASED and not task.wanted_by:
         return False
     _finish(state, task, row)

@@ -137,7 +137,8 @@ def give_recipe(
     names = message.dependencies[row] if message.dependencies else []
     if task.state == MEMORY and any(name not in state.tasks for name in names):
         return  # it cannot be computed again; the data is all that there is
-    if task.state == MEMORY and not group.task_class.takes_thread:
+    kind = group.task_class
+    if task.state == MEMORY and not (kind.takes_thread or kind.keeps_inputs):
         return  # it is there, so no client need send it
     ws, attempt = task.worker, task.attempt
     if task.state == PROCESSING:

@@ -360,11 +360,16 @@ def _task_class(state: SchedulerState, options: TaskOptions) -> TaskClass:
     is_loose = options.allow_other_workers
     key: tuple[object, ...] = (workers, is_loose, resources)
     if not takes_thread:
-        key, resources = (_THREADLESS, workers, is_loose), ()
+        key, resources = (_THREADLESS, workers, is_loose, options.keeps_inputs), ()
     task_class = state.classes.get(key)
     if task_class is None:
         task_class = state.classes[key] = TaskClass(
-            key, workers, is_loose, resources, takes_thread=takes_thread
+            key,
+            workers,
+            is_loose,
+            resources,
+            takes_thread=takes_thread,
+            keeps_inputs=options.keeps_inputs,
         )
         if not takes_thread:
             state.threadless[task_class] = None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.failure import Failure
 from ....protocol.wire.messages import (
+    INDEX_FUNCTION,
     PUT_FUNCTION,
     AssignTasks,
     AttemptsErred,
@@ -78,10 +79,10 @@ def _await_values(state: WorkerState, message: AssignTasks) -> Callable[[], None
     """
     early = state.record(EarlyValues)
     lapsed: list[WorkerTask] = []
-    function = state.functions[PUT_FUNCTION]
     for row, place in enumerate(message.function_of):
         attempt = message.attempts[row]
-        if message.functions[place] != PUT_FUNCTION or _is_known(state, attempt):
+        function = state.functions[message.functions[place]]
+        if function.filing is None or _is_known(state, attempt):
             continue
         key = message.keys[row]
         task = WorkerTask(
@@ -246,7 +247,7 @@ FEATURE: Final = WorkerFeature(
             if attempt <= state.last_attempt or attempt in state.by_attempt
         ),
     },
-    filing={PUT_FUNCTION: _await_values},
+    filing={PUT_FUNCTION: _await_values, INDEX_FUNCTION: _await_values},
     assigned=((_NAME, _on_assigned),),
     session_opening=(_give_up_all,),
 )

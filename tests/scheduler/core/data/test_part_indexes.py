@@ -1,0 +1,240 @@
+r"""Indexes of parts: what m tasks read in parts is kept, named and lost together.
+
+    a0  a1        two results that have parts
+      \ /
+     index        says where they are
+    / | \\
+  r0  r1 r2       each reads one part of both
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.scheduler.core.recovery.recovery_kit import BEFORE
+from tests.scheduler.builders import Board, Out, assigned, dropped, graph
+from weft.protocol.values.serialize import loads
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.part_index import PartIndex, read_index
+from weft.scheduler.core.records.presence import Members
+
+READERS = ("r0", "r1", "r2")
+
+
+def index_row(key: str, *reads: str) -> m.SubmitTasks:
+    return m.SubmitTasks(
+        functions=[m.INDEX_FUNCTION],
+        function_names=["index_of_parts"],
+        function_blobs=[b""],
+        function_of=[0],
+        keys=[key],
+        args=[b""],
+        dependencies=[list(reads)],
+        spec_hashes=[],
+        options=[{"part_index": True}],
+    )
+
+
+def shuffle(board: Board, alice: int, n: int = 2) -> None:
+    """Submit the graph above; only the readers are wanted."""
+    inputs = [f"a{i}" for i in range(n)]
+    board.send(alice, graph(" ".join(inputs)))
+    board.send(alice, index_row("index", *inputs))
+    board.send(alice, graph(*[f":index -> {key}" for key in READERS]))
+    board.send(alice, m.ReleaseKeys(keys=[*inputs, "index"]))
+
+
+def index_sent(out: Out, worker: int) -> PartIndex:
+    (put,) = out.of(worker, m.Put)
+    (value,) = put.values
+    index = read_index(loads(value))
+    assert index is not None
+    return index
+
+
+def holders(index: PartIndex) -> list[tuple[str, list[str]]]:
+    """Return each key with the addresses of its holders."""
+    addresses = [[index.addresses[i] for i in some] for some in index.holders]
+    return list(zip(index.keys, addresses, strict=True))
+
+
+def put_done(board: Board, worker: int) -> Out:
+    return board.finish(worker, "index", nbytes=100, blob=None)
+
+
+def two_workers() -> tuple[Board, int, int, int]:
+    board = Board()
+    first, second = board.worker("first"), board.worker("second")
+    alice = board.client()
+    shuffle(board, alice)
+    board.finish(first, *[key for key in ("a0", "a1") if board.where(key) == first])
+    board.finish(second, *[key for key in ("a0", "a1") if board.where(key) == second])
+    board.drop_rest()
+    return board, first, second, alice
+
+
+def where_is(board: Board, key: str, *peers: int) -> int:
+    (holder,) = board.task(key).replicas
+    return holder.peer
+
+
+def test_an_index_names_attempts_and_holders_in_order() -> None:
+    board, first, second, _ = two_workers()
+    index = index_sent(board.out, board.where("index"))  # type: ignore[arg-type]
+    names = {first: "tcp://first", second: "tcp://second"}
+    assert holders(index) == [(key, [names[where_is(board, key)]]) for key in ("a0", "a1")]
+    assert list(index.attempts) == [board.attempt("a0"), board.attempt("a1")]
+    board.drop_rest()
+
+
+def test_it_is_sent_though_no_thread_is_free() -> None:
+    board = Board()
+    worker, alice = board.worker(), board.client()
+    shuffle(board, alice)
+    board.send(alice, graph("long", function="long"))
+    board.finish(worker, "a0", "a1")
+    assert board.states("index") == ["processing"]
+
+
+def test_inputs_are_kept_until_the_last_reader_is_done() -> None:
+    board = Board()
+    worker, alice = board.worker(), board.client()
+    shuffle(board, alice)
+    board.finish(worker, "a0", "a1")
+    attempts = [board.attempt(key) for key in ("a0", "a1", "index")]
+    put_done(board, worker)
+    assert board.states("a0", "a1", "index") == ["memory"] * 3
+    for key in READERS[:-1]:
+        assert dropped(board.finish(worker, key), worker) == []
+    out = board.finish(worker, READERS[-1])
+    assert sorted(dropped(out, worker)) == sorted(attempts)
+    board.send(alice, m.ReleaseKeys(keys=list(READERS)))
+    assert not board.state.tasks
+    board.drop_rest()
+
+
+def test_a_reader_depends_on_the_index_alone() -> None:
+    board = Board()
+    worker, alice = board.worker(), board.client()
+    shuffle(board, alice, n=50)
+    board.finish(worker, *[f"a{i}" for i in range(50)])
+    put_done(board, worker)
+    assert [d.key for d in board.task("r0").dependencies] == ["index"]
+    assert board.task("a0").dependents == {board.task("index"): None}
+
+
+def test_a_lost_input_takes_the_index_along_and_only_it_runs_again() -> None:
+    board, first, second, _ = two_workers()
+    put_done(board, board.where("index"))  # type: ignore[arg-type]
+    gone = where_is(board, "a0")
+    stays = first if gone == second else second
+    kept = [key for key in ("a0", "a1") if where_is(board, key) == stays]
+    out = board.close(gone)
+    assert board.states("index", "r0", "r1", "r2")[0] == "waiting"
+    lost = [key for key in ("a0", "a1") if key not in kept]
+    assert set(assigned(out, stays)) >= set(lost)
+    assert not set(assigned(out, stays)) & set(kept)
+    out = board.finish(stays, *lost)
+    name = "tcp://first" if stays == first else "tcp://second"
+    assert holders(index_sent(out, stays)) == [("a0", [name]), ("a1", [name])]
+    put_done(board, stays)
+    assert board.states("a0", "a1", "index") == ["memory"] * 3
+    board.drop_rest()
+
+
+def test_an_input_that_is_lost_while_the_index_is_sent_makes_it_anew() -> None:
+    board, first, second, _ = two_workers()
+    at = board.where("index")
+    assert at is not None
+    other = first if at == second else second
+    lost = [key for key in ("a0", "a1") if where_is(board, key) == other]
+    board.close(other)
+    put_done(board, at)
+    assert board.states("index") == ["waiting"]
+    board.finish(at, *lost)
+    put_done(board, at)
+    assert board.states("index") == ["memory"]
+    board.drop_rest()
+
+
+def missing(board: Board, worker: int, key: str, holder: str, **options: Any) -> Out:
+    report = m.KeysMissing(keys=[key], holder=holder, attempts=[board.attempt(key)], **options)
+    return board.send(worker, report)
+
+
+def test_an_index_that_names_nobody_who_has_an_input_is_made_again() -> None:
+    board, first, second, _ = two_workers()
+    put_done(board, board.where("index"))  # type: ignore[arg-type]
+    holder = where_is(board, "a0")
+    other = first if holder == second else second
+    # Its copy moves, and its holder lets it go.
+    added = m.ReplicasAdded(keys=["a0"], attempts=[board.attempt("a0")])
+    board.send(other, added)
+    before = board.attempt("index")
+    names = {first: "tcp://first", second: "tcp://second"}
+    out = missing(board, other, "a0", names[holder])
+    assert board.attempt("index") > before
+    at = board.where("index")
+    assert at is not None
+    assert dict(holders(index_sent(out, at)))["a0"] == [names[other]]
+    board.drop_rest()
+
+
+def test_a_holder_out_of_reach_is_no_reason_to_make_it_again() -> None:
+    board, first, second, _ = two_workers()
+    put_done(board, board.where("index"))  # type: ignore[arg-type]
+    holder = where_is(board, "a0")
+    other = first if holder == second else second
+    before = board.attempt("index")
+    missing(board, other, "a0", "tcp://first" if holder == first else "tcp://second",
+            unreachable=True)  # fmt: skip
+    assert board.attempt("index") == before
+    board.drop_rest()
+
+
+def test_an_input_that_fails_later_fails_the_readers() -> None:
+    board, first, second, _ = two_workers()
+    put_done(board, board.where("index"))  # type: ignore[arg-type]
+    gone = where_is(board, "a0")
+    stays = first if gone == second else second
+    lost = [key for key in ("a0", "a1") if where_is(board, key) == gone]
+    board.close(gone)
+    board.raise_(stays, *lost[:1])
+    assert board.states(*READERS) == ["erred"] * 3
+    board.drop_rest()
+
+
+def test_readers_that_are_cancelled_let_the_inputs_go() -> None:
+    board = Board()
+    worker, alice = board.worker(), board.client()
+    shuffle(board, alice)
+    board.finish(worker, "a0", "a1")
+    put_done(board, worker)
+    board.send(alice, m.CancelKeys(keys=list(READERS), force=False, reason=""))
+    assert board.states("a0", "a1", "index") == ["-"] * 3
+    board.drop_rest()
+
+
+def test_a_new_scheduler_does_not_take_an_index_over() -> None:
+    board = Board(epoch=7 << 20, away_s=5.0, expected=Members(("id of w",), ("alice",)))
+    alice = board.client(last_epoch=BEFORE)
+    shuffle(board, alice)
+    board.send(alice, m.Resubmitted())
+    held = {"a0": 1, "a1": 2, "index": 3}
+    worker = board.come_back("w", last_epoch=BEFORE, held=held)
+    board.tick(1.0)
+    assert board.states("a0", "a1") == ["memory"] * 2
+    assert board.attempt("index") > 5
+    put_done(board, worker)
+    assert board.states("index") == ["memory"]
+    board.drop_rest()
+
+
+def test_an_index_whose_tasks_are_not_ready_is_not_sent_ahead() -> None:
+    board = Board()
+    worker, alice = board.worker(nthreads=2), board.client()
+    shuffle(board, alice)
+    assert board.states("a0", "a1") == ["processing"] * 2
+    out = board.finish(worker, "a0")
+    assert "index" not in assigned(out, worker)
+    assert out.of(worker, m.Put) == []
