@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import NotInTask
+from ..protocol.values.parts import fetch_parts_here
 from ..protocol.wire.keys import Key, key_of
 
 if TYPE_CHECKING:
     from ..protocol.net.session import Finder
+    from ..protocol.values.parts import Fetch
     from .actors.actors import Actors
     from .core.tasks import WorkerTask
     from .output.output import OutputCatcher
@@ -60,6 +62,7 @@ class WorkerContext:
         "local_directory",
         "name",
         "output",
+        "parts",
         "plugins",
         "resources",
         "worker_id",
@@ -75,6 +78,8 @@ class WorkerContext:
     actors: Actors | None
     #: What sends lines to clients; None if the worker is in the process of a client.
     output: OutputCatcher | None
+    #: Reads parts of values; None = there is no data port.
+    parts: Fetch | None
     #: What a client in the tasks of this worker needs; None before the first connection.
     host: TaskHost | None
     here: Here
@@ -96,6 +101,7 @@ class WorkerContext:
             plugins={},
             actors=None,
             output=None,
+            parts=None,
             host=None,
             here=Here(),
         )
@@ -257,5 +263,6 @@ def task_here() -> str:
 
 
 def set_worker(context: WorkerContext) -> None:
-    """Make `get_worker` on this thread return `context`."""
+    """Make `get_worker` on this thread return `context`, and its tasks read parts by it."""
+    fetch_parts_here(context.parts)
     _local.context = context

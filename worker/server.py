@@ -74,6 +74,7 @@ from .core.events import (
 from .core.features import FEATURES
 from .core.seats import MAX_BLOCKED
 from .core.state import WorkerState
+from .data.parts import PartReader
 from .data.peers import Peers
 from .data.serving import DataServer, for_listening
 from .data.store import Store
@@ -260,6 +261,7 @@ class WorkerServer(SessionOwner):
         self._peers = Peers(
             security, self.address, self._executor.store, transfers, self._executor.handle
         )
+        context.set_own(parts=PartReader(self._executor, self._peers, self._loop).fetch)
         self._of_core = frozenset(self._executor.state.messages)
         self._answering = Answering(self._executor, self.stop, self._peers.reach)
         await self._answering.plugins.begin_with(config.preloaded)

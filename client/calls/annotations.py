@@ -179,17 +179,22 @@ def check_options(options: Iterable[str]) -> None:
             )
 
 
-def read_annotated(dsk: Any) -> tuple[Mapping[Any, Any], dict[Any, dict[str, Any]]]:
+def read_annotated(
+    dsk: Any, make_graph: Callable[[Any], Mapping[Any, Any] | None] | None = None
+) -> tuple[Mapping[Any, Any], dict[Any, dict[str, Any]]]:
     """Return a graph as a mapping, and {key: annotations} of its tasks that have any.
 
     Args:
         dsk: the graph in any form; expressions and a `HighLevelGraph` of dask have annotations.
+        make_graph: returns the graph where it is not to be made by dask, else None.
 
     Raises:
         GraphError: it is no graph.
         NotSupported, UnknownOption: an annotation is one that weft cannot honour.
     """
     mapping = _optimize_annotated(dsk)
+    if mapping is None and make_graph is not None:
+        mapping = make_graph(dsk)
     if mapping is None:
         mapping = as_mapping(dsk)
     found: dict[Any, dict[str, Any]] = {}

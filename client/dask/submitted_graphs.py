@@ -26,11 +26,12 @@ from ...graphs.options import checked_order, priorities_of
 from ...protocol.errors import MissingKey, SerializationError
 from ...protocol.host.collector import paused_collector, resumed_collector
 from ...protocol.values.exceptions import add_note
+from ...protocol.values.parts import index_of_parts
 from ...protocol.values.serialize import dumps_placed, futures_met, reduce_future
 from ...protocol.wire.keys import names_content, prefix_of, text_of
 from ...protocol.wire.message import MAX_DEPENDENCIES
-from ...protocol.wire.messages import NO_HASH
-from ...protocol.wire.options import KEYWORDS
+from ...protocol.wire.messages import INDEX_FUNCTION, NO_HASH
+from ...protocol.wire.options import KEYWORDS, TaskOptions
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ..calls.annotations import (
     AnnotatedOptions,
@@ -45,6 +46,8 @@ from ..calls.shared_arguments import SHARED_NBYTES, Uses
 from ..core.submitting import MAX_NBYTES
 from ..core.tasks import FAILED, FunctionRecord, FutureState, TaskColumns, TaskRecord
 from ..future import Future, join_dask
+from .rechunks import with_read_pieces
+from .shuffles import graph_with_parts
 
 if TYPE_CHECKING:
     from ..shell.engine import Engine
@@ -107,7 +110,8 @@ def submit_graph(
     join_dask()
     check_options(options)
     given = {name: options.get(name) for name in KEYWORDS}
-    mapping, annotations = read_annotated(dsk)
+    mapping, annotations = read_annotated(dsk, graph_with_parts)
+    mapping = with_read_pieces(mapping)
     of_tasks = AnnotatedOptions(given, active_annotations(), annotations)
     order = checked_order(options.get("order"))
     submission = _Submission(client, of_tasks, keeps_names=keeps_names)
@@ -249,6 +253,8 @@ class _GraphPart:
         self.known: dict[int, tuple[FunctionRecord, int]] = {}
         #: Large arguments of rows.
         self.shared: list[tuple[int, Uses]] = []
+        #: Rows that are indexes of parts.
+        self.indexes: set[int] = set()
         self.nbytes = 0
 
 
@@ -272,6 +278,7 @@ class _Submission:
         #: does. None = dask is not loaded, or has none.
         self._fused: Any = getattr(sys.modules.get("dask._task_spec"), "_execute_subgraph", None)
         self._fused_calls: dict[str, _FusedCall] = {}
+        self._index = FunctionRecord(INDEX_FUNCTION, b"", "index_of_parts")
         self._part = _GraphPart()
         self._n_rows = _FIRST_ROWS
         #: Results that no further task of the graph reads.
@@ -373,6 +380,9 @@ class _Submission:
                     args[i] = ref.value
         if func is self._fused:
             func = self._fused_call(task.key)
+        elif func is index_of_parts and places == [-1] and len(args) == 1:
+            func, args, places = self._index, [], []
+            part.indexes.add(len(part.rows))
         known = part.known.get(id(func))
         function, place = known or self._add_function(part, func)
         blob, dependencies = dumps_placed(function.name, args, places, keys)
@@ -440,7 +450,7 @@ class _Submission:
         return call
 
     def _add_function(self, part: _GraphPart, func: Any) -> tuple[FunctionRecord, int]:
-        function = self._encoder.function(func)
+        function = func if func is self._index else self._encoder.function(func)
         place = part.functions.get(function)  # two objects may be one function
         if place is None:
             place = part.functions[function] = len(part.functions)
@@ -492,7 +502,7 @@ class _Submission:
                 uses.submit(engine, options.priority, [states[row]], [inputs[row]])
             ranks = [] if self._ranks is None else [self._ranks[key] for key in keys]
             functions = list(part.functions)
-            common = self._options.of_all
+            common = None if part.indexes else self._options.of_all
             operations: list[TaskColumns | TaskRecord]
             if common is not None:
                 inputs = inputs if any(inputs) else []
@@ -509,7 +519,7 @@ class _Submission:
                         functions[places[i]],
                         args[i],
                         inputs[i],
-                        self._options.of(keys[i]),
+                        self._options_of(keys[i], i in part.indexes),
                         hashes[i],
                         failed.get(state.key),
                         ranks[i] if ranks else None,
@@ -523,6 +533,10 @@ class _Submission:
         dropped = self._dropped
         while dropped:
             engine.post_later(dropped.pop().state)
+
+    def _options_of(self, key: Any, is_index: bool) -> TaskOptions:
+        options = self._options.of(key)
+        return options.changed(part_index=True) if is_index else options
 
     def _attach(
         self, part: _GraphPart, results: list[_TaskResult]

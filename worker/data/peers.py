@@ -11,12 +11,14 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.net.data_connection import DataConnections
 from ...protocol.trust.security import Security
 from ...protocol.wire.address import parse_address
-from ...protocol.wire.messages import DataTaken, GetData, KeysData
+from ...protocol.wire.messages import DataTaken, GetData, GetParts, KeysData
+from ...protocol.wire.payload import Blob, blob_nbytes
 from ..core.events import (
     CopiesElsewhere,
     CopiesFetched,
@@ -28,6 +30,7 @@ from ..core.events import (
 from ..core.failed_fetches import FetchFailureLog
 from ..reaching import unreached
 from .core.sending import LARGE_BYTES, MEASURED_BYTES
+from .parts_lost import PartsLost
 from .store import Store
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ __all__ = ["Peers"]
 _log: Final = logging.getLogger("weft.worker")
 
 _CONNECT_TIMEOUT_S: Final = 10.0
+#: Above all requests of the core.
+_FIRST_PARTS: Final = 1 << 40
 _LEVELS: Final = {"INFO": logging.INFO, "WARNING": logging.WARNING}
 
 
@@ -61,6 +66,10 @@ class Peers:
         self._failed = FetchFailureLog()
         #: {request: (fetch, when)} of the requests that were not answered.
         self._asked: dict[int, tuple[Fetch, float]] = {}
+        #: {request: (when, its answer)} of the open requests for parts.
+        self._parts: dict[int, tuple[float, Future[Blob]]] = {}
+        self._last_parts = _FIRST_PARTS
+        self._is_closed = False
         self._lines = DataConnections(
             lambda: self._security,
             self._on_answer,
@@ -94,12 +103,52 @@ class Peers:
         there, here = parse_address(holder), parse_address(self._address)
         return there.is_tcp and there.host != here.host
 
+    def ask_parts(
+        self,
+        holder: str,
+        attempts: list[int],
+        parts: list[int],
+        n_numbers: int,
+        answer: Future[Blob],
+    ) -> None:
+        """Request parts of what a holder has; `answer` gets their pickle, or `PartsLost`."""
+        if self._is_closed:
+            answer.set_exception(PartsLost("this worker stops"))
+            return
+        self._last_parts += 1
+        self._parts[self._last_parts] = time.monotonic(), answer
+        self._transfers.n[0] += 1
+        message = GetParts(
+            request=self._last_parts, attempts=attempts, parts=parts, n_numbers=n_numbers
+        )
+        self._lines.ask(holder, message)
+
     async def close(self) -> None:
         """Close all lines; the core gets no more events."""
+        self._is_closed = True
         await self._lines.close()
+        for _, answer in self._parts.values():
+            answer.set_exception(PartsLost("this worker stops"))
+        self._parts.clear()
+
+    def _on_parts(self, message: KeysData) -> None:
+        since, answer = self._parts.pop(message.request)
+        transfers = self._transfers
+        transfers.seconds.add(int((time.monotonic() - since) * 1e6))
+        transfers.n_failed[0] += bool(message.missing)
+        (blob,) = message.results or [None]
+        if blob is None:
+            attempts = [int(text) for text in message.missing if text.isdigit()]
+            answer.set_exception(PartsLost("it does not have them", attempts))
+        else:
+            transfers.nbytes[0] += blob_nbytes(blob)
+            answer.set_result(blob)
 
     def _on_answer(self, holder: str, message: KeysData) -> None:
         self._note(*self._failed.on_answer(holder))
+        if message.request in self._parts:
+            self._on_parts(message)
+            return
         fetch, since = self._asked.pop(message.request)
         if message.elsewhere:
             self._handle(CopiesElsewhere(fetch.holder, fetch.request, message.elsewhere))
@@ -128,9 +177,13 @@ class Peers:
             self._lines.tell(holder, DataTaken(request=message.request))
 
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
-        del self._asked[request]
         self._transfers.n_failed[0] += 1
         self._note(*self._failed.on_failed(holder, reason, time.monotonic()))
+        if request in self._parts:
+            _, answer = self._parts.pop(request)
+            answer.set_exception(PartsLost(reason))
+            return
+        del self._asked[request]
         self._handle(CopiesNotFetched(holder, request))
 
     @staticmethod

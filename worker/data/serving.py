@@ -27,9 +27,9 @@ import contextlib
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import (
     CommClosed,
@@ -51,6 +51,7 @@ from ...protocol.wire.messages import (
     DataTaken,
     FetchKeys,
     GetData,
+    GetParts,
     KeysData,
     Put,
     PutFiles,
@@ -61,6 +62,7 @@ from ..slots.started import N_SERVING, StartedRecord
 from . import putting
 from .core.sending import LARGE_BYTES, LargeRequest, Sending
 from .packing import error_blob, is_large
+from .parts import pack_parts
 
 if TYPE_CHECKING:
     from ..slots.activity import Transfers
@@ -83,7 +85,7 @@ class _DataReader:
     __slots__ = ("is_busy", "nbytes", "requests")
 
     def __init__(self) -> None:
-        self.requests: deque[GetData | FetchKeys] = deque()
+        self.requests: deque[GetData | GetParts | FetchKeys] = deque()
         #: Rough size of `requests`.
         self.nbytes = 0
         #: A thread packs for it, or its first request waits until others are answered.
@@ -109,8 +111,10 @@ def _is_near(message: GetData | FetchKeys) -> bool:
     return isinstance(message, GetData) and message.host != "" and message.host == host_id()
 
 
-def _request_nbytes(keys: list[str]) -> int:
-    return _ITEM_BYTES * (len(keys) + 1) + sum(map(len, keys))
+def _request_nbytes(message: GetData | GetParts | FetchKeys) -> int:
+    if isinstance(message, GetParts):
+        return _ITEM_BYTES + 8 * (len(message.attempts) + len(message.parts))
+    return _ITEM_BYTES * (len(message.keys) + 1) + sum(map(len, message.keys))
 
 
 class DataServer:
@@ -146,6 +150,8 @@ class DataServer:
                 self.serve(connection, message)
             elif isinstance(message, DataTaken):
                 self._on_taken(connection, message)
+            elif isinstance(message, GetParts):
+                self.serve(connection, message)
             elif isinstance(message, Put):
                 putting.answer(self._executor, connection, message)
             elif isinstance(message, PutFiles):
@@ -156,8 +162,8 @@ class DataServer:
                 self._actors.on_taken(connection, message)
             elif not isinstance(message, Unsupported):
                 logger.warning(
-                    "%s sent %s to the data port, which handles only GetData, DataTaken, Put, "
-                    "PutFiles, ActorCalls and ActorResultsTaken",
+                    "%s sent %s to the data port, which handles only GetData, GetParts, DataTaken, "
+                    "Put, PutFiles, ActorCalls and ActorResultsTaken",
                     connection.peer_address,
                     type(message).__name__,
                 )
@@ -189,13 +195,13 @@ class DataServer:
         self._large.closed(connection)
         self._look_at_large()
 
-    def serve(self, connection: Connection, message: GetData | FetchKeys) -> None:
-        """Send a `KeysData` with those keys that are here, once the connection is writable."""
+    def serve(self, connection: Connection, message: GetData | GetParts | FetchKeys) -> None:
+        """Send a `KeysData` with what is here of what is asked for, once the connection is writable."""
         reader = self._readers.get(connection)
         if reader is None:
             reader = self._readers[connection] = _DataReader()
         reader.requests.append(message)
-        reader.nbytes += _request_nbytes(message.keys)
+        reader.nbytes += _request_nbytes(message)
         self._go_on(connection, reader)
         if reader.nbytes > _MAX_WAITING_BYTES:
             text = f"it sends requests and does not read: {len(reader.requests)} answers wait"
@@ -204,8 +210,12 @@ class DataServer:
     def _go_on(self, connection: Connection, reader: _DataReader) -> None:
         while reader.requests and connection.writable and not reader.is_busy:
             message = reader.requests.popleft()
+            reader.nbytes -= _request_nbytes(message)
+            if isinstance(message, GetParts):
+                reader.is_busy = True
+                self._start(self._serve_parts(connection, message))
+                continue
             keys = message.keys
-            reader.nbytes -= _request_nbytes(keys)
             found = self._executor.lookup(keys)
             packed = self._pack_plain(found)
             address = message.address if isinstance(message, GetData) else ""
@@ -236,9 +246,10 @@ class DataServer:
         is_near: bool = False,
     ) -> None:
         """Let a thread pack what is asked for."""
-        task = asyncio.get_running_loop().create_task(
-            self._serve_large(connection, asked, found, is_near)
-        )
+        self._start(self._serve_large(connection, asked, found, is_near))
+
+    def _start(self, serving: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(serving)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -270,6 +281,30 @@ class DataServer:
         if self._large.waiting:
             self._timer = loop.call_at(self._large.next_look(), self._look_at_large)
 
+    async def _serve_parts(self, connection: Connection, message: GetParts) -> None:
+        async with self._turns:
+            try:
+                future = self._pool().submit(pack_parts, self._executor.store, message)
+            except RuntimeError as error:  # the system starts no thread
+                connection.fail(CommClosed(f"the worker cannot start a thread: {error}"))
+                return
+            answer = await asyncio.wrap_future(future)
+        transfers = self._transfers
+        transfers.n[1] += 1
+        transfers.n_failed[1] += bool(answer.missing)
+        transfers.nbytes[1] += sum(map(blob_nbytes, filter(None, answer.results)))
+        try:
+            connection.send([answer])
+        except LocalProtocolError as error:
+            blob = error_blob(UnpicklableResult("parts", "value", str(error)))
+            connection.send([dataclasses.replace(answer, results=[blob])])
+        self._end(connection)
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(N_SERVING, "weft-data")
+        return self._threads
+
     async def close(self) -> None:
         """Stop answering."""
         self._started = None  # it is closed soon, and the thread may go on for a while
@@ -288,8 +323,7 @@ class DataServer:
         found: list[tuple[str, int, int]],
         is_near: bool,
     ) -> None:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(N_SERVING, "weft-data")
+        threads = self._pool()
         limit = self._executor.store.memory_limit
         has_large = any(is_large(nbytes, limit) for _, _, nbytes in found)
         async with self._turn_of_large if has_large else contextlib.nullcontext(), self._turns:
@@ -299,7 +333,7 @@ class DataServer:
             self._sending.pop(place, None)
             packing = _Packing(found, place, is_near)
             try:
-                future = self._threads.submit(self._pack, packing)
+                future = threads.submit(self._pack, packing)
             except RuntimeError as error:  # the system starts no thread: too many, or no memory
                 packing.is_given_up = True  # a thread that is free later may still find it
                 self._places.append(place)

@@ -17,6 +17,7 @@ from ...protocol.wire.failure import Failure, interrupted, reschedule
 from ..core.events import WorkerEvent
 from ..core.features.memory import ValueLost
 from ..core.tasks import WorkerTask
+from ..data.parts_lost import PartsGone
 from ..data.spill_files import GoneValue
 from ..data.store import Store
 from .coroutines import run_coroutine
@@ -57,6 +58,11 @@ def failure_in_slot(
         logger.warning(text, error.why)
         with closed_here():
             handle(ValueLost(error.attempt))
+    elif isinstance(error, PartsGone):
+        with closed_here():
+            for report in error.reports:
+                handle(report)
+        error = Reschedule(str(error))
     return failure_of(error, task, worker, load)
 
 

@@ -117,7 +117,7 @@ class GetData(Message):
     host: Text = ""
 
 
-@message(78, by=PEERS)
+@message(89, by=PEERS)
 class DataTaken(Message):
     """Acknowledge a `KeysData` that asks for it: this worker has the values, and may give them."""
 

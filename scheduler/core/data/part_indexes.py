@@ -9,7 +9,8 @@ from their holders.
 
 What differs from a task whose result is of no further use to its inputs:
 
-- While an index is in memory, its inputs are kept for those that read it (`SchedulerTask.is_keeping`).
+- While an index is in memory, its inputs are kept for those that read it, as
+  `SchedulerTask.is_keeping` says.
 - If the last copy of an input is lost, the index is lost with it, because those that read it would
   miss parts.
 - If a worker reports that it did not get parts, and the index names no holder of today for one of
@@ -139,7 +140,7 @@ def on_results_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[Sc
         return lost
     found = dict.fromkeys(lost)
     indexes = []
-    for task in [*lost, *(d for task in lost for d in task.dependents or ())]:
+    for task in [*lost, *(reader for one in lost for reader in one.dependents or ())]:
         if task.is_keeping:
             task.waiting_on = None
             found[task] = None

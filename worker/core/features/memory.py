@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages import WorkerStatus
+from ....protocol.wire.messages import KeysMissing, WorkerStatus
 from ..events import WorkerEvent
 from ..feature import WorkerFeature
 from ..inputs import note_missing
@@ -25,6 +25,16 @@ class ValueLost(WorkerEvent):
     """The value of `attempt` is not here any more."""
 
     attempt: int
+
+
+@dataclass(slots=True)
+class PartsMissing(WorkerEvent):
+    """A task did not get parts of the values of these keys from `holder`."""
+
+    keys: list[str]
+    attempts: list[int]
+    holder: str
+    is_unreachable: bool
 
 
 @dataclass(slots=True)
@@ -51,6 +61,17 @@ def _on_value_lost(state: WorkerState, event: ValueLost) -> None:
         note_missing(state, record)
 
 
+def _on_parts_missing(state: WorkerState, event: PartsMissing) -> None:
+    state.to_scheduler.append(
+        KeysMissing(
+            keys=event.keys,
+            holder=event.holder,
+            unreachable=event.is_unreachable,
+            attempts=event.attempts,
+        )
+    )
+
+
 def _on_memory_changed(state: WorkerState, event: MemoryChanged) -> None:
     state.to_scheduler.append(event.status)
 
@@ -59,6 +80,7 @@ FEATURE: Final = WorkerFeature(
     name="memory",
     events={
         ValueLost: _on_value_lost,
+        PartsMissing: _on_parts_missing,
         MemoryChanged: _on_memory_changed,
         MemoryPressed: _on_memory_pressed,
     },

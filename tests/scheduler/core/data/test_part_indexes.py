@@ -1,9 +1,9 @@
 r"""Indexes of parts: what m tasks read in parts is kept, named and lost together.
 
-    a0  a1        two results that have parts
-      \ /
-     index        says where they are
-    / | \\
+a0  a1        two results that have parts
+\ /
+index        says where they are
+/ | \\
   r0  r1 r2       each reads one part of both
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.scheduler.core.recovery.recovery_kit import BEFORE
 from tests.scheduler.builders import Board, Out, assigned, dropped, graph
+from tests.scheduler.core.recovery.recovery_kit import BEFORE
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.part_index import PartIndex, read_index

@@ -1,0 +1,104 @@
+"""Values that consist of parts, and the reading of one part of each of many values.
+
+A task reads parts through an index (`index_of_parts`). On a cluster the index is no list of the
+values, but says where they are (`protocol/wire/part_index.py`), and `read_parts` requests the parts
+from their holders: each joins the parts that it has to one value, in `take_parts`. Where the values
+themselves are at hand, the same functions read them, so a graph means the same everywhere.
+
+A part is named by whole numbers. Values that have parts:
+
+- an array: a box in it, named by start and stop of each axis;
+- a sequence or mapping: an item, named by one number;
+- any object that has `__weft_parts__`, a class method that joins a part of several such objects.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..wire.part_index import PartIndex, read_index
+
+__all__ = ["Taken", "fetch_parts_here", "index_of_parts", "read_parts", "take_parts"]
+
+
+class Taken(NamedTuple):
+    """The parts of some values, joined to one value or in a list."""
+
+    #: the places of the values in their index
+    places: Sequence[int]
+    parts: Any
+
+
+#: `(index, places, numbers that name the parts, how many for each or 0)`
+Fetch = Callable[[PartIndex, Sequence[int], Sequence[int], int], list[Taken]]
+
+
+class _Here(threading.local):
+    fetch: Fetch | None = None
+
+
+_here = _Here()
+
+
+def fetch_parts_here(fetch: Fetch | None) -> None:
+    """Have `read_parts` on the calling thread read through indexes by this."""
+    _here.fetch = fetch
+
+
+def index_of_parts(values: list[Any]) -> Any:
+    """Return what `read_parts` reads, for tasks that read parts of `values`.
+
+    A client submits a call of this in a graph as an index: it does not run, and no task gets all
+    the values.
+    """
+    return values
+
+
+def read_parts(
+    index: Any, numbers: Sequence[int], *, places: Sequence[int] | None = None, n_numbers: int = 0
+) -> list[Taken]:
+    """Read a part of each value of an index.
+
+    Args:
+        index: what `index_of_parts` has returned, as the input of a task.
+        numbers: name the parts: `n_numbers` for each place, or if that is 0 the same for all.
+        places: of the values in the index; None = all.
+        n_numbers: see `numbers`.
+
+    Returns:
+        The parts, of each holder together, or of all.
+    """
+    found = read_index(index)
+    if found is None:
+        places = range(len(index)) if places is None else places
+        values = [index[place] for place in places]
+        return [Taken(places, take_parts(values, numbers, n_numbers))]
+    fetch = _here.fetch
+    if fetch is None:
+        raise RuntimeError("parts are read through an index only in tasks, on their own threads")
+    return fetch(found, range(len(found.keys)) if places is None else places, numbers, n_numbers)
+
+
+def take_parts(values: Sequence[Any], numbers: Sequence[int], n_numbers: int) -> Any:
+    """Return the named parts of values, joined by their class if all are of one that can."""
+    if not values:
+        return []
+    kind = type(values[0])
+    join = getattr(kind, "__weft_parts__", None)
+    if join is not None and not n_numbers and all(type(value) is kind for value in values):
+        return join(values, *numbers)
+    if not n_numbers:
+        return [_part_of(value, numbers) for value in values]
+    named = [numbers[i : i + n_numbers] for i in range(0, len(numbers), n_numbers)]
+    return [_part_of(value, name) for value, name in zip(values, named, strict=True)]
+
+
+def _part_of(value: Any, name: Sequence[int]) -> Any:
+    if hasattr(value, "shape"):
+        starts, stops = name[::2], name[1::2]
+        box = tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))
+        return value[box]
+    (number,) = name
+    return value[number]

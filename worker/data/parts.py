@@ -1,0 +1,181 @@
+"""Reads parts of values for tasks: what is here from the store, the rest from its holders.
+
+A task that reads through an index (`protocol/values/parts.py`) does so on its own thread, which
+waits for the answers of all holders at once. Each holder joins what it has to one value. Parts are
+not stored: only one task reads them.
+
+What a holder does not give is reported, as a copy that was not fetched. The scheduler makes results
+again that are lost, and indexes that name nobody who has an input. So the task asks to be run
+again, and reads the next index then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...protocol.errors import UnpicklableResult
+from ...protocol.values.parts import Taken, take_parts
+from ...protocol.values.pickling import type_name
+from ...protocol.values.serialize import loads
+from ...protocol.wire.messages import GetParts, KeysData
+from ...protocol.wire.payload import Blob
+from ..core.features.memory import PartsMissing, ValueLost
+from .packing import error_blob, pack_result
+from .parts_lost import PartsGone, PartsLost
+from .spill_files import GoneValue
+
+if TYPE_CHECKING:
+    from ...protocol.wire.part_index import PartIndex
+    from ..slots.executor import TaskExecutor
+    from .peers import Peers
+    from .store import Store
+
+__all__ = ["PartReader", "pack_parts"]
+
+#: The key under which parts are sent.
+PARTS_KEY: Final = "parts"
+
+
+class _Request(NamedTuple):
+    holder: str
+    places: list[int]
+    numbers: list[int]
+    answer: Future[Blob]
+
+
+class PartReader:
+    """Reads parts for the tasks of one worker. `fetch` is for their threads."""
+
+    def __init__(
+        self, executor: TaskExecutor, peers: Peers, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._executor = executor
+        self._peers = peers
+        self._loop = loop
+        #: {address: when it did not give what it was asked for}: others are asked first
+        self._failed: dict[str, float] = {}
+
+    def fetch(
+        self, index: PartIndex, places: Sequence[int], numbers: Sequence[int], n_numbers: int
+    ) -> list[Taken]:
+        """Return parts of the values of an index, see `read_parts`.
+
+        Raises:
+            PartsGone: some are not where the index says.
+        """
+        executor = self._executor
+        store = executor.store
+        here: list[tuple[int, int]] = []
+        asked: dict[str, list[tuple[int, int]]] = {}
+        failed = self._failed
+        for i, place in enumerate(places):
+            if index.attempts[place] in store:
+                here.append((i, place))
+                continue
+            holders = [index.addresses[number] for number in index.holders[place]]
+            holder = min(holders, key=lambda a: failed.get(a, 0.0)) if failed else holders[0]
+            asked.setdefault(holder, []).append((i, place))
+
+        def named(rows: list[tuple[int, int]]) -> list[int]:
+            if not n_numbers:
+                return list(numbers)
+            return [x for i, _ in rows for x in numbers[i * n_numbers : (i + 1) * n_numbers]]
+
+        requests = []
+        for holder, rows in asked.items():
+            request = _Request(holder, [place for _, place in rows], named(rows), Future())
+            requests.append(request)
+            self._loop.call_soon_threadsafe(self._ask, request, index, n_numbers)
+        taken: list[Taken] = []
+        reports: list[PartsMissing | ValueLost] = []
+        if here:
+            theirs = [place for _, place in here]
+            values, missing = load_all(store, [index.attempts[place] for place in theirs])
+            if missing:
+                reports += map(ValueLost, missing)
+                own = self._executor.context.address
+                reports.append(_missing(index, theirs, missing, own, is_unreachable=False))
+            else:
+                taken.append(Taken(theirs, take_parts(values, named(here), n_numbers)))
+            del values
+        for request in requests:
+            try:
+                blob = request.answer.result()
+            except PartsLost as error:
+                failed[request.holder] = time.monotonic()
+                rows = request.places, error.attempts, request.holder
+                is_unreachable = not error.attempts
+                reports.append(_missing(index, *rows, is_unreachable=is_unreachable))
+            else:
+                taken.append(Taken(request.places, loads(blob)))
+        if reports:
+            raise PartsGone("parts of results are not where they were", reports)
+        return taken
+
+    def _ask(self, request: _Request, index: PartIndex, n_numbers: int) -> None:
+        """Ask a holder, on the loop's thread."""
+        self._peers.ask_parts(
+            request.holder,
+            [index.attempts[place] for place in request.places],
+            request.numbers,
+            n_numbers,
+            request.answer,
+        )
+
+
+def _missing(
+    index: PartIndex,
+    places: Sequence[int],
+    attempts: Sequence[int],
+    holder: str,
+    *,
+    is_unreachable: bool,
+) -> PartsMissing:
+    """Return the report that a holder did not give attempts; () = nothing of these places."""
+    keys = {index.attempts[place]: index.keys[place] for place in places}
+    lost = [attempt for attempt in attempts or keys if attempt in keys]
+    return PartsMissing([keys[attempt] for attempt in lost], lost, holder, is_unreachable)
+
+
+def load_all(store: Store, attempts: Sequence[int]) -> tuple[list[Any], list[int]]:
+    """Return the values of attempts, and those attempts that are not here any more."""
+    values: list[Any] = []
+    missing: list[int] = []
+    for attempt in attempts:
+        try:
+            values.append(store.load(attempt))
+        except (KeyError, GoneValue):
+            missing.append(attempt)
+    return values, missing
+
+
+def pack_parts(store: Store, message: GetParts) -> KeysData:
+    """Return the answer to a request for parts: on a thread, since joining may run user code."""
+    values, missing = load_all(store, message.attempts)
+    keys: list[str] = []
+    results: list[Blob | None] = []
+    if not missing:
+        try:
+            parts = take_parts(values, message.parts, message.n_numbers)
+            if type(parts) is list:
+                parts = [_contiguous(part) for part in parts]
+            blob = pack_result(parts, PARTS_KEY)
+        except UnpicklableResult as error:
+            blob = error_blob(error)
+        except BaseException as error:  # of user code: SystemExit, and MemoryError, end no thread
+            text = f"{type(error).__name__}: {error}"
+            blob = error_blob(UnpicklableResult(PARTS_KEY, type_name(values[0]), text))
+        keys, results = [PARTS_KEY], [blob]
+    return KeysData(
+        request=message.request, keys=keys, results=results, missing=[str(a) for a in missing]
+    )
+
+
+def _contiguous(part: Any) -> Any:
+    """Return a copy of a box that lies apart in its array: else it would be copied twice."""
+    flags = getattr(part, "flags", None)
+    return part.copy() if flags is not None and not getattr(flags, "forc", True) else part
