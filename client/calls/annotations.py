@@ -92,9 +92,11 @@ class AnnotatedOptions:
         """The options that all tasks have in common, with or without annotations; None if none."""
         return None if self._of_tasks else self.common
 
-    def of(self, key: Any) -> TaskOptions:
-        """Return the options of one task."""
+    def of(self, key: Any, *, is_index: bool = False) -> TaskOptions:
+        """Return the options of one task, or of an index of parts."""
         annotations = self._of_tasks.get(key)
+        if is_index:
+            return self.of(key).changed(part_index=True)
         if annotations:
             return _make({**self._said, **annotations}, key, self._tags)
         return self.common or _make(self._said, key, self._tags)

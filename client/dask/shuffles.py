@@ -20,10 +20,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ...graphs.core.tasks import CallOf, ListOf, ValuesOf
 from ...protocol.values.frame_parts import join_frames, split_frame
 from ...protocol.values.parts import index_of_parts, read_parts
 
-__all__ = ["graph_with_parts"]
+__all__ = ["graph_with_parts", "in_order"]
 
 #: The column in which dask has the numbers of the parts.
 _COLUMN: Final = "_partitions"
@@ -79,6 +80,18 @@ def graph_with_parts(dsk: Any) -> Mapping[Any, Any] | None:
             graph.update(node._layer())
         stack += node.dependencies()
     return graph if is_found else None
+
+
+def in_order(given: Any) -> Any:
+    """Return the argument of `index_of_parts` as a list of references, in the order of the node."""
+    values = given.refs[0][1] if given.__class__ is CallOf else None
+    if values.__class__ is not ValuesOf:
+        return given
+    found = dict(values.refs)
+    names = [item.target if hasattr(item, "target") else item.key for item in given.func.args]
+    inner = ListOf([None] * len(names))
+    inner.refs = [(i, found[name]) for i, name in enumerate(names)]
+    return inner
 
 
 def _is_large(node: Any) -> bool:

@@ -31,7 +31,7 @@ from ...protocol.values.serialize import dumps_placed, futures_met, reduce_futur
 from ...protocol.wire.keys import names_content, prefix_of, text_of
 from ...protocol.wire.message import MAX_DEPENDENCIES
 from ...protocol.wire.messages import INDEX_FUNCTION, NO_HASH
-from ...protocol.wire.options import KEYWORDS, TaskOptions
+from ...protocol.wire.options import KEYWORDS
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ..calls.annotations import (
     AnnotatedOptions,
@@ -47,7 +47,7 @@ from ..core.submitting import MAX_NBYTES
 from ..core.tasks import FAILED, FunctionRecord, FutureState, TaskColumns, TaskRecord
 from ..future import Future, join_dask
 from .rechunks import with_read_pieces
-from .shuffles import graph_with_parts
+from .shuffles import graph_with_parts, in_order
 
 if TYPE_CHECKING:
     from ..shell.engine import Engine
@@ -361,6 +361,8 @@ class _Submission:
         keys: dict[str, int] = {}
         places: list[int] = []
         if refs:
+            if func is index_of_parts:
+                args, refs = [None], [(0, in_order(refs[0][1]))]
             if refs[0][1].__class__ is ValuesOf and args[0] is None and len(args) == 1:
                 func, args, refs = self._call_of_node(func, refs[0][1])
             for _, ref in refs:
@@ -386,6 +388,8 @@ class _Submission:
         known = part.known.get(id(func))
         function, place = known or self._add_function(part, func)
         blob, dependencies = dumps_placed(function.name, args, places, keys)
+        if func is self._index:
+            dependencies = list(keys)
         if blob.__class__ is not bytes or len(blob) > SHARED_NBYTES:
             nbytes = blob_nbytes(blob)
             if nbytes > SHARED_NBYTES:
@@ -519,7 +523,7 @@ class _Submission:
                         functions[places[i]],
                         args[i],
                         inputs[i],
-                        self._options_of(keys[i], i in part.indexes),
+                        self._options.of(keys[i], is_index=i in part.indexes),
                         hashes[i],
                         failed.get(state.key),
                         ranks[i] if ranks else None,
@@ -533,10 +537,6 @@ class _Submission:
         dropped = self._dropped
         while dropped:
             engine.post_later(dropped.pop().state)
-
-    def _options_of(self, key: Any, is_index: bool) -> TaskOptions:
-        options = self._options.of(key)
-        return options.changed(part_index=True) if is_index else options
 
     def _attach(
         self, part: _GraphPart, results: list[_TaskResult]

@@ -160,7 +160,7 @@ def pack_parts(store: Store, message: GetParts) -> KeysData:
     results: list[Blob | None] = []
     if not missing:
         try:
-            parts = take_parts(values, message.parts, message.n_numbers)
+            parts = take_parts(values, message.numbers, message.n_numbers)
             if type(parts) is list:
                 parts = [_contiguous(part) for part in parts]
             blob = pack_result(parts, PARTS_KEY)

@@ -107,7 +107,7 @@ class Peers:
         self,
         holder: str,
         attempts: list[int],
-        parts: list[int],
+        numbers: list[int],
         n_numbers: int,
         answer: Future[Blob],
     ) -> None:
@@ -119,7 +119,7 @@ class Peers:
         self._parts[self._last_parts] = time.monotonic(), answer
         self._transfers.n[0] += 1
         message = GetParts(
-            request=self._last_parts, attempts=attempts, parts=parts, n_numbers=n_numbers
+            request=self._last_parts, attempts=attempts, numbers=numbers, n_numbers=n_numbers
         )
         self._lines.ask(holder, message)
 

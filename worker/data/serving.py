@@ -113,7 +113,7 @@ def _is_near(message: GetData | FetchKeys) -> bool:
 
 def _request_nbytes(message: GetData | GetParts | FetchKeys) -> int:
     if isinstance(message, GetParts):
-        return _ITEM_BYTES + 8 * (len(message.attempts) + len(message.parts))
+        return _ITEM_BYTES + 8 * (len(message.attempts) + len(message.numbers))
     return _ITEM_BYTES * (len(message.keys) + 1) + sum(map(len, message.keys))
 
 
@@ -196,7 +196,7 @@ class DataServer:
         self._look_at_large()
 
     def serve(self, connection: Connection, message: GetData | GetParts | FetchKeys) -> None:
-        """Send a `KeysData` with what is here of what is asked for, once the connection is writable."""
+        """Send a `KeysData` with what is here of all this, once the connection is writable."""
         reader = self._readers.get(connection)
         if reader is None:
             reader = self._readers[connection] = _DataReader()

@@ -128,14 +128,14 @@ class DataTaken(Message):
 class GetParts(Message):
     """Ask a worker's data port for parts of the results of these attempts, joined to one value.
 
-    `parts` are the numbers that name the part of each: `n_numbers` for each attempt, or if that is
+    `numbers` name the part of each: `n_numbers` for each attempt, or if that is
     0 the same ones for all. The answer is `KeysData` with one result under the key "parts", or with
     the attempts that are not there as `missing`.
     """
 
     request: Number
     attempts: Ints
-    parts: Ints
+    numbers: Ints
     n_numbers: Number = 0
 
 
