@@ -99,3 +99,27 @@ def test_frames_that_columns_do_not_describe_are_dasks() -> None:
     assert not _is_plain(pd.DataFrame({"x": [1]}, index=index))
     assert not _is_plain(pd.DataFrame([[1, 2]], columns=["x", "x"]))
     assert not _is_plain(pd.Series([1]))
+
+
+def test_a_client_submits_the_index_as_one(frame: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import weft
+    from weft.protocol.wire.messages import INDEX_FUNCTION
+
+    with weft.Client(n_workers=1, threads_per_worker=1, processes=False) as client:
+        rows = []
+        post = client._engine.post
+
+        def note(operation: Any) -> None:
+            if getattr(operation.function, "id", b"") == INDEX_FUNCTION:
+                rows.append(operation)
+            post(operation)
+
+        monkeypatch.setattr(client._engine, "post", note)
+        graph = graph_with_parts(frame.shuffle("k").optimize().expr)
+        assert graph is not None
+        keys = [key for key in graph if str(key[0]).startswith("taskshuffle")]
+        found = client.get(graph, keys)
+        assert sum(map(len, found)) == 600
+        (row,) = rows
+        assert row.options.part_index
+        assert [key.rpartition(", ")[2] for key in row.dependencies] == [f"{i})" for i in range(N)]

@@ -9,6 +9,8 @@ index        says where they are
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 from tests.scheduler.builders import Board, Out, assigned, dropped, graph
@@ -238,3 +240,39 @@ def test_an_index_whose_tasks_are_not_ready_is_not_sent_ahead() -> None:
     out = board.finish(worker, "a0")
     assert "index" not in assigned(out, worker)
     assert out.of(worker, m.Put) == []
+
+
+def bytes_of_a_shuffle(n: int) -> int:
+    """Return what the scheduler keeps while n partitions are split and n are to be read."""
+    board = Board()
+    worker, alice = board.worker(), board.client()
+    board.send(alice, graph("warm"))
+    board.finish(worker, "warm")
+    inputs = [f"('shuffle-split-{'0' * 32}', {i})" for i in range(n)]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        submission = graph(*(f"a{i}" for i in range(n)))
+        submission.keys[:] = inputs
+        board.send(alice, submission)
+        board.send(alice, index_row("index", *inputs))
+        readers = graph(*[f":index -> r{i}" for i in range(n)])
+        board.send(alice, readers)
+        board.send(alice, m.ReleaseKeys(keys=[*inputs, "index"]))
+        while board.states("index") == ["waiting"]:
+            ws = board.state.workers[worker]
+            board.finish(worker, *[task.key for task in ws.processing.values()])
+        board.finish(worker, "index", blob=None)
+        del submission, readers
+        board._outs.clear()
+        board.out = Out()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        board.drop_rest()
+
+
+def test_a_shuffle_takes_at_most_two_kilobytes_a_partition() -> None:
+    few, many = bytes_of_a_shuffle(50), bytes_of_a_shuffle(150)
+    assert (many - few) / 100 <= 2000
