@@ -357,7 +357,8 @@ class _Submission:
 
     def _encode(self, task: GraphTask, part: _GraphPart) -> _TaskResult:
         """Append a task to the part, and return its result."""
-        func, args, refs = task.func, task.args, task.refs
+        func: Any = task.func
+        args, refs = task.args, task.refs
         keys: dict[str, int] = {}
         places: list[int] = []
         if refs:

@@ -107,9 +107,15 @@ class PartReader:
                 blob = request.answer.result()
             except PartsLost as error:
                 failed[request.holder] = time.monotonic()
-                rows = request.places, error.attempts, request.holder
-                is_unreachable = not error.attempts
-                reports.append(_missing(index, *rows, is_unreachable=is_unreachable))
+                reports.append(
+                    _missing(
+                        index,
+                        request.places,
+                        error.attempts,
+                        request.holder,
+                        is_unreachable=not error.attempts,
+                    )
+                )
             else:
                 taken.append(Taken(request.places, loads(blob)))
         if reports:

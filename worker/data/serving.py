@@ -292,7 +292,7 @@ class DataServer:
         transfers = self._transfers
         transfers.n[1] += 1
         transfers.n_failed[1] += bool(answer.missing)
-        transfers.nbytes[1] += sum(map(blob_nbytes, filter(None, answer.results)))
+        transfers.nbytes[1] += sum(blob_nbytes(blob) for blob in answer.results if blob is not None)
         try:
             connection.send([answer])
         except LocalProtocolError as error:

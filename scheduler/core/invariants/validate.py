@@ -198,7 +198,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         (t, d) for t, d in _dependents(s) if t not in d.dependencies
     ],
     "the graph has no cycle": _in_cycles,
-    "n_waiters counts the active dependents, and those that keep their inputs": lambda s: [
+    "n_waiters counts the active dependents": lambda s: [
         (t, t.n_waiters)
         for t in tasks_in(s)
         if t.n_waiters != sum(d.state in ACTIVE or d.is_keeping for d in t.dependents or ())
@@ -222,7 +222,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "waiting_on holds the dependencies that are not in memory": lambda s: [
         (t, t.waiting_on) for t in tasks_in(s, WAITING) if _unlike_waiting_on(t)
     ],
-    "waiting_on is None unless waiting, and empty in memory": lambda s: [
+    "waiting_on is None unless waiting": lambda s: [
         t
         for t in tasks_in(s)
         if t.waiting_on is not None

@@ -13,12 +13,18 @@ import gc
 import tracemalloc
 from typing import Any
 
+import pytest
+
 from tests.scheduler.builders import Board, Out, assigned, dropped, graph
 from tests.scheduler.core.recovery.recovery_kit import BEFORE
+from weft.protocol.errors import InvalidState
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.part_index import PartIndex, read_index
+from weft.scheduler.core.data.part_indexes import INDEX_INVARIANTS
+from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.records.presence import Members
+from weft.scheduler.core.records.tasks import RELEASED
 
 READERS = ("r0", "r1", "r2")
 
@@ -276,3 +282,30 @@ def bytes_of_a_shuffle(n: int) -> int:
 def test_a_shuffle_takes_at_most_two_kilobytes_a_partition() -> None:
     few, many = bytes_of_a_shuffle(50), bytes_of_a_shuffle(150)
     assert (many - few) / 100 <= 2000
+
+
+def lets_go(board: Board) -> None:
+    board.task("index").waiting_on = None
+
+
+def loses_an_input(board: Board) -> None:
+    board.task("a0").state = RELEASED
+
+
+BREAKAGES = {
+    "an index in memory keeps its inputs": lets_go,
+    "the inputs of an index in memory are in memory": loses_an_input,
+}
+
+
+@pytest.mark.parametrize("name", INDEX_INVARIANTS)
+def test_a_broken_index_is_named(name: str) -> None:
+    board = Board()
+    worker, alice = board.worker(), board.client()
+    shuffle(board, alice)
+    board.finish(worker, "a0", "a1")
+    put_done(board, worker)
+    BREAKAGES[name](board)
+    with pytest.raises(InvalidState, match=name):
+        validate(board.state)
+    board.drop_rest()

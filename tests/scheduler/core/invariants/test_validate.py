@@ -17,6 +17,7 @@ from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
 from weft.scheduler.core.data.bandwidths import Bandwidths
 from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
+from weft.scheduler.core.data.part_indexes import INDEX_INVARIANTS
 from weft.scheduler.core.data.relays import FetchRelay, RelayPart, relays_of
 from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, ends_of
 from weft.scheduler.core.insight.cluster_size import size_of
@@ -568,12 +569,14 @@ def test_the_board_has_a_task_in_each_state():
 
 def test_each_invariant_is_broken_once():
     # Those of coordination objects are broken in test_broken_objects.py and test_background.py;
-    # those of wishes in test_wishes.py; those of memory in test_memory.py.
+    # those of wishes in test_wishes.py; those of memory in test_memory.py; those of indexes in
+    # test_part_indexes.py.
     elsewhere = {
         **OBJECT_INVARIANTS,
         **BACKGROUND_INVARIANTS,
         **OUTPUT_WISH_INVARIANTS,
         **MEMORY_INVARIANTS,
+        **INDEX_INVARIANTS,
     }
     every = [*INVARIANTS, *Board().state.features.invariants]
     assert sorted([*BREAKAGES, *elsewhere]) == sorted(every)
