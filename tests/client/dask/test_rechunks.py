@@ -67,7 +67,7 @@ def test_chunks_that_have_nothing_in_common_do_not_wait_for_each_other() -> None
 @pytest.mark.parametrize(
     ("old", "new"), [((10,), (7,)), ((50,), (100,)), ((100,), (20,)), ((33,), (33,))]
 )
-def test_what_has_few_pieces_stays_as_it_is(old: Any, new: Any) -> None:
+def test_a_rechunk_with_few_pieces_stays_as_it_is(old: Any, new: Any) -> None:
     graph, _ = graph_of(da.ones(100, chunks=old).rechunk(new))
     assert with_read_pieces(graph) is graph
 

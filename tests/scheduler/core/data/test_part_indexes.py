@@ -95,7 +95,7 @@ def test_an_index_names_attempts_and_holders_in_order() -> None:
     board.drop_rest()
 
 
-def test_it_is_sent_though_no_thread_is_free() -> None:
+def test_an_index_is_sent_though_no_thread_is_free() -> None:
     board = Board()
     worker, alice = board.worker(), board.client()
     shuffle(board, alice)
