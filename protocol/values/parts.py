@@ -35,11 +35,11 @@ class Taken(NamedTuple):
 Fetch = Callable[[PartIndex, Sequence[int], Sequence[int], int], list[Taken]]
 
 
-class _Here(threading.local):
+class _FetchHere(threading.local):
     fetch: Fetch | None = None
 
 
-_here = _Here()
+_here = _FetchHere()
 
 
 def fetch_parts_here(fetch: Fetch | None) -> None:
