@@ -110,7 +110,8 @@ def test_a_client_submits_the_index_as_one(frame: Any, monkeypatch: pytest.Monke
         post = client._engine.post
 
         def note(operation: Any) -> None:
-            if getattr(operation.function, "id", b"") == INDEX_FUNCTION:
+            function = getattr(operation, "function", None)
+            if function is not None and function.id == INDEX_FUNCTION:
                 rows.append(operation)
             post(operation)
 
