@@ -112,16 +112,12 @@ def _written(action: SpillRecipes) -> list[Blob | Sequence[Blob]]:
 def _moved(blob: HostBlob) -> HostBlob:
     """Return the same blob in a file on disk, which workers of this host can map, too."""
     with tempfile.TemporaryFile(prefix="weft-recipes-") as file:
-        for begin, part in zip(offsets_of(blob.sizes), _parts(blob), strict=False):
+        for begin, part in zip(offsets_of(blob.sizes), parts_of(blob), strict=False):
             file.seek(begin)
             file.write(part)
         file.truncate(offsets_of(blob.sizes)[-1])
         file.flush()
         return in_file(HostFile(os.dup(file.fileno()), offsets_of(blob.sizes)[-1]), blob.sizes)
-
-
-def _parts(blob: Blob) -> list[Any]:
-    return [blob.data, *blob.buffers] if isinstance(blob, Payload) else [blob]
 
 
 def _viewed(view: memoryview, blob: Blob) -> Payload:

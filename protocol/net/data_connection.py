@@ -238,8 +238,12 @@ class _DataConnection:
 
 def _offered(message: Request) -> Message:
     """Return a request that has files of this host in the place of values."""
+    if isinstance(message, GetParts):
+        return message
     if isinstance(message, GetData):
-        return GetData(request=message.request, keys=message.keys, host=host_id())
+        return GetData(
+            request=message.request, keys=message.keys, address=message.address, host=host_id()
+        )
     files: list[Blob | None] = []
     for value in message.values:
         reference = value.reference if isinstance(value, HostBlob) else None

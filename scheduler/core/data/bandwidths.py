@@ -7,7 +7,8 @@ there, links that are shared at that time included. What a fetch waited at its h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from ..feature import Departure, Feature
 from ..records.peers import WorkerHandle
@@ -50,14 +51,16 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
     state.record(Bandwidths).seen.pop(ws, None)
 
 
+BANDWIDTH_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
+    "measured workers are registered": lambda s: [
+        ws for ws in s.record(Bandwidths).seen if s.workers_by_id.get(ws.worker_id) is not ws
+    ],
+}
+
 FEATURE: Final = Feature(
     name="bandwidths",
     records=(Bandwidths,),
-    invariants={
-        "measured workers are registered": lambda s: [
-            ws for ws in s.record(Bandwidths).seen if s.workers_by_id.get(ws.worker_id) is not ws
-        ],
-    },
+    invariants=BANDWIDTH_INVARIANTS,
     worker_measured=(note_measured,),
     worker_gone=(_on_worker_gone,),
 )

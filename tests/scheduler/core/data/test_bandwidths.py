@@ -6,7 +6,7 @@ import pytest
 
 from tests.scheduler.builders import Board, assigned, graph
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.data.bandwidths import Bandwidths
+from weft.scheduler.core.data.bandwidths import BANDWIDTH_INVARIANTS, Bandwidths
 from weft.scheduler.core.records.peers import FETCH_NS_PER_MIB
 
 MIB = 1 << 20
@@ -79,3 +79,11 @@ def test_a_worker_that_is_gone_is_forgotten(board):
     board.close(w)
     board.pass_time(60)
     assert not board.state.record(Bandwidths).seen
+
+
+def test_a_worker_that_is_measured_and_not_registered_breaks_an_invariant(board):
+    board.worker()
+    other = Board()
+    w = other.worker()
+    board.state.record(Bandwidths).seen[other.state.workers[w]] = (1, 1)
+    assert list(BANDWIDTH_INVARIANTS["measured workers are registered"](board.state))

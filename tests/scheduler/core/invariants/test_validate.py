@@ -15,7 +15,7 @@ from weft.protocol.wire.roles import Role
 from weft.scheduler.core.actors.waits import WaitingActors
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
-from weft.scheduler.core.data.bandwidths import Bandwidths
+from weft.scheduler.core.data.bandwidths import BANDWIDTH_INVARIANTS
 from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
 from weft.scheduler.core.data.part_indexes import INDEX_INVARIANTS
 from weft.scheduler.core.data.relays import FetchRelay, RelayPart, relays_of
@@ -245,9 +245,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         b.state.default_class.members.clear()
     ),
     "a member of a class has the class among its own": lambda b: b.w.classes.clear(),
-    "measured workers are registered": lambda b: b.state.record(Bandwidths).seen.update(
-        {Broken().w: (1, 1)}
-    ),
     "takers are registered and have resources": lambda b: b.state.takers.update({Broken().w: None}),
     "open and partly are the members with room, except stuck ones": lambda b: (
         b.state.default_class.open.clear()
@@ -577,6 +574,7 @@ def test_each_invariant_is_broken_once():
         **OUTPUT_WISH_INVARIANTS,
         **MEMORY_INVARIANTS,
         **INDEX_INVARIANTS,
+        **BANDWIDTH_INVARIANTS,
     }
     every = [*INVARIANTS, *Board().state.features.invariants]
     assert sorted([*BREAKAGES, *elsewhere]) == sorted(every)
