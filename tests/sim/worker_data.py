@@ -28,6 +28,12 @@ class WorkerDataNode:
         #: {request: what takes its answer} of those that were not answered
         self._senders: dict[Asked, Callable[[KeysData | None], None]] = {}
 
+    def answer(self, message: m.FetchKeys) -> m.KeysData:
+        """Return what the scheduler asked for on behalf of a client."""
+        keys, blobs = self.read(message.keys)
+        missing = [key for key in message.keys if key not in keys]
+        return m.KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
+
     def read(self, keys: list[str]) -> tuple[list[str], list[Any]]:
         """Return those keys that are in memory here, and their pickles, as `Executor.lookup`."""
         found, blobs = [], []

@@ -264,10 +264,7 @@ class WorkerNode:
         self._handle(SchedulerLost())
 
     def _relay(self, message: m.FetchKeys) -> None:
-        keys, blobs = self.data.read(message.keys)
-        missing = [key for key in message.keys if key not in keys]
-        answer = m.KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
-        self.session.send([*self._take(), answer])
+        self.session.send([*self._take(), self.data.answer(message)])
 
     def log(self, event: OutputCame) -> None:
         """Send records of followed loggers."""

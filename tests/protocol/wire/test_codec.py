@@ -309,7 +309,7 @@ def test_long_answer_is_not_cut(nbytes: int) -> None:
     assert fields(first) == fields(before)
     assert fields(arrived) == fields(sent)
     (asked,) = exchange([GetData(request=7, keys=sent.keys)])
-    assert fields(asked) == [GetData.code, 7, sent.keys, ""]
+    assert fields(asked) == [GetData.code, 7, sent.keys, "", ""]
 
 
 def test_row_that_cannot_be_cut_is_refused_by_its_sender() -> None:

@@ -180,4 +180,4 @@ def test_calls_that_are_marked_as_data_stay_calls():
     assert not board.task("a").is_without_recipe
     board.worker("other")
     board.close(worker)
-    assert board.states("a", "b") == ["processing", "processing"]
+    assert board.states("a", "b") == ["processing", "waiting"]
