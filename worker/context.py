@@ -262,7 +262,7 @@ def task_here() -> str:
     return "" if context is None else context.task_key
 
 
-def set_worker(context: WorkerContext) -> None:
+def set_worker(context: WorkerContext | None) -> None:
     """Make `get_worker` on this thread return `context`, and its tasks read parts by it."""
-    fetch_parts_here(context.parts)
+    fetch_parts_here(None if context is None else context.parts)
     _local.context = context

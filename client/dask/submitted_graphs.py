@@ -253,8 +253,7 @@ class _GraphPart:
         self.known: dict[int, tuple[FunctionRecord, int]] = {}
         #: Large arguments of rows.
         self.shared: list[tuple[int, Uses]] = []
-        #: Rows that are indexes of parts.
-        self.indexes: set[int] = set()
+        self.indexes: set[int] = set()  #: rows that are indexes of parts
         self.nbytes = 0
 
 
@@ -278,7 +277,7 @@ class _Submission:
         #: does. None = dask is not loaded, or has none.
         self._fused: Any = getattr(sys.modules.get("dask._task_spec"), "_execute_subgraph", None)
         self._fused_calls: dict[str, _FusedCall] = {}
-        self._index = FunctionRecord(INDEX_FUNCTION, b"", "index_of_parts")
+        self._index: Any = FunctionRecord(INDEX_FUNCTION, b"", "index_of_parts")
         self._part = _GraphPart()
         self._n_rows = _FIRST_ROWS
         #: Results that no further task of the graph reads.
@@ -357,8 +356,7 @@ class _Submission:
 
     def _encode(self, task: GraphTask, part: _GraphPart) -> _TaskResult:
         """Append a task to the part, and return its result."""
-        func: Any = task.func
-        args, refs = task.args, task.refs
+        func, args, refs = task.func, task.args, task.refs
         keys: dict[str, int] = {}
         places: list[int] = []
         if refs:

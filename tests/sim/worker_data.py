@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from weft.protocol.wire.messages import GetData, KeysData, Put
+from weft.protocol.wire.messages import FetchKeys, GetData, KeysData, Put
 from weft.worker.core.events import CopiesElsewhere, CopiesFetched, CopiesNotFetched, Fetch
 from weft.worker.core.features.puts import EarlyValues, ValueExpired, ValuePut
-from weft.worker.data.core.sending import Asked, Sending
+from weft.worker.data.core.sending import LargeRequest, Sending
 
 from .graphs import LARGE, packed, unpacked
 
@@ -26,13 +26,13 @@ class WorkerDataNode:
         self._asked: dict[str, Callable[[KeysData | None], None]] = {}
         self._large = Sending()
         #: {request: what takes its answer} of those that were not answered
-        self._senders: dict[Asked, Callable[[KeysData | None], None]] = {}
+        self._senders: dict[LargeRequest, Callable[[KeysData | None], None]] = {}
 
-    def answer(self, message: m.FetchKeys) -> m.KeysData:
+    def answer(self, message: FetchKeys) -> KeysData:
         """Return what the scheduler asked for on behalf of a client."""
         keys, blobs = self.read(message.keys)
         missing = [key for key in message.keys if key not in keys]
-        return m.KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
+        return KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
 
     def read(self, keys: list[str]) -> tuple[list[str], list[Any]]:
         """Return those keys that are in memory here, and their pickles, as `Executor.lookup`."""
@@ -51,7 +51,7 @@ class WorkerDataNode:
         """Answer a request on the data port, now or when others are answered."""
         nbytes = sum(map(self._node.sim.nbytes, message.keys))
         keys, now = tuple(message.keys), self._world.now
-        asked = Asked(reader, message.request, keys, nbytes, message.address, now)
+        asked = LargeRequest(reader, message.request, keys, nbytes, message.address, now)
         self._senders[asked] = send
         if nbytes < LARGE or not asked.address or self._large.ask(asked, now):
             self._send(asked)
@@ -78,7 +78,7 @@ class WorkerDataNode:
             self._senders.pop(asked)(answer)
         self._look_at_large()
 
-    def _send(self, asked: Asked) -> None:
+    def _send(self, asked: LargeRequest) -> None:
         keys, blobs = self.read([*asked.keys])
         missing = [key for key in asked.keys if key not in keys]
         is_acknowledged = asked in self._large.sent and not missing

@@ -82,7 +82,7 @@ class Slot:
         context.here.task = Task()  # type: ignore[assignment]
         set_worker(context)
         self.handle = make_actor(cls, *args)
-        set_worker(None)  # type: ignore[arg-type]
+        set_worker(None)
         self.secret = self.handle._info.secret
 
     @property

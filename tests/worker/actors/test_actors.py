@@ -260,7 +260,7 @@ async def test_an_actor_whose_event_loop_cannot_be_made_fails_its_task(monkeypat
     monkeypatch.setattr(asyncio, "new_event_loop", none_left)
     with pytest.raises(OSError, match="Too many open files"):
         Slot(Leaves)
-    set_worker(None)  # type: ignore[arg-type]
+    set_worker(None)
 
 
 @pytest.mark.parametrize("cls", [Prints, AsyncPrints])
