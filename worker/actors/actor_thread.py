@@ -134,6 +134,16 @@ class _ActorSeat:
             self._depth = 0
 
 
+def _handler_except_of(told: BaseException) -> Callable[[asyncio.AbstractEventLoop, Any], None]:
+    """Return a handler of what an event loop reports, silent about an error that was told."""
+
+    def handle(loop: asyncio.AbstractEventLoop, report: dict[str, Any]) -> None:
+        if report.get("exception") is not told:
+            loop.default_exception_handler(report)
+
+    return handle
+
+
 class ActorThread:
     """One actor."""
 
@@ -432,6 +442,7 @@ class ActorThread:
             asyncio.set_event_loop(loop)
             loop.run_until_complete(self._main(make))
         except BaseException as error:  # SystemExit of a task that the user's code has started
+            loop.set_exception_handler(_handler_except_of(error))
             if self._made.is_set():
                 # First: a coroutine may take its cancellation for no reason to end.
                 self._note_fault(error)
