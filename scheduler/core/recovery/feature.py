@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
     rows.withdraw_all(state, ws)
+    recovery_of(state).unstarted.pop(ws, None)
     barrier.note_worker(state, ws)
 
 
@@ -68,6 +69,11 @@ RECOVERY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]
         s.awaits_owners or not (recovery_of(s).kept or recovery_of(s).rows),
         (recovery_of(s).kept, recovery_of(s).rows),
     ),
+    "unstarted attempts, and what is lacking, are of registered workers": lambda s: [
+        ws
+        for ws in (*recovery_of(s).unstarted, *recovery_of(s).lacking)
+        if s.workers_by_id.get(ws.worker_id) is not ws
+    ],
     "functions that no task uses are unknown": lambda s: [
         function_id
         for function_id in recovery_of(s).functions

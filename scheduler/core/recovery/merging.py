@@ -40,7 +40,7 @@ from ..records.tasks import (
     WAITING,
     SchedulerTask,
 )
-from .records import BUSY, RUNNING, InventoryRow, recovery_of
+from .records import BUSY, RUNNING, InventoryRow, look_again, recovery_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -174,12 +174,17 @@ def adopt(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool
     state.touched[ws] = None
     state.story.note(state.now, f"goes on at {ws.name}", [task.key])
     if row.kind != RUNNING:
-        _locate_inputs(state, ws, task)
+        follow_unstarted(state, ws, task)
     return True
 
 
-def _locate_inputs(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
-    """Name the holders of inputs: the worker may have asked when they were not back."""
+def follow_unstarted(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
+    """Name the holders of inputs: the worker may have asked when they were not back.
+
+    What else the attempt waits for there is answered when the worker asks (`lacking`).
+    """
+    recovery_of(state).note_unstarted(ws, task.attempt)
+    look_again(state, ws)
     there = [d for d in task.dependencies if d.state == MEMORY and ws not in d.replicas]
     if there:
         state.send(ws.peer, located(ws, there, [d.replicas for d in there]))

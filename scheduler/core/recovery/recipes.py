@@ -45,6 +45,8 @@ def on_given(
     rows.take_all(state, [task.key])
     if ws is not None:
         merging.go_on(state, ws, task, attempt)
+        if task.worker is ws and task.attempt == attempt:
+            merging.follow_unstarted(state, ws, task)  # nobody has noted whether it has started
 
 
 def keep(state: SchedulerState, task: SchedulerTask) -> bool:

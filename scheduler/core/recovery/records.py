@@ -49,6 +49,7 @@ class Recovery:
     __slots__ = (
         "barrier",
         "functions",
+        "has_news",
         "kept",
         "lacking",
         "lease",
@@ -56,6 +57,7 @@ class Recovery:
         "rows",
         "rows_at",
         "took_s",
+        "unstarted",
     )
 
     def __init__(self) -> None:
@@ -76,9 +78,30 @@ class Recovery:
         #: is not back, unless those that are back need them: they wait like rows without a task.
         #: One that is needed again, or lost, may still be here.
         self.kept: dict[SchedulerTask, None] = {}
+        #: {worker: {attempt: None}} of attempts of which it is not known that they have started:
+        #: they went on, or their rows wait. What they wait for there need not be what their tasks
+        #: read. Some have ended (`open_attempts`).
+        self.unstarted: dict[WorkerHandle, dict[int, None]] = {}
         #: {worker: {key: None}}: it waits for them, and no holder was known when it asked; answered
-        #: when no client may come back any more that submits them
+        #: when it turns out who has them, or that nothing known needs them there
         self.lacking: dict[WorkerHandle, dict[str, None]] = {}
+        #: `lacking` is to be looked at: it has grown, or more is known of what waits there
+        self.has_news = False
+
+    def note_unstarted(self, ws: WorkerHandle, attempt: int) -> None:
+        """Note an attempt that may wait for inputs which the scheduler does not know."""
+        self.unstarted.setdefault(ws, {})[attempt] = None
+
+    def open_attempts(self, ws: WorkerHandle) -> list[int]:
+        """Return the attempts of `unstarted` that have not ended, and forget the others."""
+        attempts = self.unstarted.pop(ws, None)
+        if attempts is None:
+            return []
+        rows, processing = self.rows_at.get(ws, {}), ws.processing
+        left = [a for a in attempts if a in processing or (a in rows and rows[a].kind == ASSIGNED)]
+        if left:
+            self.unstarted[ws] = dict.fromkeys(left)
+        return left
 
     def find(self, ws: WorkerHandle, attempt: int) -> InventoryRow | None:
         """Return the row of an attempt that waits; None if there is none."""
@@ -100,3 +123,11 @@ class Recovery:
 def recovery_of(state: SchedulerState) -> Recovery:
     """Return what waits for peers of an earlier scheduler."""
     return state.record(Recovery)
+
+
+def look_again(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Answer what a worker lacks, at the end of this turn: more is known of its attempts."""
+    recovery = recovery_of(state)
+    if ws in recovery.lacking:
+        recovery.has_news = True
+        state.busy[BUSY] = None

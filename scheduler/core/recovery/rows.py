@@ -18,7 +18,7 @@ from ....protocol.wire.failure import Failure
 from ..moves.transitions import drop_attempt
 from ..records.tasks import WAITING, Function, SchedulerTask
 from . import merging
-from .records import ASSIGNED, FAILED, HELD, InventoryRow, recovery_of
+from .records import ASSIGNED, FAILED, HELD, InventoryRow, look_again, recovery_of
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -72,6 +72,8 @@ def _file(state: SchedulerState, row: InventoryRow) -> bool:
     recovery = recovery_of(state)
     recovery.rows[row.key] = (*recovery.rows.get(row.key, ()), row)
     recovery.rows_at.setdefault(row.ws, {})[row.attempt] = row
+    if row.kind == ASSIGNED:
+        recovery.note_unstarted(row.ws, row.attempt)
     return True
 
 
@@ -113,6 +115,7 @@ def on_ended(
         return False
     if outcome is None:
         recovery_of(state).remove(found)
+        look_again(state, ws)
         return False
     if isinstance(outcome, int):
         found.kind, found.nbytes = HELD, outcome
@@ -167,4 +170,5 @@ def _pop(state: SchedulerState, key: str) -> list[InventoryRow]:
     rows = list(recovery.rows[key])
     for row in rows:
         recovery.remove(row)
+        look_again(state, row.ws)
     return rows

@@ -39,6 +39,9 @@ RECOVERY_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "what is unneeded is kept only for clients that may come back": lambda b: recovery_of(
         b.state
     ).kept.update({b.task("memory"): None}),
+    "unstarted attempts, and what is lacking, are of registered workers": lambda b: (
+        recovery_of(b.state).note_unstarted(b.w, 3) or b.state.workers_by_id.clear()
+    ),
     "functions that no task uses are unknown": lambda b: recovery_of(b.state).functions.update(
         {key: {} for key in b.state.functions}
     ),
