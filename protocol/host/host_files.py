@@ -26,13 +26,12 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 __all__ = [
     "FileGone",
     "FileName",
     "HostFile",
-    "Mapping",
     "host_id",
     "map_private",
     "mark_of",
@@ -210,12 +209,21 @@ def open_file(name: FileName, nbytes: int) -> HostFile:
 # --- Mapping --------------------------------------------------------------------------------------
 
 
-class Mapping(mmap.mmap):
-    """A private mapping of a file, from `begin` on; `file` is the file if it is kept open."""
+if TYPE_CHECKING:
 
-    file: HostFile | None = None
-    begin = 0
-    address = 0
+    class Mapping(mmap.mmap):
+        """A private mapping of a file, from `begin` on; `file` is the file if it is kept open."""
+
+        file: HostFile | None
+        begin: int
+        address: int
+
+
+@functools.cache
+def _mapping_type() -> type[Mapping]:
+    # Not made with this module: where a user's file hides `mmap`, the start of a worker says so.
+    made: Any = type("Mapping", (mmap.mmap,), {"file": None, "begin": 0, "address": 0})
+    return made  # type: ignore[no-any-return]
 
 
 def map_private(fd: int, nbytes: int, begin: int = 0) -> Mapping:
@@ -231,11 +239,11 @@ def map_private(fd: int, nbytes: int, begin: int = 0) -> Mapping:
     """
     mapping: Mapping
     if sys.platform != "win32" and sys.version_info >= (3, 13):
-        mapping = Mapping(fd, nbytes, access=mmap.ACCESS_COPY, trackfd=False, offset=begin)
+        mapping = _mapping_type()(fd, nbytes, access=mmap.ACCESS_COPY, trackfd=False, offset=begin)
     elif sys.platform in _FIXED_PLATFORMS:
         mapping = _map_over(fd, nbytes, begin)
     else:
-        mapping = Mapping(fd, nbytes, access=mmap.ACCESS_COPY, offset=begin)
+        mapping = _mapping_type()(fd, nbytes, access=mmap.ACCESS_COPY, offset=begin)
     mapping.begin = begin
     mapping.address = _address_of(mapping)
     return mapping
@@ -252,7 +260,7 @@ def _map_over(fd: int, nbytes: int, begin: int) -> Mapping:
     """
     if begin + nbytes > os.fstat(fd).st_size:  # reading beyond the end would be SIGBUS
         raise OSError(errno.EINVAL, "the file is too short")
-    mapping = Mapping(-1, nbytes, access=mmap.ACCESS_COPY)
+    mapping = _mapping_type()(-1, nbytes, access=mmap.ACCESS_COPY)
     address = _address_of(mapping)
     protection = mmap.PROT_READ | mmap.PROT_WRITE
     flags = mmap.MAP_PRIVATE | _MAP_FIXED
@@ -296,7 +304,7 @@ def own_copy(buffer: memoryview) -> memoryview | None:
     None if it is of no mapping whose file is kept open, or cannot be mapped.
     """
     mapping: Any = buffer.obj
-    if type(mapping) is not Mapping or mapping.file is None or buffer.readonly:
+    if type(mapping) is not _mapping_type() or mapping.file is None or buffer.readonly:
         return None
     begin = mapping.begin + _address_of(buffer) - mapping.address
     first = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY

@@ -11,12 +11,11 @@ The first part of a file is the pickle, the others are its buffers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..host.host_files import (
     FileName,
     HostFile,
-    Mapping,
     map_private,
     offsets_of,
     open_file,
@@ -24,6 +23,9 @@ from ..host.host_files import (
 )
 from ..wire import plain
 from ..wire.payload import Blob, Buffer, Payload, blob_nbytes
+
+if TYPE_CHECKING:
+    from ..host.host_files import Mapping
 
 __all__ = ["SHARED_NBYTES", "FileReference", "HostBlob", "in_file", "read_reference", "share"]
 

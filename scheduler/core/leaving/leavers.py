@@ -340,7 +340,8 @@ def _unseen(state: SchedulerState) -> Iterator[SchedulerTask]:
     seen = {task for one in by_worker.values() for task in (*one.left, *one.moving, *one.stuck)}
     seen |= {task for ws, one in by_worker.items() if one.may_go for task in ws.has_what}
     for ws in by_worker:
-        yield from (task for task in ws.has_what if task not in seen and is_sole(task, ws))
+        if not ws.is_away:  # else it is looked at when it is back, and all its rows are there
+            yield from (task for task in ws.has_what if task not in seen and is_sole(task, ws))
 
 
 #: {what holds: what breaks it}

@@ -120,3 +120,15 @@ def test_tasks_of_a_leaver_go_on_under_a_new_scheduler():
     board.send(w0, m.Bye(reason="SIGTERM"))
     assert board.state.counters.tasks_recomputed == 0
     board.drop_rest()
+
+
+def test_results_of_a_leaver_are_looked_at_when_all_its_rows_are_there(board):
+    board.send(board.w0, *LEAVE)
+    board.close(board.w0)
+    w1 = board.worker("w1")
+    w0 = board.worker("w0", last_epoch=board.state.epoch)
+    *rows, end = inventory(held={key: board.attempt(key) for key in "xy"})
+    assert held(board.send(w0, *LEAVE, *rows), w1) == []
+    board.send(w0, end)
+    assert held(board.tick(2 * START_S), w1) == ["x", "y"]
+    board.drop_rest()
