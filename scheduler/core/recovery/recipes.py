@@ -1,11 +1,13 @@
 """What becomes of tasks without a recipe: some peers may come back with them.
 
 Such tasks are made in `moves/without_recipe.py`. What is still without a recipe and without data
-when the recovery ends is unknown, and what loses its only copy later is lost.
+when the recovery ends is unknown. What loses its only copy later, or is given back unstarted, is
+lost if no client submits it again: one may be there that does not know that it should.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
@@ -20,6 +22,8 @@ from .records import recovery_of
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
+#: Clients that can submit a lost task again have so long for it, seconds; then what needs it fails.
+RESUBMIT_S: Final = 10.0
 _UNKNOWN: Final = (
     "a task needs it, and neither a worker nor a client of the last scheduler has come back with "
     "it; submit its call again"
@@ -74,15 +78,31 @@ def _may_be_held(state: SchedulerState, task: SchedulerTask) -> bool:
 def on_needed(state: SchedulerState, task: SchedulerTask) -> None:
     """Give up a task whose data is not there, unless a peer may come with that."""
     if not state.awaits_peers:
-        state.call_after(0.0, _give_up_without_recipe, task)
+        lost = recovery_of(state).lost
+        if not lost:
+            state.call_after(0.0, _give_up_lost)
+        lost.append(task)
 
 
-def _give_up_without_recipe(state: SchedulerState, task: SchedulerTask) -> None:
-    """Fail a task whose data is lost and that no client can compute again."""
-    if task.state == NO_WORKER and task.is_without_recipe:
-        is_scattered = task.group.function.function_id == m.PUT_FUNCTION
-        failure = scattered_lost(task.key) if is_scattered else data_lost(task.key, _NO_RECIPE)
-        err(state, task, failure)
+def _give_up_lost(state: SchedulerState) -> None:
+    """Let clients submit again what is lost; give up what they do not."""
+    recovery = recovery_of(state)
+    tasks, recovery.lost = recovery.lost, []
+    asked = [t for t in _without_recipe(tasks) if t.wanted_by and not _is_scattered(t)]
+    if asked:
+        _ask_clients(state, asked)
+        state.call_after(RESUBMIT_S, _give_up_without_recipe, asked)
+        chosen = set(asked)
+        tasks = [t for t in tasks if t not in chosen]
+    _give_up_without_recipe(state, tasks)
+
+
+def _give_up_without_recipe(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
+    """Fail tasks whose data is lost and that no client can compute again."""
+    for task in _without_recipe(tasks):
+        if task.wanted_by or task.n_waiters:
+            failure = data_lost(task.key, _NO_RECIPE)
+            err(state, task, scattered_lost(task.key) if _is_scattered(task) else failure)
 
 
 def forget_unknown(state: SchedulerState) -> int:
@@ -90,20 +110,36 @@ def forget_unknown(state: SchedulerState) -> int:
     task_class = state.classes.get(WITHOUT_RECIPE)
     if task_class is None:
         return 0
-    n_lost = 0
+    tasks = list(task_class.unrunnable)
+    n_lost = sum(bool(task.wanted_by) for task in _without_recipe(tasks))
+    _ask_clients(state, tasks)
+    for task in _without_recipe(tasks):
+        if task.n_waiters:
+            err(state, task, data_lost(task.key, _UNKNOWN))
+    return n_lost
+
+
+def _is_scattered(task: SchedulerTask) -> bool:
+    return task.group.function.function_id == m.PUT_FUNCTION
+
+
+def _without_recipe(tasks: Iterable[SchedulerTask]) -> Iterator[SchedulerTask]:
+    """Yield those that have neither data nor recipe; a task may end with one before it."""
+    return (task for task in tasks if task.state == NO_WORKER and task.is_without_recipe)
+
+
+def _ask_clients(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
+    """End the wants of tasks without a recipe: clients that can will submit these again.
+
+    A task that no other one needs is forgotten.
+    """
     by_client: dict[ClientHandle, list[str]] = {}
-    for task in list(task_class.unrunnable):
-        if task.state != NO_WORKER:
-            continue  # it went with one before it
-        n_lost += bool(task.wanted_by)
+    for task in _without_recipe(tasks):
         for client in task.wanted_by:
             by_client.setdefault(client, []).append(task.key)
             wanted_keys.unwant(client, task)
-        if task.n_waiters:
-            err(state, task, data_lost(task.key, _UNKNOWN))
-        else:
+        if not task.n_waiters:
             release_unneeded(state, [task])
     for client, keys in by_client.items():
         state.send_client(client, m.KeysUnknown(keys=keys))
         wanted_keys.drop_functions(state, client)
-    return n_lost

@@ -53,6 +53,7 @@ class Recovery:
         "kept",
         "lacking",
         "lease",
+        "lost",
         "n_ended",
         "rows",
         "rows_at",
@@ -85,6 +86,8 @@ class Recovery:
         #: {worker: {key: None}}: it waits for them, and no holder was known when it asked; answered
         #: when it turns out who has them, or that nothing known needs them there
         self.lacking: dict[WorkerHandle, dict[str, None]] = {}
+        #: tasks without a recipe whose data is needed and lost, since the last event
+        self.lost: list[SchedulerTask] = []
         #: `lacking` is to be looked at: it has grown, or more is known of what waits there
         self.has_news = False
 

@@ -13,6 +13,7 @@ from weft.scheduler.core.moves import transitions
 from weft.scheduler.core.moves.transitions import TRANSITIONS
 from weft.scheduler.core.records.tasks import ERRED
 from weft.scheduler.core.recovery.barrier import QUIET_S
+from weft.scheduler.core.recovery.recipes import RESUBMIT_S
 
 from ..builders import Board, graph
 
@@ -178,9 +179,10 @@ def lose_without_recipe() -> None:
     board.send(client, m.WantKeys(keys=["t"]))
     board.pass_time(QUIET_S)
     assert board.states("t") == ["memory"]
+    board.send(client, graph(":t -> u", workers=["nowhere"]))
     board.close(worker)
-    board.tick(0.1)
-    assert board.states("t") == ["erred"]
+    board.pass_time(RESUBMIT_S + 1)
+    assert board.states("u") == ["erred"]
 
 
 def lose_an_actor() -> None:

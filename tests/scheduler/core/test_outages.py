@@ -245,7 +245,7 @@ def pass_lease(board: Board, worker: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("was", ["nowhere", "failed", "running"])
-def test_an_attempt_whose_input_no_client_submits_is_given_back_and_fails(new, was):
+def test_an_attempt_whose_input_no_client_submits_is_given_back_and_its_client_asked(new, was):
     bob = new.client("bob", last_epoch=BEFORE)
     new.send(bob, m.WantKeys(keys=["b"]), m.Resubmitted())
     rows = {} if was == "nowhere" else {was: {"a": 3}}
@@ -260,7 +260,7 @@ def test_an_attempt_whose_input_no_client_submits_is_given_back_and_fails(new, w
     assert pass_lease(new, worker) == [m.KeysUnknown(keys=["a"])]
     out = new.send(worker, m.AttemptsReturned(attempts=[4]))
     out = out if bob in out else new.tick()
-    assert sent_keys(out, bob, m.KeysErred) == ["b"]
+    assert sent_keys(out, bob, m.KeysUnknown) == ["b"]
     assert new.rest() == ["Recovered"]
 
 
