@@ -225,6 +225,34 @@ DESELECTED: list[Deselected] = [
         CLUSTER,
     ),
     Deselected(
+        "the tasks hold what cannot be pickled for another process that is no child of this one: "
+        "thread locks, proxies of multiprocessing's managers, HDF5 files open for writing",
+        (
+            "array/tests/test_array_core.py::test_h5py_newaxis",
+            "array/tests/test_array_core.py::test_store_locks_failure_lock_released",
+            "array/tests/test_array_core.py::test_store_locks_no_lock",
+            "array/tests/test_array_core.py::test_store_locks_one_lock_two_stores",
+            "array/tests/test_array_core.py::test_store_method_return[False-True]",
+            "array/tests/test_array_core.py::test_store_multiprocessing_lock",
+            "array/tests/test_array_core.py::test_store_sources_unoptimized_nocompute",
+        ),
+        CLUSTER,
+    ),
+    Deselected(
+        "tells chunks of one axis from those of several by tuples in what `get` returns; that of a "
+        "client returns lists, as dask.distributed's does",
+        ("array/tests/test_array_core.py::test_from_array_no_asarray",),
+        CLUSTER,
+    ),
+    Deselected(
+        "its getter sets a variable of the test",
+        (
+            "array/tests/test_array_core.py::test_from_array_getitem[False-True]",
+            "array/tests/test_array_core.py::test_from_array_getitem[True-True]",
+        ),
+        CLUSTER,
+    ),
+    Deselected(
         "compares by identity: a function, or an array in a list, comes back as another object",
         (
             "bag/tests/test_bag.py::test_bag_with_single_callable",
