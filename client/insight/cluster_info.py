@@ -44,7 +44,7 @@ def wait_for_workers(
     engine = client._running()
     _check_number(n_workers)
     with short_tracebacks:
-        return result_of(engine, workers_there(engine, n_workers, timeout_s))
+        return result_of(engine, lambda: workers_there(engine, n_workers, timeout_s))
 
 
 async def workers_there(engine: Engine, n_workers: int, timeout: float | None) -> None:

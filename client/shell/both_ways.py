@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.host.blocking import blocked
@@ -37,17 +37,22 @@ def blocks_here() -> bool:
 
 
 def result_of(
-    engine: Engine | None, coroutine: Coroutine[Any, Any, T], asynchronous: bool | None = None
+    engine: Engine | None,
+    coroutine: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
+    asynchronous: bool | None = None,
 ) -> T:
     """Return the result of a coroutine, or the coroutine itself, which is awaited.
 
     Args:
         engine: of the client; None = there is none, and nothing to be awaited.
-        coroutine: does the work of a method.
+        coroutine: does the work of a method. Or what makes it: then Ctrl-C cannot come while it is
+            made and not begun, of which Python would warn.
         asynchronous: it is awaited; None = if the client is asynchronous.
     """
     if asynchronous is None:
         asynchronous = engine is not None and engine.is_asynchronous
+    if callable(coroutine):
+        coroutine = coroutine()
     if asynchronous:
         return as_result(coroutine)
     before, _here.loop = _here.loop, asyncio._get_running_loop()

@@ -10,6 +10,7 @@ import dask
 import numpy as np
 import pandas as pd
 import xarray as xr
+import zarr.core.sync as zarr_sync
 
 import weft
 
@@ -20,6 +21,13 @@ pytestmark = [
     # What these libraries use of each other may be on its way out.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def zarr_ends():
+    """zarr keeps threads and an event loop until the end of the process."""
+    yield
+    zarr_sync.cleanup_resources()
 
 
 @pytest.fixture(scope="module")
