@@ -171,8 +171,8 @@ def _end_zombie(
     state: SchedulerState, ws: WorkerHandle, inventory: Inventory, attempt: int
 ) -> None:
     """End a dropped attempt that has an outcome, before the row of that can wait for a task."""
-    if attempt in inventory.zombies:
-        del inventory.zombies[attempt]
+    inventory.zombies.pop(attempt, None)
+    if attempt in ws.zombies:  # it may have been dropped since the session began
         note_attempt_ended(state, ws, attempt)
 
 

@@ -478,3 +478,16 @@ def test_a_result_without_recipe_gets_one_and_can_be_computed_again(new):
     new.close(worker)
     new.pass_time(6.0)
     assert new.states("a", "b") == ["no_worker", "waiting"]
+
+
+@pytest.mark.parametrize("kind", ["held", "failed"])
+def test_an_attempt_that_is_dropped_while_its_worker_comes_back_with_its_end_has_ended(board, kind):
+    client, worker = board.client(), board.worker("w")
+    board.send(client, graph("t"))
+    attempt = board.attempt("t")
+    board.close(worker)
+    worker = board.worker("w", last_epoch=board.state.epoch)
+    board.send(client, m.ReleaseKeys(keys=["t"]))
+    board.send(worker, *inventory(**{kind: {"t": attempt}}))
+    assert not board.state.workers[worker].zombies
+    board.drop_rest()
