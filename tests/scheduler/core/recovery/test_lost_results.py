@@ -71,7 +71,7 @@ def test_a_client_that_can_submit_what_is_lost_again_does_so_and_it_runs(board, 
 
 
 @pytest.mark.parametrize("is_held", [True, False], ids=["held", "assigned"])
-def test_what_reads_a_lost_result_fails_if_no_client_submits_that_again(board, is_held):
+def test_a_reader_of_a_lost_result_fails_if_no_client_submits_that_again(board, is_held):
     lose(board, is_held=is_held)
     wait(board)
     assert board.states("u") == ["erred"]
