@@ -283,8 +283,8 @@ def test_a_task_that_asks_for_another_worker_keeps_its_options(board):
     assert board.rest() == ["DropAttempts"]
 
 
-def test_a_task_without_recipe_that_asks_for_another_worker_fails(board):
-    """No other worker could run it: its function and arguments were at that one alone."""
+def test_a_task_without_recipe_that_asks_for_another_worker_is_asked_of_its_client(board):
+    """No other worker can run it: its function and arguments are at that one and its client."""
     board.state.first_attempt = board.state.next_attempt = 100
     client = board.client(last_epoch=5)
     board.send(client, m.WantKeys(keys=["a"]))
@@ -294,7 +294,7 @@ def test_a_task_without_recipe_that_asks_for_another_worker_fails(board):
     assert (board.where("a"), board.attempt("a")) == (worker, 3)
     reschedule(board, worker, "a")
     (message,) = board.tick(3.0)[client]
-    assert message.failures[0][0] == "data-lost"
+    assert message == m.KeysUnknown(keys=["a"])
 
 
 def test_restrictions_hold_for_a_task_that_asks_for_another_worker(board):
