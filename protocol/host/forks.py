@@ -1,4 +1,4 @@
-"""What modules do first in a forked child, which has the state of its parent and one thread."""
+"""Registers what modules do first in a forked child, which has one thread of its parent."""
 
 from __future__ import annotations
 

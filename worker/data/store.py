@@ -27,7 +27,7 @@ __all__ = ["Store"]
 
 _NOTHING: Final = object()
 #: Values from this size on move to a file for their first reader on this host, others for the
-#: second: for one reader a file takes up to 1.5 times the CPU time of sending, since its pages are
+#: second: for one reader a file takes up to 2.3 times the CPU time of sending, since its pages are
 #: small ones.
 AT_ONCE_NBYTES: Final = 32 << 20
 

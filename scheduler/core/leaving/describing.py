@@ -1,4 +1,4 @@
-"""What is known of workers that leave, for pages, explanations and metrics.
+"""Describes workers that leave, for pages, explanations and metrics.
 
 It is asked for on request only. A leaver may have very many results, so the first ones are looked
 at, and stand for the others.
