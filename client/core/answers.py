@@ -131,17 +131,10 @@ def on_keys_erred(core: ClientState, message: m.KeysErred) -> None:
     failures = message.failures
     for key, place in zip(message.keys, message.failure_of, strict=True):
         failure = failures[place]
-        state = find(core, key)
-        if state is None:
-            state = _ended_result(core, key, failure)
-            if state is None:
-                continue
-        kind = failure[0]
-        if kind == "not-permitted" and any(
-            settle(core, state, failure) for settle in core.features.not_permitted
-        ):
+        state = find(core, key) or _ended_result(core, key, failure)
+        if any(erred(core, key, state, failure) for erred in core.features.erred) or state is None:
             continue
-        fail(core, state, _STATUSES.get(kind, ERROR), failure)
+        fail(core, state, _STATUSES.get(failure[0], ERROR), failure)
         state.blob = None  # of a result that has ended; after the failure: users read both
 
 

@@ -80,8 +80,8 @@ class ClientFeature:
     refused: Hooks[Callable[[ClientState, Any], bool]] = ()
     #: a known key was submitted on behalf of an attempt
     joined: Hooks[Callable[[ClientState, FutureState, TaskOptions], None]] = ()
-    #: a task was not permitted to the one on whose behalf it was submitted: whether that is settled
-    not_permitted: Hooks[Callable[[ClientState, FutureState, Failure], bool]] = ()
+    #: a key has failed, with the state for which that is new, or None: whether it is settled
+    erred: Hooks[Callable[[ClientState, str, FutureState | None, Failure], bool]] = ()
     #: the scheduler does not know a finished task: whether its result is of no use any more, and
     #: the state has failed
     dropped: Hooks[Callable[[ClientState, FutureState], bool]] = ()

@@ -5,6 +5,7 @@ refused when that has ended. But its tasks share the states of keys: one may wai
 one has submitted, which has ended since, or was dropped. So the attempts that have submitted a key
 that was known already are kept while it is pending. If the key is refused to one of them, it is
 submitted on behalf of another. An input is submitted again on behalf of the task that reads it.
+What reads a refused call has failed by then, and is submitted again behind it.
 
 A task's thread takes a future of a known key before the core hears of that. So what is refused to
 all that are known, and has several futures, fails only after a tick: an attempt that joins it until
@@ -21,6 +22,8 @@ from ....protocol.wire.failure import Failure, refused_attempt
 from ....protocol.wire.options import TaskOptions
 from ..feature import ClientFeature
 from ..lineage import release_temporary, submit_with_inputs
+from ..recipes import has_recipe
+from ..releasing import guard
 from ..submitting import close_submissions
 from ..tasks import ERROR, HELD, PENDING, SENT, FutureState
 from ..transitions import move
@@ -39,6 +42,9 @@ class Callers:
         self.by_state: dict[FutureState, dict[tuple[int, str], None]] = {}
         #: {pending state: its failure, and whether a tick has passed since}
         self.refused: dict[FutureState, tuple[Failure, bool]] = {}
+        #: {key: None} refused, until the scheduler has read what was sent after that, at the latest
+        #: at the next tick: what reads it may have been sent before
+        self.missing: dict[str, None] = {}
 
 
 def on_joined(core: ClientState, state: FutureState, options: TaskOptions) -> None:
@@ -68,6 +74,10 @@ def _on_ticked(core: ClientState) -> None:
                 fail(core, state, ERROR, failure)
             else:
                 known.refused[state] = failure, True
+    if known.missing:
+        known.missing = {
+            key: None for key in known.missing if key in core.let_go or key in core.barriers
+        }
     if known.by_state:
         known.by_state = {
             state: callers
@@ -76,11 +86,22 @@ def _on_ticked(core: ClientState) -> None:
         }
 
 
-def submit_for_another(core: ClientState, state: FutureState, failure: Failure) -> bool:
-    """Submit what was refused to one attempt on behalf of another; False if it has failed."""
+def on_erred(core: ClientState, key: str, state: FutureState | None, failure: Failure) -> bool:
+    """Submit again what was refused to one attempt only, and what has failed because of that."""
     known = core.record(Callers)
-    if state.phase != SENT or state.spec is None:
+    if failure[0] == "not-permitted":
+        known.missing[key] = None
+        return state is not None and _submit_for_another(core, state, failure)
+    if state is None or failure[0] != "data-lost" or failure[1] not in known.missing:
         return False
+    return has_recipe(state) and _submit_for(core, state)
+
+
+def _submit_for_another(core: ClientState, state: FutureState, failure: Failure) -> bool:
+    known = core.record(Callers)
+    if not has_recipe(state):
+        return False
+    core.let_go[state.key] = None  # later messages may be about the row that was refused
     callers = known.by_state.get(state, {})
     refused = refused_attempt(failure)
     for caller in [caller for caller in callers if caller[0] == refused]:
@@ -94,8 +115,14 @@ def submit_for_another(core: ClientState, state: FutureState, failure: Failure) 
     return True
 
 
-def _submit_for(core: ClientState, state: FutureState, caller: tuple[int, str]) -> bool:
-    """Submit a call again on behalf of this attempt; False if an input has failed meanwhile."""
+def _submit_for(
+    core: ClientState, state: FutureState, caller: tuple[int, str] | None = None
+) -> bool:
+    """Submit a call again on behalf of this attempt; False if an input has failed meanwhile.
+
+    None = on behalf of the same one.
+    """
+    guard(core, [state.key])
     move(core, state, HELD)
     if submit_with_inputs(core, state, caller) is not None:
         return False
@@ -109,6 +136,6 @@ FEATURE: Final = ClientFeature(
     name="callers",
     records=(Callers,),
     joined=(on_joined,),
-    not_permitted=(submit_for_another,),
+    erred=(on_erred,),
     ticked=(_on_ticked,),
 )

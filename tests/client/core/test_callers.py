@@ -9,8 +9,8 @@ from weft.client.core.features import FEATURES
 from weft.client.core.features.callers import Callers
 from weft.client.core.state import ClientState
 from weft.client.core.validate import validate
-from weft.protocol.wire.failure import not_permitted
-from weft.protocol.wire.messages import KeysErred, SubmitTasks
+from weft.protocol.wire.failure import data_lost, not_permitted
+from weft.protocol.wire.messages import FetchKeys, KeysData, KeysErred, SubmitTasks
 from weft.protocol.wire.options import TaskOptions
 
 from .test_new_scheduler import Constants, restart
@@ -47,6 +47,18 @@ def refuse(bench, key: str, attempt: int):
     return bench.hear(KeysErred(keys=[key], failure_of=[0], failures=failures))
 
 
+def answer(bench, messages) -> None:
+    """Answer what the client asks in order to know that the scheduler has read all before it."""
+    (request,) = (message.request for message in messages if isinstance(message, FetchKeys))
+    bench.hear(KeysData(request=request, keys=[], results=[], missing=[]))
+
+
+def fail_without(bench, missing: str, *keys: str):
+    """Hear that these failed because the scheduler did not know an input when it read of them."""
+    failures = [data_lost(missing, "the scheduler does not have it")]
+    return bench.hear(KeysErred(keys=[*keys], failure_of=[0] * len(keys), failures=failures))
+
+
 def test_a_call_refused_to_one_task_is_submitted_for_another_that_shares_it(bench):
     assert callers(bench.do(bench.task("f", options=of_attempt(7)))) == {"f": 7}
     assert bench.do(bench.task("f", options=of_attempt(8))) == []
@@ -54,6 +66,7 @@ def test_a_call_refused_to_one_task_is_submitted_for_another_that_shares_it(benc
     assert callers(messages) == {"f": 8}
     assert not actions
     assert bench.state("f").status == "pending"
+    answer(bench, messages)
     assert not any(refuse(bench, "f", 8))
     assert bench.state("f").status == "pending"  # a third task may share it, on its thread so far
     bench.handle(ClientTick())
@@ -108,3 +121,38 @@ def test_of_columns_too(bench):
     bench.sent(Operations([columns]))
     bench.do(bench.task("g", options=of_attempt(8)))
     assert callers(refuse(bench, "g", 7)[0]) == {"g": 8}
+
+
+def test_readers_of_a_refused_call_are_submitted_again_behind_it(bench):
+    """It was submitted for a task that goes on, before the refusal was here."""
+    bench.do(bench.task("f", options=of_attempt(7)))
+    bench.do(bench.task("f", options=of_attempt(8)))
+    bench.do(bench.task("g", "f", options=of_attempt(8)))
+    bench.do(bench.task("h", "g", options=of_attempt(9)))
+    messages, _ = refuse(bench, "f", 7)
+    assert callers(messages) == {"f": 8}
+    again, actions = fail_without(bench, "f", "g", "h")
+    assert callers(again) == {"g": 8, "h": 9}
+    assert not actions
+    assert {bench.state(key).status for key in "gh"} == {"pending"}
+
+
+def test_a_reader_of_a_refused_call_without_futures_is_submitted_again_with_it(bench):
+    first, second = (bench.task("f", options=of_attempt(n)) for n in (7, 8))
+    bench.do(first)
+    bench.do(second, bench.task("g", "f", options=of_attempt(8)))
+    bench.do(first.state, second.state)
+    assert not any(refuse(bench, "f", 7))
+    again, _ = fail_without(bench, "f", "g")
+    assert callers(again) == {"f": 8, "g": 8}
+    assert bench.state("g").status == "pending"
+
+
+def test_an_input_that_is_lost_after_its_call_was_taken_is_a_failure(bench):
+    bench.do(bench.task("f", options=of_attempt(7)))
+    bench.do(bench.task("f", options=of_attempt(8)), bench.task("g", "f", options=of_attempt(8)))
+    messages, _ = refuse(bench, "f", 7)
+    answer(bench, messages)
+    bench.handle(ClientTick())
+    fail_without(bench, "f", "g")
+    assert bench.state("g").status == "lost"
