@@ -9,19 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
-import weft.client.core.fetching
-import weft.client.core.submitting
-import weft.scheduler.core.coordination.cycles
-import weft.scheduler.core.data.relays
-import weft.scheduler.core.memory.full
-import weft.worker.core.fetching
-import weft.worker.core.seats
-import weft.worker.core.slots
 from weft.protocol.wire.messages import GetData, KeysData
 from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import MISSED_HEARTBEATS
@@ -29,7 +19,7 @@ from weft.scheduler.core.data.copies import copies_of
 from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.worker.core.tasks import WorkerTask
 
-from . import checks, copies, following, memory, pausing, plugins, reading, retiring
+from . import checks, copies, following, limits, memory, pausing, plugins, reading, retiring
 from .actor_calls import ActorUsers
 from .client_node import FAILED, ClientNode
 from .coordination import ObjectUsers
@@ -50,6 +40,9 @@ PATIENCE_S = 400.0
 #: With nothing under way, only timers are left to go on: they get this long.
 SILENCE_S = 45.0
 MAX_EVENTS = 400_000
+#: Workers that together may run every task.
+EVERYTHING = {"gpu": 2.0, "mem": 1.5}
+ABLE = ("w0", "w1", "nobody", "w9")
 
 
 class SimulationFailed(AssertionError):
@@ -256,7 +249,7 @@ class Simulation:
         Raises:
             SimulationFailed: an invariant does not hold, or something never ended.
         """
-        with self._limits():
+        with limits.of_modules(self.plan, self.limits):
             try:
                 self._build()
                 self._trouble()
@@ -264,30 +257,6 @@ class Simulation:
                 self._leave()
             except Exception as error:
                 raise SimulationFailed(self._report(error)) from error
-
-    def _limits(self) -> ExitStack:
-        """Set the limits of the plan: tiny ones show what happens at them."""
-        limits = self.plan.limits
-        stack = ExitStack()
-        swing = weft.scheduler.core.memory.full.SWING_NBYTES
-        for module, name, value in (
-            (weft.client.core.submitting, "MAX_TASKS", limits["client.max_tasks"]),
-            (weft.client.core.fetching, "MAX_NBYTES_IN_FLIGHT", limits["client.in_flight"]),
-            (weft.worker.core.fetching, "REQUEST_KEYS", limits["worker.request_keys"]),
-            (weft.worker.core.fetching, "IN_FLIGHT_BYTES", limits["worker.in_flight"]),
-            (weft.worker.core.slots, "CHUNK_US", float(limits["worker.chunk_us"])),
-            (weft.worker.core.seats, "MANY_BLOCKED", limits["worker.many_blocked"]),
-            (weft.scheduler.core.data.relays, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
-            # All members of a cycle are named: see `task_clients.py`.
-            (weft.scheduler.core.coordination.cycles, "MAX_NAMED", 1000),
-            (
-                weft.scheduler.core.memory.full,
-                "SWING_NBYTES",
-                swing if self.limits is None else self.limits.swing,
-            ),
-        ):
-            stack.enter_context(patch.object(module, name, value))
-        return stack
 
     def _build(self) -> None:
         plan, world = self.plan, self.world
@@ -478,18 +447,26 @@ class Simulation:
             or [w for w in self.scheduler.core.workers.values() if w.name in {"w0", "w1"}]
         ):
             self._step()
-        # A worker that may run anything, so that no task stays unrunnable.
-        everything = {"gpu": 2.0, "mem": 1.5}
-        for name in ("w0", "w1", "nobody", "w9"):
-            supervisor = next(iter(self._starting_supervisors()), None)
-            self.add_worker(name, self.new_address(), dict(everything), "host0", supervisor)
-        self._rest()
+        while missing := self._missing_workers():
+            for name in missing:
+                supervisor = next(iter(self._starting_supervisors()), None)
+                self.add_worker(name, self.new_address(), dict(EVERYTHING), "host0", supervisor)
+            self._rest()
         for client in self.clients:
             client.watch(client.futures, wants_data=True)
         self._rest()
         checks.check_ends(self)
         checks.check_agreement(self)
         self.held.check_values()
+
+    def _missing_workers(self) -> list[str]:
+        """Return the names to be started so that no task stays unrunnable.
+
+        An order of a user to retire all workers may have come after the last start.
+        """
+        able = [one for one in self.workers.values() if one.resources == EVERYTHING]
+        staying = {one.name for one in able if not one.core.is_leaving}
+        return [name for name in ABLE if name not in staying]
 
     def _end_zombies(self) -> None:
         """Leave one scheduler: if the newest one gave way, the one that began again above it."""

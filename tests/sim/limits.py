@@ -1,0 +1,42 @@
+"""The limits of the product in a run: tiny ones show what happens at them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from unittest.mock import patch
+
+import weft.client.core.fetching
+import weft.client.core.submitting
+import weft.scheduler.core.coordination.cycles
+import weft.scheduler.core.data.relays
+import weft.scheduler.core.memory.full
+import weft.worker.core.fetching
+import weft.worker.core.seats
+import weft.worker.core.slots
+
+from .memory import Limits
+from .plan import Plan
+
+
+def of_modules(plan: Plan, memory: Limits | None) -> ExitStack:
+    """Set the limits of a run in the modules that have them, until the stack is closed."""
+    limits = plan.limits
+    stack = ExitStack()
+    swing = weft.scheduler.core.memory.full.SWING_NBYTES if memory is None else memory.swing
+    for module, name, value in (
+        (weft.client.core.submitting, "MAX_TASKS", limits["client.max_tasks"]),
+        (weft.client.core.fetching, "MAX_NBYTES_IN_FLIGHT", limits["client.in_flight"]),
+        (weft.worker.core.fetching, "REQUEST_KEYS", limits["worker.request_keys"]),
+        (weft.worker.core.fetching, "IN_FLIGHT_BYTES", limits["worker.in_flight"]),
+        (weft.worker.core.slots, "CHUNK_US", float(limits["worker.chunk_us"])),
+        (weft.worker.core.seats, "MANY_BLOCKED", limits["worker.many_blocked"]),
+        (weft.scheduler.core.data.relays, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
+        # All members of a cycle are named: see `task_clients.py`.
+        (weft.scheduler.core.coordination.cycles, "MAX_NAMED", 1000),
+        (weft.scheduler.core.memory.full, "SWING_NBYTES", swing),
+    ):
+        stack.enter_context(patch.object(module, name, value))
+    return stack
+
+
+__all__ = ["of_modules"]
