@@ -90,7 +90,8 @@ class SchedulerNode:
         self._links: dict[int, Link] = {}
         self._peers: dict[Link, int] = {}
         self._next_peer = 1
-        #: {peer: None} of workers that had had nothing to do when they came to this start
+        #: {peer: None} of workers that had had nothing to do when they came to this start, since
+        #: it waits for peers: it may find out late that it follows another one
         self._unused: dict[int, None] = {}
         self._flush_scheduled = False
         self._turns = Turns(plan.limits["scheduler.slice"])
@@ -400,8 +401,10 @@ class SchedulerNode:
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:
         """Validate the core: all of it if the graph is small, else a part each time."""
-        if self.core.awaits_peers:  # later, workers that are there need not wait for a new plugin
+        if self.core.awaits_peers:
             check_unused(self.core, self._unused)
+        else:  # workers that are there need not wait for a new plugin
+            self._unused.clear()
         self._n_unchecked += 1
         if len(self.core.tasks) <= SMALL * self._n_unchecked:
             self._n_unchecked = 0
