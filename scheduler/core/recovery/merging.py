@@ -76,8 +76,7 @@ def merge_held(
     if task.state == MEMORY and task.attempt == row.attempt:
         if ws not in task.replicas:
             task.replicas = (*task.replicas, ws)
-            ws.has_what[task] = None
-            ws.nbytes += task.nbytes
+            _note_held(state, task, ws)
         return True
     if task.state in (MEMORY, ERRED) or is_other(task, row):
         return False
@@ -88,6 +87,13 @@ def merge_held(
     _finish(state, task, row)
     news.append((ws, task))
     return True
+
+
+def _note_held(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> None:
+    """Note that a worker has the result of a task: it may be full now, or leave with it."""
+    ws.has_what[task] = None
+    ws.nbytes += task.nbytes
+    state.touched[ws] = None
 
 
 def _finish(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> None:
@@ -108,8 +114,7 @@ def _finish(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> No
     task.attempt = row.attempt
     task.replicas = ws.alone
     task.nbytes = row.nbytes
-    ws.has_what[task] = None
-    ws.nbytes += row.nbytes
+    _note_held(state, task, ws)
     state.out_of_reach.pop(task, None)
     for dependent in task.dependents or ():
         if dependent.state == WAITING:

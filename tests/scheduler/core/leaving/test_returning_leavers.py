@@ -132,3 +132,14 @@ def test_results_of_a_leaver_are_looked_at_when_all_its_rows_are_there(board):
     board.send(w0, end)
     assert held(board.tick(2 * START_S), w1) == ["x", "y"]
     board.drop_rest()
+
+
+def test_a_result_of_a_leaver_whose_client_is_back_later_is_moved_at_once():
+    board = Board(expected=Members(worker_ids=("id of w0",), client_ids=("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    come_back(board, epoch=3, held={"x": 5})
+    w1 = board.worker("w1")
+    board.tick(2 * START_S)
+    alice = board.client("alice", last_epoch=3)
+    assert held(board.send(alice, graph("x"), m.Resubmitted()), w1) == ["x"]
+    board.drop_rest()
