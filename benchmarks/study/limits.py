@@ -27,3 +27,21 @@ def time_of_steps(n_tasks: int, n_slots: int, task_s: float, step_s: float) -> f
         ready = (number // n_slots + 1) * task_s
         end = max(end, ready) + step_s
     return end
+
+
+def time_of_sums(n_tasks: int, n_slots: int, seconds: float) -> float:
+    """Return the time of equal tasks for a client that adds what has ended to one sum more.
+
+    Tasks and sums run in the order in which they are submitted, all slots at the same time. What
+    ends together is one sum; a single result waits for more.
+    """
+    n_waiting, n_results, n_rounds = n_tasks, 0, 0
+    while n_waiting or n_results > 1:
+        if n_results > 1:
+            n_waiting += 1
+            n_results = 0
+        n_started = min(n_waiting, n_slots)
+        n_waiting -= n_started
+        n_results += n_started
+        n_rounds += 1
+    return n_rounds * seconds

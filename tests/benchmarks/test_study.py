@@ -230,6 +230,14 @@ def test_limit_of_tasks_is_their_number_or_their_longest_path() -> None:
     assert limits.time_of_tasks(4, 4, 0.5, 2) == 2
 
 
+def test_limit_of_sums_is_that_of_the_slots_in_the_order_of_submission() -> None:
+    assert limits.time_of_sums(2, 2, 1.0) == 2
+    # Three waves of tasks and of their sums; the last sum needs those before.
+    assert limits.time_of_sums(6, 2, 1.0) == 6
+    # One slot: a result waits for the next one.
+    assert limits.time_of_sums(2, 1, 1.0) == 3
+
+
 def test_limit_of_the_grid_is_that_of_the_slots_or_of_the_client() -> None:
     assert limits.time_of_batches(100, 5, 0.5, 0.05) == pytest.approx(10.05)
     # The results of the last wave are taken one after the other.
@@ -240,7 +248,13 @@ def test_limit_of_the_grid_is_that_of_the_slots_or_of_the_client() -> None:
 
 @pytest.mark.parametrize(
     ("name", "seconds"),
-    [("independent-1s", 4), ("tree-1s", 8), ("neighbours-1s", 7), ("sequential-1s", 4)],
+    [
+        ("independent-1s", 4),
+        ("tree-1s", 8),
+        ("neighbours-1s", 7),
+        ("sequential-1s", 4),
+        ("client-1s", 8),
+    ],
 )
 def test_limit_is_a_system_whose_figures_are_computed(name: str, seconds: float) -> None:
     workload = WORKLOADS[name]
