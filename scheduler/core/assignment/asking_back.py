@@ -66,6 +66,17 @@ def ask_back(state: SchedulerState) -> None:
         _look_again(state, max(wait_s, LEAST_WAIT_S))
 
 
+def ask_all_back(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Ask for all that a worker has not started: it takes nothing from now on.
+
+    The request comes after all earlier messages, so the answer leaves only running tasks there.
+    """
+    if ws.processing:
+        ws.return_asked = True
+        ws.last_asked = state.now
+        state.send(ws.peer, m.ReturnAttempts(count=len(ws.processing)))
+
+
 def _time_to_ask(ws: WorkerHandle, now: float) -> float:
     """Return in how many seconds a loaded worker may be asked for work; inf = after its answer."""
     left_s = ws.may_be_asked_in(now)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.wire.session import MISSED_HEARTBEATS
+from ..assignment.asking_back import ask_all_back
 from ..moves.reporting import send_states
 from ..moves.taking import close, reopen
-from ..records.peers import AWAY, Inventory, WorkerHandle
+from ..records.peers import AWAY, TAKES_NOTHING, Inventory, WorkerHandle
 from ..reports.blocked import resume_all
 from ..reports.unreached import forget_readers
 
@@ -60,6 +61,8 @@ def bring_back(state: SchedulerState, ws: WorkerHandle) -> None:
     state.deadlines.cancel(ws.away_due)
     ws.last_progress = state.now
     forget_readers(ws)
+    if ws.closed & TAKES_NOTHING:
+        ask_all_back(state, ws)  # it may not have read that
     for worker_back in state.features.worker_back:
         worker_back(state, ws)
     answer_awaited(state, ws)

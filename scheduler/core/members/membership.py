@@ -15,6 +15,7 @@ from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
 from ....protocol.wire.roles import Role
 from ....protocol.wording import counted
+from ..assignment.asking_back import ask_all_back
 from ..feature import Departure
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
@@ -409,10 +410,7 @@ def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.Worker
 def let_leave(state: SchedulerState, ws: WorkerHandle, reason: str) -> None:
     """Let a worker finish what it runs: ask the other tasks back, and assign no more to it."""
     ws.is_leaving, ws.leaving_because = True, reason
-    if ws.processing:
-        # It comes after all earlier messages, so the answer leaves only running tasks there.
-        ws.return_asked = True
-        state.send(ws.peer, m.ReturnAttempts(count=len(ws.processing)))
+    ask_all_back(state, ws)
     state.log("info", f"worker {ws.name} is leaving ({reason}): it gets no more tasks")
     _give_no_more(state, ws)
 

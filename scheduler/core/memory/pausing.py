@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.wire import messages as m
+from ..assignment.asking_back import ask_all_back
 from ..data.copies import on_worker_joined
 from ..moves.taking import close, reopen
 from ..records.checking import differences
@@ -37,11 +37,7 @@ def note_state(state: SchedulerState, ws: WorkerHandle) -> None:
     close(state, ws, PAUSED)
     memory_of(state).paused[ws] = ws.spilled_nbytes
     look_later(state)
-    if ws.processing:
-        # It comes after all earlier messages, so the answer leaves only running tasks there.
-        ws.return_asked = True
-        ws.last_asked = state.now
-        state.send(ws.peer, m.ReturnAttempts(count=len(ws.processing)))
+    ask_all_back(state, ws)
 
 
 def forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:

@@ -197,3 +197,16 @@ def test_a_paused_worker_that_is_lost_leaves_nothing_behind(board):
     board.close(w)
     assert not memory_of(board.state).paused
     board.drop_rest()
+
+
+def test_a_worker_that_comes_back_paused_is_asked_again_for_what_it_has_not_started():
+    board = Board(away_s=5.0)
+    alice, w = board.client(), worker(board)
+    board.send(alice, graph("a", "b"), m.WantKeys(keys=["a", "b"]))
+    report(board, w)
+    board.close(w)
+    running, waiting = ({key: board.attempt(key)} for key in "ab")
+    options = {"memory_limit": LIMIT, "facts": {SPILLS: True}}
+    w = board.come_back("w", running=running, assigned=waiting, **options)
+    assert m.ReturnAttempts(count=2) in board.out[w]
+    board.drop_rest()

@@ -21,6 +21,12 @@ def held(out: Out, worker: int) -> list[str]:
     return [key for x in out.get(worker, []) if isinstance(x, m.HoldCopies) for key in x.keys]
 
 
+def retire(*worker_ids: str) -> m.Ask:
+    """Make the order of a client that these workers leave."""
+    arguments = {"order": "1", "workers": [*worker_ids], "losses": "wait"}
+    return m.Ask(request=9, name="retire", arguments=arguments)
+
+
 def come_back(board: Board, epoch: int = 0, **rows: object) -> int:
     """Let w0 register again, say that it leaves, and send its inventory."""
     worker = board.worker("w0", last_epoch=epoch or board.state.epoch)
@@ -72,16 +78,28 @@ def test_a_leaver_that_was_let_go_and_comes_back_is_let_go_again(board):
 
 
 def test_a_worker_that_has_not_read_that_it_leaves_is_asked_again_when_it_is_back(board):
-    order = m.Ask(
-        request=9,
-        name="retire",
-        arguments={"order": "1", "workers": ["id of w0"], "losses": "wait"},
-    )
-    board.send(board.client_peer, order)
+    board.send(board.client_peer, retire("id of w0"))
     board.close(board.w0)
     w0 = board.come_back("w0", held={"x": board.attempt("x")}, running={"y": board.attempt("y")})
     assert m.LeaveCluster(reason="a client retired it") in board.out[w0]
     assert not may_go(board.send(w0, *LEAVE), w0)
+    board.drop_rest()
+
+
+def test_a_worker_that_has_not_read_that_it_leaves_is_asked_again_for_what_it_has_not_started():
+    """It would never start that, and nobody else would."""
+    board = Board(away_s=5.0)
+    client, w0 = board.client(), board.worker("w0")
+    board.send(client, graph("x", "y"), m.WantKeys(keys=["x", "y"]))
+    board.send(client, retire("id of w0"))
+    board.close(w0)
+    w0 = board.come_back(
+        "w0", running={"x": board.attempt("x")}, assigned={"y": board.attempt("y")}
+    )
+    assert m.ReturnAttempts(count=2) in board.out[w0]
+    w1 = board.worker("w1")
+    board.send(w0, *LEAVE, m.AttemptsReturned(attempts=[board.attempt("y")]))
+    assert board.where("y") == w1
     board.drop_rest()
 
 
