@@ -101,7 +101,21 @@ def s3():
     }
     s3fs.S3FileSystem(**options).mkdir("tables")
     yield options
+    end_file_systems(s3fs.S3FileSystem)
     server.stop()
+
+
+def end_file_systems(kind):
+    """Close what fsspec keeps until the process ends: connections, and an event loop's thread."""
+    loop, thread = fsspec.asyn.loop, fsspec.asyn.iothread
+    for file_system in kind._cache.values():
+        fsspec.asyn.sync(loop[0], file_system._s3creator.__aexit__, None, None, None)
+    kind.clear_instance_cache()
+    fsspec.asyn.sync(loop[0], loop[0].shutdown_default_executor)
+    loop[0].call_soon_threadsafe(loop[0].stop)
+    thread[0].join()
+    loop[0].close()
+    loop[0] = thread[0] = None
 
 
 def test_a_bucket(client, table, s3):
