@@ -86,6 +86,8 @@ def install(engine: str) -> None:
     """Make dask run its graphs on `engine`. Once in a process, before collections are imported."""
     early = [name for name in ("dask.array", "dask.bag", "dask.dataframe") if name in sys.modules]
     assert not early, f"{early} hold dask's engines already: load this plugin with -p"
+    # Where dask.distributed is installed there are more tests, of its client.
+    sys.modules["distributed"] = None  # type: ignore[assignment]
 
     chosen = ENGINES[engine]
     if chosen.default == "cluster":

@@ -63,6 +63,14 @@ def test_a_sample_of_dasks_tests_passes(engine):
     assert run.judge([done])
 
 
+@needs_dask
+@pytest.mark.slow
+def test_tests_of_dask_distributed_are_skipped_also_where_it_is_installed():
+    test = "array/tests/test_array_core.py::test_from_delayed_future"
+    done, _ = run.run_engine("threaded", [test], n_processes=0)
+    assert done.having("skipped") == [test]
+
+
 NO_TESTS = executor_suite.why_not()
 
 
