@@ -208,6 +208,7 @@ DESELECTED: list[Deselected] = [
     Deselected(
         "the tasks count in an object of the caller",
         (
+            "dataframe/io/tests/test_io.py::test_from_map_column_projection",
             "tests/test_graph_manipulation.py::test_bind",
             "tests/test_graph_manipulation.py::test_checkpoint",
             "tests/test_graph_manipulation.py::test_checkpoint_collections",
@@ -253,10 +254,12 @@ DESELECTED: list[Deselected] = [
         CLUSTER,
     ),
     Deselected(
-        "compares by identity: a function, or an array in a list, comes back as another object",
+        "compares by identity: a function, an array in a list, or the decimal context in a data "
+        "type of pandas comes back as another object",
         (
             "bag/tests/test_bag.py::test_bag_with_single_callable",
             "bag/tests/test_bag.py::test_repartition_partition_size_complex_dtypes",
+            "dataframe/tests/test_extensions.py::test_register_extension_type",
         ),
         CLUSTER,
     ),
@@ -268,6 +271,30 @@ DESELECTED: list[Deselected] = [
             "bag/tests/test_bag.py::test_groupby_with_indexer",
             "bag/tests/test_bag.py::test_groupby_with_npartitions_changed",
             "bag/tests/test_bag.py::test_msgpack_unicode",
+        ),
+        CLUSTER,
+    ),
+    Deselected(
+        "a task returns a weak reference to what only a list of the caller keeps alive; here that "
+        "is a copy of the list, which ends with the task",
+        ("dataframe/tests/test_dataframe.py::test_use_of_weakref_proxy",),
+        CLUSTER,
+    ),
+    Deselected(
+        "looks for the shuffle on a disk among the expressions, or counts its tasks. With a client "
+        "frames are shuffled by tasks, and then it fails with dask's own schedulers as well",
+        (
+            "dataframe/dask_expr/tests/test_merge.py::test_merge_combine_similar[2-3]",
+            *(
+                f"dataframe/dask_expr/tests/test_partitioning_knowledge.py::{test}"
+                for test in (
+                    "test_avoid_shuffle_on_top_of_lowered_shuffle",
+                    "test_groupby_avoid_shuffle",
+                    "test_merge_avoid_shuffle",
+                    "test_merge_shuffle_if_different_order",
+                    "test_shuffle_after_only_blockwise_merge",
+                )
+            ),
         ),
         CLUSTER,
     ),
