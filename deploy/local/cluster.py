@@ -34,12 +34,14 @@ from ...client.shell.current import close_all as close_all_clients
 from ...client.shell.short_tracebacks import short_refusals, short_tracebacks
 from ...protocol.durations import Duration, seconds_of
 from ...protocol.errors import NoAnswer, NotPermitted
+from ...protocol.host import event_loop
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.stderr_logging import mark_warnings
 from ...protocol.settings.kinds import Resources
 from ...protocol.settings.sources import read_settings
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
+from ...protocol.wire.message import load_coders
 from .. import settings
 from ..cluster import Cluster
 from ..processes.child import Child
@@ -275,6 +277,9 @@ class LocalCluster(Cluster[Mode]):
             if self._protocol == "unix"
             else f"tcp://{self._host}:0"
         )
+        # What the client needs, while this process has nothing to do.
+        event_loop.load()
+        load_coders()
         ready = self._scheduler.wait_ready(_START_TIMEOUT_S)
         self.scheduler_address = ready["address"]
         self._pages_address = ready["dashboard"] or None

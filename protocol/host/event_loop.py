@@ -18,6 +18,11 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     _fastest().run(main)
 
 
+def load() -> None:
+    """Import what a loop needs: for a process that forks others, which then need not do it."""
+    _fastest()
+
+
 def _fastest() -> Any:
     try:
         import uvloop

@@ -91,6 +91,7 @@ __all__ = [
     "coders_of",
     "declared",
     "from_wire",
+    "load_coders",
     "message",
     "sent_by",
     "sent_to",
@@ -232,6 +233,11 @@ def coders_of(cls: type[Message]) -> tuple[Any, Any, Any]:
                 f"{cls.__module__}.{cls.__name__} is declared outside of `messages`"
             )
     return found[1:]
+
+
+def load_coders() -> None:
+    """Import the functions that encode and decode, which the first message would need."""
+    _made_coders()
 
 
 def _made_coders() -> dict[int, tuple[int, Any, Any, Any]]:

@@ -47,8 +47,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ...protocol.host import event_loop
 from ...protocol.host.file_limit import raise_file_limit
 from ...protocol.host.thread_defaults import THREAD_DEFAULTS
+from ...protocol.wire.message import load_coders
 from .exits import note_failure
 from .repeated_signals import Repeats
 
@@ -86,6 +88,9 @@ def run(supervise: SupervisorMain, work: WorkerMain, *, embedded: bool = False) 
         embedded: end when the parent process has ended, too.
     """
     raise_file_limit()
+    # Each process of the family needs these at once, and would import them by itself.
+    event_loop.load()
+    load_coders()
     spawner = _Spawner(embedded)
     try:
         role, argument = spawner.serve()

@@ -262,3 +262,20 @@ def supervise(commands):
     )
     _, printed = process.communicate(timeout=30)
     assert (process.returncode, printed) == (7, "")
+
+
+def test_the_spawner_imports_once_what_each_of_its_processes_needs(start):
+    process = start("""
+def say_loaded():
+    say(*[name in sys.modules for name in ("uvloop", "weft.protocol.wire.coders")])
+def supervise(commands):
+    say_loaded()
+    commands.sendall(START)
+    for kind, *rest in lines(commands):
+        if kind == "exited":
+            return 0
+def work(plain):
+    say_loaded()
+    return 0
+""")
+    assert process.communicate(timeout=30) == ("True True\nTrue True\n", "")
