@@ -66,3 +66,12 @@ def test_weak_scaling_is_measured(name):
     point = weak_scaling.measure(weak_scaling.WORKLOADS[name], 3, GB_S)
     assert 1.0 <= point.virtual_s / point.ideal_s < 1.5
     assert point.scheduler_s > 0
+
+
+def test_the_inputs_of_a_large_shuffle_by_tasks_stay_where_they_are():
+    n = 80
+    point = weak_scaling.measure(weak_scaling.exchange, n, 1.25 * GB_S)
+    # All parts but those that are read where they were made.
+    least = 64_000_000 * (n - 1)
+    assert point.fetched_bytes < 1.2 * least
+    assert point.virtual_s < 1.5 * point.ideal_s

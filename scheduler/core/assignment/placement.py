@@ -5,14 +5,18 @@ time to bring the missing inputs there. As in dask's worker objective; it differ
 holders of inputs and at one worker with room (the caller's), so that its cost is O(inputs x
 copies), not O(workers). A slow version that looks at every worker lives in the tests as the
 reference.
+
+A busy worker begins no long fetch while others are queued: with each that has room doing so, the
+same inputs would cross one link many times.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from ..records.peers import TAKES_NOTHING, WorkerHandle
-from ..records.tasks import MEMORY, SchedulerTask, TaskClass
+from ..records.tasks import MEMORY, SchedulerTask
 
 #: Cost of fetching anything at all from a peer.
 LATENCY_NS: Final = 500_000
@@ -25,15 +29,20 @@ MAX_REPLICAS_SEEN: Final = 4
 #: A task with more missing inputs than this is not looked at for assignment ahead (keeps the look
 #: constant).
 AHEAD_MAX_MISSING: Final = 4
+#: A longer fetch is left to workers that are idle.
+LONG_FETCH_NS: Final = 10_000_000
 #: A shorter task takes less time than the message that would place it when its inputs are there.
 WORTH_WAITING_NS: Final = 100_000
 
 
 def start_cost_ns(ws: WorkerHandle, task: SchedulerTask, now: float) -> int:
     """Estimate when `task` could start on `ws`, ns from now."""
-    missing = 0
-    n_missing = 0
-    cost = queue_cost_ns(ws, now)
+    return queue_cost_ns(ws, now) + fetch_cost_ns(ws, task, now)
+
+
+def fetch_cost_ns(ws: WorkerHandle, task: SchedulerTask, now: float) -> int:
+    """Estimate how long it takes to bring the inputs of `task` to `ws`."""
+    missing = n_missing = cost = 0
     for dependency in task.dependencies:
         if ws not in dependency.replicas and dependency.worker is not ws:
             missing += dependency.nbytes
@@ -69,8 +78,7 @@ def queue_cost_ns(ws: WorkerHandle, now: float) -> int:
 def decide_worker(task: SchedulerTask, with_room: WorkerHandle, now: float) -> WorkerHandle:
     """Choose among the holders of the task's inputs and one worker that has room."""
     task_class = task.group.task_class
-    best = with_room
-    best_cost = -1
+    best, best_cost = with_room, -1.0
     seen: dict[WorkerHandle, None] | None = None
     for dependency in task.dependencies:
         replicas = dependency.replicas
@@ -81,18 +89,30 @@ def decide_worker(task: SchedulerTask, with_room: WorkerHandle, now: float) -> W
                 continue
             if seen is None:
                 seen = {}
-                best_cost = start_cost_ns(with_room, task, now)
+                fetch_ns = fetch_cost_ns(with_room, task, now)
+                best_cost = queue_cost_ns(with_room, now) + fetch_ns
+                if fetch_ns > LONG_FETCH_NS and _has_others(with_room, task):
+                    best_cost = inf
             seen[ws] = None
-            if (
-                ws.closed & TAKES_NOTHING
-                or ws not in task_class.members
-                or not _has_resources(ws, task_class)
-            ):
+            if ws.closed & TAKES_NOTHING or ws not in task_class.members:
+                continue
+            if not ws.has_resources_for(task_class):
                 continue
             cost = start_cost_ns(ws, task, now)
             if cost < best_cost:
                 best, best_cost = ws, cost
     return best
+
+
+def _has_others(ws: WorkerHandle, task: SchedulerTask) -> bool:
+    """Return whether a worker is busy without a task that is to be placed, and others are queued.
+
+    False also if the task before it brings one of its inputs there.
+    """
+    if ws.n_busy < ws.nthreads or not task.group.task_class.queue.n:
+        return False
+    last = next(reversed(ws.processing.values()), task)
+    return last is task or not any(d in last.dependencies for d in task.dependencies)
 
 
 def ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
@@ -127,8 +147,3 @@ def ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
         if n_elsewhere * 2 > n_inputs:
             return None
     return found
-
-
-def _has_resources(ws: WorkerHandle, task_class: TaskClass) -> bool:
-    free = ws.free_resources
-    return all(free.get(name, 0.0) >= amount for name, amount in task_class.resources)

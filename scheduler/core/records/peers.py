@@ -295,19 +295,17 @@ class WorkerHandle:
         return len(self.processing) + len(self.zombies) - len(self.blocked) >= self.nthreads
 
     def has_room_for(self, task_class: TaskClass) -> bool:
-        """Return whether it may be given one more task of this class.
-
-        Scarce resources allow no backlog.
-        """
-        return self.has_room and self._has_resources_for(task_class)
+        """Return whether it may be given a task of this class; resources allow no backlog."""
+        return self.has_room and self.has_resources_for(task_class)
 
     def has_free_thread_for(self, task_class: TaskClass) -> bool:
         """Return whether one more task of this class could run at once, if it takes no memory."""
         if self.closed & TAKES_NOTHING or self.n_busy >= self.nthreads:
             return False
-        return self._has_resources_for(task_class)
+        return self.has_resources_for(task_class)
 
-    def _has_resources_for(self, task_class: TaskClass) -> bool:
+    def has_resources_for(self, task_class: TaskClass) -> bool:
+        """Return whether so much is left of each resource that a task of this class asks for."""
         if not task_class.resources:
             return True
         free = self.free_resources

@@ -151,6 +151,57 @@ def test_a_worker_that_is_stuck_costs_as_long_as_it_has_been():
     assert queue_cost_ns(ws, NOW) == 2_000_000_000
 
 
+def input_at_a_busy_holder(nbytes: int) -> tuple[WorkerHandle, WorkerHandle, SchedulerTask]:
+    """Return a holder with 1 s of work, another worker, and a task that reads so much."""
+    holder, other = make_worker(0), make_worker(1)
+    task_class = TaskClass((), (), False, ())
+    task_class.members = {holder: None, other: None}
+    work(holder, task_class, 1_000_000_000)
+    needed, task = make_task("in", task_class), make_task("t", task_class)
+    needed.state, needed.nbytes, needed.replicas = MEMORY, nbytes, (holder,)
+    task.dependencies = (needed,)
+    return holder, other, task
+
+
+def work(ws: WorkerHandle, task_class: TaskClass, estimate_ns: int) -> SchedulerTask:
+    filler = make_task(f"work {len(ws.processing)}", task_class)
+    filler.estimate_ns = estimate_ns
+    ws.processing[len(ws.processing)] = filler
+    ws.occupancy_ns += estimate_ns
+    ws.last_progress = NOW
+    return filler
+
+
+def queue_another(task: SchedulerTask) -> None:
+    task.group.task_class.queue.push(make_task("queued", task.group.task_class))
+
+
+LARGE, SMALL = 64_000_000, 1_000_000
+
+
+def test_a_busy_worker_leaves_a_long_fetch_to_the_holder_while_others_are_queued():
+    holder, other, task = input_at_a_busy_holder(LARGE)
+    work(other, task.group.task_class, 1_000_000)
+    queue_another(task)
+    assert decide_worker(task, other, NOW) is holder
+
+
+@pytest.mark.parametrize(
+    "case", ["short", "idle", "nothing queued", "on its way", "holder takes nothing"]
+)
+def test_a_worker_with_room_fetches_what_starts_sooner_there(case):
+    holder, other, task = input_at_a_busy_holder(SMALL if case == "short" else LARGE)
+    if case != "idle":
+        before = work(other, task.group.task_class, 1_000_000)
+        if case == "on its way":
+            before.dependencies = task.dependencies
+    if case != "nothing queued":
+        queue_another(task)
+    if case == "holder takes nothing":
+        holder.is_paused = True
+    assert decide_worker(task, other, NOW) is other
+
+
 @pytest.mark.parametrize(
     ("workers", "resources", "expected"),
     [
