@@ -153,6 +153,7 @@ class WorkerDataNode:
         self._node.sim.ask(self._node, action.holder, request, on_answer)
 
     def give_up(self, holder: str) -> None:
-        """End the request to a peer as if its connection had broken."""
-        self._world.probes["fetch given up"] += 1
-        self._world.at(0.0, self._asked[holder], None)
+        """End the request to a peer, if there is one, as if its connection had broken."""
+        if holder in self._asked:
+            self._world.probes["fetch given up"] += 1
+            self._world.at(0.0, self._asked[holder], None)

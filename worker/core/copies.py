@@ -156,10 +156,9 @@ def on_fetch_failed(state: WorkerState, event: CopiesNotFetched) -> None:
 def on_holders_gone(state: WorkerState, message: HoldersGone) -> None:
     """Send these holders no more requests: a suspended process is connected, but silent."""
     for holder in message.addresses:
+        state.after.append(EndFetch(holder))
         peer = state.fetching.peers.get(holder)
-        if peer is not None and peer.request is not None:
-            state.after.append(EndFetch(holder))
-        elif peer is not None:
+        if peer is not None and peer.request is None:
             _end_copies(state, holder, state.fetching.give_up(holder), unreachable=True)
 
 

@@ -192,7 +192,7 @@ class Fetch:
 
 @dataclass(slots=True)
 class EndFetch:
-    """End the outstanding `Fetch` at `holder`, which is answered by a `CopiesNotFetched`."""
+    """End all requests to `holder`, which is lost; a `Fetch` is answered by `CopiesNotFetched`."""
 
     holder: str
 

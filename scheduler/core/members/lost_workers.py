@@ -37,10 +37,10 @@ def notify_workers_of_loss(state: SchedulerState, lost: WorkerHandle) -> None:
     its connections and is silent.
     """
     readers: dict[WorkerHandle, None] = {}
-    for task in lost.has_what:
-        for dependent in task.dependents or ():
-            if dependent.worker is not None:
-                readers[dependent.worker] = None
+    found = dict.fromkeys(task for data in lost.has_what for task in data.dependents or ())
+    for task in (*found, *(x for kept in found if kept.is_keeping for x in kept.dependents or ())):
+        if task.worker is not None:
+            readers[task.worker] = None
     readers.pop(lost, None)
     for ws in readers:
         state.send(ws.peer, m.HoldersGone(addresses=[lost.address]))

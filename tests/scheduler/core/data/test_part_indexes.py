@@ -188,6 +188,17 @@ def test_an_index_that_names_nobody_who_has_an_input_is_made_again() -> None:
     board.drop_rest()
 
 
+def test_the_loss_of_a_holder_is_reported_to_those_that_read_parts_of_its_data() -> None:
+    board, first, second, _ = two_workers()
+    reader = board.where("index")
+    assert reader is not None
+    put_done(board, reader)
+    assert [board.where(key) for key in READERS] == [reader] * 3
+    name, holder = ("second", second) if reader == first else ("first", first)
+    assert m.HoldersGone(addresses=[f"tcp://{name}"]) in board.close(holder)[reader]
+    board.drop_rest()
+
+
 def test_a_holder_out_of_reach_is_no_reason_to_make_it_again() -> None:
     board, first, second, _ = two_workers()
     put_done(board, board.where("index"))  # type: ignore[arg-type]
