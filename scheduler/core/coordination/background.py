@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import Message
 from ....protocol.wire.messages.coordination import BACKGROUND, TOO_LARGE
+from ..invariants.checking import is_due, unless
 from ..moves.transitions import activate, release_unneeded
-from ..records.checking import is_due, unless
 from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, RELEASED, SchedulerTask
 from ..requests import wanted_keys

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 from ....protocol.wire.messages.coordination import DATASET, METADATA, MULTILOCK, OWN_TOPIC
 from ....protocol.wire.plain import size_of
-from ..records.checking import unless
+from ..invariants.checking import unless
 from .kinds import KINDS
 from .leases import LeaseRecord
 from .marks import Mark, Place, marks_of

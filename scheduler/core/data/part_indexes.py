@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.part_index import PartIndex, as_value
+from ..invariants.checking import tasks_in
 from ..moves.locating import MAX_HOLDERS
 from ..moves.transitions import drop_at_workers
-from ..records.checking import tasks_in
 from ..records.peers import TAKES_NOTHING, WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
 from ..reports.missing import replace_lost

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
+from ..invariants.checking import differences, tasks_in
 from ..memory.set_aside import place_scattered
 from ..moves.without_recipe import change_group, class_without_recipe
-from ..records.checking import differences, tasks_in
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
 

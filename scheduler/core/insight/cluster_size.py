@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ..feature import Feature
-from ..records.checking import unless
+from ..invariants.checking import unless
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline

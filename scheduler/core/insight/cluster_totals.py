@@ -24,7 +24,7 @@ from ....protocol.reported import (
 )
 from ....protocol.wire.message import MAX_NUMBER
 from ..feature import Departure, Feature, StateMetric
-from ..records.checking import differences, unless
+from ..invariants.checking import differences, unless
 from ..records.peers import SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:

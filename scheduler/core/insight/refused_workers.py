@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wording import listed
 from ..feature import Feature
-from ..records.checking import in_order
+from ..invariants.checking import in_order
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle

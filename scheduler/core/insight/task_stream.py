@@ -22,7 +22,7 @@ from ....protocol.ring import Ring
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ..feature import Feature, Question
-from ..records.checking import is_due, unless
+from ..invariants.checking import is_due, unless
 from ..records.question_arguments import BadArgument, Info, Page, position_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ..feature import Departure, Feature, LateQuestion, StateMetric
-from ..records.checking import unless
+from ..invariants.checking import unless
 from . import interrupted, interrupting, time_limits
 
 if TYPE_CHECKING:

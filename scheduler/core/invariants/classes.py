@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.rotation import level_of
 from ..memory.records import memory_of
 from ..moves.eligibility import may_run
-from ..records.checking import differences, tasks_in, unless
 from ..records.peers import WorkerHandle
 from ..records.tasks import NO_WORKER, QUEUED, SchedulerTask, State, TaskClass
+from .checking import differences, tasks_in, unless
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

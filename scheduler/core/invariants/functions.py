@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.payload import blob_nbytes
 from ..moves.transitions import ACTIVE
-from ..records.checking import tasks_in, unless
 from ..records.prefixes import MAX_SHOWN, MIN_DURATION_NS
 from ..records.tasks import PROCESSING
+from .checking import tasks_in, unless
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle

@@ -16,7 +16,6 @@ from ....protocol.wire.roles import Role
 from ..moves.eligibility import may_run
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import is_preparing
-from ..records.checking import differences, in_order, tasks_in, unless
 from ..records.peers import TAKES_NOTHING, ClientHandle, WorkerHandle
 from ..records.prefixes import MIN_DURATION_NS
 from ..records.tasks import (
@@ -32,6 +31,7 @@ from ..records.tasks import (
     State,
 )
 from ..recovery.records import recovery_of
+from .checking import differences, in_order, tasks_in, unless
 from .classes import CLASS_INVARIANTS
 from .functions import FUNCTION_INVARIANTS
 

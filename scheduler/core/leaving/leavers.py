@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ..data import copies
-from ..records.checking import differences, unless
+from ..invariants.checking import differences, unless
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
 from ..recovery.records import recovery_of

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ..records.checking import differences
+from ..invariants.checking import differences
 from ..records.peers import WorkerHandle
 from .full import decide_worker_with_memory, is_let_go, sum_expected
 from .records import BUSY, memory_of

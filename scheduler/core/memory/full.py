@@ -24,8 +24,8 @@ from ....protocol.wire import messages as m
 from ..assignment.placement import decide_worker
 from ..data.copies import on_worker_joined
 from ..insight.cluster_totals import MEMORY_HIGH
+from ..invariants.checking import differences
 from ..moves.taking import close, reopen
-from ..records.checking import differences
 from ..records.peers import FULL, NEVER_WATCHED, WorkerHandle
 from ..records.prefixes import LARGE_NBYTES
 from .records import BUSY

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..assignment.asking_back import ask_all_back
 from ..data.copies import on_worker_joined
+from ..invariants.checking import differences
 from ..moves.taking import close, reopen
-from ..records.checking import differences
 from ..records.peers import PAUSED, WorkerHandle
 from .records import memory_of
 from .set_aside import look_later

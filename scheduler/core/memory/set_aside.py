@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ..invariants.checking import unless
 from ..moves.transitions import enqueue, move
 from ..moves.unrunnable import file_unrunnable
-from ..records.checking import unless
 from ..records.tasks import NO_WORKER, SchedulerTask, TaskClass
 from . import relief
 from .admission import take_stock

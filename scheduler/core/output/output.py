@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.payload import blob_nbytes
-from ..records.checking import is_due, unless
+from ..invariants.checking import is_due, unless
 from .wishes import followers_of, wishes_of
 
 if TYPE_CHECKING:

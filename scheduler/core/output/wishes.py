@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_NUMBER
-from ..records.checking import differences
+from ..invariants.checking import differences
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline

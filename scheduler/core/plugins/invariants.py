@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ..records.checking import differences, unless
+from ..invariants.checking import differences, unless
 from .plugins import MAX_NBYTES, MAX_PLUGINS, is_preparing, lacks_supervisor
 from .records import plugins_of
 

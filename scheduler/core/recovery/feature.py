@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ..feature import Departure, Feature, StateMetric
-from ..records.checking import differences, unless
+from ..invariants.checking import differences, unless
 from ..records.question_arguments import Info
 from ..records.tasks import PROCESSING
 from . import barrier, inventories, lacking, recipes, rows

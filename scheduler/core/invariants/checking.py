@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .tasks import SchedulerTask
+from ..records.tasks import SchedulerTask
 
 if TYPE_CHECKING:
+    from ..records.deadlines import Deadline
     from ..state import SchedulerState
-    from .deadlines import Deadline
 
 
 def unless(holds: bool, found: object) -> list[object]:
