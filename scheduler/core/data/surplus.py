@@ -7,7 +7,8 @@ as well. The scheduler decides, so two holders never drop each other's: the copy
 as the only one at once.
 
 A copy stays where a task of that worker reads it, and where copies are wished for (`copies`). It
-also stays if all others are at workers that are away or leave.
+also stays if all others are at workers that are away or leave. A unique result stays in any case:
+what counts as another copy of it, after a restart, is only a name for it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def is_surplus(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> 
     return (
         len(task.replicas) > 1
         and task.nbytes >= LEAST_BYTES
+        and not task.group.function.is_unique
         and any(other is not ws and not other.closed & (AWAY | LEAVING) for other in task.replicas)
         and not any(reader.worker is ws for reader in task.dependents or ())
         and not is_wished(state, task)

@@ -7,7 +7,9 @@ import pytest
 from tests.scheduler.builders import Board, dropped, graph
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.data.surplus import LEAST_BYTES
+from weft.scheduler.core.records.presence import Members
 
+from ..actors.test_actors import actors
 from .test_copies import answers
 
 MB = 1_000_000
@@ -103,3 +105,18 @@ def test_copies_that_are_wished_for_stay(two):
 def test_a_copy_stays_while_the_other_holder_is_away(two):
     two.board.close(two.a)
     assert not two.report(two.b)
+
+
+@pytest.mark.parametrize("home", ["a", "b"])
+def test_an_actor_is_no_surplus_although_a_copy_of_its_handle_counts_after_a_restart(home):
+    two = Two.__new__(Two)
+    two.board = board = Board(expected=Members(("id of a", "id of b"), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    two.alice = board.client("alice", last_epoch=1)
+    board.send(two.alice, actors("x", made=True, delivered=True), m.Resubmitted())
+    row = m.InventoryHeld(keys=["x"], attempts=[1], nbytes=[MB], spec_hashes=[])
+    workers = {name: board.worker(name, last_epoch=1) for name in "ab"}
+    for worker in workers.values():
+        board.send(worker, row, m.InventoryEnd(n_rows=1))
+    assert two.holders == ["a", "b"]
+    assert not two.report(workers[home])
