@@ -74,9 +74,12 @@ def merge_held(
     """
     ws = row.ws
     if task.state == MEMORY and task.attempt == row.attempt:
-        if ws not in task.replicas:
-            task.replicas = (*task.replicas, ws)
-            _note_held(state, task, ws)
+        if ws in task.replicas:
+            return True
+        if task.group.function.is_unique and row.attempt >= state.first_attempt:
+            return False  # its maker has reported to this scheduler, so this is a copy
+        task.replicas = (*task.replicas, ws)
+        _note_held(state, task, ws)
         return True
     if task.state in (MEMORY, ERRED) or is_other(task, row):
         return False

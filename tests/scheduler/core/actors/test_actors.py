@@ -62,6 +62,23 @@ def test_a_copy_of_a_handle_is_no_replica(board):
     assert board.states("a") == ["erred"]
 
 
+def test_a_copy_of_a_handle_at_a_worker_that_comes_back_is_no_replica(board):
+    """Its connection ended before it read that it is to drop the copy."""
+    client = board.client()
+    names = {board.worker(name): name for name in ("one", "two")}
+    board.send(client, actors("a"))
+    home = board.where("a")
+    (other,) = names.keys() - {home}
+    board.finish(home, "a", blob=None, nbytes=1 << 20)
+    attempt = board.attempt("a")
+    board.send(other, m.ReplicasAdded(attempts=[attempt], keys=["a"]))
+    board.close(other)
+    other = board.come_back(names[other], held={"a": attempt})
+    assert dropped(board.out, other) == [attempt]
+    assert [ws.peer for ws in board.task("a").replicas] == [home]
+    assert board.rest() == ["Reconciled"]
+
+
 def test_a_copy_that_counts_after_a_restart_is_dropped_with_the_worker_of_the_actor(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
