@@ -93,7 +93,8 @@ class SchedulerNode:
         #: {peer: None} of workers that had had nothing to do when they came to this start, since
         #: it waits for peers: it may find out late that it follows another one
         self._unused: dict[int, None] = {}
-        self._flush_scheduled = False
+        #: {whether what there is to be sent is work: None} for which a flush is under way
+        self._flushes: dict[bool, None] = {}
         self._turns = Turns(plan.limits["scheduler.slice"])
         #: {whether it keeps the run going: None} of the turns that are due; one that does is due
         #: while anything but signs of life waits
@@ -332,15 +333,16 @@ class SchedulerNode:
         if self.core.before or self.core.outboxes or self.core.after:
             if self.plan.flush_delay == 0.0:
                 self._flush()
-            elif not self._flush_scheduled:
-                self._flush_scheduled = True
+            elif True not in self._flushes:
                 messages = [message for box in self.core.outboxes.values() for message in box]
                 is_work = not all(isinstance(message, KEEP_ALIVE) for message in messages)
-                delay = world.rng.random() * self.plan.flush_delay
-                world.at(delay, self._flush, is_work=is_work)
+                if is_work or not self._flushes:
+                    self._flushes[is_work] = None
+                    delay = world.rng.random() * self.plan.flush_delay
+                    world.at(delay, self._flush, is_work=is_work)
 
     def _flush(self) -> None:
-        self._flush_scheduled = False
+        self._flushes.clear()
         if not self.when_awake(self._flush):
             return
         before, self.core.before = self.core.before, []

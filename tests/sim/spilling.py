@@ -12,7 +12,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from weft.protocol.reported import OF_WORKERS, SPILLED_BYTES
-from weft.worker.data.core.spill_plan import AWAITED, FREE, IN_USE, MIN_NBYTES, SpillPlan
+from weft.worker.data.core.spill_plan import (
+    AWAITED,
+    DISK_PAUSE_S,
+    FREE,
+    IN_USE,
+    MIN_NBYTES,
+    SpillPlan,
+)
 from weft.worker.policy import Fractions
 
 from .graphs import ACTOR
@@ -60,6 +67,8 @@ class WorkerSpill:
         self.on_disk: dict[int, int] = {}
         #: {attempt: None} of values that were read while memory was short
         self._marks: dict[int, None] = {}
+        #: the disk failed less than `DISK_PAUSE_S` before this time: nothing is written until then
+        self._disk_at = -inf
         if self.is_on:
             worker.world.at(LOOK_S, self._look, is_work=False)
 
@@ -134,8 +143,10 @@ class WorkerSpill:
             worker.world.probes["spill: paused"] += plan.is_paused
             if worker.session.is_open:
                 worker.session.send(worker.heartbeat())
-        # While it is paused all may wait for this.
-        worker.world.at(LOOK_S, self._look, is_work=plan.is_paused or bool(plan.writing))
+        # While it is paused all may wait for this. After a failure, the disk is tried again later.
+        waits = plan.is_short and worker.world.now < self._disk_at
+        is_work = plan.is_paused or bool(plan.writing) or waits
+        worker.world.at(LOOK_S, self._look, is_work=is_work)
 
     def _write(self, attempt: int, value: bytes) -> None:
         worker, plan, spills = self._worker, self.plan, self._spills
@@ -156,6 +167,7 @@ class WorkerSpill:
         ):
             probes["spill: disk full"] += 1
             plan.failed(attempt, worker.world.now)
+            self._disk_at = worker.world.now + DISK_PAUSE_S
         else:
             probes["spill: written"] += 1
             self.on_disk[attempt] = nbytes
