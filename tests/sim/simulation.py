@@ -312,6 +312,7 @@ class Simulation:
     def _step(self) -> None:
         world = self.world
         world.step()
+        self._replace_scheduler()
         for node in world.touched:
             node.check()
         world.touched.clear()
@@ -477,6 +478,12 @@ class Simulation:
         for zombie in alive:
             if zombie is not self.scheduler:
                 zombie.kill()
+
+    def _replace_scheduler(self) -> None:
+        """Start another scheduler if the last one has given way to one that was ended."""
+        if self.is_healed and self.scheduler.gave_way:
+            self.n_restarts += 1
+            self._start_scheduler()
 
     def _rest(self) -> None:
         """Go on until only timers are under way, and these lead to no further events."""

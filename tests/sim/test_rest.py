@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from weft.protocol.wire.messages import FetchKeys, Heartbeat, WantKeys
+from weft.scheduler.core.members.epochs import GiveWay
 
 from .client_node import ClientNode
 from .spilling import WorkerSpill
@@ -29,6 +30,19 @@ def test_a_flush_of_keep_alives_is_work_when_an_answer_joins_them():
     sim.scheduler.on_messages(link, [FetchKeys(request=1, keys=["none"]), WantKeys(keys=[])])
     run_until(sim, lambda: len(sim.scheduler.core.outboxes[sim.scheduler._peers[link]]) > 1)
     assert sim.world.n_busy
+
+
+def test_another_scheduler_is_started_after_one_that_gave_way_to_one_that_was_ended():
+    """The newer one was ended with the faults; its peers come to the one that is left later."""
+    sim, worker = started()
+    run_until(sim, lambda: bool(sim.scheduler.core.workers))
+    sim.is_healed = True
+    sim.scheduler.core.before.append(GiveWay(sim.scheduler.core.epoch + 1))
+    sim.scheduler._flush()
+    run_until(sim, lambda: not worker.session.is_open)
+    run_until(sim, lambda: worker.session.is_open)
+    assert sim.scheduler.is_alive
+    assert not sim.scheduler.gave_way
 
 
 class FailingDisks:
