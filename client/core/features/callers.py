@@ -42,9 +42,10 @@ class Callers:
         self.by_state: dict[FutureState, dict[tuple[int, str], None]] = {}
         #: {pending state: its failure, and whether a tick has passed since}
         self.refused: dict[FutureState, tuple[Failure, bool]] = {}
-        #: {key: None} refused, until the scheduler has read what was sent after that, at the latest
-        #: at the next tick: what reads it may have been sent before
-        self.missing: dict[str, None] = {}
+        #: {key: {reader: None}} refused, with the keys of what read it and was submitted again
+        #: since, until the scheduler has read what was sent after that, at the latest at the next
+        #: tick: what reads it may have been sent before
+        self.missing: dict[str, dict[str, None]] = {}
 
 
 def on_joined(core: ClientState, state: FutureState, options: TaskOptions) -> None:
@@ -76,7 +77,9 @@ def _on_ticked(core: ClientState) -> None:
                 known.refused[state] = failure, True
     if known.missing:
         known.missing = {
-            key: None for key in known.missing if key in core.let_go or key in core.barriers
+            key: readers
+            for key, readers in known.missing.items()
+            if key in core.let_go or key in core.barriers
         }
     if known.by_state:
         known.by_state = {
@@ -90,11 +93,13 @@ def on_erred(core: ClientState, key: str, state: FutureState | None, failure: Fa
     """Submit again what was refused to one attempt only, and what has failed because of that."""
     known = core.record(Callers)
     if failure[0] == "not-permitted":
-        known.missing[key] = None
+        known.missing[key] = {}
         return state is not None and _submit_for_another(core, state, failure)
-    if state is None or failure[0] != "data-lost" or failure[1] not in known.missing:
+    readers = known.missing.get(failure[1]) if failure[0] == "data-lost" else None
+    if state is None or readers is None or key in readers or not has_recipe(state):
         return False
-    return has_recipe(state) and _submit_for(core, state)
+    readers[key] = None  # once: what it reads may never be taken, or have failed for all
+    return _submit_for(core, state)
 
 
 def _submit_for_another(core: ClientState, state: FutureState, failure: Failure) -> bool:

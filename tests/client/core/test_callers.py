@@ -137,6 +137,17 @@ def test_readers_of_a_refused_call_are_submitted_again_behind_it(bench):
     assert {bench.state(key).status for key in "gh"} == {"pending"}
 
 
+def test_a_reader_of_a_call_that_was_refused_to_all_is_submitted_again_once(bench):
+    bench.do(bench.task("f", options=of_attempt(7)))
+    bench.do(bench.task("g", "f", options=of_attempt(8)))
+    refuse(bench, "f", 7)
+    assert bench.state("f").status == "error"
+    assert callers(fail_without(bench, "f", "g")[0]) == {"g": 8}
+    bench.handle(ClientTick())
+    assert callers(fail_without(bench, "f", "g")[0]) == {}
+    assert bench.state("g").status == "lost"
+
+
 def test_a_reader_of_a_refused_call_without_futures_is_submitted_again_with_it(bench):
     first, second = (bench.task("f", options=of_attempt(n)) for n in (7, 8))
     bench.do(first)
