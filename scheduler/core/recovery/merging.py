@@ -203,7 +203,9 @@ def follow_unstarted(state: SchedulerState, ws: WorkerHandle, task: SchedulerTas
 def may_go_on(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool:
     """Return whether the worker of an unfinished attempt may run the task."""
     ws, task_class = row.ws, task.group.task_class
-    # A worker that leaves is in no class, and finishes what it runs.
+    # A worker that leaves is in no class, and finishes what it runs. It starts nothing.
+    if ws.is_leaving and row.kind != RUNNING:
+        return False
     is_fit = may_run(ws, task_class) if ws.is_leaving else ws in task_class.members
     if not is_fit and not task.is_without_recipe:
         return False

@@ -8,7 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.leaving.leavers import LOOK_S, START_S
 from weft.scheduler.core.records.presence import Members
 
-from ...builders import Board, Out, graph, inventory
+from ...builders import Board, Out, dropped, graph, inventory
 
 LEAVE = (m.WorkerLeaving(reason="SIGTERM"), m.AskToLeave(request=1))
 
@@ -100,6 +100,22 @@ def test_a_worker_that_has_not_read_that_it_leaves_is_asked_again_for_what_it_ha
     w1 = board.worker("w1")
     board.send(w0, *LEAVE, m.AttemptsReturned(attempts=[board.attempt("y")]))
     assert board.where("y") == w1
+    board.drop_rest()
+
+
+def test_what_a_leaver_has_not_started_goes_elsewhere_when_its_client_is_back_after_a_restart():
+    """The leaver was asked before the task of that was known."""
+    board = Board(expected=Members(("id of w0",), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    w0 = board.worker("w0", last_epoch=1)
+    board.send(w0, *LEAVE, *inventory(running={"x": 1}, assigned={"y": 2}))
+    alice = board.client("alice", last_epoch=1)
+    wants = m.WantKeys(keys=["x", "y"])
+    out = board.send(alice, graph("x", "y"), wants, m.Resubmitted())
+    assert dropped(out, w0) == [2]
+    w1 = board.worker("w1")
+    board.tick(2.0)  # the recovery ends
+    assert (board.where("x"), board.where("y")) == (w0, w1)
     board.drop_rest()
 
 
