@@ -54,7 +54,7 @@ class FailingDisks:
         self.rng = SimpleNamespace(random=lambda: 0.0)
 
 
-def test_what_is_to_leave_a_memory_is_work_until_the_disk_is_tried_again():
+def test_values_that_are_to_leave_a_memory_are_work_until_the_disk_is_tried_again():
     world = World(1)
     value = b"v"
     spec = SimpleNamespace(function="f")

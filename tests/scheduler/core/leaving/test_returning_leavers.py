@@ -103,7 +103,7 @@ def test_a_worker_that_has_not_read_that_it_leaves_is_asked_again_for_what_it_ha
     board.drop_rest()
 
 
-def test_what_a_leaver_has_not_started_goes_elsewhere_when_its_client_is_back_after_a_restart():
+def test_unstarted_tasks_of_a_leaver_go_elsewhere_when_its_client_is_back_after_a_restart():
     """The leaver was asked before the task of that was known."""
     board = Board(expected=Members(("id of w0",), ("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
