@@ -73,7 +73,7 @@ def order(sim: Simulation) -> None:
     arguments: dict[str, Any] = {"order": sim.new_id("order"), "workers": ids}
     if not is_all:
         arguments["n"] = 1
-    elif sim.world.chance(0.3):
+    elif sim.world.chance(0.5):
         sim.world.probes["scale to zero"] += 1
         del arguments["workers"]
         arguments["keep"] = 0
