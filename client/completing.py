@@ -416,7 +416,7 @@ class as_completed(Waited[Result, Mode]):
         return self._dress(future)  # type: ignore[no-any-return]
 
     def _wait_for_next(self) -> Future | None:
-        return result_of(self._engine, self._next(), asynchronous=False)
+        return result_of(self._engine, self._next, asynchronous=False)
 
     def __aiter__(self) -> AsyncIterator[Result]:
         return self
@@ -438,7 +438,7 @@ class as_completed(Waited[Result, Mode]):
             return self._fill(await self._next() if block else self._take())
 
         with short_tracebacks:
-            return result_of(self._engine, fill())
+            return result_of(self._engine, fill)
 
     def _fill(self, future: Future | None) -> list[Any]:
         """Return this future and all others that are ready, up to the first that raises.

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.durations import Duration, seconds_or_none
@@ -128,8 +129,8 @@ class Future(_Reference, Waited[Result, Mode]):
             with short_tracebacks:
                 is_done = self._engine.wait_for([state], timeout_s, wants_data=True)
             if not is_done:
-                text = f"no result of {state.key!r} within {timeout_s:g} s"
-                raise result_of(engine, self._late(text, timeout_s), asynchronous=False)
+                late = partial(self._late, "no result of {}", timeout_s)
+                raise result_of(engine, late, asynchronous=False)
         if state.failure is not None:
             __tracebackhide__ = True
             raise exception_of(state)
@@ -142,17 +143,17 @@ class Future(_Reference, Waited[Result, Mode]):
         while unready([state]):
             self._check_usable()
             if not await self._engine.wait_for_async([state], timeout_s, wants_data=True):
-                text = f"no result of {state.key!r} within {timeout_s:g} s"
-                raise await self._late(text, timeout_s)
+                raise await self._late("no result of {}", timeout_s)
         if state.failure is not None:
             __tracebackhide__ = True
             raise exception_of(state)
         return load(state, self._engine)
 
-    async def _late(self, text: str, timeout_s: float | None) -> TimeoutError:
+    async def _late(self, what: str, timeout_s: float | None) -> TimeoutError:
         from .results.lateness import too_late
 
         assert timeout_s is not None
+        text = f"{what.format(repr(self._state.key))} within {timeout_s:g} s"
         return await too_late(self._engine, text, [self._state], timeout_s, of_one=_GOES_ON)
 
     def __await__(self) -> Generator[Any, None, Result]:
@@ -182,15 +183,14 @@ class Future(_Reference, Waited[Result, Mode]):
         if self._state.status != "pending" and not self._engine.is_asynchronous:
             return self._load_error()
         with short_tracebacks:
-            return result_of(self._engine, self._exception(timeout_s))
+            return result_of(self._engine, lambda: self._exception(timeout_s))
 
     async def _exception(self, timeout_s: float | None) -> BaseException | None:
         state = self._state
         if state.status == "pending":
             self._check_usable()
             if not await wait_for(self._engine, [state], timeout_s, wants_data=False):
-                text = f"{state.key!r} was not done within {timeout_s:g} s"
-                raise await self._late(text, timeout_s)
+                raise await self._late("{} was not done", timeout_s)
         return self._load_error()
 
     def _load_error(self) -> BaseException | None:
@@ -214,7 +214,7 @@ class Future(_Reference, Waited[Result, Mode]):
             return None if error is None else error.__traceback__
 
         with short_tracebacks:
-            return result_of(self._engine, traceback())
+            return result_of(self._engine, traceback)
 
     @waits
     def attempts(self) -> list[AttemptEnd]:
@@ -228,7 +228,7 @@ class Future(_Reference, Waited[Result, Mode]):
         from .insight.attempts import attempts_of
 
         self._check_usable()
-        return result_of(self._engine, attempts_of(self._engine, self._state.key))
+        return result_of(self._engine, lambda: attempts_of(self._engine, self._state.key))
 
     @waits
     def explain(self) -> Explanation:

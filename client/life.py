@@ -223,7 +223,7 @@ class ClientLife(Openable):
                 await self._close_async()
 
         with short_tracebacks:
-            return result_of(engine, end())
+            return result_of(engine, end)
 
     def __enter__(self: Life) -> Life:
         super().__enter__()

@@ -113,7 +113,7 @@ def wait(
     if engine is None:
         return _OfNothing(set(), set())
     with short_tracebacks:
-        return result_of(engine, _wait(engine, futures, timeout_s, return_when))
+        return result_of(engine, lambda: _wait(engine, futures, timeout_s, return_when))
 
 
 async def _wait(

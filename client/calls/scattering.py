@@ -126,7 +126,7 @@ def scatter(
     is_async = client.asynchronous if asynchronous is None else asynchronous
     scattering = Scattering(engine, client._encoder, data, options, hash, copies=is_async)
     with short_tracebacks:
-        return result_of(engine, scattering.run(timeout_s, n_copies), asynchronous)
+        return result_of(engine, lambda: scattering.run(timeout_s, n_copies), asynchronous)
 
 
 @waits
@@ -169,9 +169,13 @@ def replicate(
         raise ValueError("workers= is empty, so no worker may have copies; None allows all")
     engine = client._running()
     states = usable_states(engine, futures, "replicate")
+    arguments = {} if n is None else {"n": n}
     with short_tracebacks:
-        work = _order(engine, "replicate", {} if n is None else {"n": n}, states, names, timeout_s)
-        return result_of(engine, work, asynchronous)
+        return result_of(
+            engine,
+            lambda: _order(engine, "replicate", arguments, states, names, timeout_s),
+            asynchronous,
+        )
 
 
 @waits
@@ -213,7 +217,7 @@ def rebalance(
         await _order(engine, "rebalance", {}, states, names, timeout_s)
 
     with short_tracebacks:
-        return result_of(engine, move(), asynchronous)
+        return result_of(engine, move, asynchronous)
 
 
 class _Scattered:

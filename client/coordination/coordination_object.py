@@ -174,7 +174,7 @@ class CoordinationObject(OfMode[Mode]):
         """Do an operation: `read` makes the result from its answer. Awaitable if the client is."""
         return result_of(
             self._engine(),
-            self._do(operation, read, arguments, timeout, values=values, keys=keys),
+            lambda: self._do(operation, read, arguments, timeout, values=values, keys=keys),
         )
 
     def _do(

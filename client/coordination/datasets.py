@@ -147,7 +147,7 @@ def publish_dataset(
         for arguments, blob, keys in calls:
             await held._do("publish", nothing, arguments, values=[blob], keys=keys)
 
-    return result_of(engine, publish())
+    return result_of(engine, publish)
 
 
 @waits
@@ -191,7 +191,7 @@ def get_dataset(client: Any, name: DatasetName, default: Any = NO_DEFAULT) -> An
                 raise
             return default
 
-    return result_of(held._engine(), find())
+    return result_of(held._engine(), find)
 
 
 def _names(_engine: Engine, answer: Operated) -> tuple[DatasetName, ...]:

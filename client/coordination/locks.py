@@ -95,7 +95,7 @@ class Acquirable(CoordinationObject[Mode]):
         timeout: Duration | None,
         arguments: dict[str, Any] | None = None,
     ) -> bool:
-        return result_of(self._engine(), self._take(timeout, arguments))
+        return result_of(self._engine(), lambda: self._take(timeout, arguments))
 
     async def _take(self, timeout: Duration | None, arguments: dict[str, Any] | None) -> bool:
         # The task that awaits is the owner, which is known only now.

@@ -69,7 +69,7 @@ def log_event(client: Any, topic: str | Iterable[str], msg: Any) -> None:
         for each in topics:
             await each._do("log", nothing, arguments, values=[blob])
 
-    return result_of(engine, log())
+    return result_of(engine, log)
 
 
 @waits
@@ -82,8 +82,8 @@ def get_events(
         topic: a name; None = all topics, as {topic: events}.
     """
     if topic is not None:
-        return result_of(client._running(), events_of(client, topic))
-    return result_of(client._running(), _events_of_all(client))
+        return result_of(client._running(), lambda: events_of(client, topic))
+    return result_of(client._running(), lambda: _events_of_all(client))
 
 
 def events_of(client: Any, topic: str) -> Coroutine[Any, Any, tuple[LoggedEvent, ...]]:
@@ -210,7 +210,7 @@ class _Subscription(Watcher):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            result_of(self._engine, self._handle(answer), asynchronous=False)
+            result_of(self._engine, lambda: self._handle(answer), asynchronous=False)
 
     async def _handle(self, answer: Operated) -> None:
         try:

@@ -110,7 +110,7 @@ def progress(
         await _wait(shown, states, None, stops=False, wants_data=False)
 
     with short_tracebacks:
-        return result_of(engine, wait_for_all())
+        return result_of(engine, wait_for_all)
 
 
 async def wait_showing(

@@ -134,7 +134,7 @@ def read_task_stream(
         return answer() if blocks_here() else await _in_thread(answer)
 
     with short_tracebacks:
-        return result_of(engine, read())
+        return result_of(engine, read)
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:

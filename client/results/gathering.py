@@ -231,7 +231,7 @@ class Gathering:
 
     def run(self, timeout: float | None = None) -> tuple[Any, BaseException | None]:
         """Do what `outcome` does, in the caller's thread."""
-        return result_of(self._engine, self.outcome(timeout), asynchronous=False)
+        return result_of(self._engine, lambda: self.outcome(timeout), asynchronous=False)
 
     async def awaited(self, timeout: float | None = None) -> Any:
         """Return the results, for a caller that awaits them."""

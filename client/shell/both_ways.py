@@ -38,25 +38,25 @@ def blocks_here() -> bool:
 
 def result_of(
     engine: Engine | None,
-    coroutine: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
+    make: Callable[[], Coroutine[Any, Any, T]],
     asynchronous: bool | None = None,
 ) -> T:
     """Return the result of a coroutine, or the coroutine itself, which is awaited.
 
     Args:
         engine: of the client; None = there is none, and nothing to be awaited.
-        coroutine: does the work of a method. Or what makes it: then Ctrl-C cannot come while it is
-            made and not begun, of which Python would warn.
+        make: makes the coroutine that does the work of a method.
         asynchronous: it is awaited; None = if the client is asynchronous.
     """
     if asynchronous is None:
         asynchronous = engine is not None and engine.is_asynchronous
-    if callable(coroutine):
-        coroutine = coroutine()
     if asynchronous:
-        return as_result(coroutine)
+        return as_result(make())
     before, _here.loop = _here.loop, asyncio._get_running_loop()
     try:
+        # Nothing stands between: Python raises a Ctrl-C when a call of C returns or a function
+        # begins, and warns of a coroutine that never did.
+        coroutine = make()
         coroutine.send(None)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]

@@ -253,8 +253,11 @@ class ExecutorFuture(futures.Future[Any]):
         if calls is None or state is None or self.done():
             return False
         try:
-            asked = pages_of(calls.engine, "states", {"keys": [state.key]}, _WITHDRAW_S)
-            pages = result_of(calls.engine, asked, asynchronous=False)
+            pages = result_of(
+                calls.engine,
+                lambda: pages_of(calls.engine, "states", {"keys": [state.key]}, _WITHDRAW_S),
+                asynchronous=False,
+            )
             return any(page["processing"] for page in pages)
         except WeftError:  # there is no answer now
             return False
