@@ -10,7 +10,8 @@ other goes to a heap. The best item is the better of both heads. A heap alone co
 per pop at a million items, the run 0.1 us.
 
 Removal is lazy: an item carries a ticket, and an entry whose ticket is not the item's current one
-is skipped.
+is skipped. No two queues give the same ticket: an item may go to another queue while its dead entry
+is still in the first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from itertools import chain
+from itertools import chain, count
 from typing import Final, Generic, Protocol, TypeVar
 
 from ....protocol.rotation import Rotation, level_of
@@ -28,6 +29,8 @@ from ....protocol.rotation import Rotation, level_of
 STRETCH_NS: Final = 1_000_000
 #: Entries of a heap that are looked at to find the place of an item.
 MAX_LOOKED_AT: Final = 10_000
+#: The numbers of queues; each has its own 2 ** 40 tickets.
+_numbers: Final = count()
 
 
 class Queueable(Protocol):
@@ -98,7 +101,7 @@ class ReadyQueue(Generic[_Item]):
         self._lane: Lane[_Item] | None = None
         #: until the end of its stretch; the caller of `pop` subtracts the item's expected time
         self.left_ns = 0
-        self.next_ticket = 1
+        self.next_ticket = (next(_numbers) << 40) + 1
         #: sum of the lanes' `n`
         self.n = 0
 

@@ -39,6 +39,29 @@ def test_a_discarded_item_may_be_pushed_again_and_comes_out_once():
     assert [queue.pop(), queue.pop(), queue.pop()] == [item, other, None]
 
 
+def test_an_item_that_goes_to_another_queue_is_not_alive_again_in_the_first():
+    first: ReadyQueue[Item] = ReadyQueue()
+    second: ReadyQueue[Item] = ReadyQueue()
+    item, other = Item(5), Item(7)
+    first.push(item)
+    first.push(other)
+    first.discard(item)
+    second.push(item)
+    first.validate()
+    assert first.items() == [other]
+    assert [first.pop(), first.pop()] == [other, None]
+    assert second.pop() is item
+    # Those that were put back are counted downwards.
+    for queue in (first, second):
+        queue.push(item)
+        queue.push(other)
+        queue.put_back(queue.pop())
+        queue.discard(other)
+        if queue is first:
+            queue.discard(item)
+    assert first.items() == []
+
+
 def test_dead_entries_are_swept():
     queue: ReadyQueue[Item] = ReadyQueue()
     queue.push(Item(1))
