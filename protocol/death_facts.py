@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from .deaths import may_be_of_memory
 from .wording import counted, sized
 
 #: Lines of a worker's log that are kept, and characters of each, and of all of them together.
@@ -77,6 +78,14 @@ class DeathFacts:
             of_them = "1 process" if n == 1 else f"{n} processes"
             parts.append(f"the kernel's out-of-memory killer ended {of_them} of its control group")
         return "; ".join(parts)
+
+    def of_memory_after(self, reason: str) -> str:
+        """Return what a line about a death adds about memory; "" if that is not the cause.
+
+        A supervisor of an earlier release reports no facts: its lines stay as they were.
+        """
+        known = self.of_memory() if self.peak_nbytes is not None else ""
+        return f"; {known}" if known and may_be_of_memory(reason) else ""
 
     def to_plain(self) -> dict[str, Any]:
         """Return the map of a supervisor's report, without what is not known."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from .wording import placed_again
+from .wording import counted, placed_again, sized
 
 #: Seconds until a cause is reported again: at first, and at most.
 FIRST_PAUSE_S: Final = 5.0
@@ -47,6 +47,16 @@ def is_of_memory(reason: str) -> bool:
 def may_be_of_memory(reason: str) -> bool:
     """Return whether it was, or was killed so that it may have been."""
     return is_of_memory(reason) or reason.startswith("killed by SIGKILL")
+
+
+def holdings_text(reason: str, worker: str, held_nbytes: list[int]) -> str:
+    """Return what a worker held that died of its memory limit, and the remedy; else ""."""
+    if not is_of_memory(reason):
+        return ""
+    text = ""
+    if held_nbytes:
+        text = f"; {worker} held {counted(len(held_nbytes), 'result')}, {sized(sum(held_nbytes))}"
+    return text + "; raise memory_limit, or gather and release results in batches"
 
 
 def with_advice(text: str, reason: str) -> str:

@@ -14,6 +14,7 @@ from weft.protocol.death_facts import (
     last_lines_of,
     most_of,
 )
+from weft.protocol.deaths import OUT_OF_MEMORY
 
 KNOWN = DeathFacts(
     peak_nbytes=300 << 20,
@@ -84,3 +85,11 @@ def test_the_functions_whose_results_took_most_bytes_come_first():
         HeldResults("big", 1, 50), HeldResults("mid", 1, 9), HeldResults("four", 1, 4)
     ]  # fmt: skip
     assert most_of([("none", 0)]) == []
+
+
+def test_facts_about_memory_are_told_of_deaths_that_may_be_of_memory():
+    facts = DeathFacts(1 << 30, 0)
+    for reason in ("memory limit: 2.00 of 1.00 GiB", OUT_OF_MEMORY, "killed by SIGKILL, by whom"):
+        assert facts.of_memory_after(reason) == "; its memory was 1 GiB at most"
+        assert DeathFacts().of_memory_after(reason) == ""
+    assert facts.of_memory_after("exit code 3") == facts.of_memory_after("killed by SIGSEGV") == ""

@@ -21,7 +21,6 @@ from ....protocol.wire import messages as m
 from ....protocol.wording import placed_again
 from ..feature import Departure, Feature, StateMetric
 from ..interruption.interrupting import RESTARTED
-from ..members.lost_workers import memory_text
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
@@ -166,7 +165,7 @@ def _report(state: SchedulerState, loss: Loss, report: m.WorkerExited | None = N
     text = f"worker {loss.name} {verb} ({why}): {placed_again(loss.n_tasks, loss.n_results)}"
     if report is not None:
         facts = DeathFacts.from_plain(report.facts).holding(loss.held_most)
-        text += memory_text(reason, facts)
+        text += facts.of_memory_after(reason)
     if not is_wanted and (reason or loss.n_tasks or loss.n_results):
         n_tasks, n_results = loss.n_tasks, loss.n_results
         _log_death(state, text, loss.name, why, n_tasks=n_tasks, n_results=n_results)

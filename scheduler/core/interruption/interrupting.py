@@ -5,8 +5,8 @@ may (`time_limits`). The attempts are dropped as any, so each holds its thread u
 reports its end (`WorkerHandle.zombies`); the worker is asked to interrupt them as well. What has
 not ended after `END_PROCESS_AFTER_S` waits in code that no exception reaches, or swallows it: then
 the worker's supervisor is asked to end the process and to start another one. Its other tasks are
-placed again; none of them has caused that, so it reports no attempt that ran, and nothing counts
-towards the crash limit.
+placed again. It reports no attempt that ran, because none of them has caused that: it counts
+towards the crash limit only of those on whose behalf overdue attempts ran.
 
 A worker without a supervisor shares the process of a program (`processes=False`), which cannot be
 ended for a task: this is logged, and the thread stays occupied.
@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.death_facts import DeathFacts
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
 from ....protocol.wording import counted
+from ..members.lost_workers import blame, with_callers
 from ..records.question_arguments import BadArgument
 from .interrupted import interruptions_of, note_cancelled
 
@@ -53,9 +55,11 @@ def _end_process(state: SchedulerState, ws: WorkerHandle, attempts: list[int], w
     if not left or state.workers.get(ws.peer) is not ws:
         return
     what = f"{counted(len(left), f'{why} task')} did not end within {END_PROCESS_AFTER_S:g} s"
-    if end_process(state, ws, f"ended by weft, because {what} after being interrupted"):
+    reason = f"ended by weft, because {what} after being interrupted"
+    if end_process(state, ws, reason):
         for attempt in left:
             interruptions_of(state)[attempt].is_killed = True
+        _blame_callers(state, ws, left, reason)
         text = f"{what} at worker {ws.name}: its process is ended, and another one is started"
     else:
         text = (
@@ -63,6 +67,20 @@ def _end_process(state: SchedulerState, ws: WorkerHandle, attempts: list[int], w
             "(processes=False), or it has no supervisor. Each occupies a thread until it ends"
         )
     state.log("warning", text)
+
+
+def _blame_callers(
+    state: SchedulerState, ws: WorkerHandle, attempts: list[int], reason: str
+) -> None:
+    """Count the end of a process against the tasks in it on whose behalf overdue attempts ran.
+
+    They run again and submit these anew, with all retries: nothing else would count how often.
+    """
+    overdue = (interruptions_of(state)[attempt].task for attempt in attempts)
+    callers = [task.group.options.attempt for task in overdue if task is not None]
+    blamed = with_callers(callers, ws.processing)
+    for caller in [ws.processing[a] for a in blamed if a in ws.processing]:
+        blame(state, caller, ws, reason, DeathFacts())
 
 
 def on_restart(state: SchedulerState, peer: int, message: m.Ask) -> None:

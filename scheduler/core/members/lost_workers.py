@@ -3,18 +3,20 @@
 Its running work is placed again at once. A lost only copy is computed again from its lineage, if
 it is still needed: the record of every task that a live task depends on is kept for that. Only
 attempts whose user code was running when the process ended, or whose result was being pickled or
-sent (its supervisor knows), count against a task.
+sent (its supervisor knows), count against a task; and those on whose behalf such an attempt was
+submitted, if they were in that process: they are run again and submit it anew, so nothing else
+would count how often.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.death_facts import DeathFacts, HeldResults, most_of
-from ....protocol.deaths import is_of_memory, may_be_of_memory, summarize
+from ....protocol.deaths import holdings_text, summarize
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import worker_died
-from ....protocol.wording import counted, sized
 from ..moves.reporting import send_states
 from ..moves.transitions import ACTIVE, err, take_back
 from ..records.peers import ClientHandle, WorkerHandle
@@ -51,15 +53,25 @@ def held_most(ws: WorkerHandle) -> list[HeldResults]:
     return most_of((task.group.prefix.name, task.nbytes) for task in ws.has_what)
 
 
-def lose_worker(state: SchedulerState, ws: WorkerHandle, most: list[HeldResults]) -> None:
+def lose_worker(
+    state: SchedulerState,
+    ws: WorkerHandle,
+    most: list[HeldResults],
+    had: dict[int, SchedulerTask],
+) -> None:
     """Place its tasks again, and compute the data again of which it had the only copy.
 
-    It is out of `state.workers` already. `most` is what `held_most` has returned.
+    It is out of `state.workers` already.
+
+    Args:
+        state: the scheduler's.
+        ws: the worker.
+        most: what `held_most` has returned.
+        had: its attempts, those included that were dropped with the clients in its tasks.
     """
-    processing = dict(ws.processing)
     forget_readers(ws)
     forget_holders(ws)
-    take_back(state, list(processing.values()))
+    take_back(state, list(ws.processing.values()))
     lost: list[SchedulerTask] = []
     moved: dict[ClientHandle, list[str]] = {}
     for task in list(ws.has_what):
@@ -80,8 +92,8 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle, most: list[HeldResults]
         del function.workers[ws]
     ws.functions.clear()
     report = state.lost.exit_reports.pop(ws.worker_id, None)
-    if (processing or held) and ws.supervisor_id:
-        lost_worker = LostWorker(ws, processing, held, most)
+    if (had or held) and ws.supervisor_id:
+        lost_worker = LostWorker(ws, had, held, most)
         state.lost.unreported[ws.worker_id] = lost_worker
         state.call_after(EXIT_REPORT_WAIT_S, _end_wait_for_report, lost_worker)
         if report is not None:
@@ -93,24 +105,20 @@ def _end_wait_for_report(state: SchedulerState, lost: LostWorker) -> None:
         del state.lost.unreported[lost.worker.worker_id]
 
 
-def _holdings(reason: str, ws: WorkerHandle, held: list[SchedulerTask]) -> str:
-    """Return what a worker held that died of its memory limit, and the remedy; else ""."""
-    if not is_of_memory(reason):
-        return ""
-    text = ""
-    if held:
-        nbytes = sum(task.nbytes for task in held)
-        text = f"; {ws.name} held {counted(len(held), 'result')}, {sized(nbytes)}"
-    return text + "; raise memory_limit, or gather and release results in batches"
-
-
-def memory_text(reason: str, facts: DeathFacts) -> str:
-    """Return what a line about a death adds about memory; "" if that is not the cause.
-
-    A supervisor of an earlier release reports no facts: its lines stay as they were.
-    """
-    known = facts.of_memory() if facts.peak_nbytes is not None else ""
-    return f"; {known}" if known and may_be_of_memory(reason) else ""
+def with_callers(
+    running: Iterable[int], processing: Mapping[int, SchedulerTask]
+) -> dict[int, None]:
+    """Return attempts that ran in a process, and those of it on whose behalf they did."""
+    found: dict[int, None] = {}
+    for attempt in running:
+        while attempt not in found:
+            found[attempt] = None
+            task = processing.get(attempt)
+            caller = 0 if task is None else task.group.options.attempt
+            if caller not in processing:
+                break
+            attempt = caller
+    return found
 
 
 def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
@@ -123,11 +131,11 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
         return
     ws, processing, held, most = lost
     facts = DeathFacts.from_plain(report.facts).holding(most)
-    reason = f"{report.reason}{memory_text(report.reason, facts)}"
+    reason = report.reason + facts.of_memory_after(report.reason)
     running = [processing[attempt] for attempt in report.running if attempt in processing]
     for on_died in state.features.worker_died:
         on_died(state, ws, report, list(held.values()), running)
-    for attempt in dict.fromkeys(report.running):
+    for attempt in with_callers(report.running, processing):
         task = processing.get(attempt)
         is_served = task is None
         if is_served:
@@ -139,9 +147,22 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
             continue  # another attempt has finished it
         for attempt_died in state.features.attempt_died:
             attempt_died(state, task, ws.name, reason, is_served)
-        reasons = state.deaths.setdefault(task, [])
-        what = f", while its result ({task.nbytes} bytes) was pickled or sent"
-        reasons.append(report.reason + what * is_served)
-        if len(reasons) > state.settings.allowed_deaths and task.state in ACTIVE:
-            text = summarize(reasons) + _holdings(report.reason, ws, list(held.values()))
-            err(state, task, worker_died(task.key, len(reasons), ws.name, text, facts))
+        what = f", while its result ({task.nbytes} bytes) was pickled or sent" * is_served
+        holdings = holdings_text(report.reason, ws.name, [x.nbytes for x in held.values()])
+        blame(state, task, ws, report.reason + what, facts, holdings)
+
+
+def blame(
+    state: SchedulerState,
+    task: SchedulerTask,
+    ws: WorkerHandle,
+    reason: str,
+    facts: DeathFacts,
+    holdings: str = "",
+) -> None:
+    """Count the death of a worker against a task, which is given up after too many."""
+    reasons = state.deaths.setdefault(task, [])
+    reasons.append(reason)
+    if len(reasons) > state.settings.allowed_deaths and task.state in ACTIVE:
+        text = summarize(reasons) + holdings
+        err(state, task, worker_died(task.key, len(reasons), ws.name, text, facts))

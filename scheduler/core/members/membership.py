@@ -358,6 +358,7 @@ def _remove_worker(
     """Take a worker out of all tables, place its tasks again, and let the features follow."""
     _forget_worker(state, ws)
     _give_no_more(state, ws)
+    had = dict(ws.processing)
     for client in list(ws.task_clients):
         if client.peer is not None:
             state.part(client.peer)
@@ -373,7 +374,7 @@ def _remove_worker(
     n_before = state.counters.tasks_recomputed
     n_tasks, n_results = len(ws.processing), len(ws.has_what)
     most = held_most(ws) if left_because is None else []
-    lose_worker(state, ws, most)
+    lose_worker(state, ws, most, had)
     n_recomputed = state.counters.tasks_recomputed - n_before
     departure = Departure(left_because, report, n_tasks, n_results, n_recomputed, most, running)
     for worker_gone in state.features.worker_gone:

@@ -297,6 +297,32 @@ def test_a_process_that_is_ended_for_an_overdue_task_is_in_its_record_and_in_the
     assert end.startswith("took longer than its timeout of 5 s; its process was ended 6 s later")
 
 
+def test_a_task_whose_own_calls_have_its_process_ended_again_and_again_is_given_up():
+    # The retries of a call are forgotten with it: the task is run again, and makes it anew.
+    board = Board(allowed_deaths=1)
+    client, supervisor = board.client(), board.supervisor()
+    for n in (1, 2):
+        worker = board.worker("w", worker_id=f"w{n}", supervisor_id="sup")
+        if n == 1:
+            board.send(client, graph("outer"))
+        outer = board.attempt("outer")
+        inside = board.client("in", worker_id=f"w{n}")
+        board.send(inside, graph("inner", timeout_us=LIMIT_US, retries=3, attempt=outer))
+        board.send(worker, m.AttemptsBlocked(attempts=[outer], keys=[["inner"]]))
+        overdue(board, worker, board.attempt("inner"))
+        for _ in range(6):
+            for peer in (client, inside, worker, supervisor):
+                board.send(peer, m.Heartbeat())
+            out = board.tick(END_PROCESS_AFTER_S / 5)
+            if n == 2 and (keys := sent_keys(out, client, m.KeysErred)):
+                break
+        board.close(worker)
+        board.send(supervisor, m.WorkerExited(worker_id=f"w{n}", reason="ended", running=[]))
+    assert keys == ["outer"]
+    assert board.task("outer").failure[:3] == ["worker-died", "outer", 2]
+    board.drop_rest()
+
+
 def test_the_record_of_a_cancelled_attempt_says_how_it_was_ended(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))

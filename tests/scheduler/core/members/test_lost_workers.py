@@ -8,11 +8,9 @@ from unittest.mock import patch
 import pytest
 
 from weft.protocol.death_facts import DeathFacts, HeldResults
-from weft.protocol.deaths import OUT_OF_MEMORY
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.insight.attempt_ends import attempt_ends
-from weft.scheduler.core.members.lost_workers import memory_text
 from weft.scheduler.core.members.membership import MAX_REASON_CHARS
 from weft.scheduler.core.reports.missing import MAX_UNREACHABLE_ROUNDS
 
@@ -239,14 +237,6 @@ def test_the_failure_has_the_facts_of_the_last_death(is_first):
     ]
 
 
-def test_facts_about_memory_are_told_of_deaths_that_may_be_of_memory():
-    facts = DeathFacts(1 << 30, 0)
-    for reason in ("memory limit: 2.00 of 1.00 GiB", OUT_OF_MEMORY, "killed by SIGKILL, by whom"):
-        assert memory_text(reason, facts) == "; its memory was 1 GiB at most"
-        assert memory_text(reason, DeathFacts()) == ""
-    assert memory_text("exit code 3", facts) == memory_text("killed by SIGSEGV", facts) == ""
-
-
 def test_only_running_tasks_are_blamed_for_a_death_and_too_many_deaths_fail_them():
     board = Board(allowed_deaths=1)
     client, supervisor = board.client(), board.supervisor("sup")
@@ -263,6 +253,28 @@ def test_only_running_tasks_are_blamed_for_a_death_and_too_many_deaths_fail_them
     ]  # fmt: skip
     assert board.states("good") == ["no_worker"]
     assert board.state.counters.tasks_failed_worker_died == 1
+
+
+def test_a_task_whose_own_call_ends_its_process_is_blamed_as_well():
+    # Nobody else wants the call, so it is forgotten with the process; the task makes a new one.
+    board = Board(allowed_deaths=1)
+    client, supervisor = board.client(), board.supervisor("sup")
+    for n in (1, 2):
+        worker = board.worker("w", worker_id=f"w{n}", supervisor_id="sup")
+        if n == 1:
+            board.send(client, graph("outer"))
+        outer = board.attempt("outer")
+        inside = board.client("in", worker_id=f"w{n}")
+        board.send(inside, graph("inner", attempt=outer))
+        blocked = m.AttemptsBlocked(attempts=[outer], keys=[["inner"]], actors=[""], calls=[0])
+        board.send(worker, blocked)
+        running = board.attempt("inner")
+        assert board.where("inner") == worker
+        board.close(worker)
+        board.close(inside)
+        out = board.send(supervisor, died(f"w{n}", [running]))
+    assert sent_keys(out, client, m.KeysErred) == ["outer"]
+    assert board.task("outer").failure[:3] == ["worker-died", "outer", 2]
 
 
 def test_a_worker_that_dies_of_serving_a_result_counts_against_its_task():
