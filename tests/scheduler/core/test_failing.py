@@ -21,7 +21,7 @@ from ..builders import Board, graph
 CAUSES = {
     "on_erred": "raised",
     "_fail": "took too long",
-    "count_death": "too many workers died under it",
+    "blame": "too many workers died under it",
     "_give_up_unreachable": "its inputs are at workers that cannot reach each other",
     "_fail_unlinked": "an input is unknown or needs this task",
     "cancel_dependents": "an input was cancelled",
