@@ -100,12 +100,12 @@ def _stalled(state: SchedulerState) -> list[TaskClass]:
 
 
 def _goes_on(ws: WorkerHandle, clients: Container[int]) -> bool:
-    """Return whether a worker has room, or runs what may make some for these clients.
+    """Return whether a worker has room, is expected back, or runs what may make some for these.
 
     Where results fill it, that is a task of theirs which is not known to be small: its end may let
     its inputs go, or its client go on. Else it may be any task: they take memory while they run.
     """
-    if not (ws.is_full or ws.is_paused):
+    if ws.is_away or not (ws.is_full or ws.is_paused):
         return True
     is_any = not is_full_of_results(ws)
     for attempt, task in ws.processing.items():

@@ -183,6 +183,19 @@ def test_the_newest_results_fail_when_a_paused_worker_cannot_spill_any_more(boar
     board.rest()
 
 
+def test_nothing_fails_while_a_paused_worker_is_expected_back():
+    """Whether it is still paused is not known: another process may have its name by now."""
+    board = Board(away_s=60.0)
+    alice, w = hold(board)
+    report(board, w, managed=3.0, spilled=0.0)
+    board.close(w)
+    board.tick(2 * relief.STALLED_S)
+    assert board.states("x") == ["queued"]
+    board.tick(60.0)
+    assert not board.state.workers
+    board.drop_rest()
+
+
 def test_nothing_fails_while_a_paused_worker_spills_more(board):
     _alice, w = hold(board)
     for second in range(20):
