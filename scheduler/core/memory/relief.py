@@ -215,7 +215,8 @@ def _filled_text(state: SchedulerState, full: Collection[WorkerHandle]) -> str:
 def _usage(workers: Collection[WorkerHandle]) -> str:
     """Return what the first of some workers use: `w0 uses 330 of 400 MiB, w1 ...`."""
     parts = [
-        f"{ws.name} uses {sized(ws.used_nbytes)} of {sized(ws.memory_limit)}"
+        f"{ws.name} uses {sized(ws.used_nbytes)}"
+        + (f" of {sized(ws.memory_limit)}" if ws.memory_limit else ", and has no limit")
         for ws in islice(workers, MAX_WORKERS_NAMED)
     ]
     if len(workers) > MAX_WORKERS_NAMED:
