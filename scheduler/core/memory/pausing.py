@@ -14,7 +14,7 @@ from ..data.copies import on_worker_joined
 from ..invariants.checking import differences
 from ..moves.taking import close, reopen
 from ..records.peers import PAUSED, WorkerHandle
-from .records import memory_of
+from .records import Pause, memory_of
 from .set_aside import look_later
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ def note_state(state: SchedulerState, ws: WorkerHandle) -> None:
     """Note what a worker reports: that it is paused, or not any more."""
     is_paused = ws.status is not None and ws.status.state == PAUSED_STATE
     if is_paused is ws.is_paused:
+        pause = memory_of(state).paused.get(ws)
+        if pause is not None and ws.status is not pause.status:
+            pause.status = ws.status
+            pause.n_reports += 1
         return
     if not is_paused:
         reopen(state, ws, PAUSED)
@@ -35,7 +39,7 @@ def note_state(state: SchedulerState, ws: WorkerHandle) -> None:
         on_worker_joined(state, ws)
         return
     close(state, ws, PAUSED)
-    memory_of(state).paused[ws] = ws.spilled_nbytes
+    memory_of(state).paused[ws] = Pause(ws)
     look_later(state)
     ask_all_back(state, ws)
 

@@ -27,6 +27,19 @@ class Kill(NamedTuple):
     results: list[SchedulerTask]
 
 
+class Pause:
+    """What a worker has done since it is paused, as far as it has reported that."""
+
+    __slots__ = ("n_reports", "spilled_nbytes", "status")
+
+    def __init__(self, ws: WorkerHandle) -> None:
+        #: the last report, and how many of them have come since it was last seen to spill more
+        self.status = ws.status
+        self.n_reports = 0
+        #: of results that it had written to its disk when that was last looked at
+        self.spilled_nbytes = ws.spilled_nbytes
+
+
 class Aside:
     """Tasks in state no_worker that would add to full workers, by class."""
 
@@ -69,8 +82,8 @@ class Memory:
 
     def __init__(self) -> None:
         self.aside = Aside()
-        #: {worker: its spilled bytes at the last look} of those that are paused
-        self.paused: dict[WorkerHandle, int] = {}
+        #: {worker: what it has done since} of those that are paused
+        self.paused: dict[WorkerHandle, Pause] = {}
         #: {worker: None} of those that get no more roots, see `admission`
         self.stocked: dict[WorkerHandle, None] = {}
         #: when `relief` looks at those that are set aside, or at what paused workers do not get;

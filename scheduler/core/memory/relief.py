@@ -24,7 +24,6 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import memory_exceeded
 from ....protocol.wording import counted, lasting, sized
 from ..actors.actors import is_actor
-from ..members.liveness import heartbeat_interval_s
 from ..moves.transitions import ACTIVE, err
 from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask, TaskClass
 from .full import FULL_SHARE, is_full_of_results, is_let_go
@@ -45,7 +44,7 @@ KILLS_S: Final = 60.0
 HELD_SHARE: Final = 0.6
 #: Queued tasks of a class that are looked at when a paused worker does not get them.
 MAX_QUEUED_SEEN: Final = 1000
-#: A paused worker that makes no room is given up on after so many reports.
+#: A paused worker that makes no room is given up on after so many further reports.
 N_REPORTS: Final = 3
 #: Keys and workers named in a notice.
 MAX_KEYS_NAMED: Final = 20
@@ -70,11 +69,13 @@ def judge(state: SchedulerState) -> None:
         return
     if now - min(memory.stalled.values()) >= state.settings.unrunnable_after_s:
         _notify(state)
-    # What a paused worker does is known from its reports only.
-    patience_s = (
-        max(STALLED_S, N_REPORTS * heartbeat_interval_s(state)) if memory.paused else STALLED_S
-    )
-    over = {c: None for c, since in memory.stalled.items() if now - since >= patience_s}
+    # What a paused worker does is known from its reports only, and these may be late.
+    silent = {ws: None for ws, pause in memory.paused.items() if pause.n_reports < N_REPORTS}
+    over = {
+        c: None
+        for c, since in memory.stalled.items()
+        if now - since >= STALLED_S and silent.keys().isdisjoint(c.members)
+    }
     if over:
         memory.stalled.clear()
         _relieve(state, over)
@@ -90,8 +91,13 @@ def _stalled(state: SchedulerState) -> list[TaskClass]:
     queued = [c for c in state.ready if c.takes_thread] if memory.paused else []
     for task_class in queued:
         clients.update((client, None) for _, client in task_class.queue.rotation.lanes)
-    spill = {ws: None for ws, before in memory.paused.items() if ws.spilled_nbytes > before}
-    memory.paused = {ws: ws.spilled_nbytes for ws in memory.paused}
+    spill = {
+        ws: None for ws, pause in memory.paused.items() if ws.spilled_nbytes > pause.spilled_nbytes
+    }
+    for ws, pause in memory.paused.items():
+        pause.spilled_nbytes = ws.spilled_nbytes
+        if ws in spill:
+            pause.n_reports = 0
     stalled = {
         ws: None for ws in state.staying.values() if ws not in spill and not _goes_on(ws, clients)
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduler.builders import Board, assigned, graph, sent_keys
+from tests.scheduler.builders import Board, Out, assigned, graph, sent_keys
 from weft.protocol.reported import OF_WORKERS, SPILLED_BYTES, SPILLS, n_numbers
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.insight.desired import desired_workers
@@ -175,25 +175,60 @@ def hold(board: Board) -> tuple[int, int]:
 
 
 def test_the_newest_results_fail_when_a_paused_worker_cannot_spill_any_more(board):
-    alice, _w = hold(board)
-    out = board.tick(3 * board.state.settings.heartbeat_s + relief.STALLED_S + 2)
+    alice, w = hold(board)
+    out = pass_reporting(board, w, relief.STALLED_S + 2)
     assert board.states("a", "b", "x") == ["memory", "memory", "erred"]
     assert board.task("x").failure[0] == "memory-exceeded"
-    assert out.of(alice, m.KeysUnrunnable)
+    assert any(isinstance(message, m.KeysUnrunnable) for message in out[alice])
     board.rest()
+
+
+def test_nothing_fails_before_a_paused_worker_has_reported_again_that_it_makes_no_room(board):
+    """Its reports are late, or it is suspended: it may have made room meanwhile."""
+    alice, w = hold(board)
+    (notice,) = board.tick(2 * relief.STALLED_S).of(alice, m.KeysUnrunnable)
+    assert notice.keys == ["x"]
+    for _ in range(relief.N_REPORTS - 1):
+        report(board, w, managed=3.0, spilled=0.0)
+        board.tick(relief.STALLED_S)
+    assert board.states("x") == ["queued"]
+    report(board, w, managed=3.0, spilled=0.0)
+    board.tick(2.0)
+    assert board.states("x") == ["erred"]
+    board.drop_rest()
 
 
 def test_nothing_fails_while_a_paused_worker_is_expected_back():
     """Whether it is still paused is not known: another process may have its name by now."""
     board = Board(away_s=60.0)
     alice, w = hold(board)
-    report(board, w, managed=3.0, spilled=0.0)
+    pass_reporting(board, w, 3.0)
     board.close(w)
     board.tick(2 * relief.STALLED_S)
     assert board.states("x") == ["queued"]
     board.tick(60.0)
     assert not board.state.workers
     board.drop_rest()
+
+
+def test_a_notice_does_not_compare_what_a_worker_uses_with_a_limit_that_it_does_not_have(board):
+    alice, w = board.client(), board.worker("w")
+    report(board, w, managed=3.0, spilled=0.0)
+    board.send(alice, graph("x"))
+    notices = board.tick(10.0).of(alice, m.KeysUnrunnable)
+    assert [notice.keys for notice in notices] == [["x"]]
+    assert "w uses 3.24 GiB, and has no limit" in notices[0].reason
+    board.rest()
+
+
+def pass_reporting(board: Board, w: int, seconds: float) -> Out:
+    """Let time pass while a paused worker reports each half second that it has not made room."""
+    out = Out()
+    for _ in range(int(2 * seconds)):
+        report(board, w, managed=3.0, spilled=0.0)
+        for peer, messages in board.tick(0.5).items():
+            out.setdefault(peer, []).extend(messages)
+    return out
 
 
 def test_nothing_fails_while_a_paused_worker_spills_more(board):
