@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def _members(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
     workers = [ws for ws in state.workers.values() if not ws.is_leaving]
-    members = [ws for ws in workers if may_run(ws, task_class)]
+    members = [ws for ws in workers if may_run(ws, task_class, strictly=not task_class.is_unbound)]
     if not members and task_class.is_loose:
         members = [ws for ws in workers if may_run(ws, task_class, strictly=False)]
     return members

@@ -9,7 +9,8 @@ none runs what may change that, and none that is paused has spilled more. Or `N_
 were killed within `KILLS_S` because of the results in them, which are computed again, and fill the
 next one.
 
-Then results of the client that has most fail with `MemoryExceeded`: its newest ones, those that
+Then tasks that only prefer these workers may go to others, until one of these has room again. Else
+results of the client that has most fail with `MemoryExceeded`: its newest ones, those that
 wait and those in memory, until the rest fits; of killed processes the newer half. Clients whose
 tasks wait are sent a notice before that.
 """
@@ -24,6 +25,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import memory_exceeded
 from ....protocol.wording import counted, lasting, sized
 from ..actors.actors import is_actor
+from ..moves.eligibility import bind, may_run, unbind
 from ..moves.transitions import ACTIVE, err
 from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask, TaskClass
 from .full import FULL_SHARE, is_full_of_results, is_let_go
@@ -59,7 +61,11 @@ _REMEDY: Final = (
 def judge(state: SchedulerState) -> None:
     """See for which tasks that wait for memory waiting does not help; called each second."""
     memory = memory_of(state)
-    if not (memory.aside or memory.paused):
+    is_over = not (memory.aside or memory.paused)
+    for task_class in [c for c in state.classes.values() if c.is_unbound]:
+        if is_over or any(not ws.closed and may_run(ws, task_class) for ws in task_class.members):
+            bind(state, task_class)
+    if is_over:
         memory.stalled.clear()
         memory.noticed.clear()
         return
@@ -78,7 +84,10 @@ def judge(state: SchedulerState) -> None:
     }
     if over:
         memory.stalled.clear()
-        _relieve(state, over)
+        # Those that others may run go there, and only what is left costs results.
+        left = [c for c in over if not unbind(state, c)]
+        if left:
+            _relieve(state, left)
 
 
 def _stalled(state: SchedulerState) -> list[TaskClass]:

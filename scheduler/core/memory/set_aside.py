@@ -215,6 +215,11 @@ ASIDE_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = 
         for waiting in (*memory_of(s).aside, *memory_of(s).paused)
         if memory_of(s).look is None
     ],
+    "a class that is unbound is loose, and is looked at": lambda s: [
+        c
+        for c in s.classes.values()
+        if c.is_unbound and (memory_of(s).look is None or not c.is_loose)
+    ],
     "memory is busy while a worker is full or a task is set aside": lambda s: unless(
         BUSY in s.busy or not (s.full or memory_of(s).aside), s.busy
     ),

@@ -76,10 +76,12 @@ def _extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle
     """Let a worker that joins run a class, if it may: O(1), unless it ends a loose restriction."""
     is_loose = task_class.is_loose
     first = next(iter(task_class.members), None)
-    has_others = is_loose and first is not None and not may_run(first, task_class)
+    has_others = task_class.is_unbound or (
+        is_loose and first is not None and not may_run(first, task_class)
+    )
     if may_run(ws, task_class):
         if has_others:
-            fill_class(state, task_class)
+            bind(state, task_class)
             return
     elif (
         not is_loose
@@ -102,12 +104,13 @@ def _extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle
 def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
     """Find the members of a class anew (O(workers)): it is new, or its loose restriction changes.
 
-    Loose ones (`allow_other_workers`, avoided workers) bind only while a worker satisfies them.
+    Loose ones (`allow_other_workers`, avoided workers) bind only while a worker satisfies them, and
+    not while the class is unbound.
     """
     for ws in task_class.members:
         ws.classes.pop(task_class, None)
     staying = [ws for ws in state.workers.values() if not ws.is_leaving]
-    members = [ws for ws in staying if may_run(ws, task_class)]
+    members = [ws for ws in staying if may_run(ws, task_class, strictly=not task_class.is_unbound)]
     if not members and task_class.is_loose:
         members = [ws for ws in staying if may_run(ws, task_class, strictly=False)]
     task_class.members = dict.fromkeys(members)
@@ -121,3 +124,18 @@ def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
     with_room = [ws for ws in members if ws.has_room_for(task_class)]
     task_class.open.update((ws, None) for ws in with_room if not ws.processing)
     task_class.open.update((ws, None) for ws in with_room if ws.processing)
+
+
+def bind(state: SchedulerState, task_class: TaskClass) -> None:
+    """Let the loose restrictions of a class bind again."""
+    task_class.is_unbound = False
+    fill_class(state, task_class)
+
+
+def unbind(state: SchedulerState, task_class: TaskClass) -> bool:
+    """Let a class run where only its loose restrictions forbid it; return whether it can now."""
+    n_before = len(task_class.members)
+    task_class.is_unbound = task_class.is_loose
+    fill_class(state, task_class)
+    task_class.is_unbound = len(task_class.members) > n_before
+    return task_class.is_unbound

@@ -74,6 +74,7 @@ class TaskClass:
     __slots__ = (
         "allow_other_workers",
         "avoided",
+        "is_unbound",
         "keeps_inputs",
         "key",
         "level",
@@ -108,6 +109,8 @@ class TaskClass:
         self.resources = resources
         #: ids of workers that may not run it while others may: its tasks asked there for another
         self.avoided = avoided
+        #: its loose restrictions do not bind: the workers that satisfy them take nothing for long
+        self.is_unbound = False
         #: False for values that are brought: a feature places them, also where no thread is free
         self.takes_thread = takes_thread
         #: of these, those whose readers read the inputs of its tasks as well

@@ -494,6 +494,9 @@ BREAKAGES = {
         s
     ).aside.by_class.update({TaskClass((), ("other",), False, ()): {}}),
     "what waits for memory is looked at": lambda s, w: setattr(memory_of(s), "look", None),
+    "a class that is unbound is loose, and is looked at": lambda s, w: setattr(
+        s.default_class, "is_unbound", True
+    ),
     "memory is busy while a worker is full or a task is set aside": lambda s, w: s.busy.clear(),
     "paused lists the workers that are paused": lambda s, w: memory_of(s).paused.update({w: 0}),
     "a worker is paused while its last report says so": lambda s, w: setattr(w, "is_paused", True),

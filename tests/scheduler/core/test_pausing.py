@@ -201,7 +201,7 @@ def test_nothing_fails_before_a_paused_worker_has_reported_again_that_it_makes_n
 def test_nothing_fails_while_a_paused_worker_is_expected_back():
     """Whether it is still paused is not known: another process may have its name by now."""
     board = Board(away_s=60.0)
-    alice, w = hold(board)
+    _alice, w = hold(board)
     pass_reporting(board, w, 3.0)
     board.close(w)
     board.tick(2 * relief.STALLED_S)
@@ -237,6 +237,39 @@ def test_nothing_fails_while_a_paused_worker_spills_more(board):
         report(board, w, managed=3.0, spilled=0.1 * second)
         board.tick(1.0)
     assert board.states("a", "b", "x") == ["memory", "memory", "queued"]
+    board.drop_rest()
+
+
+def test_tasks_that_prefer_a_worker_which_stays_paused_run_elsewhere(board):
+    alice, w = board.client(), worker(board)
+    other = worker(board, "other")
+    report(board, w)
+    board.send(alice, graph("a", "b", workers=["w"], allow_other_workers=True))
+    board.send(alice, graph("s", workers=["w"]))
+    assert board.states("a", "b", "s") == ["queued"] * 3
+    out = pass_reporting(board, w, relief.STALLED_S + 2)
+    assert list(assigned(out, other)) == ["a", "b"]
+    assert board.states("s") == ["queued"]
+    report(board, w, "running")
+    assert board.where("s") == w
+    board.finish(w, "s")
+    board.tick(2.0)
+    board.send(alice, graph("c", workers=["w"], allow_other_workers=True))
+    assert board.where("c") == w
+    board.drop_rest()
+
+
+def test_a_preferred_worker_that_joins_is_preferred_again(board):
+    alice, w = board.client(), worker(board)
+    other = worker(board, "other")
+    report(board, w)
+    options = {"workers": ["w", "w2"], "allow_other_workers": True}
+    board.send(alice, graph("a", **options))
+    pass_reporting(board, w, relief.STALLED_S + 2)
+    board.finish(other, "a")
+    w2 = worker(board, "w2")
+    keys = list("bcdefgh")
+    assert list(assigned(board.send(alice, graph(*keys, **options)), w2)) == keys
     board.drop_rest()
 
 
