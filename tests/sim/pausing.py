@@ -94,8 +94,10 @@ class Assigned:
 
 
 def check_at_rest(sim: Simulation) -> None:
-    """Check that the scheduler knows which workers are paused."""
+    """Check that the scheduler knows which workers are paused: those full of what cannot leave."""
     core = sim.scheduler.core
     for worker in sim.workers.values():
         assert not worker.pauses.is_paused, f"{worker!r} is paused at rest"
-        assert not core.workers_by_id[worker.worker_id].is_paused, f"{worker!r} is not paused"
+        is_known = core.workers_by_id[worker.worker_id].is_paused
+        assert is_known is worker.spill.plan.is_paused, f"{worker!r} is known as paused: {is_known}"
+        sim.world.probes["spill: paused at rest"] += is_known

@@ -463,10 +463,13 @@ class Simulation:
     def _missing_workers(self) -> list[str]:
         """Return the names to be started so that no task stays unrunnable.
 
-        An order of a user to retire all workers may have come after the last start.
+        An order of a user to retire all workers may have come after the last start. One that is
+        full of what cannot leave takes nothing; another one of its name may run what is for it.
         """
         able = [one for one in self.workers.values() if one.resources == EVERYTHING]
-        staying = {one.name for one in able if not one.core.is_leaving}
+        staying = {
+            one.name for one in able if not (one.core.is_leaving or one.spill.plan.is_paused)
+        }
         return [name for name in ABLE if name not in staying]
 
     def _end_zombies(self) -> None:

@@ -143,9 +143,10 @@ class WorkerSpill:
             worker.world.probes["spill: paused"] += plan.is_paused
             if worker.session.is_open:
                 worker.session.send(worker.heartbeat())
-        # While it is paused all may wait for this. After a failure, the disk is tried again later.
+        # While it is paused all may wait for this, unless it is full of what cannot leave. After a
+        # failure, the disk is tried again later.
         waits = plan.is_short and worker.world.now < self._disk_at
-        is_work = plan.is_paused or bool(plan.writing) or waits
+        is_work = bool(plan.writing) or waits or (plan.is_paused and bool(self._leaving()))
         worker.world.at(LOOK_S, self._look, is_work=is_work)
 
     def _write(self, attempt: int, value: bytes) -> None:
@@ -173,6 +174,16 @@ class WorkerSpill:
             self.on_disk[attempt] = nbytes
             plan.left(attempt)
         self.check()
+
+    def _leaving(self) -> list[int]:
+        """Return the attempts whose values can leave the memory."""
+        return [
+            attempt
+            for attempt in self.in_memory()
+            if self.size(attempt) >= MIN_NBYTES
+            and attempt not in self.plan.stuck
+            and self.need(attempt) != IN_USE
+        ]
 
     # -- reports and checks -----------------------------------------------------------------------
     def managed_nbytes(self) -> int:
@@ -203,13 +214,10 @@ class WorkerSpill:
             return
         self.check()
         assert not self.plan.writing, f"{self._worker!r} writes for ever"
-        rest = [
-            attempt
-            for attempt in self.in_memory()
-            if self.size(attempt) >= MIN_NBYTES
-            and attempt not in self.plan.stuck
-            and self.need(attempt) != IN_USE
-        ]
+        rest = self._leaving()
         over = sum(map(self.size, self._worker.store)) - self.plan.target
         assert over <= 0 or not rest, f"{self._worker!r} keeps {rest} in memory, {over} too much"
-        assert not self.plan.is_paused, f"{self._worker!r} is paused at rest"
+        assert self._worker.memory is not None
+        used = self._worker.memory.resident_nbytes()
+        is_paused = used > self.plan.pause and not rest
+        assert self.plan.is_paused is is_paused, f"{self._worker!r} is paused at rest, of {rest}"

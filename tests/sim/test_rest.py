@@ -9,6 +9,7 @@ from weft.protocol.wire.messages import FetchKeys, Heartbeat, WantKeys
 from weft.scheduler.core.members.epochs import GiveWay
 
 from .client_node import ClientNode
+from .graphs import ACTOR
 from .spilling import WorkerSpill
 from .test_session import run_until, started
 from .world import World
@@ -54,25 +55,33 @@ class FailingDisks:
         self.rng = SimpleNamespace(random=lambda: 0.0)
 
 
-def test_values_that_are_to_leave_a_memory_are_work_until_the_disk_is_tried_again():
+def spilling(function: str, share: float) -> tuple[World, Any, WorkerSpill]:
+    """Return a worker with one value that takes this part of its memory, and disks that fail."""
     world = World(1)
     value = b"v"
-    spec = SimpleNamespace(function="f")
+    nbytes = share * LIMIT
     worker: Any = SimpleNamespace(
         world=world,
-        memory=SimpleNamespace(limit=LIMIT, resident_nbytes=lambda: 0),
+        memory=SimpleNamespace(limit=LIMIT),
         sim=SimpleNamespace(
             is_healed=False,
-            limits=SimpleNamespace(nbytes={value: 0.65 * LIMIT}),
-            graph=SimpleNamespace(by_key={"x": spec}),
+            limits=SimpleNamespace(nbytes={value: nbytes}),
+            graph=SimpleNamespace(by_key={"x": SimpleNamespace(function=function)}),
         ),
         store={1: value},
         running=[],
         core=SimpleNamespace(by_attempt={1: SimpleNamespace(key="x", pins=0)}),
+        session=SimpleNamespace(is_open=False),
         is_alive=True,
         when_awake=lambda *_: True,
     )
     spill = WorkerSpill(worker, FailingDisks())  # type: ignore[arg-type]
+    worker.memory.resident_nbytes = lambda: 0 if spill.on_disk else nbytes
+    return world, worker, spill
+
+
+def test_values_that_are_to_leave_a_memory_are_work_until_the_disk_is_tried_again():
+    world, worker, spill = spilling("f", 0.65)
     while not world.probes["spill: disk full"]:
         world.step()
     worker.sim.is_healed = True
@@ -81,3 +90,15 @@ def test_values_that_are_to_leave_a_memory_are_work_until_the_disk_is_tried_agai
         world.step()
     spill.check_at_rest()
     assert [*spill.on_disk] == [1]
+
+
+def test_a_worker_that_is_paused_since_its_values_cannot_leave_is_at_rest():
+    world, _, spill = spilling(ACTOR, 0.9)
+    while not spill.plan.stuck:
+        world.step()
+    world.step()
+    while world.n_busy and world.now < 100.0:
+        world.step()
+    assert world.now < 100.0
+    assert spill.plan.is_paused
+    spill.check_at_rest()
