@@ -3,9 +3,10 @@
 The result is a handle of an object on the worker that made it. Copies of the handle on other
 workers are of no use without that, so they are no replicas: each is dropped when the tasks that
 read it have ended. Only over a restart, in which the worker of the actor may come back later than
-a copy, one may be taken for a replica. If the worker is lost, the object is lost with all that it
-has learned, so the task fails, and is not run again by itself. While it was not finished, it is a
-task like any other: nothing has used the object.
+a copy, one may be taken for a replica, and for the home of the actor until the true one shows that
+the actor lives there. If the worker is lost, the object is lost with all that it has learned, so
+the task fails, and is not run again by itself. While it was not finished, it is a task like any
+other: nothing has used the object.
 """
 
 from __future__ import annotations
@@ -56,12 +57,20 @@ def _fail_made(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
             err(state, task, actor_lost(task.key, text))
 
 
-def living(state: SchedulerState, ws: WorkerHandle, key: str, attempt: int) -> bool:
-    """Return whether an attempt has made the actor of this key, which lives on the worker."""
+def confirm_living(state: SchedulerState, ws: WorkerHandle, key: str, attempt: int) -> bool:
+    """Return whether an attempt has made the actor of this key, which lives on this worker.
+
+    The worker states that, as only the one can where the actor is: it is the first replica from now
+    on. Over a restart a copy may have come first.
+    """
     task = state.tasks.get(key)
     if task is None or not is_actor(task) or task.state != MEMORY:
         return False
-    return task.attempt == attempt and task.replicas[0] is ws
+    if task.attempt != attempt or ws not in task.replicas:
+        return False
+    if task.replicas[0] is not ws:
+        task.replicas = (ws, *(other for other in task.replicas if other is not ws))
+    return True
 
 
 def maker_of(state: SchedulerState, options: TaskOptions) -> SchedulerTask | None:
@@ -71,7 +80,7 @@ def maker_of(state: SchedulerState, options: TaskOptions) -> SchedulerTask | Non
 
 def may_submit(state: SchedulerState, ws: WorkerHandle, options: Info, attempt: int) -> bool:
     """Return whether an attempt has made the actor that these options of a submission name."""
-    return "actor" in options and living(state, ws, options["actor"], attempt)
+    return "actor" in options and confirm_living(state, ws, options["actor"], attempt)
 
 
 def fail_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[SchedulerTask]:

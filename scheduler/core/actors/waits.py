@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ....protocol.wire import messages as m
 from ..records.peers import BlockedWait, WorkerHandle
 from ..recovery.records import recovery_of
-from .actors import living
+from .actors import confirm_living
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -66,7 +66,7 @@ def on_actors_blocked(state: SchedulerState, ws: WorkerHandle, message: m.Actors
     waits = state.record(WaitingActors).by_worker.setdefault(ws, {})
     for i, (key, attempt) in enumerate(zip(message.names, message.attempts, strict=True)):
         is_claimed = recovery_of(state).find(ws, attempt) is not None and attempt not in ws.zombies
-        if not (is_claimed or living(state, ws, key, attempt)):
+        if not (is_claimed or confirm_living(state, ws, key, attempt)):
             state.counters.reports_stale += 1
             continue
         wait = BlockedWait(state.awake_s, message.keys[i], message.actors[i], message.calls[i])

@@ -191,9 +191,10 @@ def _wait_of(state: SchedulerState, attempt: Attempt) -> BlockedWait | None:
 
 def actor_node(state: SchedulerState, task: SchedulerTask) -> Attempt | None:
     """Return the node of the actor that a task has made, if the actor waits."""
-    if task.state != MEMORY or task.attempt not in waits_at(state, task.replicas[0]):
+    if task.state != MEMORY:
         return None
-    return Attempt(task.replicas[0], task.attempt)
+    attempts = [Attempt(ws, task.attempt) for ws in task.replicas]  # one, but for a copy at times
+    return next((one for one in attempts if one.number in waits_at(state, one.ws)), None)
 
 
 def waits_of(state: SchedulerState, node: Node) -> Waits | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.actors.waits import waits_at
+from weft.scheduler.core.coordination.cycles import actor_node
 from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.recovery.records import recovery_of
 
@@ -206,6 +208,45 @@ def test_an_actor_of_an_earlier_scheduler_lives_if_its_worker_comes_back(is_back
         }
         assert failure[:2] == ("actor-lost", "a")
         assert "has not come back" in failure[2]
+
+
+#: The thread of the actor `a` waits.
+WAIT = m.ActorsBlocked(
+    names=["a"], attempts=[1], keys=[["b"]], actors=[[]], calls=[[]], begun=[[]], open=[[]]
+)
+
+
+def test_the_wait_of_an_actor_counts_that_is_reported_before_its_client_is_back():
+    board = Board(expected=Members(("id of home", "id of reader"), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    board.come_back("reader", last_epoch=1, held={"a": 1})
+    home = board.come_back("home", last_epoch=1, held={"a": 1})
+    board.send(home, WAIT)
+    alice = board.client("alice", last_epoch=1)
+    board.send(alice, actors("a", made=True, delivered=True), m.Resubmitted())
+    node = actor_node(board.state, board.task("a"))
+    assert node is not None
+    assert node.ws.peer == home
+    board.drop_rest()
+
+
+def test_a_worker_that_shows_that_an_actor_lives_there_is_its_home_though_a_copy_came_first():
+    """Which of two workers that are back has the handle only as a copy is not known before."""
+    board = Board(expected=Members(("id of home", "id of reader"), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    reader = board.come_back("reader", last_epoch=1, held={"a": 1})
+    home = board.come_back("home", last_epoch=1, held={"a": 1})
+    alice = board.client("alice", last_epoch=1)
+    board.send(alice, actors("a", made=True, delivered=True), m.Resubmitted())
+    board.tick(2.0)
+    assert [ws.peer for ws in board.task("a").replicas] == [reader, home]
+    board.send(home, WAIT)
+    assert [*waits_at(board.state, board.state.workers[home])] == [1]
+    out = board.close(reader)
+    assert dropped(out, home) == []
+    assert board.states("a") == ["memory"]
+    assert sent_keys(board.close(home), alice, m.KeysErred) == ["a"]
+    board.drop_rest()
 
 
 def test_an_actor_that_a_client_brings_after_the_recovery_is_lost_at_once(board):
