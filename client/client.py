@@ -264,8 +264,8 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
             retries: number of times to run it again if it raises; or `weft.Retries`, with pauses.
             priority: from -512 to 511; a task of higher priority runs earlier.
             fifo_timeout: accepted for compatibility with dask; only dask's default is allowed.
-            allow_other_workers: prefer `workers`, but run it on others if these cannot, or have had no
-                memory for it for some seconds.
+            allow_other_workers: prefer `workers`, but run it on others if these cannot, or have had
+                no memory for it for some seconds.
             actor: make an object of a class that lives on one worker: see docs/actors.md.
             actors: see `actor`.
             pure: share the result of an equal call; False = run this one in any case.

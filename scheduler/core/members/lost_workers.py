@@ -114,10 +114,7 @@ def with_callers(
         while attempt not in found:
             found[attempt] = None
             task = processing.get(attempt)
-            caller = 0 if task is None else task.group.options.attempt
-            if caller not in processing:
-                break
-            attempt = caller
+            attempt = attempt if task is None else task.group.options.attempt or attempt
     return found
 
 

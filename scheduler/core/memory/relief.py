@@ -25,7 +25,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import memory_exceeded
 from ....protocol.wording import counted, lasting, sized
 from ..actors.actors import is_actor
-from ..moves.eligibility import bind, may_run, unbind
+from ..moves.eligibility import fill_class, may_run
 from ..moves.transitions import ACTIVE, err
 from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask, TaskClass
 from .full import FULL_SHARE, is_full_of_results, is_let_go
@@ -64,7 +64,7 @@ def judge(state: SchedulerState) -> None:
     is_over = not (memory.aside or memory.paused)
     for task_class in [c for c in state.classes.values() if c.is_unbound]:
         if is_over or any(not ws.closed and may_run(ws, task_class) for ws in task_class.members):
-            bind(state, task_class)
+            _bind(state, task_class)
     if is_over:
         memory.stalled.clear()
         memory.noticed.clear()
@@ -85,7 +85,7 @@ def judge(state: SchedulerState) -> None:
     if over:
         memory.stalled.clear()
         # Those that others may run go there, and only what is left costs results.
-        left = [c for c in over if not unbind(state, c)]
+        left = [c for c in over if not _unbind(state, c)]
         if left:
             _relieve(state, left)
 
@@ -151,6 +151,22 @@ def _notify(state: SchedulerState) -> None:
         memory.noticed[client] = None
         reason = f"{_filled_text(state, _members(memory.stalled))}: {_REMEDY}"
         state.send_client(client, m.KeysUnrunnable(keys=waiting[:MAX_KEYS_NAMED], reason=reason))
+
+
+# -- who goes elsewhere ----------------------------------------------------------------------------
+def _bind(state: SchedulerState, task_class: TaskClass) -> None:
+    """Let the loose restrictions of a class bind again."""
+    task_class.is_unbound = False
+    fill_class(state, task_class)
+
+
+def _unbind(state: SchedulerState, task_class: TaskClass) -> bool:
+    """Let a class run where only its loose restrictions forbid it; return whether it can now."""
+    n_before = len(task_class.members)
+    task_class.is_unbound = task_class.is_loose
+    fill_class(state, task_class)
+    task_class.is_unbound = len(task_class.members) > n_before
+    return task_class.is_unbound
 
 
 # -- who gives way ---------------------------------------------------------------------------------

@@ -81,7 +81,8 @@ def _extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle
     )
     if may_run(ws, task_class):
         if has_others:
-            bind(state, task_class)
+            task_class.is_unbound = False
+            fill_class(state, task_class)
             return
     elif (
         not is_loose
@@ -124,18 +125,3 @@ def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
     with_room = [ws for ws in members if ws.has_room_for(task_class)]
     task_class.open.update((ws, None) for ws in with_room if not ws.processing)
     task_class.open.update((ws, None) for ws in with_room if ws.processing)
-
-
-def bind(state: SchedulerState, task_class: TaskClass) -> None:
-    """Let the loose restrictions of a class bind again."""
-    task_class.is_unbound = False
-    fill_class(state, task_class)
-
-
-def unbind(state: SchedulerState, task_class: TaskClass) -> bool:
-    """Let a class run where only its loose restrictions forbid it; return whether it can now."""
-    n_before = len(task_class.members)
-    task_class.is_unbound = task_class.is_loose
-    fill_class(state, task_class)
-    task_class.is_unbound = len(task_class.members) > n_before
-    return task_class.is_unbound
