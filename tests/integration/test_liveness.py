@@ -13,6 +13,7 @@ import pytest
 import weft
 from tests.deploy.daemons import Daemon, daemon, file_of, scheduler
 from tests.leaks import wait_until
+from weft.protocol.values.parts import index_of_parts, read_parts
 
 pytestmark = pytest.mark.slow
 
@@ -60,6 +61,36 @@ def test_the_work_of_a_suspended_worker_is_done_elsewhere_and_it_comes_back(tmp_
             assert there["n_processing"] == 0
         client.wait_for_workers(2, timeout=30)
         assert processes_of(workers)[1][0] == victim
+
+
+def read_part(index, number, folder):
+    """Read a part of all, note that, and wait until the test lets it go on."""
+    with (folder / f"{number}-{os.getpid()}").open("a") as file:
+        file.write("x")
+    found = sum(sum(parts) for _, parts in read_parts(index, [number]))
+    with (folder / "gate").open():
+        return found
+
+
+def test_unstarted_readers_of_parts_of_a_suspended_worker_are_given_back(tmp_path):
+    """Else each of them would wait for its answer, one after the other."""
+    inputs = {f"a{i}": (range, 10) for i in range(8)}
+    readers = {f"r{i}": (read_part, "index", i, tmp_path) for i in range(10)}
+    graph = {**inputs, "index": (index_of_parts, [*inputs]), **readers}
+    os.mkfifo(tmp_path / "gate")
+    with running(tmp_path) as (master, _, client):
+        result = client.get(graph, [*readers], sync=False)
+        wait_until(lambda: len(list(tmp_path.glob("*-*"))) == 2, 30)
+        there = sorted(client.scheduler_info()["workers"].values(), key=lambda w: w["n_processing"])
+        assert there[1]["n_processing"] > 1
+        with suspended(psutil.Process(there[0]["pid"])):
+            master.wait_for("and its supervisor were silent for 1 s")
+            gate = os.open(tmp_path / "gate", os.O_RDWR)
+            try:
+                assert client.gather(result, timeout=60) == [8 * i for i in range(10)]
+            finally:
+                os.close(gate)
+        assert {path.read_text() for path in tmp_path.glob("*-*")} == {"x"}
 
 
 def test_workers_are_none_the_worse_for_a_supervisor_that_is_suspended(tmp_path):

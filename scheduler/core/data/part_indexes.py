@@ -12,7 +12,8 @@ What differs from a task whose result is of no further use to its inputs:
 - While an index is in memory, its inputs are kept for those that read it, as
   `SchedulerTask.is_keeping` says.
 - If the last copy of an input is lost, the index is lost with it, because those that read it would
-  miss parts.
+  miss parts. Workers give back the readers that they have not started: each would wait for the
+  lost holder.
 - If a worker reports that it did not get parts, and the index names no holder of today for one of
   its inputs, it is made again.
 
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.part_index import PartIndex, as_value
+from ..assignment.asking_back import ask_all_back
 from ..invariants.checking import tasks_in
 from ..moves.locating import MAX_HOLDERS
 from ..moves.transitions import drop_at_workers
@@ -145,12 +147,18 @@ def on_results_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[Sc
             task.waiting_on = None
             found[task] = None
             indexes.append(task)
+    workers: dict[WorkerHandle, None] = {}
     for index in indexes:
         drop_at_workers(state, index)
+        for reader in index.dependents or ():
+            if reader.worker is not None:
+                workers[reader.worker] = None
         for dependency in index.dependencies:
             dependency.n_waiters -= 1
             if dependency in found and not (dependency.n_waiters or dependency.wanted_by):
                 state.counters.tasks_recomputed += 1
+    for ws in workers:
+        ask_all_back(state, ws)
     return list(found)
 
 

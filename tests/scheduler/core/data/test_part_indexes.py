@@ -199,6 +199,38 @@ def test_the_loss_of_a_holder_is_reported_to_those_that_read_parts_of_its_data()
     board.drop_rest()
 
 
+def test_readers_that_have_not_started_are_asked_back_when_their_index_is_lost() -> None:
+    board, first, second, alice = two_workers()
+    reader = board.where("index")
+    assert reader is not None
+    put_done(board, reader)
+    other = board.worker("other")
+    board.send(alice, graph("apart", workers=["other"]))
+    holder = second if reader == first else first
+    out = board.close(holder)
+    asked = out.of(reader, m.ReturnAttempts)
+    assert asked == [m.ReturnAttempts(count=3)]
+    assert out.of(other, m.ReturnAttempts) == []
+    attempts = [board.attempt(key) for key in READERS[1:]]
+    out = board.send(reader, m.AttemptsReturned(attempts=attempts))
+    assert board.states(*READERS) == ["processing", "waiting", "waiting"]
+    assert not set(assigned(out, reader)) & set(READERS)
+    board.drop_rest()
+
+
+def test_readers_stay_where_they_are_when_their_index_is_kept() -> None:
+    board, first, second, _ = two_workers()
+    reader = board.where("index")
+    assert reader is not None
+    put_done(board, reader)
+    holder = second if reader == first else first
+    for key in ("a0", "a1"):
+        board.send(reader, m.ReplicasAdded(keys=[key], attempts=[board.attempt(key)]))
+    assert board.close(holder).of(reader, m.ReturnAttempts) == []
+    assert board.states("index", *READERS) == ["memory", *["processing"] * 3]
+    board.drop_rest()
+
+
 def test_a_holder_out_of_reach_is_no_reason_to_make_it_again() -> None:
     board, first, second, _ = two_workers()
     put_done(board, board.where("index"))  # type: ignore[arg-type]
