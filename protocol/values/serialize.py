@@ -33,9 +33,10 @@ from typing import Any, NoReturn
 
 from ..errors import ClientClosed, InternalError, SerializationError
 from ..host.process_role import is_worker_process
-from ..wire.payload import Blob, Payload
+from ..wire.payload import Blob, Payload, parts_of
 from .by_value import dumps_as_before, dumps_by_value, hints
 from .functions import dumps_function, function_name, in_function
+from .import_races import is_import_race, read_alone
 from .pickling import (
     PROTOCOL,
     TINY_NBYTES,
@@ -128,11 +129,17 @@ def loads(blob: Blob) -> Any:
 
     Any error of unpickling is raised, most often ImportError for a module missing here.
     """
-    if blob.__class__ is bytes:
+    try:
+        if blob.__class__ is bytes:
+            return _pickle_loads(blob)
+        if isinstance(blob, Payload):
+            return _pickle_loads(blob.data, buffers=blob.buffers)
         return _pickle_loads(blob)
-    if isinstance(blob, Payload):
-        return _pickle_loads(blob.data, buffers=blob.buffers)
-    return _pickle_loads(blob)
+    except Exception as error:
+        if not is_import_race(error):
+            raise
+    data, *buffers = parts_of(blob)
+    return read_alone(lambda: _pickle_loads(data, buffers=buffers))
 
 
 def _encode(obj: object, is_argument: bool = False) -> Blob:
@@ -459,7 +466,12 @@ def loads_arguments(blob: Blob, values: Sequence[Any] = ()) -> tuple[tuple[Any, 
             return tuple(values), {}
         obj = loads_with_dependencies(blob, values)
     elif blob.__class__ is bytes:
-        obj = _pickle_loads(blob)
+        try:
+            obj = _pickle_loads(blob)
+        except Exception as error:
+            if not is_import_race(error):
+                raise
+            obj = loads(blob)
     else:
         obj = loads(blob)
     if obj.__class__ is tuple:
