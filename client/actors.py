@@ -408,7 +408,7 @@ def submit_actor(
         options = options.of(state.key)
     future = FutureOfActor(engine, state)
     if shared is not None:
-        shared.submit(engine, options.priority, [state], [dependencies])
+        shared.submit(engine, lambda _: options.priority, [state], [dependencies])
     failed = replaced[0] if replaced else None
     record = TaskRecord(state, function, blob, dependencies, options, digest, failed)
     engine.post_submission(record) if borrowing is None else borrowing.post(record)

@@ -80,7 +80,7 @@ def submit_call(
         engine.table.add_one(state)
     future = Future(engine, state)
     if shared is not None:
-        shared.submit(engine, options.priority, [state], [dependencies])
+        shared.submit(engine, lambda _: options.priority, [state], [dependencies])
     record = TaskRecord(state, function, blob, dependencies, options, digest, failed)
     engine.post_submission(record) if borrowing is None else borrowing.post(record)
     if engine.is_closed:
@@ -160,7 +160,7 @@ def _submit_chunk(
     first = options if of_rows is None else max(of_rows, key=attrgetter("priority"))
     assert isinstance(first, TaskOptions)
     if chunk.shared is not None:
-        chunk.shared.submit(engine, first.priority, states, chunk.dependencies)
+        chunk.shared.submit(engine, lambda _: first.priority, states, chunk.dependencies)
     hashes = chunk.spec_hashes
     columns = TaskColumns(states, function, chunk.args, chunk.dependencies, first, hashes, replaced)
     parts = [columns] if of_rows is None else _parted(columns, of_rows)

@@ -175,8 +175,8 @@ class Encoder:
         if blob.__class__ is not bytes or len(blob) > SHARED_NBYTES:
             nbytes = blob_nbytes(blob)
             if nbytes > SHARED_NBYTES:
-                sharing = Sharing(self.shared, function.name, is_unique=is_unique)
-                call = sharing.call(0, args, kwargs, nbytes)
+                sharing = Sharing(self.shared, is_unique=is_unique)
+                call = sharing.call(0, function.name, args, kwargs, nbytes)
                 if call is not None:
                     blob, dependencies = call
                     shared = sharing.uses
@@ -224,8 +224,10 @@ class Encoder:
             shared = None
             if nbytes > SHARED_NBYTES:
                 is_unique = not (pure or isinstance(keys, list))
-                sharing = Sharing(self.shared, function.name, is_unique=is_unique)
-                shared, nbytes = _share(sharing, chunk, kwargs or {}, args, dependencies)
+                sharing = Sharing(self.shared, is_unique=is_unique)
+                shared, nbytes = _share(
+                    sharing, function.name, chunk, kwargs or {}, args, dependencies
+                )
             if {*map(type, args)} != {bytes}:
                 args = [_detached(a) for a in args]
             if not any(dependencies):
@@ -280,6 +282,7 @@ def _encode_futures(rows: list[tuple[Any, ...]]) -> tuple[list[Blob], list[list[
 
 def _share(
     sharing: Sharing,
+    name: str,
     rows: list[tuple[Any, ...]],
     kwargs: dict[str, Any],
     args: list[Blob],
@@ -289,6 +292,7 @@ def _share(
 
     Args:
         sharing: of this chunk.
+        name: of the function.
         rows: positional arguments of each call.
         kwargs: keyword arguments of all.
         args: the encoded calls; changed in place.
@@ -301,7 +305,7 @@ def _share(
     for row, blob in enumerate(args):
         nbytes = blob_nbytes(blob)
         if nbytes > SHARED_NBYTES:
-            call = sharing.call(row, rows[row], kwargs, nbytes)
+            call = sharing.call(row, name, rows[row], kwargs, nbytes)
             if call is not None:
                 args[row], dependencies[row] = call
                 is_shared = True

@@ -278,7 +278,7 @@ class Uses:
     def submit(
         self,
         engine: Engine,
-        priority: int,
+        priority_of: Callable[[int], int],
         states: list[FutureState],
         dependencies: list[list[str]],
     ) -> None:
@@ -288,7 +288,7 @@ class Uses:
 
         Args:
             engine: the client's.
-            priority: of the calls.
+            priority_of: gives that of the call in a row; an argument has the highest of its calls.
             states: of the calls, by row.
             dependencies: of the calls, by row; the keys of arguments are corrected in them.
         """
@@ -296,6 +296,7 @@ class Uses:
             pending = [states[row] for row in rows if states[row].status == "pending"]
             if not pending:
                 continue
+            priority = max(map(priority_of, rows))
             argument = self._registry.submit(engine, content, priority, len(pending))
             key = argument.future._state.key
             if key != content.key:
@@ -310,12 +311,11 @@ class Sharing:
     An object that is an argument of several calls is pickled once.
     """
 
-    def __init__(self, registry: SharedArguments, name: str, *, is_unique: bool = False) -> None:
+    def __init__(self, registry: SharedArguments, *, is_unique: bool = False) -> None:
         """Begin with no call.
 
         Args:
             registry: of the client.
-            name: of the function.
             is_unique: the calls are equal to no others.
         """
         self._is_unique = is_unique
@@ -323,31 +323,54 @@ class Sharing:
         #: Bytes of the contents that are to be sent.
         self.nbytes = 0
         self._registry = registry
-        self._name = name
-        #: {id: the object, which keeps the id in use, the size of its pickle, and its content}
-        self._seen: dict[int, tuple[object, int, Content | None]] = {}
+        #: {id of a large argument: the object, which keeps the id in use, and its content}
+        self._seen: dict[int, tuple[object, Content]] = {}
+        #: Ids of large arguments of one call that have little in common.
+        self._apart: set[frozenset[int]] = set()
+
+    def knows(self, args: list[Any]) -> bool:
+        """Return whether a large argument of an earlier call is among these."""
+        return bool(self._seen) and not self._seen.keys().isdisjoint(map(id, args))
 
     def call(
-        self, row: int, args: tuple[Any, ...], kwargs: dict[str, Any], nbytes: int
+        self,
+        row: int,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        nbytes: int | None,
     ) -> tuple[Blob, list[str]] | None:
         """Encode a call again, with references in place of its large arguments.
 
         Args:
             row: its place in the submission.
+            name: of its function.
             args: its positional arguments.
             kwargs: its keyword arguments.
-            nbytes: the size of all of them, as they were encoded.
+            nbytes: the size of all of them, as they were encoded. None: they were not, because some
+                of them are known.
 
         Returns:
-            The result of `dumps_arguments`; None if no argument can be taken out.
+            The result of `dumps_arguments`; None if no argument can be taken out, or if `nbytes` is
+            needed to see whether one can.
         """
         names = [*(f"args[{i}]" for i in range(len(args))), *kwargs]
         values = [*args, *kwargs.values()]
-        looked_at = [self._look_at(*item) for item in zip(names, values, strict=True)]
+        looked_at = [
+            self._look_at(value, f"argument {each} of {name}")
+            for each, value in zip(names, values, strict=True)
+        ]
         contents = {c.key: c for _, c in looked_at if c is not None}
         apart = {id(value): n for value, (n, _) in zip(values, looked_at, strict=True)}
+        large = frozenset(apart.keys() & self._seen.keys())
+        if nbytes is None:
+            # Others cannot have more in common with the large ones than there is of them.
+            if large not in self._apart:
+                return None
+            nbytes = sum(apart[each] for each in large)
         if not contents or sum(apart.values()) > nbytes + _MAX_COMMON_NBYTES:
             return None
+        self._apart.add(large)
         # One reference per object: if the call has an object twice, the task gets one copy of it.
         references = {
             id(value): SharedReference(content.key)
@@ -357,21 +380,21 @@ class Sharing:
         values = [references.get(id(value), value) for value in values]
         n = len(args)
         blob, dependencies = dumps_arguments(
-            self._name, tuple(values[:n]), dict(zip(kwargs, values[n:], strict=True))
+            name, tuple(values[:n]), dict(zip(kwargs, values[n:], strict=True))
         )
         new = [c for c in contents.values() if not (self._registry.knows(c) or self.uses.has(c))]
         self.nbytes += sum(content.nbytes for content in new)
         self.uses.add(row, list(contents.values()))
         return blob, dependencies
 
-    def _look_at(self, name: str, value: object) -> tuple[int, Content | None]:
+    def _look_at(self, value: object, what: str) -> tuple[int, Content | None]:
         seen = self._seen.get(id(value))
         if seen is not None:
-            return seen[1:]
-        blob, dependencies = dumps_with_dependencies(value, f"argument {name} of {self._name}")
+            return seen[1].nbytes, seen[1]
+        blob, dependencies = dumps_with_dependencies(value, what)
         nbytes = blob_nbytes(blob)
         if dependencies or not SHARED_NBYTES < nbytes <= MAX_NBYTES:
             return nbytes, None
         content = self._registry.content_of(value, blob, is_unique=self._is_unique)
-        self._seen[id(value)] = (value, nbytes, content)
+        self._seen[id(value)] = (value, content)
         return nbytes, content

@@ -42,7 +42,7 @@ from ..calls.annotations import (
 from ..calls.calling import admit
 from ..calls.encoding import Encoder, too_many_dependencies
 from ..calls.foreign_futures import borrow
-from ..calls.shared_arguments import SHARED_NBYTES, Uses
+from ..calls.shared_arguments import SHARED_NBYTES, Sharing
 from ..core.submitting import MAX_NBYTES
 from ..core.tasks import FAILED, FunctionRecord, FutureState, TaskColumns, TaskRecord
 from ..future import Future, join_dask
@@ -241,7 +241,7 @@ def _as_lists(outputs: Any) -> Any:
 class _GraphPart:
     """Tasks that are encoded and not submitted yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, sharing: Sharing) -> None:
         #: For each task: result, key of the graph, function's place, arguments, keys of inputs,
         #: hash of the call.
         self.rows: list[tuple[_TaskResult, Any, int, Blob, list[str], bytes]] = []
@@ -251,8 +251,7 @@ class _GraphPart:
         self.functions: dict[FunctionRecord, int] = {}
         #: {id of a function object: function and place}; the graph keeps the objects alive
         self.known: dict[int, tuple[FunctionRecord, int]] = {}
-        #: Large arguments of rows.
-        self.shared: list[tuple[int, Uses]] = []
+        self.sharing = sharing  #: takes large arguments out of rows
         self.indexes: set[int] = set()  #: rows that are indexes of parts
         self.nbytes = 0
 
@@ -278,7 +277,7 @@ class _Submission:
         self._fused: Any = getattr(sys.modules.get("dask._task_spec"), "_execute_subgraph", None)
         self._fused_calls: dict[str, _FusedCall] = {}
         self._index: Any = FunctionRecord(INDEX_FUNCTION, b"", "index_of_parts")
-        self._part = _GraphPart()
+        self._part = self._new_part()
         self._n_rows = _FIRST_ROWS
         #: Results that no further task of the graph reads.
         self._dropped: list[Any] = []
@@ -346,11 +345,14 @@ class _Submission:
             finish(task, result, ready, dropped)
             if len(part.rows) >= self._n_rows or part.nbytes >= MAX_NBYTES:
                 self._post(part, met)
-                part = self._part = _GraphPart()
+                part = self._part = self._new_part()
                 self._n_rows = _MAX_ROWS
         self._post(part, met)
-        self._part = _GraphPart()
+        self._part = self._new_part()
         self._engine.check_open()
+
+    def _new_part(self) -> _GraphPart:
+        return _GraphPart(Sharing(self._encoder.shared))
 
     # --- One task ---------------------------------------------------------------------------------
 
@@ -386,19 +388,19 @@ class _Submission:
             part.indexes.add(len(part.rows))
         known = part.known.get(id(func))
         function, place = known or self._add_function(part, func)
-        blob, dependencies = dumps_placed(function.name, args, places, keys)
+        is_known = part.sharing.knows(args)
+        call = _share(part, function.name, args, places, keys, None) if is_known else None
+        if call is None:
+            call = dumps_placed(function.name, args, places, keys)
+            nbytes = blob_nbytes(call[0])
+            if nbytes > SHARED_NBYTES:
+                call = _share(part, function.name, args, places, keys, nbytes) or call
+        blob, dependencies = call
+        if isinstance(blob, Payload):
+            blob = blob.detached()
         if func is self._index:
             dependencies = list(keys)
-        if blob.__class__ is not bytes or len(blob) > SHARED_NBYTES:
-            nbytes = blob_nbytes(blob)
-            if nbytes > SHARED_NBYTES:
-                blob, dependencies = self._encode_large(part, function, args, places, keys)
-                nbytes = blob_nbytes(blob)
-            elif isinstance(blob, Payload):
-                blob = blob.detached()
-        else:
-            nbytes = len(blob)
-        part.nbytes += nbytes
+        part.nbytes += blob_nbytes(blob)
         if len(dependencies) > MAX_DEPENDENCIES:
             raise too_many_dependencies(function.name, len(dependencies))
         content = blob if blob.__class__ is bytes else _bytes_of(blob)
@@ -412,26 +414,6 @@ class _Submission:
             digest = self._name_by_hand(task, result, digest, part)
         part.rows.append((result, key, place, blob, dependencies, digest))
         return result
-
-    def _encode_large(
-        self,
-        part: _GraphPart,
-        function: FunctionRecord,
-        args: list[Any],
-        places: list[int],
-        keys: dict[str, int],
-    ) -> tuple[Blob, list[str]]:
-        """Encode a call whose large arguments are sent apart from it."""
-        results = [_TaskResult(key) for key in keys]
-        for i in places:
-            if i >= 0:
-                args[i] = results[args[i]]
-            else:
-                args[-1 - i] = [results[number] for number in args[-1 - i]]
-        blob, dependencies, shared = self._encoder.call(function, tuple(args), {})
-        if shared is not None:
-            part.shared.append((len(part.rows), shared))
-        return blob, dependencies
 
     def _call_of_node(
         self, node: Any, values: ValuesOf
@@ -500,9 +482,8 @@ class _Submission:
                     admit(engine, part.nbytes)
             results, keys, places, args, inputs, hashes = map(list, zip(*part.rows, strict=True))
             states, replaced = self._attach(part, results)
-            for row, uses in part.shared:
-                options = self._options.of(keys[row])
-                uses.submit(engine, options.priority, [states[row]], [inputs[row]])
+            uses = part.sharing.uses
+            uses.submit(engine, lambda row: self._options.of(keys[row]).priority, states, inputs)
             ranks = [] if self._ranks is None else [self._ranks[key] for key in keys]
             functions = list(part.functions)
             common = None if part.indexes else self._options.of_all
@@ -560,6 +541,25 @@ class _Submission:
                 and result.future is None
             ):
                 self._engine.post_later(result.state)
+
+
+def _share(
+    part: _GraphPart,
+    name: str,
+    args: list[Any],
+    places: list[int],
+    keys: dict[str, int],
+    nbytes: int | None,
+) -> tuple[Blob, list[str]] | None:
+    """Do `Sharing.call` for the next row of a part."""
+    results = [_TaskResult(key) for key in keys]
+    args = list(args)
+    for i in places:
+        if i >= 0:
+            args[i] = results[args[i]]
+        else:
+            args[-1 - i] = [results[number] for number in args[-1 - i]]
+    return part.sharing.call(len(part.rows), name, tuple(args), {}, nbytes)
 
 
 def _ranks_of(graph: Graph) -> dict[Any, int] | None:

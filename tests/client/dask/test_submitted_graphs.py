@@ -192,6 +192,35 @@ def test_arguments_of_all_forms_arrive(client):
     assert found == expected
 
 
+class Pickled:
+    """A large value that counts how often it is pickled."""
+
+    def __init__(self, nbytes=2_000_000):
+        self.nbytes = nbytes
+        self.n_pickled = 0
+
+    def __reduce__(self):
+        self.n_pickled += 1
+        return len, (b"x" * self.nbytes,)
+
+
+def add(*numbers):
+    return sum(numbers)
+
+
+@pytest.mark.parametrize("n_large", [1, 2])
+def test_a_large_value_of_a_graph_is_not_pickled_for_each_task_that_reads_it(client, n_large):
+    large = [Pickled(2_000_000 + i) for i in range(n_large)]
+    dsk = {f"large-{i}": value for i, value in enumerate(large)}
+    names = list(dsk)
+    dsk |= {("add", i): (add, *names, i) for i in range(50)}
+    dsk |= {("more", i): (add, ("add", i), *names) for i in range(50)}
+    total = sum(value.nbytes for value in large)
+    wanted = [2 * total + i for i in range(50)]
+    assert client.get(dsk, [("more", i) for i in range(50)]) == wanted
+    assert max(value.n_pickled for value in large) < 10
+
+
 def test_a_graph_that_cannot_be_sent_as_a_whole_leaves_nothing(client, wait_until):
     dsk = {("x", i): (inc, i) for i in range(400)}
     dsk["all"] = (sum, [*dsk])
