@@ -10,7 +10,6 @@ from importlib.util import spec_from_file_location
 
 import pytest
 
-from weft.protocol.values import import_races
 from weft.protocol.values.serialize import loads, loads_arguments
 
 
@@ -93,8 +92,19 @@ def test_a_module_that_is_not_there_is_an_error_at_once(tmp_path, monkeypatch):
 
 
 def test_an_import_that_always_fails_in_this_way_ends_with_its_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(import_races, "_PAUSES_S", (0.0, 0.0))
     (tmp_path / "weft_half.py").write_text("from weft_half import later\nlater = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ImportError, match="partially initialized"):
         loads(b"cweft_half\nlater\n.")
+
+
+def test_a_module_that_another_thread_has_taken_away_is_imported_again(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "_missed", [])
+    (tmp_path / "weft_gone.py").write_text(
+        f"import sys\nfrom {__name__} import _missed\n"
+        "if not _missed:\n    _missed.append(1)\n    del sys.modules[__name__]\n"
+        "def there(): pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert loads(b"cweft_gone\nthere\n.").__name__ == "there"
+    del sys.modules["weft_gone"]
