@@ -105,12 +105,14 @@ def _compute(
 ) -> list[Any]:
     from .submitted_graphs import submit_graph
 
-    expression = _expressions("compute").FinalizeCompute(
-        _expression_of(collections, optimize_graph)
-    )
-    expression = expression.optimize()
+    finalize = _expressions("compute").FinalizeCompute
+    places = _by_kind(collections, optimize_graph)
+    expression = _expression_of([collections[i] for i in places], optimize_graph)
+    expression = finalize(expression).optimize()
     keys = _flat(expression.__dask_keys__())
-    return submit_graph(client, expression, keys, options, as_futures=True)  # type: ignore[no-any-return]
+    futures = submit_graph(client, expression, keys, options, as_futures=True)
+    of_places = dict(zip(places, futures, strict=True))
+    return [of_places[i] for i in range(len(collections))]
 
 
 def future_of(client: Client[Any], collection: Any) -> Future:
@@ -184,13 +186,14 @@ def persist(
         priority=priority,
         timeout=timeout,
     )
-    expression = _expression_of(found, optimize_graph).optimize()
+    places = _by_kind(found, optimize_graph)
+    expression = _expression_of([found[i] for i in places], optimize_graph).optimize()
     keys = [_flat(each) for each in expression.__dask_keys__()]
     futures = submit_graph(client, expression, keys, options, as_futures=True)
-    results = []
-    for collection, names, parts in zip(found, keys, futures, strict=True):
-        rebuild, arguments = collection.__dask_postpersist__()
-        results.append(rebuild(dict(zip(names, parts, strict=True)), *arguments))
+    results = [None] * len(found)
+    for i, names, parts in zip(places, keys, futures, strict=True):
+        rebuild, arguments = found[i].__dask_postpersist__()
+        results[i] = rebuild(dict(zip(names, parts, strict=True)), *arguments)
     return results[0] if is_one else results
 
 
@@ -308,6 +311,23 @@ def _expressions(call: str) -> Any:
 
 def _expression_of(collections: list[Any], optimize_graph: bool) -> Any:
     return sys.modules["dask.base"].collections_to_expr(collections, optimize_graph)
+
+
+def _by_kind(collections: list[Any], optimize_graph: bool) -> list[int]:
+    """Return the places of collections in an order in which equal kinds are neighbours.
+
+    dask merges the graphs of each kind, and gives the keys of all in the order of the kinds: those
+    of an array between two frames would be taken for the second frame's.
+    """
+    if len(collections) == 1:
+        return [0]
+    operands = _expression_of(collections, optimize_graph).operands
+    graph_class = sys.modules["dask._expr"].HLGExpr
+    kinds: dict[Any, list[int]] = {}
+    for i, operand in enumerate(operands):
+        kind = operand.low_level_optimizer if isinstance(operand, graph_class) else None
+        kinds.setdefault(kind, []).append(i)
+    return [i for same in kinds.values() for i in same]
 
 
 def _flat(keys: Any) -> list[Any]:

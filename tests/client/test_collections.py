@@ -82,6 +82,20 @@ def test_each_kind_of_collection_is_computed_and_persisted(client, kind):
     assert weft.progress(kept, notebook=False) is None
 
 
+@pytest.mark.filterwarnings("ignore:Computing mixed collections")
+@pytest.mark.parametrize("optimize_graph", [True, False])
+def test_collections_of_different_kinds_in_any_order_keep_their_places(client, optimize_graph):
+    names = ["scalar", "array", "frame", "bag", "array", "delayed", "bag", "scalar"]
+    given = [COLLECTIONS[name][0]() for name in names]
+    kept = client.persist(given, optimize_graph=optimize_graph)
+    assert [type(item) for item in kept] == [type(item) for item in given]
+    for collections in (given, kept):
+        values = client.gather(client.compute(collections, optimize_graph=optimize_graph))
+        assert all(COLLECTIONS[name][1](v) for name, v in zip(names, values, strict=True))
+    values = client.gather(kept)
+    assert all(COLLECTIONS[name][1](v) for name, v in zip(names, values, strict=True))
+
+
 def test_several_collections_are_lists_and_other_objects_stay(client):
     x, d = da.ones(4, chunks=2), dask.delayed(noted)("d", 5)
     futures = client.compute([x.sum(), 7, d])
