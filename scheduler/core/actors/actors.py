@@ -42,9 +42,17 @@ def on_submitted(state: SchedulerState, message: m.SubmitTasks) -> None:
 
 
 def on_recovery_ended(state: SchedulerState) -> None:
-    """Fail the actors that had been made before, and that no worker has come back with."""
-    if m.ACTOR_FUNCTION in state.functions:
-        _fail_made(state, list(state.tasks.values()))
+    """Fail the actors that had been made before, and that no worker has come back with.
+
+    A worker that has made one has the function of actors. Others have copies of its handle.
+    """
+    if m.ACTOR_FUNCTION not in state.functions:
+        return
+    _fail_made(state, list(state.tasks.values()))
+    for task in state.tasks.values():
+        if task.state == MEMORY and len(task.replicas) > 1 and is_actor(task):
+            makers = task.group.function.workers
+            task.replicas = tuple(sorted(task.replicas, key=lambda ws: ws not in makers))
 
 
 def _fail_made(state: SchedulerState, tasks: list[SchedulerTask]) -> None:

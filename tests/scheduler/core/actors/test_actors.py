@@ -10,7 +10,7 @@ from weft.scheduler.core.coordination.cycles import actor_node
 from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.recovery.records import recovery_of
 
-from ...builders import Board, assigned, dropped, graph, sent_keys
+from ...builders import Board, assigned, dropped, graph, inventory, sent_keys
 
 
 @pytest.fixture
@@ -208,6 +208,24 @@ def test_an_actor_of_an_earlier_scheduler_lives_if_its_worker_comes_back(is_back
         }
         assert failure[:2] == ("actor-lost", "a")
         assert "has not come back" in failure[2]
+
+
+def test_a_worker_that_has_never_made_an_actor_is_not_taken_for_the_home_of_one():
+    """It came back first, with a copy of the handle."""
+    board = Board(expected=Members(("id of home", "id of reader"), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    reader = board.come_back("reader", last_epoch=1, held={"a": 1})
+    home = board.worker("home", last_epoch=1)
+    rows = inventory(held={"a": 1})
+    board.send(home, *rows[:-1], m.InventoryFunctions(functions=[m.ACTOR_FUNCTION]), rows[-1])
+    alice = board.client("alice", last_epoch=1)
+    board.send(alice, actors("a", made=True, delivered=True), m.Resubmitted())
+    board.tick(2.0)
+    out = board.close(reader)
+    assert dropped(out, home) == []
+    assert board.states("a") == ["memory"]
+    assert sent_keys(board.close(home), alice, m.KeysErred) == ["a"]
+    board.drop_rest()
 
 
 #: The thread of the actor `a` waits.
