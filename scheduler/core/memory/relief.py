@@ -161,9 +161,11 @@ def _bind(state: SchedulerState, task_class: TaskClass) -> None:
 
 
 def _unbind(state: SchedulerState, task_class: TaskClass) -> bool:
-    """Let a class run where only its loose restrictions forbid it; return whether it can now."""
+    """Let a class run where only its loose restrictions forbid it; return whether that is new."""
+    if task_class.is_unbound or not task_class.is_loose:
+        return False
     n_before = len(task_class.members)
-    task_class.is_unbound = task_class.is_loose
+    task_class.is_unbound = True
     fill_class(state, task_class)
     task_class.is_unbound = len(task_class.members) > n_before
     return task_class.is_unbound

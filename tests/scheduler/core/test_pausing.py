@@ -259,6 +259,22 @@ def test_tasks_that_prefer_a_worker_which_stays_paused_run_elsewhere(board):
     board.drop_rest()
 
 
+def test_tasks_that_prefer_a_worker_may_run_elsewhere_for_as_long_as_all_workers_are_paused(board):
+    alice, w = board.client(), worker(board)
+    other = worker(board, "other")
+    report(board, w)
+    report(board, other)
+    board.send(alice, graph("a", workers=["w"], allow_other_workers=True))
+    for _ in range(2):
+        for _ in range(int(relief.STALLED_S) + 2):
+            report(board, w, managed=3.0, spilled=0.0)
+            report(board, other, managed=3.0, spilled=0.0)
+            board.tick(1.0)
+    report(board, other, "running")
+    assert board.where("a") == other
+    board.drop_rest()
+
+
 def test_a_preferred_worker_that_joins_is_preferred_again(board):
     alice, w = board.client(), worker(board)
     other = worker(board, "other")
