@@ -61,11 +61,12 @@ _REMEDY: Final = (
 def judge(state: SchedulerState) -> None:
     """See for which tasks that wait for memory waiting does not help; called each second."""
     memory = memory_of(state)
-    is_over = not (memory.aside or memory.paused)
-    for task_class in [c for c in state.classes.values() if c.is_unbound]:
-        if is_over or any(not ws.closed and may_run(ws, task_class) for ws in task_class.members):
+    for task_class in unbound_classes(state):
+        # What has been queued a moment ago is not placed yet.
+        waits = task_class.queue or task_class in memory.aside.by_class
+        if not waits or any(not ws.closed and may_run(ws, task_class) for ws in task_class.members):
             _bind(state, task_class)
-    if is_over:
+    if not (memory.aside or memory.paused):
         memory.stalled.clear()
         memory.noticed.clear()
         return
@@ -154,6 +155,11 @@ def _notify(state: SchedulerState) -> None:
 
 
 # -- who goes elsewhere ----------------------------------------------------------------------------
+def unbound_classes(state: SchedulerState) -> list[TaskClass]:
+    """Return the classes whose loose restrictions do not bind now."""
+    return [task_class for task_class in state.classes.values() if task_class.is_unbound]
+
+
 def _bind(state: SchedulerState, task_class: TaskClass) -> None:
     """Let the loose restrictions of a class bind again."""
     task_class.is_unbound = False

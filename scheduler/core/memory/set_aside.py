@@ -101,11 +101,11 @@ def _look(state: SchedulerState) -> None:
             del memory.aside.by_class[task_class]
         elif task_class.takes_thread:
             _take_up_at_full(state, task_class)
-    if memory.aside or memory.paused:
-        look_later(state)
     if memory.aside:
         state.touched.update((ws, None) for ws in state.staying.values() if not ws.closed)
     relief.judge(state)
+    if memory.aside or memory.paused or relief.unbound_classes(state):
+        look_later(state)
 
 
 def _take_up_at_full(state: SchedulerState, task_class: TaskClass) -> None:

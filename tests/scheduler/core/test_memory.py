@@ -262,6 +262,25 @@ def test_nothing_fails_while_a_worker_with_room_is_only_busy(board):
     assert board.states("x", "y") == ["processing"] * 2
 
 
+def test_a_small_reader_that_prefers_a_full_worker_runs_at_the_full_holder_of_its_input(board):
+    """Though it is queued again, as soon as the holder may run it, before the class is judged."""
+    alice = board.client()
+    ballast(board, alice, worker(board, "first"))
+    second = worker(board, "second")
+    hold(board, alice, second, "a")
+    hold(board, alice, second, "b", function="large", nbytes=200 * MB)
+    hold(board, alice, second, "small", function="small", nbytes=8)
+    measure(board, second, 330 * MB)
+    reader = graph(":a -> x", function="small", workers=["first"], allow_other_workers=True)
+    board.send(alice, reader)
+    assert board.states("x") == ["no_worker"]
+    board.tick(relief.STALLED_S + 4 * relief.LOOK_S)
+    assert board.where("x") == second
+    board.finish(second, "x", nbytes=8, us=1_000, blob=None)
+    assert board.states("a", "b", "ballast") == ["memory"] * 3
+    board.drop_rest()
+
+
 def test_health_names_tasks_that_wait_for_memory_until_they_end(board):
     fill(board)
     codes = [line["code"] for line in overview(board.state)["health"]]
