@@ -11,8 +11,8 @@
   finished before new roots are begun and few intermediates live at a time. This is dask's
   last-in-first-out rule made static, at O(dependencies) per task and with no pass over the graph.
 
-Inputs of an earlier generation count as well if they, or others of their function, are still to
-run: else all of these would run before the first that reads them, because the readers came later.
+Inputs of an earlier generation count as well if they, or their like, are still to run and are not
+known to be small: else all of these would run before the first of their readers, which came later.
 """
 
 from __future__ import annotations

@@ -52,27 +52,24 @@ def link(
 ) -> None:
     """Tie a new task to its dependencies, put it behind the last of them, and start it.
 
-    Inputs of an earlier generation count while they, or others like them, are still to run.
+    Inputs of an earlier generation count while they, or others like them, are still to run, unless
+    these are known to be small.
 
     One that `is_ranked` keeps its own place. One that `is_delivered` is not started.
     """
     tasks = state.tasks
     dependencies: dict[SchedulerTask, None] = {}
     unknown: list[SchedulerTask] = []
-    generation = task.group.generation
+    generation, is_late = task.group.generation, task.dependents is not None
     place = -1
     for key in dependency_keys:
         dependency = tasks.get(key)
         if dependency is None and may_come(state, key):
             dependency = make(state, key, m.NO_HASH)
             unknown.append(dependency)
-        if dependency is None:
+        if dependency is None or dependency is task or (is_late and _needs(dependency, task)):
             release_unneeded(state, unknown)
-            _fail_unlinked(state, task, key, _UNKNOWN)
-            return
-        if dependency is task or (task.dependents is not None and _needs(dependency, task)):
-            release_unneeded(state, unknown)
-            _fail_unlinked(state, task, key, _CIRCLE)
+            _fail_unlinked(state, task, key, _UNKNOWN if dependency is None else _CIRCLE)
             return
         dependencies[dependency] = None
         if dependency.group.generation == generation or _is_under_way(dependency, task):
@@ -95,10 +92,15 @@ def link(
 
 
 def _is_under_way(dependency: SchedulerTask, task: SchedulerTask) -> bool:
-    """Return whether an input of an earlier generation is one of many that are made just now."""
+    """Return whether an input of an earlier generation is one of many that are made just now.
+
+    How many there are at a time does not matter if they are known to be small.
+    """
+    prefix = dependency.group.prefix
+    if prefix.n_finished and not prefix.result_nbytes:
+        return False
     if dependency.state != MEMORY:
         return dependency.state != ERRED
-    prefix = dependency.group.prefix
     return prefix is not task.group.prefix and prefix.n_unfinished > 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,14 +73,21 @@ def test_an_input_of_an_earlier_generation_does_not_pull_a_task_forward_when_it_
     assert board.task("c").priority > board.task("b").priority
 
 
-def test_readers_that_come_late_stand_behind_what_they_read_and_before_what_is_not_made_yet():
+@pytest.mark.parametrize(
+    ("nbytes", "first"),
+    [
+        pytest.param(5_000_000, ["r0", "of_r0", "r1", "of_r1"], id="large: few live at a time"),
+        pytest.param(8, ["r0", "r1", "r2", "r3"], id="small: in the order of submission"),
+    ],
+)
+def test_readers_that_come_late_stand_behind_what_they_read_if_that_is_large(nbytes, first):
     board = Board()
     client, worker = board.client(), board.worker()
     roots = [f"r{i}" for i in range(40)]
     board.send(client, graph(*roots, function="make"))
-    board.finish(worker, "r0", blob=None)
+    board.finish(worker, "r0", nbytes=nbytes, blob=None)
     board.now += 10.0
     board.send(client, graph(*(f":{root} -> of_{root}" for root in roots), function="read"))
     order = sorted(board.state.tasks.values(), key=lambda task: task.priority)
-    assert [task.key for task in order[:4]] == ["r0", "of_r0", "r1", "of_r1"]
-    board.rest()
+    assert [task.key for task in order[:4]] == first
+    board.drop_rest()
