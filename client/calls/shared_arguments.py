@@ -10,26 +10,28 @@ like any dependency. This module decides when such a task exists:
 - Its future is held while one of its calls is pending (a watcher of these holds it), and after that
   as long as any of their futures lives (their states hold it), so that the next call finds it.
 - Arguments of calls that are done stay in the memory of workers, up to `IDLE_NBYTES` in all; beyond
-  that they are released, the one used longest ago first, and sent again if need be. A `map` over
-  many different large arguments therefore uses no more memory than without this module.
+  that all but the last one are released, the one used longest ago first, and sent again if need be.
+  So a `map` over many different large arguments uses hardly more memory than without this module.
 - The client keeps the value as long as it may be needed again: see `core.features.puts`.
 
 The same content has the same key, in all clients; calls that differ in nothing else are the same
-call. A call with `pure=False` is equal to no other: nothing is hashed for it, unless the same
-object was an argument of such a call before, and is perhaps not changed. The value is copied before
-`submit` returns, unless it cannot change, and goes to a worker without passing the scheduler, see
-`core.features.puts`. An object that two arguments of a call share would become two objects in a
-task that gets one of them this way. If they share much, the call is sent as it is.
+call. A call with `pure=False` is equal to no other: nothing is hashed for it. Of an object that was
+an argument of an earlier call it is compared whether it has changed, which is faster than a hash.
+The value is copied before `submit` returns, unless it cannot change, and goes to a worker without
+passing the scheduler, see `core.features.puts`. An object that two arguments of a call share would
+become two objects in a task that gets one of them this way. If they share much, the call is sent as
+it is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...protocol.host.buffers import copy_of
+from ...protocol.host.buffers import are_equal, copy_of
 from ...protocol.values.digests import digest_of
 from ...protocol.values.host_blobs import share
 from ...protocol.values.serialize import dumps, dumps_arguments, dumps_with_dependencies, loads
@@ -55,21 +57,25 @@ MAX_NBYTES: Final = FrameLimits().total - (1 << 20)
 #: Arguments that are larger by this, each by itself, than together, have too much in common.
 _MAX_COMMON_NBYTES: Final = SHARED_NBYTES // 4
 _MAX_TYPE_CHARS: Final = 40
-#: So many arguments that are not named by their content are noted in any case.
+#: So many objects are noted in any case.
 _MIN_OWNERS: Final = 64
 
 
 class Content:
     """A large argument, pickled and named. Views the memory of the argument."""
 
-    __slots__ = ("_blob", "key", "nbytes", "owner")
+    __slots__ = ("_blob", "is_named", "key", "nbytes", "owner")
 
-    def __init__(self, blob: Blob, key: str, owner: weakref.ref[Any] | None = None) -> None:
+    def __init__(
+        self, blob: Blob, key: str, owner: weakref.ref[Any] | None, *, is_named: bool
+    ) -> None:
         self._blob = blob
         self.nbytes = blob_nbytes(blob)
         self.key = key
-        #: The argument, if the key says nothing about its content.
+        #: The argument, unless it allows no weak reference.
         self.owner = owner
+        #: Its key is made of its content.
+        self.is_named = is_named
 
     def packed(self, *, is_near: bool = False) -> Blob:
         """Return the value of the hidden task, which will not change.
@@ -106,10 +112,9 @@ def unchanging(buffer: Buffer) -> Buffer:
 class SharedArgument:
     """A submitted hidden task. The calls that need it keep this object alive."""
 
-    __slots__ = ("__weakref__", "_digest", "future", "n_pending", "nbytes", "priority", "record")
+    __slots__ = ("__weakref__", "future", "n_pending", "nbytes", "priority", "record")
 
     def __init__(self, future: Future, record: TaskRecord, nbytes: int, priority: int) -> None:
-        self._digest = ""
         self.future = future
         #: It has the value, which the scheduler may ask for as long as a call may run again.
         self.record = record
@@ -118,13 +123,13 @@ class SharedArgument:
         #: Calls that were watched and not reported yet.
         self.n_pending = 0
 
-    @property
-    def digest(self) -> str:
-        """The hash of the content; "" if that is not kept."""
-        if not self._digest and self.record.args is not None:
-            packed = loads(self.record.args)
-            self._digest = digest_of([packed.data, *packed.buffers])
-        return self._digest
+    def holds(self, blob: Blob) -> bool:
+        """Return whether its value is known and has this content."""
+        args = cast("Blob | None", self.record.args)  # see `core.recipes`
+        if args is None:
+            return False
+        packed = loads(args)
+        return are_equal([packed.data, *packed.buffers], parts_of(blob))
 
 
 class SharedArguments:
@@ -142,9 +147,9 @@ class SharedArguments:
         self._arguments: weakref.WeakValueDictionary[str, SharedArgument] = (
             weakref.WeakValueDictionary()
         )
-        #: {id: (argument, key)} of those that are not named by their content. Any of them may be
-        #: gone; those of others than `_arguments` are taken out now and then.
-        self._owners: dict[int, tuple[weakref.ref[Any], str]] = {}
+        #: {id: (argument, key, whether that is made of its content)}. Any of them may be gone;
+        #: those of others than `_arguments` are taken out now and then.
+        self._owners: dict[int, tuple[weakref.ref[Any], str, bool]] = {}
 
     def content_of(self, value: object, blob: Blob, *, is_unique: bool) -> Content:
         """Name a large argument.
@@ -152,23 +157,21 @@ class SharedArguments:
         Args:
             value: the argument.
             blob: its pickle.
-            is_unique: its calls are equal to no others, so it need not be named by its content. It
-                is, if it was an argument of such a call before: then it need not be sent again.
+            is_unique: its calls are equal to no others, so it need not be named by its content.
         """
         name = type(value).__name__
         name = f"data-{name[:_MAX_TYPE_CHARS] if name.isascii() else 'object'}"
-        try:
-            owner = weakref.ref(value) if is_unique else None
-        except TypeError:
-            owner = None
-        if owner is None:
-            return Content(blob, f"{name}-{digest_of(parts_of(blob))}")
-        earlier, key = self._owners.get(id(value), (None, ""))
-        if earlier is not None and earlier() is value:
+        owner: weakref.ref[Any] | None = None
+        with contextlib.suppress(TypeError):
+            owner = weakref.ref(value)
+        earlier, key, is_named = self._owners.get(id(value), (None, "", False))
+        if earlier is not None and earlier() is value and (is_named or is_unique):
             argument = self._usable(key)
-            if argument is not None and argument.digest == digest_of(parts_of(blob)):
-                return Content(blob, key, owner)
-        return Content(blob, self._number_key(name), owner)
+            if argument is not None and argument.holds(blob):
+                return Content(blob, key, owner, is_named=is_named)
+        if owner is None or not is_unique:
+            return Content(blob, f"{name}-{digest_of(parts_of(blob))}", owner, is_named=True)
+        return Content(blob, self._number_key(name), owner, is_named=False)
 
     def knows(self, content: Content) -> bool:
         """Return whether this content need not be sent again."""
@@ -190,21 +193,22 @@ class SharedArguments:
                 argument = self._usable(key)
             if argument is None:
                 argument = self._submit(engine, content, key, priority)
-                if content.owner is not None:
-                    self._note_owner(content.owner, key)
+            self._note_owner(content)
             argument.n_pending += n_calls
             self._arguments.pop(key, None)
             self._arguments[key] = argument
             self._let_go()
         return argument
 
-    def _note_owner(self, owner: weakref.ref[Any], key: str) -> None:
+    def _note_owner(self, content: Content) -> None:
+        owner = content.owner
+        value = None if owner is None else owner()
+        if owner is None or value is None:
+            return
         if len(self._owners) > 2 * len(self._arguments) + _MIN_OWNERS:
             owners = self._owners.copy()
             self._owners = {n: entry for n, entry in owners.items() if self._usable(entry[1])}
-        value = owner()
-        if value is not None:
-            self._owners[id(value)] = (owner, key)
+        self._owners[id(value)] = (owner, content.key, content.is_named)
 
     def _usable(self, key: str) -> SharedArgument | None:
         argument = self._arguments.get(key)
@@ -230,13 +234,16 @@ class SharedArguments:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Release arguments that no pending call needs, until the rest is within the limit."""
+        """Release arguments that no pending call needs, until the rest is within the limit.
+
+        The one that was used last stays, whatever its size: the next call of a loop may need it.
+        """
         # A copy, made in one step: a finalizer may submit within this.
         known = [ref() for ref in self._arguments.valuerefs()]
         idle = [one for one in known if one is not None and not one.n_pending]
         nbytes = sum(argument.nbytes for argument in idle)
         for argument in idle:
-            if nbytes <= IDLE_NBYTES:
+            if nbytes <= IDLE_NBYTES or argument is known[-1]:
                 break
             nbytes -= argument.nbytes
             self._arguments.pop(argument.future._state.key, None)

@@ -14,6 +14,7 @@ from weft.client import Client
 from weft.client.calls import shared_arguments
 from weft.client.core.tasks import FutureState, TaskColumns, TaskRecord
 from weft.protocol.errors import SerializationError
+from weft.protocol.values.digests import digest_of
 from weft.protocol.values.serialize import dumps
 from weft.protocol.values.shared import PackedArgument
 from weft.protocol.wire.messages import KeysErred, SubmitTasks
@@ -225,7 +226,7 @@ def test_an_argument_changed_after_submit_is_sent_as_it_was(client, scheduler):
 
 def memory_of(value):
     """Return the memory of the hidden task's arguments."""
-    blob = shared_arguments.Content(dumps(value), "x").packed()
+    blob = shared_arguments.Content(dumps(value), "x", None, is_named=False).packed()
     return [getattr(part, "obj", part) for part in blob.buffers]
 
 
@@ -342,6 +343,45 @@ def test_arguments_that_no_call_needs_are_released_beyond_a_limit(
     client.gather(futures)
     assert hidden(scheduler) == [*keys, keys[0]]
     wait_until(lambda: {k for k in keys if k in scheduler.wanted} == {keys[4], keys[0]})
+
+
+def test_the_argument_of_the_last_call_stays_whatever_its_size(client, scheduler, monkeypatch):
+    monkeypatch.setattr(shared_arguments, "IDLE_NBYTES", 1_000)
+    x = large()
+    futures = []
+    for n in range(3):
+        futures.append(client.submit(total, x, n, pure=False))
+        futures[-1].result(10)
+        client._engine.settle()
+    assert len(hidden(scheduler)) == 1
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_an_object_that_is_an_argument_again_is_compared_not_hashed(
+    client, scheduler, monkeypatch, pure
+):
+    hashed = []
+    monkeypatch.setattr(
+        shared_arguments, "digest_of", lambda parts: hashed.append(digest_of(parts)) or hashed[-1]
+    )
+    x = large()
+    sums = [client.submit(total, x, n, pure=pure) for n in range(3)]
+    x[0] += 1.0
+    changed = [client.submit(total, x, n, pure=pure) for n in range(2)]
+    assert client.gather(sums) == [total(large(), n) for n in range(3)]
+    assert client.gather(changed) == [total(x, n) for n in range(2)]
+    assert len(hashed) == (2 if pure else 0)
+    assert len(hidden(scheduler)) == 2
+
+
+def test_a_call_that_is_pure_gets_a_name_by_content_though_one_that_is_not_came_before(
+    client, scheduler
+):
+    x = large()
+    client.submit(total, x, pure=False).result(10)
+    one, other = client.submit(total, x), client.submit(total, large())
+    assert one.key == other.key
+    one.result(10)
 
 
 def test_a_call_of_higher_priority_has_an_argument_task_of_its_own(client, scheduler):
