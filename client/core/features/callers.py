@@ -25,7 +25,7 @@ from ..lineage import release_temporary, submit_with_inputs
 from ..recipes import has_recipe
 from ..releasing import guard
 from ..submitting import close_submissions
-from ..tasks import ERROR, HELD, PENDING, SENT, FutureState
+from ..tasks import ERROR, HELD, KEPT, PENDING, SENT, FutureState
 from ..transitions import move
 from ..watching import fail
 
@@ -94,12 +94,22 @@ def on_erred(core: ClientState, key: str, state: FutureState | None, failure: Fa
     known = core.record(Callers)
     if failure[0] == "not-permitted":
         known.missing[key] = {}
-        return state is not None and _submit_for_another(core, state, failure)
+        if state is None:
+            _keep_result(core, key)
+            return False
+        return _submit_for_another(core, state, failure)
     readers = known.missing.get(failure[1]) if failure[0] == "data-lost" else None
     if state is None or readers is None or key in readers or not has_recipe(state):
         return False
     readers[key] = None  # once: what it reads may never be taken, or have failed for all
-    return _submit_for(core, state)
+    return _submit_for(core, state, next(iter(known.by_state.get(state, ())), None))
+
+
+def _keep_result(core: ClientState, key: str) -> None:
+    """Note that the scheduler lacks a result that is here: it goes along with what reads it."""
+    state = core.table.states.get(key)
+    if state is not None and state.phase == SENT and state.has_data and key not in core.barriers:
+        move(core, state, KEPT)
 
 
 def _submit_for_another(core: ClientState, state: FutureState, failure: Failure) -> bool:

@@ -115,6 +115,31 @@ def test_an_input_is_submitted_again_on_behalf_of_the_task_that_reads_it(bench):
     assert callers(sent) == {"small": 8, "b": 8}
 
 
+@pytest.mark.parametrize("first", ["input", "reader"])
+def test_a_result_that_is_here_and_is_refused_goes_along_with_the_call_of_another_task(
+    bench, first
+):
+    """After a restart both were submitted for a task that runs anew, in the same process."""
+    bench.do(bench.task("small", options=of_attempt(7)))
+    bench.do(bench.task("x", "small", options=of_attempt(7)))
+    bench.hear(ready(["small"]))
+    assert callers(restart(bench)) == {"small": 7, "x": 7}
+    bench.do(bench.task("x", "small", options=of_attempt(8)))
+    if first == "input":
+        assert not any(refuse(bench, "small", 7))
+        again, _ = refuse(bench, "x", 7)
+        assert callers(again) == {"small": 8, "x": 8}
+    else:
+        sent, _ = refuse(bench, "x", 7)
+        assert callers(sent) == {"x": 8}
+        refuse(bench, "small", 7)
+        answer(bench, sent)
+        again, actions = fail_without(bench, "small", "x")
+        assert callers(again) == {"small": 8, "x": 8}
+        assert not actions
+    assert (bench.state("x").status, bench.state("small").status) == ("pending", "finished")
+
+
 def test_of_columns_too(bench):
     columns = bench.columns(["f", "g"])
     columns.options = of_attempt(7)
