@@ -96,8 +96,8 @@ def scattered_lost(key: str) -> Failure:
     return data_lost(
         key,
         "it was scattered, so nothing can compute it again, and its last copy is gone: it was lost "
-        "with a worker, or its last future was released; scatter it again, with broadcast=2 to "
-        "have two copies",
+        "with a worker, or failed with MemoryExceeded, or its last future was released; scatter it "
+        "again, with broadcast=2 to have two copies",
     )
 
 
