@@ -66,6 +66,7 @@ class Encoded:
             SerializationError: an object cannot be pickled; the text names task and path.
         """
         self.tasks: list[ProcessTask] = _numbered(graph)
+        self._task_class: type[ProcessTask] = type(self.tasks[0]) if self.tasks else ProcessTask
         self.ready: list[ProcessTask] = list(graph.sources)  # type: ignore[arg-type]
         self.functions: dict[int, bytes] = {}
         #: {number of a task: functions that its payload refers to, besides the one it calls}
@@ -86,7 +87,7 @@ class Encoded:
 
     def _encode_all(self) -> None:
         """Fill in payloads. Most of the cost of encoding small tasks is in this loop."""
-        numbers = self._numbers
+        numbers, task_class = self._numbers, self._task_class
         buffers: list[memoryview] = []
 
         def take(buffer: pickle.PickleBuffer) -> bool:
@@ -111,7 +112,7 @@ class Encoded:
                 containers: list[Any] = []
                 for i, ref in refs:
                     args[i] = None  # it holds the reference as written: a key, a list of keys
-                    if ref.__class__ is ProcessTask:
+                    if ref.__class__ is task_class:
                         wanted.append((i, ref.number))
                     else:
                         containers.append((ref, wanted, i))
@@ -266,11 +267,11 @@ class Encoded:
         """Return the literal of a value, and note that `task` needs it."""
         literal = self._literals.get(name)
         if literal is None:
-            literal = self._literals[name] = ProcessTask(None)
+            literal = self._literals[name] = self._task_class(None)
             literal.number = len(self.tasks)
             literal.dependencies = []
             literal.n_waiting = literal.n_unassigned = literal.n_open_uses = literal.is_output = 0
-            _set_defaults(literal)
+            literal.begin()
             literal.exported = Unpacked(value)
             literal.state = DONE
             self.tasks.append(literal)
@@ -319,7 +320,7 @@ def _flattened(containers: list[tuple[Any, list[tuple[int, int]], int]]) -> list
         refs: list[tuple[int, int]] = []
         for i, ref in inner:
             items[i] = None
-            if ref.__class__ is ProcessTask:
+            if isinstance(ref, ProcessTask):
                 refs.append((i, ref.number))
             elif ref.__class__ is Literal:
                 items[i] = ref.value
@@ -347,18 +348,8 @@ def _numbered(graph: Graph) -> list[ProcessTask]:
         task.n_uses += n_uses
         n_waiting = task.n_unassigned = task.n_waiting
         task.state = WAITING if n_waiting else READY
-        _set_defaults(task)
+        task.begin()
     return tasks
-
-
-def _set_defaults(task: ProcessTask) -> None:
-    task.at = 0
-    task.buffers = task.drops = ()  # type: ignore[assignment]
-    task.dropper = task.exported = None
-    task.group = 0
-    task.home = -1
-    task.nbytes = 0
-    task.payload = b""
 
 
 def _pickles_as_name(func: Any) -> bool:
@@ -414,7 +405,7 @@ def _explained(task: ProcessTask, exc: Exception) -> SerializationError:
 
 
 def _is_task(ref: object) -> bool:
-    return ref.__class__ is ProcessTask
+    return isinstance(ref, ProcessTask)
 
 
 def _written(nodes: list[references.Node]) -> list[Any]:

@@ -75,3 +75,13 @@ class ProcessTask(GraphTask):
     dropper: ProcessTask | None
     #: Numbers of the tasks that have this one as their dropper.
     drops: list[int]
+
+    def begin(self) -> None:
+        """Set the fields that are equal for all tasks before the run."""
+        self.at = 0
+        self.buffers = self.drops = ()  # type: ignore[assignment]
+        self.dropper = self.exported = None
+        self.group = 0
+        self.home = -1
+        self.nbytes = 0
+        self.payload = b""

@@ -1,0 +1,3 @@
+"""Core: which tasks of a graph travel together."""
+
+from __future__ import annotations
