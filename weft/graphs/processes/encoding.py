@@ -69,6 +69,8 @@ class Encoded:
         self._task_class: type[ProcessTask] = type(self.tasks[0]) if self.tasks else ProcessTask
         self.ready: list[ProcessTask] = list(graph.sources)  # type: ignore[arg-type]
         self.functions: dict[int, bytes] = {}
+        #: {number: hash of the function's content}
+        self.function_ids: dict[int, bytes] = {}
         #: {number of a task: functions that its payload refers to, besides the one it calls}
         self.inner_functions: dict[int, list[int]] = {}
         self.n_groups = 0
@@ -77,7 +79,7 @@ class Encoded:
         #: {type of a callable: whether its objects pickle as names}
         self._is_named: dict[type, bool] = {types.FunctionType: True, type: True}
         #: {label: group} of callables that travel in the payloads.
-        self._groups: dict[str, int] = {}
+        self.labels: dict[str, int] = {}
         #: {id of an object or (address, bytes) of a buffer: its literal; None = it is not large}
         self._literals: dict[Any, ProcessTask | None] = {}
         self._kept: list[Any] = []
@@ -149,10 +151,11 @@ class Encoded:
             raise SerializationError(where, exc.type_name, exc.text) from exc
 
     def _add_function(self, func: Any) -> int:
-        _, blob = dumps_function(func)
+        ident, blob = dumps_function(func)
         number = self._numbers[id(func)] = self.n_groups
         self.n_groups += 1
         self.functions[number] = blob
+        self.function_ids[number] = ident
         self._kept.append(func)
         return number
 
@@ -160,9 +163,9 @@ class Encoded:
         """Return the group of a callable that is not a plain function, by the function it calls."""
         inner = getattr(func, "func", func)
         label = f"{type(func).__name__} {function_name(inner)}"
-        group = self._groups.get(label)
+        group = self.labels.get(label)
         if group is None:
-            group = self._groups[label] = self.n_groups
+            group = self.labels[label] = self.n_groups
             self.n_groups += 1
         return group
 

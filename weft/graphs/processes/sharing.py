@@ -112,7 +112,7 @@ def pack(obj: object, directory: str, what: str = "value") -> Packed:
 def _pack_large(blob: Blob, directory: str) -> Packed:
     payload = blob if isinstance(blob, Payload) else Payload(blob, ())
     if payload.nbytes < SHARED_NBYTES:
-        return Packed(_in_band(payload), ())
+        return Packed(in_band(payload), ())
     stream = bytes(payload.data)  # no copy: it is bytes
     try:
         if len(stream) < OUT_OF_BAND_NBYTES:
@@ -120,7 +120,7 @@ def _pack_large(blob: Blob, directory: str) -> Packed:
         return Packed(b"", (_write_segment(directory, [stream, *payload.buffers]),))
     except OSError as error:
         _say_no_room(directory, error.strerror)
-        return Packed(_in_band(payload), ())
+        return Packed(in_band(payload), ())
 
 
 class _InBand:
@@ -137,7 +137,8 @@ class _InBand:
         return _read_in_band, (payload.data, *map(pickle.PickleBuffer, payload.buffers))
 
 
-def _in_band(payload: Payload) -> bytes:
+def in_band(payload: Payload) -> bytes:
+    """Return one pickle with all buffers in it."""
     if not payload.buffers:
         return bytes(payload.data)
     return pickle.dumps(_InBand(payload), PROTOCOL)

@@ -1,0 +1,418 @@
+"""One graph, run by a client's cluster in blocks.
+
+It turns the decisions of `graphs.blocks.core.state` into tasks of the cluster, and their results
+into its events. The calling thread does everything; the client's threads only queue what has come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import shutil
+import tempfile
+import weakref
+from collections.abc import Hashable
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from ...graphs.blocks.core.state import BlockRun
+from ...graphs.blocks.core.tasks import Block, BlockTask
+from ...graphs.blocks.running import (
+    BlockReport,
+    BlockOrder,
+    report_of,
+    run_block,
+    running_tasks,
+    value_of,
+)
+from ...graphs.core.reading import Graph
+from ...graphs.drivers.failing import call_again
+from ...graphs.drivers.observing import ELSEWHERE, Observer
+from ...graphs.processes.encoding import Encoded, Unpacked
+from ...protocol.errors import UnpicklableResult, WorkerDied
+from ...protocol.host.collector import paused_collector
+from ...protocol.values.exceptions import name_packed, set_field, unpack_exception
+from ...protocol.values.serialize import loads
+
+if TYPE_CHECKING:
+    from ..client import Client
+
+#: A block that lasts longer gives back what it has not begun, if that is also longer than estimated
+#: by the factor.
+_GIVE_BACK_S: Final = 0.020
+_LATE_FACTOR: Final = 1.5
+#: How often the driver looks whether the client still runs.
+_CHECK_S: Final = 1.0
+
+#: Functions whose durations are kept.
+_MAX_LEARNED: Final = 10_000
+
+_run_numbers = itertools.count()
+
+
+def run_in_blocks(
+    client: Client[Any],
+    graph: Graph,
+    n_slots: int,
+    *,
+    workers: list[str] | None = None,
+    chunksize: int | None = None,
+    rerun_exceptions_locally: bool = False,
+    observer: Observer | None = None,
+) -> Any:
+    """Run a graph on a cluster and return its results.
+
+    Args:
+        client: a blocking client.
+        graph: of `BlockTask`s; used up by this.
+        n_slots: how many blocks may run at once.
+        workers: names of those that may run them; None = all.
+        chunksize: tasks of a block; None = by their duration, -1 = all ready ones, spread evenly.
+        rerun_exceptions_locally: repeat a call that failed in this thread.
+        observer: notified of each task, and of each result if it wants results.
+
+    Raises:
+        SerializationError: a task cannot be pickled; nothing was run.
+        UnpicklableResult: a result that is needed elsewhere cannot be pickled.
+        WorkerDied: a worker ended while it ran a task.
+        BaseException: the exception of the first task that failed. Tasks that run go on, and their
+            results are dropped; no other starts.
+    """
+    if not graph.n_tasks:
+        return graph.results()
+    try:
+        with paused_collector():
+            encoded = Encoded(graph)
+        run = _BlocksRun(client, encoded, n_slots, workers, chunksize, observer)
+        run.rerun_exceptions_locally = rerun_exceptions_locally
+        with paused_collector():
+            run.go()
+    except BaseException:
+        graph.unlink()
+        raise
+    return graph.results()
+
+
+class _HeldValue:
+    """A value that is in the result of a block."""
+
+    __slots__ = ("future", "number", "report")
+
+    def __init__(self, future: Any, number: int, report: BlockReport) -> None:
+        self.future = future
+        self.number = number
+        self.report = report
+
+
+class _BlocksRun:
+    """A graph under way."""
+
+    rerun_exceptions_locally = False
+
+    def __init__(
+        self,
+        client: Client[Any],
+        encoded: Encoded,
+        n_slots: int,
+        workers: list[str] | None,
+        chunksize: int | None,
+        observer: Observer | None,
+    ) -> None:
+        self._name = f"{os.getpid()}-{next(_run_numbers)}"
+        self._client = client
+        self._encoded = encoded
+        self._tasks: list[Any] = [*encoded.tasks]
+        self._workers = workers
+        self._observer = observer
+        self._learned = learned_by(client)
+        #: {group: what it is called in `_learned`}
+        self._names: dict[int, Hashable] = {**encoded.function_ids}
+        self._names |= {group: label for label, group in encoded.labels.items()}
+        seconds = {
+            group: known[0]
+            for group, name in self._names.items()
+            if (known := self._learned.functions.get(name)) is not None
+        }
+        self._state = BlockRun(
+            self._tasks,
+            encoded.ready,  # type: ignore[arg-type]
+            encoded.n_groups,
+            n_slots,
+            chunksize,
+            seconds,
+        )
+        self._functions = {
+            number: (encoded.function_ids[number], blob)
+            for number, blob in encoded.functions.items()
+        }
+        #: {number of a block: it, and the future of its result}
+        self._blocks: dict[int, tuple[Block, Any]] = {}
+        #: Groups of tasks whose values stay at their workers.
+        self._large = {
+            group
+            for group, name in self._names.items()
+            if self._learned.functions.get(name, (0.0, False))[1]
+        }
+        #: Numbers of tasks that were shown to begin.
+        self._begun: set[int] = set()
+        self._outputs = {task.number for task in self._tasks if task.is_output}
+        #: {task: future of its value}
+        self._fetched: dict[BlockTask, Any] = {}
+        #: (number of a block, the future of its report), or a report before the last.
+        self._events: SimpleQueue[Any] = SimpleQueue()
+
+    def go(self) -> None:
+        """Run all tasks; then the outputs have their values."""
+        state = self._state
+        learned = self._learned
+        learned.runs[self._name] = self._events
+        try:
+            while state.n_unfinished:
+                while (block := state.next_block()) is not None:
+                    self._submit(block)
+                if state.torn:
+                    self._refuse_torn(state.torn[0])
+                self._handle_events()
+        finally:
+            del learned.runs[self._name]
+            self._blocks.clear()
+        for group, name in self._names.items():
+            known_s = state.durations_s[group]
+            if known_s is not None:
+                learned.functions.pop(name, None)  # to the end
+                learned.functions[name] = known_s, group in self._large
+        while len(learned.functions) > _MAX_LEARNED:
+            del learned.functions[next(iter(learned.functions))]
+        for task, future in self._fetched.items():
+            task.value = future.result()
+
+    # --- To workers -------------------------------------------------------------------------------
+
+    def _submit(self, block: Block) -> None:
+        tasks = block.tasks.values()
+        items = [(t.number, t.group, t.payload, t.drops, t.buffers) for t in tasks]
+        values: dict[int, Any] = {}
+        inputs: dict[int, int] = {}
+        arguments: list[Any] = []
+        places: dict[int, int] = {}
+        for task in block.imports:
+            exported = task.exported
+            if exported.__class__ is _HeldValue:
+                argument = exported.future
+            elif exported.__class__ is Unpacked:
+                argument = exported.value
+            else:
+                values[task.number] = exported
+                continue
+            place = places.get(id(argument))
+            if place is None:
+                place = places[id(argument)] = len(arguments)
+                arguments.append(argument)
+            inputs[task.number] = place
+        needed = {task.group for task in tasks}
+        inner = self._encoded.inner_functions
+        if inner:
+            for task in tasks:
+                needed.update(inner.get(task.number, ()))
+        functions = {n: self._functions[n] for n in needed if n in self._functions}
+        number = next(self._learned.numbers)
+        late_s = max(_GIVE_BACK_S, _LATE_FACTOR * block.load_s)
+        order = BlockOrder(
+            self._name, number, self._learned.topic, late_s, functions, items, values, inputs
+        )
+        order.notes = self._learned.notes
+        if self._observer is not None:
+            order.shows = True
+            order.wants_results = self._observer.wants_results
+        workers = self._workers if block.place is None else [block.place]
+        submit = self._client.submit
+        blob = pickle.dumps(order, 5)
+        future = submit(run_block, blob, *arguments, pure=False, workers=workers)
+        report = future
+        if not self._large.isdisjoint(needed):
+            report = submit(report_of, future, pure=False, workers=workers)
+        self._blocks[number] = block, future
+        report.add_done_callback(lambda done: self._events.put((number, done)))
+
+    # --- From workers -----------------------------------------------------------------------------
+
+    def _handle_events(self) -> None:
+        event: Any = None
+        while event is None:
+            with contextlib.suppress(Empty):
+                event = self._events.get(timeout=_CHECK_S)
+            self._client._running()
+        while event is not None:
+            if event.__class__ is tuple:
+                self._on_result(*event)
+            elif event.block in self._blocks:
+                self._on_report(self._blocks[event.block][0], event, None)
+            try:
+                event = self._events.get_nowait()
+            except Empty:
+                event = None
+
+    def _on_result(self, number: int, done: Any) -> None:
+        block, future = self._blocks[number]
+        try:
+            result = done.result()
+        except WorkerDied as error:
+            self._raise_death(number, block, error)
+        del self._blocks[number]
+        self._on_report(block, report_of(result), future)
+
+    def _on_report(self, block: Block, report: BlockReport, future: Any) -> None:
+        finished = [number for number in report.finished if number in block.tasks]
+        exported: dict[int, Any] = {}
+        places: dict[int, str] = {}
+        tasks, outputs = self._tasks, self._outputs
+        for number in finished:
+            if number in report.values:
+                exported[number] = value = report.values[number]
+                if number in outputs:
+                    tasks[number].value = value[0] if value.__class__ is tuple else loads(value)
+            elif number in report.held:
+                task = tasks[number]
+                self._large.add(task.group)
+                exported[number] = _HeldValue(future, number, report)
+                if number in report.pinned:
+                    places[number] = report.worker
+                    if number in outputs:
+                        self._refuse_unpicklable(task, report)
+                elif number in outputs:
+                    fetched = self._client.submit(value_of, future, number, pure=False)
+                    self._fetched[task] = fetched
+        if self._observer is not None:
+            self._show(self._observer, block, report, finished)
+        if report.failed is not None:
+            self._on_failed(report)
+        self._state.on_report(
+            block,
+            finished,
+            exported,
+            n_kept=report.n_kept,
+            places=places,
+            durations=report.durations,
+            is_over=report.is_last,
+        )
+        for task in self._state.released:
+            task.exported = None
+        self._state.released.clear()
+
+    def _show(
+        self, observer: Observer, block: Block, report: BlockReport, finished: list[int]
+    ) -> None:
+        """Show what has begun and ended, in the worker's order."""
+        for number in finished:
+            task = self._tasks[number]
+            self._begin(observer, task)
+            value: Any = ELSEWHERE
+            if number in self._outputs and task not in self._fetched:
+                value = task.value
+            elif observer.wants_results and number in report.values:
+                packed = report.values[number]
+                value = packed[0] if packed.__class__ is tuple else loads(packed)
+            observer.posttask(task, value, report.pid)
+        number = report.current
+        if number in block.tasks and number not in finished:
+            self._begin(observer, self._tasks[number])
+
+    def _begin(self, observer: Observer, task: BlockTask) -> None:
+        if task.number not in self._begun:
+            self._begun.add(task.number)
+            observer.pretask(task)
+
+    # --- Failures ---------------------------------------------------------------------------------
+
+    def _on_failed(self, report: BlockReport) -> NoReturn:
+        number, packed = report.failed  # type: ignore[misc]
+        task = self._tasks[number]
+        where = f"weft: task {task.key!r} in worker process {report.pid}"
+        exc = unpack_exception(name_packed(packed, _text(task.key), where))
+        try:
+            if self.rerun_exceptions_locally:
+                for dependency in dict.fromkeys(task.dependencies):
+                    self._bring(dependency)
+                call_again(task, exc)
+            raise exc
+        finally:
+            del exc  # its traceback points here
+
+    def _bring(self, task: Any) -> None:
+        """Fetch an input of the task that failed."""
+        exported = task.exported
+        if exported.__class__ is Unpacked:
+            return  # its value is in the arguments
+        if exported.__class__ is _HeldValue:
+            fetched = self._client.submit(value_of, exported.future, task.number, pure=False)
+            task.value = fetched.result()
+        else:
+            task.value = exported[0] if exported.__class__ is tuple else loads(exported)
+
+    def _refuse_torn(self, task: BlockTask) -> NoReturn:
+        for dependency in task.dependencies:
+            exported = dependency.exported  # type: ignore[attr-defined]
+            if exported.__class__ is _HeldValue and dependency.number in exported.report.pinned:  # type: ignore[attr-defined]
+                self._refuse_unpicklable(dependency, exported.report)  # type: ignore[arg-type]
+        raise AssertionError("its inputs are pinned")
+
+    def _refuse_unpicklable(self, task: BlockTask, report: BlockReport) -> NoReturn:
+        type_name, path, text = report.reasons[task.number]
+        text = f"{path.lstrip('.')}: {text}" if path else text
+        raise UnpicklableResult(_text(task.key), type_name, text)
+
+    def _raise_death(self, block_number: int, block: Block, error: WorkerDied) -> NoReturn:
+        number = running_tasks(self._learned.notes).get(block_number, -1)
+        task = block.tasks.get(number) or next(iter(block.tasks.values()))
+        died = WorkerDied(_text(task.key), 1, error.last_worker, error.reason, error.facts)
+        set_field(died, "__cause__", None)
+        raise died from None
+
+
+def _text(key: Hashable) -> str:
+    return key if isinstance(key, str) else repr(key)
+
+
+# --- What the runs of a client share --------------------------------------------------------------
+
+
+class _Learned:
+    """What the runs of a client have learned, and the topic by which blocks report before the end.
+
+    Attributes:
+        topic: its name.
+        runs: {name of a run: the queue of its events}
+        functions: {hash of a function: seconds per task, and whether values stay at workers}, of
+            the last ones.
+        notes: folder where workers of this host note which task they run.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.runs: dict[str, SimpleQueue[Any]] = {}
+        #: Of the blocks of all runs.
+        self.numbers = itertools.count()
+        self.notes = tempfile.mkdtemp(prefix="weft-blocks-")
+        weakref.finalize(self, shutil.rmtree, self.notes, ignore_errors=True)
+        self.functions: dict[Hashable, tuple[float, bool]] = {}
+
+    def on_event(self, event: tuple[float, bytes]) -> None:
+        """Queue a report, if its run goes on."""
+        name, report = pickle.loads(event[1])
+        queue = self.runs.get(name)
+        if queue is not None:
+            queue.put(report)
+
+
+_learned: weakref.WeakKeyDictionary[Any, _Learned] = weakref.WeakKeyDictionary()
+
+
+def learned_by(client: Any) -> _Learned:
+    """Return the record of a client, which is made, and subscribes, at its first graph."""
+    learned = _learned.get(client)
+    if learned is None:
+        learned = _learned[client] = _Learned(f"weft-blocks-{client.id}")
+        client.subscribe_topic(learned.topic, learned.on_event)
+    return learned

@@ -1,0 +1,433 @@
+"""What a worker does with a block: it runs the tasks, and reports.
+
+A block is one task of the cluster, whose result is its last report. Values that others need are in
+it, or if they are large or cannot be pickled, beside it in a `Held`, which stays at the worker.
+
+A block that comes late gives back the tasks that it has not begun, and reports what has finished
+(`_LateBlocks`). The last report repeats all that: the driver takes what it does not know yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import mmap
+import os
+import pickle
+import struct
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic, perf_counter
+from typing import Any, Final, TypeAlias
+
+from ...protocol.errors import SerializationError
+from ...protocol.values.exceptions import pack_exception
+from ...protocol.values.serialize import dumps, loads
+from ...protocol.values.sizeof import sizeof
+from ...protocol.wire.payload import Payload
+from ..processes import references
+from ..processes.serving import UNNAMED, flush_output
+from ..processes.sharing import SHARED_NBYTES, in_band
+
+#: (number, group, payload, numbers of values to drop afterwards, numbers of buffers)
+Item: TypeAlias = "tuple[int, int, bytes, list[int], Sequence[int]]"
+
+#: How often a worker looks for blocks that are late.
+_TICK_S: Final = 0.010
+#: How often a worker reports to a run that is watched.
+_SHOW_S: Final = 0.020
+#: Values of a report before the last are small in sum, since it is an event of a topic.
+_EARLY_NBYTES: Final = 32 * 1024
+#: Types whose values are known to be small and picklable.
+_SIMPLE_TYPES: Final = frozenset({bool, complex, float, int, type(None)})
+_SIMPLE_TEXTS: Final = frozenset({bytes, str})
+_SIMPLE_TEXT_LENGTH: Final = 256
+#: The name of a value in errors.
+_RESULT: Final = "the result"
+#: The watcher sleeps until the next block after so many ticks without one.
+_MAX_IDLE_TICKS: Final = 20
+_NOTHING: Final = (0, 0.0)
+_NOTE_NBYTES: Final = 16
+_WEFT: Final = __name__.partition(".")[0]
+
+
+@dataclass(slots=True)
+class BlockOrder:
+    """A block as it is sent."""
+
+    #: Of the run, and of the block in it.
+    run: str
+    block: int
+    #: Where to report before the end; "" = nowhere.
+    topic: str
+    #: It is late after this time.
+    give_back_s: float
+    #: {number: hash of the content, and blob}
+    functions: dict[int, tuple[bytes, bytes]]
+    items: list[Item]
+    #: {number: (value,), or a pickle}
+    values: dict[int, Any]
+    #: {number: index of the input that holds it, which is a `Held` or the value itself}
+    inputs: dict[int, int]
+    #: Folder of the notes of workers, see `_note_in`; "" = none.
+    notes: str = ""
+    #: Report the progress, and the results of all tasks.
+    shows: bool = False
+    wants_results: bool = False
+
+
+@dataclass(slots=True)
+class BlockReport:
+    """What has become of a block."""
+
+    block: int
+    #: Numbers of the tasks that have finished, in order.
+    finished: list[int] = field(default_factory=list)
+    #: {number: (value,), or a pickle} of those that others need.
+    values: dict[int, Any] = field(default_factory=dict)
+    #: {number: bytes} of those whose value is in the `Held`.
+    held: dict[int, int] = field(default_factory=dict)
+    #: Those among them that cannot be pickled.
+    pinned: list[int] = field(default_factory=list)
+    #: All tasks but so many were given back; None = none was.
+    n_kept: int | None = None
+    #: {group: (tasks, seconds)}
+    durations: dict[int, tuple[int, float]] = field(default_factory=dict)
+    #: {number: type, path and text of what cannot be pickled} of those in `pinned`.
+    reasons: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    #: Number of the task that failed, and its exception.
+    failed: tuple[int, Any] | None = None
+    #: Number of the task that runs.
+    current: int = -1
+    worker: str = ""
+    pid: int = 0
+    is_last: bool = True
+
+
+class Held:
+    """The result of a block with values that stay at the worker."""
+
+    __slots__ = ("report", "values")
+
+    def __init__(self, report: BlockReport, values: dict[int, Any]) -> None:
+        self.report = report
+        self.values = values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        pinned = self.report.pinned
+        values = {number: one for number, one in self.values.items() if number not in pinned}
+        return Held, (self.report, values)
+
+
+def report_of(result: Any) -> BlockReport:
+    """Return the report alone: a task of its own, at the worker that has the values."""
+    report: BlockReport = result.report if result.__class__ is Held else result
+    return report
+
+
+def value_of(held: Held, number: int) -> Any:
+    """Return one of the values: a task of its own, for one that is requested."""
+    return held.values[number]
+
+
+class _RunningBlock:
+    """A block under way."""
+
+    def __init__(self, order: BlockOrder) -> None:
+        self.order = order
+        self.late_s = monotonic() + order.give_back_s
+        self.items = deque(order.items)
+        self.n_kept: int | None = None
+        self.values: dict[int, Any] = {}
+        self.finished: list[int] = []
+        #: Number of the task that runs, or of the value that is unpacked.
+        self.current = -1
+        #: {number: (value,), or a pickle} of all tasks, if all results are wanted.
+        self.packed: dict[int, Any] = {}
+        #: Held by who reports.
+        self.lock = threading.Lock()
+        self.tell: Callable[[bytes], object] | None = None
+
+    def give_back(self) -> None:
+        """Give back what has not begun. Called by another thread than that which runs it."""
+        n_back = 0
+        try:
+            while True:
+                self.items.pop()
+                n_back += 1
+        except IndexError:
+            pass
+        if n_back:
+            self.n_kept = len(self.order.items) - n_back
+        with self.lock:
+            tell = self.tell
+            if tell is None:
+                return
+            report = BlockReport(self.order.block, n_kept=self.n_kept, is_last=False)
+            report.current, report.pid = self.current, os.getpid()
+            left = _EARLY_NBYTES
+            for number in self.finished.copy():
+                packed = self.packed.get(number)
+                if packed is None:
+                    try:
+                        value = self.values[number]
+                    except KeyError:
+                        report.finished.append(number)
+                        continue
+                    packed = _early(value, left)
+                elif packed.__class__ is bytes and len(packed) > left:
+                    packed = None
+                if packed is not None:
+                    report.values[number] = packed
+                    report.finished.append(number)
+                    left -= 64 if packed.__class__ is tuple else len(packed)
+                if left < 0:
+                    break
+            tell(pickle.dumps((self.order.run, report), 5))
+
+
+def run_block(blob: bytes, *inputs: Any) -> Any:
+    """Run a block: the function of the cluster's task."""
+    order: BlockOrder = loads(blob)
+    running = _RunningBlock(order)
+    values = running.values
+    report = BlockReport(order.block, pid=os.getpid())
+    report.worker = _context().name
+    tables = references.Tables()
+    tables.values = values
+    for number, (ident, function) in order.functions.items():
+        tables.blobs[number] = partial(_function, ident, function)
+    references.current.tables = tables
+    for number, place in order.inputs.items():
+        one = inputs[place]
+        values[number] = one.values[number] if one.__class__ is Held else one
+    is_watched = order.topic != "" and (order.shows or len(order.items) > 1)
+    if is_watched:
+        running.tell = _teller(order.topic)
+        _watcher.watch(running)
+    try:
+        for running.current, value in order.values.items():
+            values[running.current] = value[0] if value.__class__ is tuple else loads(value)
+        _run_items(running, tables, report)
+    except BaseException as exc:
+        report.failed = running.current, pack_exception(exc, UNNAMED, UNNAMED)
+    finally:
+        if is_watched:
+            _watcher.forget(running)
+    with running.lock:  # whoever reports early has done so
+        running.tell = None
+    flush_output()
+    report.finished = running.finished
+    report.n_kept = running.n_kept
+    return _with_values(running, report)
+
+
+def _run_items(running: _RunningBlock, tables: references.Tables, report: BlockReport) -> None:
+    """Run the tasks. Most of the cost of small ones is in this loop."""
+    values, functions, take = running.values, tables.functions, running.items.popleft
+    finished, durations = running.finished, report.durations
+    note = _note_in(running.order.notes)
+    note[0] = running.order.block
+    wants_results = running.order.wants_results
+    began_s = perf_counter()
+    while running.items:
+        try:
+            number, group, payload, drops, buffers = take()
+        except IndexError:  # the last ones were given back just now
+            return
+        running.current = note[1] = number
+        call = (
+            pickle.loads(payload, buffers=[values[buffer] for buffer in buffers])
+            if buffers
+            else pickle.loads(payload)
+        )
+        func, args = call[0], call[1]
+        if len(call) == 3:
+            for i, ref in call[2]:
+                args[i] = values[ref]
+        elif len(call) == 4:
+            references.fill(args, call[2], call[3], values)
+        if func.__class__ is int:
+            func = functions[func] if func in functions else tables.function(func)
+        value = values[number] = func(*args)
+        if wants_results:
+            with contextlib.suppress(SerializationError):
+                running.packed[number] = _packed_if_small(value, sys.maxsize)
+        finished.append(number)
+        # Otherwise they would stay alive during the next call.
+        call = func = args = value = None
+        for other in drops:
+            values.pop(other, None)
+        now_s = perf_counter()
+        n_tasks, seconds = durations.get(group, _NOTHING)
+        durations[group] = n_tasks + 1, seconds + now_s - began_s
+        began_s = now_s
+
+
+def _with_values(running: _RunningBlock, report: BlockReport) -> Any:
+    """Return the report of a block with the values that others need."""
+    held: dict[int, Any] = {}
+    for number in report.finished:
+        packed = running.packed.get(number)
+        try:
+            value = running.values[number]
+        except KeyError:
+            if packed is not None:
+                report.values[number] = packed
+            continue
+        if packed is not None and (packed.__class__ is tuple or len(packed) < SHARED_NBYTES):
+            report.values[number] = packed
+            continue
+        cls = value.__class__
+        if cls in _SIMPLE_TYPES or (cls in _SIMPLE_TEXTS and len(value) < _SIMPLE_TEXT_LENGTH):
+            report.values[number] = (value,)
+            continue
+        try:
+            packed = _packed_if_small(value, SHARED_NBYTES)
+        except SerializationError as exc:
+            report.pinned.append(number)
+            report.reasons[number] = exc.type_name, exc.where.removeprefix(_RESULT), exc.text
+            packed = None
+        except BaseException as exc:  # the user's code
+            report.failed = number, pack_exception(exc, UNNAMED, UNNAMED)
+            return report
+        if packed is None:
+            held[number] = value
+            report.held[number] = int(sizeof(value))
+        else:
+            report.values[number] = packed
+    return Held(report, held) if held else report
+
+
+def _early(value: Any, most: int) -> Any:
+    """Return a value as it is sent before the end; None = it is large, or cannot be pickled."""
+    try:
+        return _packed_if_small(value, most)
+    except BaseException:  # the last report says why
+        return None
+
+
+def _packed_if_small(value: Any, most: int) -> Any:
+    """Return a value as it is sent; None = it is large. Raises SerializationError."""
+    cls = value.__class__
+    if cls in _SIMPLE_TYPES or (cls in _SIMPLE_TEXTS and len(value) < _SIMPLE_TEXT_LENGTH):
+        return (value,)
+    if sizeof(value) > most:
+        return None
+    blob = dumps(value, _RESULT)
+    payload = blob if isinstance(blob, Payload) else Payload(blob, ())
+    return in_band(payload) if payload.nbytes <= most else None
+
+
+# --- Functions ------------------------------------------------------------------------------------
+
+#: {hash of its content: function}, of all runs; the oldest make room.
+_functions: dict[bytes, Callable[..., Any]] = {}
+_MAX_FUNCTIONS: Final = 1000
+
+
+def _function(ident: bytes, blob: bytes) -> Callable[..., Any]:
+    func: Callable[..., Any] | None = _functions.get(ident)
+    if func is None:
+        func = loads(blob)
+        assert func is not None
+        if len(_functions) >= _MAX_FUNCTIONS:
+            del _functions[next(iter(_functions))]
+        _functions[ident] = func
+    return func
+
+
+# --- The task that runs ---------------------------------------------------------------------------
+
+#: {folder: the note of this process in it}
+_notes: dict[str, Any] = {"": [0, 0]}
+
+
+def _note_in(folder: str) -> Any:
+    """Return two numbers that outlive this process: of the block and of the task that it runs.
+
+    They are in a file of this host. A client of another host has made no such folder.
+    """
+    note = _notes.get(folder)
+    if note is None:
+        note = [0, 0]
+        with contextlib.suppress(OSError):
+            fd = os.open(os.path.join(folder, str(os.getpid())), os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                os.ftruncate(fd, _NOTE_NBYTES)
+                note = memoryview(mmap.mmap(fd, _NOTE_NBYTES)).cast("q")
+            finally:
+                os.close(fd)
+        _notes[folder] = note
+    return note
+
+
+def running_tasks(folder: str) -> dict[int, int]:
+    """Return {block: task that runs, or was running when its worker died}, by the notes."""
+    found = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with open(entry.path, "rb") as file:
+                block, number = struct.unpack("=qq", file.read(_NOTE_NBYTES).ljust(_NOTE_NBYTES))
+            found[block] = number
+    return found
+
+
+# --- Late blocks ----------------------------------------------------------------------------------
+
+
+def _context() -> Any:
+    """Return the context of the worker: its package is above this one, and loaded here."""
+    return sys.modules[f"{_WEFT}.worker.context"].get_worker()
+
+
+def _teller(topic: str) -> Callable[[bytes], object]:
+    """Return a function that reports before the end of a block."""
+    host = _context().host
+    return lambda data: (
+        importlib.import_module(f"{_WEFT}.client.in_tasks").task_client(host).log_event(topic, data)
+    )
+
+
+class _LateBlocks:
+    """The thread that looks for blocks that are late, as long as there are any."""
+
+    def __init__(self) -> None:
+        self._blocks: set[_RunningBlock] = set()
+        self._has_some = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, running: _RunningBlock) -> None:
+        self._blocks.add(running)
+        self._has_some.set()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._look, name="weft-blocks", daemon=True)
+            self._thread.start()
+
+    def forget(self, running: _RunningBlock) -> None:
+        self._blocks.discard(running)
+
+    def _look(self) -> None:
+        while True:
+            self._has_some.wait()
+            self._has_some.clear()
+            n_idle = 0
+            while n_idle < _MAX_IDLE_TICKS:
+                time.sleep(_TICK_S)
+                n_idle = 0 if self._blocks else n_idle + 1
+                now = monotonic()
+                for running in self._blocks.copy():
+                    if now >= running.late_s:
+                        if running.order.shows:
+                            running.late_s = now + _SHOW_S
+                        else:
+                            self._blocks.discard(running)
+                        running.give_back()
+
+
+_watcher = _LateBlocks()
