@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from ...graphs.blocks.core.state import BlockRun
 from ...graphs.blocks.core.tasks import Block, BlockTask
 from ...graphs.blocks.running import (
-    BlockReport,
     BlockOrder,
+    BlockReport,
     report_of,
     run_block,
     running_tasks,
