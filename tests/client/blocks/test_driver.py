@@ -35,7 +35,7 @@ from tests.graphs.processes.kit import (
 from weft.client.blocks.driver import run_in_blocks
 from weft.graphs.blocks.core.tasks import BlockTask
 from weft.graphs.core.reading import read_graph
-from weft.graphs.dask_graphs import as_dask_shows_it
+from weft.graphs.dask_graphs import as_dask_shows_it, node_types
 from weft.graphs.drivers.inline import run_inline
 from weft.graphs.drivers.observing import Observer
 from weft.protocol.errors import SerializationError, TaskErred, UnpicklableResult, WorkerDied
@@ -51,7 +51,13 @@ def get():
         client.wait_for_workers(3)
 
         def get_in_blocks(dsk, keys, n_slots=3, **options):
-            graph = read_graph(dsk, keys, task_class=BlockTask, is_observed="observer" in options)
+            graph = read_graph(
+                dsk,
+                keys,
+                task_class=BlockTask,
+                node_types=node_types(),
+                is_observed="observer" in options,
+            )
             if "observer" in options:
                 options["observer"].make_tables(graph)
                 options["observer"].start_state()

@@ -34,8 +34,8 @@ from ..processes import references
 from ..processes.serving import UNNAMED, flush_output
 from ..processes.sharing import SHARED_NBYTES, in_band
 
-#: (number, group, payload, numbers of values to drop afterwards, numbers of buffers)
-Item: TypeAlias = "tuple[int, int, bytes, list[int], Sequence[int]]"
+#: (number, group, payload or the call itself, numbers of values to drop, numbers of buffers)
+Item: TypeAlias = "tuple[int, int, Any, list[int], Sequence[int]]"
 
 #: How often a worker looks for blocks that are late.
 _TICK_S: Final = 0.010
@@ -241,8 +241,10 @@ def _run_items(running: _RunningBlock, tables: references.Tables, report: BlockR
         except IndexError:  # the last ones were given back just now
             return
         running.current = note[1] = number
-        call = (
-            pickle.loads(payload, buffers=[values[buffer] for buffer in buffers])
+        call: Any = (
+            payload
+            if payload.__class__ is tuple
+            else pickle.loads(payload, buffers=[values[buffer] for buffer in buffers])
             if buffers
             else pickle.loads(payload)
         )

@@ -39,6 +39,9 @@ from .sharing import SHARED_NBYTES
 
 _dumps = pickle.dumps
 
+#: A call with arguments of only these types is pickled later, together with others: it can be.
+_PLAIN_TYPES = frozenset({bool, complex, float, int, type(None)})
+
 
 class Unpacked:
     """The place of a literal's export until a worker needs it."""
@@ -90,6 +93,7 @@ class Encoded:
     def _encode_all(self) -> None:
         """Fill in payloads. Most of the cost of encoding small tasks is in this loop."""
         numbers, task_class = self._numbers, self._task_class
+        may_be_plain = task_class.may_be_plain
         buffers: list[memoryview] = []
 
         def take(buffer: pickle.PickleBuffer) -> bool:
@@ -123,6 +127,13 @@ class Encoded:
                     call = (func, args, wanted, _flattened(containers))
             else:
                 call = (func, task.args)
+            if may_be_plain and number >= 0 and len(call) < 4:
+                for arg in call[1]:
+                    if arg.__class__ not in _PLAIN_TYPES:
+                        break
+                else:
+                    task.payload = call
+                    continue
             try:
                 data = _dumps(call, PROTOCOL, buffer_callback=take)
                 if needs_cloudpickle(data):

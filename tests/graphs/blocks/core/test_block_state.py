@@ -67,7 +67,8 @@ class Cluster:
             self.running[block][3] = n_kept - n
         for _ in range(self.rng.randint(0, len(todo))):
             number, payload, drops = todo.pop(0)
-            _, args, *refs = pickle.loads(payload)
+            _, args, *refs = payload if isinstance(payload, tuple) else pickle.loads(payload)
+            args = [*args]
             for i, ref in refs[0] if refs else ():
                 args[i] = values[ref]
             values[number] = call_of(*args)

@@ -15,6 +15,7 @@ class BlockTask(ProcessTask):
 
     __slots__ = ("block", "place")
 
+    may_be_plain = True
     #: The block that it was sent with, until that has finished or given it back.
     block: Block | None
     #: The worker that alone can read its value, which cannot be pickled; None = any can.

@@ -48,6 +48,8 @@ class ProcessTask(GraphTask):
         "state",
     )
 
+    #: Payloads of simple calls are left as they are, to be pickled together.
+    may_be_plain = False
     #: Its index in the run's list of tasks, by which messages name it.
     number: int
     #: Tasks of one group are assumed to last equally long. Also the number of their function.
