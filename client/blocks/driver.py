@@ -32,7 +32,7 @@ from ...graphs.drivers.failing import call_again
 from ...graphs.drivers.observing import ELSEWHERE, Observer
 from ...graphs.processes.encoding import Encoded, Unpacked
 from ...protocol.errors import UnpicklableResult, WorkerDied
-from ...protocol.host.collector import paused_collector
+from ...protocol.host.collector import paused_collector, resumed_collector
 from ...protocol.values.exceptions import name_packed, set_field, unpack_exception
 from ...protocol.values.serialize import loads
 
@@ -45,6 +45,8 @@ _GIVE_BACK_S: Final = 0.020
 _LATE_FACTOR: Final = 1.5
 #: How often the driver looks whether the client still runs.
 _CHECK_S: Final = 1.0
+#: Collections go on when it waits for longer than this.
+_SOON_S: Final = 0.05
 
 #: Functions whose durations are kept.
 _MAX_LEARNED: Final = 10_000
@@ -82,17 +84,17 @@ def run_in_blocks(
     """
     if not graph.n_tasks:
         return graph.results()
-    try:
-        with paused_collector():
+    # In one piece: a collection between two pauses would visit all tasks.
+    with paused_collector():
+        try:
             encoded = Encoded(graph)
-        run = _BlocksRun(client, encoded, n_slots, workers, chunksize, observer)
-        run.rerun_exceptions_locally = rerun_exceptions_locally
-        with paused_collector():
+            run = _BlocksRun(client, encoded, n_slots, workers, chunksize, observer)
+            run.rerun_exceptions_locally = rerun_exceptions_locally
             run.go()
-    except BaseException:
-        graph.unlink()
-        raise
-    return graph.results()
+        except BaseException:
+            graph.unlink()
+            raise
+        return graph.results()
 
 
 class _HeldValue:
@@ -104,6 +106,25 @@ class _HeldValue:
         self.future = future
         self.number = number
         self.report = report
+
+
+class _Pickled:
+    """A value that is not simple."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+def _finished(block: Block, report: BlockReport) -> list[int]:
+    """Return the tasks that a report says to have finished and that were not known to have."""
+    if report.finished is not None:
+        return [number for number in report.finished if number in block.tasks]
+    finished = list(block.tasks)
+    if report.n_kept is not None and report.n_kept < block.n_tasks:
+        del finished[report.n_kept - block.n_tasks :]
+    return finished
 
 
 class _BlocksRun:
@@ -194,6 +215,7 @@ class _BlocksRun:
         tasks = block.tasks.values()
         items = [(t.number, t.group, t.payload, t.drops, t.buffers) for t in tasks]
         values: dict[int, Any] = {}
+        pickles: dict[int, bytes] = {}
         inputs: dict[int, int] = {}
         arguments: list[Any] = []
         places: dict[int, int] = {}
@@ -203,6 +225,9 @@ class _BlocksRun:
                 argument = exported.future
             elif exported.__class__ is Unpacked:
                 argument = exported.value
+            elif exported.__class__ is _Pickled:
+                pickles[task.number] = exported.data
+                continue
             else:
                 values[task.number] = exported
                 continue
@@ -219,9 +244,8 @@ class _BlocksRun:
         functions = {n: self._functions[n] for n in needed if n in self._functions}
         number = next(self._learned.numbers)
         late_s = max(_GIVE_BACK_S, _LATE_FACTOR * block.load_s)
-        order = BlockOrder(
-            self._name, number, self._learned.topic, late_s, functions, items, values, inputs
-        )
+        order = BlockOrder(self._name, number, self._learned.topic, late_s, functions, items)
+        order.values, order.pickles, order.inputs = values, pickles, inputs
         order.notes = self._learned.notes
         if self._observer is not None:
             order.shows = True
@@ -240,8 +264,10 @@ class _BlocksRun:
 
     def _handle_events(self) -> None:
         event: Any = None
+        with contextlib.suppress(Empty):
+            event = self._events.get(timeout=_SOON_S)
         while event is None:
-            with contextlib.suppress(Empty):
+            with contextlib.suppress(Empty), resumed_collector():
                 event = self._events.get(timeout=_CHECK_S)
             self._client._running()
         while event is not None:
@@ -264,26 +290,33 @@ class _BlocksRun:
         self._on_report(block, report_of(result), future)
 
     def _on_report(self, block: Block, report: BlockReport, future: Any) -> None:
-        finished = [number for number in report.finished if number in block.tasks]
-        exported: dict[int, Any] = {}
+        finished = _finished(block, report)
+        exported: dict[int, Any] = report.values
         places: dict[int, str] = {}
         tasks, outputs = self._tasks, self._outputs
-        for number in finished:
-            if number in report.values:
-                exported[number] = value = report.values[number]
+        sent = block.tasks
+        for number in exported.keys() & outputs:
+            tasks[number].value = exported[number]
+        if report.pickles:
+            exported = exported.copy()
+            for number, data in report.pickles.items():
+                if number not in sent:
+                    continue
+                exported[number] = _Pickled(data)
                 if number in outputs:
-                    tasks[number].value = value[0] if value.__class__ is tuple else loads(value)
-            elif number in report.held:
-                task = tasks[number]
-                self._large.add(task.group)
-                exported[number] = _HeldValue(future, number, report)
-                if number in report.pinned:
-                    places[number] = report.worker
-                    if number in outputs:
-                        self._refuse_unpicklable(task, report)
-                elif number in outputs:
-                    fetched = self._client.submit(value_of, future, number, pure=False)
-                    self._fetched[task] = fetched
+                    tasks[number].value = loads(data)
+        for number in report.held:
+            if number not in sent:
+                continue
+            task = tasks[number]
+            self._large.add(task.group)
+            exported[number] = _HeldValue(future, number, report)
+            if number in report.pinned:
+                places[number] = report.worker
+                if number in outputs:
+                    self._refuse_unpicklable(task, report)
+            elif number in outputs:
+                self._fetched[task] = self._client.submit(value_of, future, number, pure=False)
         if self._observer is not None:
             self._show(self._observer, block, report, finished)
         if report.failed is not None:
@@ -312,8 +345,9 @@ class _BlocksRun:
             if number in self._outputs and task not in self._fetched:
                 value = task.value
             elif observer.wants_results and number in report.values:
-                packed = report.values[number]
-                value = packed[0] if packed.__class__ is tuple else loads(packed)
+                value = report.values[number]
+            elif observer.wants_results and number in report.pickles:
+                value = loads(report.pickles[number])
             observer.posttask(task, value, report.pid)
         number = report.current
         if number in block.tasks and number not in finished:
@@ -349,7 +383,8 @@ class _BlocksRun:
             fetched = self._client.submit(value_of, exported.future, task.number, pure=False)
             task.value = fetched.result()
         else:
-            task.value = exported[0] if exported.__class__ is tuple else loads(exported)
+            is_pickled = exported.__class__ is _Pickled
+            task.value = loads(exported.data) if is_pickled else exported
 
     def _refuse_torn(self, task: BlockTask) -> NoReturn:
         for dependency in task.dependencies:

@@ -53,6 +53,9 @@ _RESULT: Final = "the result"
 _MAX_IDLE_TICKS: Final = 20
 _NOTHING: Final = (0, 0.0)
 _NOTE_NBYTES: Final = 16
+#: What a simple value counts in a report before the last.
+_SIMPLE_NBYTES: Final = 64
+_DROPPED: Final = object()
 _WEFT: Final = __name__.partition(".")[0]
 
 
@@ -70,10 +73,11 @@ class BlockOrder:
     #: {number: hash of the content, and blob}
     functions: dict[int, tuple[bytes, bytes]]
     items: list[Item]
-    #: {number: (value,), or a pickle}
-    values: dict[int, Any]
+    #: {number: value} of simple values, and {number: pickle} of others.
+    values: dict[int, Any] = field(default_factory=dict)
+    pickles: dict[int, bytes] = field(default_factory=dict)
     #: {number: index of the input that holds it, which is a `Held` or the value itself}
-    inputs: dict[int, int]
+    inputs: dict[int, int] = field(default_factory=dict)
     #: Folder of the notes of workers, see `_note_in`; "" = none.
     notes: str = ""
     #: Report the progress, and the results of all tasks.
@@ -86,10 +90,11 @@ class BlockReport:
     """What has become of a block."""
 
     block: int
-    #: Numbers of the tasks that have finished, in order.
-    finished: list[int] = field(default_factory=list)
-    #: {number: (value,), or a pickle} of those that others need.
+    #: Numbers of the tasks that have finished, in order; None = all but those given back.
+    finished: list[int] | None = None
+    #: {number: value} of those that others need and that are simple, and {number: pickle}.
     values: dict[int, Any] = field(default_factory=dict)
+    pickles: dict[int, bytes] = field(default_factory=dict)
     #: {number: bytes} of those whose value is in the `Held`.
     held: dict[int, int] = field(default_factory=dict)
     #: Those among them that cannot be pickled.
@@ -147,8 +152,8 @@ class _RunningBlock:
         self.finished: list[int] = []
         #: Number of the task that runs, or of the value that is unpacked.
         self.current = -1
-        #: {number: (value,), or a pickle} of all tasks, if all results are wanted.
-        self.packed: dict[int, Any] = {}
+        #: {number: pickle} of all tasks, if all results are wanted.
+        self.pickles: dict[int, bytes] = {}
         #: Held by who reports.
         self.lock = threading.Lock()
         self.tell: Callable[[bytes], object] | None = None
@@ -170,24 +175,29 @@ class _RunningBlock:
                 return
             report = BlockReport(self.order.block, n_kept=self.n_kept, is_last=False)
             report.current, report.pid = self.current, os.getpid()
+            report.finished = []
             left = _EARLY_NBYTES
             for number in self.finished.copy():
-                packed = self.packed.get(number)
-                if packed is None:
-                    try:
-                        value = self.values[number]
-                    except KeyError:
-                        report.finished.append(number)
-                        continue
-                    packed = _early(value, left)
-                elif packed.__class__ is bytes and len(packed) > left:
-                    packed = None
+                value = self.values.get(number, _DROPPED)
+                packed: bytes | None = self.pickles.get(number)
                 if packed is not None:
-                    report.values[number] = packed
-                    report.finished.append(number)
-                    left -= 64 if packed.__class__ is tuple else len(packed)
-                if left < 0:
+                    packed = packed if len(packed) <= left else None
+                elif value is _DROPPED or _is_simple(value):
+                    packed = b""
+                else:
+                    packed = _early(value, left)
+                if packed is None or left < 0:
+                    if not self.order.shows:
+                        continue  # the last report has it
+                    report.current = -1  # tasks are shown in their order
                     break
+                report.finished.append(number)
+                left -= len(packed)
+                if packed:
+                    report.pickles[number] = packed
+                elif value is not _DROPPED:
+                    report.values[number] = value
+                    left -= _SIMPLE_NBYTES
             tell(pickle.dumps((self.order.run, report), 5))
 
 
@@ -211,8 +221,9 @@ def run_block(blob: bytes, *inputs: Any) -> Any:
         running.tell = _teller(order.topic)
         _watcher.watch(running)
     try:
-        for running.current, value in order.values.items():
-            values[running.current] = value[0] if value.__class__ is tuple else loads(value)
+        values.update(order.values)
+        for running.current, packed in order.pickles.items():
+            values[running.current] = loads(packed)
         _run_items(running, tables, report)
     except BaseException as exc:
         report.failed = running.current, pack_exception(exc, UNNAMED, UNNAMED)
@@ -222,7 +233,8 @@ def run_block(blob: bytes, *inputs: Any) -> Any:
     with running.lock:  # whoever reports early has done so
         running.tell = None
     flush_output()
-    report.finished = running.finished
+    if report.failed is not None:
+        report.finished = running.finished
     report.n_kept = running.n_kept
     return _with_values(running, report)
 
@@ -259,7 +271,7 @@ def _run_items(running: _RunningBlock, tables: references.Tables, report: BlockR
         value = values[number] = func(*args)
         if wants_results:
             with contextlib.suppress(SerializationError):
-                running.packed[number] = _packed_if_small(value, sys.maxsize)
+                running.pickles[number] = dumps_in_band(value)
         finished.append(number)
         # Otherwise they would stay alive during the next call.
         call = func = args = value = None
@@ -274,20 +286,16 @@ def _run_items(running: _RunningBlock, tables: references.Tables, report: BlockR
 def _with_values(running: _RunningBlock, report: BlockReport) -> Any:
     """Return the report of a block with the values that others need."""
     held: dict[int, Any] = {}
-    for number in report.finished:
-        packed = running.packed.get(number)
-        try:
-            value = running.values[number]
-        except KeyError:
-            if packed is not None:
-                report.values[number] = packed
-            continue
-        if packed is not None and (packed.__class__ is tuple or len(packed) < SHARED_NBYTES):
-            report.values[number] = packed
-            continue
+    simple = report.values
+    report.pickles = running.pickles
+    get = running.values.get
+    for number in running.finished:
+        value = get(number, _DROPPED)
         cls = value.__class__
         if cls in _SIMPLE_TYPES or (cls in _SIMPLE_TEXTS and len(value) < _SIMPLE_TEXT_LENGTH):
-            report.values[number] = (value,)
+            simple[number] = value
+            continue
+        if value is _DROPPED:
             continue
         try:
             packed = _packed_if_small(value, SHARED_NBYTES)
@@ -297,33 +305,42 @@ def _with_values(running: _RunningBlock, report: BlockReport) -> Any:
             packed = None
         except BaseException as exc:  # the user's code
             report.failed = number, pack_exception(exc, UNNAMED, UNNAMED)
+            report.finished = running.finished
             return report
         if packed is None:
             held[number] = value
             report.held[number] = int(sizeof(value))
         else:
-            report.values[number] = packed
+            report.pickles[number] = packed
     return Held(report, held) if held else report
 
 
-def _early(value: Any, most: int) -> Any:
-    """Return a value as it is sent before the end; None = it is large, or cannot be pickled."""
+def _is_simple(value: Any) -> bool:
+    """Return whether a value is small and certainly can be pickled."""
+    cls = value.__class__
+    return cls in _SIMPLE_TYPES or (cls in _SIMPLE_TEXTS and len(value) < _SIMPLE_TEXT_LENGTH)
+
+
+def _early(value: Any, most: int) -> bytes | None:
+    """Return the pickle of a value before the end; None = it is large, or cannot be pickled."""
     try:
         return _packed_if_small(value, most)
     except BaseException:  # the last report says why
         return None
 
 
-def _packed_if_small(value: Any, most: int) -> Any:
-    """Return a value as it is sent; None = it is large. Raises SerializationError."""
-    cls = value.__class__
-    if cls in _SIMPLE_TYPES or (cls in _SIMPLE_TEXTS and len(value) < _SIMPLE_TEXT_LENGTH):
-        return (value,)
+def _packed_if_small(value: Any, most: int) -> bytes | None:
+    """Return the pickle of a value; None = it is large. Raises SerializationError."""
     if sizeof(value) > most:
         return None
+    packed = dumps_in_band(value)
+    return packed if len(packed) <= most else None
+
+
+def dumps_in_band(value: Any) -> bytes:
+    """Return the pickle of a value with all its buffers. Raises SerializationError."""
     blob = dumps(value, _RESULT)
-    payload = blob if isinstance(blob, Payload) else Payload(blob, ())
-    return in_band(payload) if payload.nbytes <= most else None
+    return in_band(blob if isinstance(blob, Payload) else Payload(blob, ()))
 
 
 # --- Functions ------------------------------------------------------------------------------------
