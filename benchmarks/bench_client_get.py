@@ -3,6 +3,9 @@
     python benchmarks/bench_client_get.py
     python benchmarks/bench_client_get.py --beside ../before --pairs 5
 
+Each graph runs once more in blocks (`weft.get(..., pool=client, chunksize="auto")`), where a
+checkout has them.
+
 With `--beside`, this file runs with the interpreter of the other checkout and with this one, each
 run in a process of its own, in turns; the ratios are those of pairs. It imports nothing but weft
 and dask, so it also runs with checkouts that do not have it.
@@ -11,6 +14,8 @@ and dask, so it also runs with checkouts that do not have it.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import json
 import statistics
 import subprocess
@@ -20,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 N_TASKS = 100_000
+#: Behind the name of a graph.
+IN_BLOCKS = ", in blocks"
 #: Seconds that one run may take.
 _LIMIT_S = 300.0
 
@@ -86,14 +93,20 @@ def measure() -> dict[str, tuple[float, float]]:
     with weft.Client(n_workers=2, threads_per_worker=1) as client:
         client.wait_for_workers(2, timeout=60)
         client.get(*chains(1_000)[:2])
+        ways = {"": client.get}
+        in_blocks = functools.partial(weft.get, pool=client, chunksize="auto")
+        with contextlib.suppress(weft.ConfigError):
+            in_blocks(*chains(1_000)[:2])
+            ways[IN_BLOCKS] = in_blocks
         for name, make in GRAPHS.items():
-            graph, keys, expected = make(N_TASKS)
-            cpu, start = cpu_s(), time.perf_counter()
-            found = client.get(graph, keys)
-            end = time.perf_counter()
-            figures[name] = cpu_s() - cpu, end - start
-            if [*found] != expected:
-                sys.exit(f"{name}: wrong results")
+            for way, get in ways.items():
+                graph, keys, expected = make(N_TASKS)
+                cpu, start = cpu_s(), time.perf_counter()
+                found = get(graph, keys)
+                end = time.perf_counter()
+                figures[name + way] = cpu_s() - cpu, end - start
+                if [*found] != expected:
+                    sys.exit(f"{name}{way}: wrong results")
     return figures
 
 
@@ -125,10 +138,11 @@ def main() -> None:
         these.append(measured_by(this))
     print("| Client.get of 100 000 tasks, s | CPU | wall | CPU, this/other (range) | wall |")
     print("|:--|--:|--:|--:|--:|")
-    for name in GRAPHS:
+    for name in these[0]:
         cells = [f"{statistics.median(run[name][i] for run in these):.2f}" for i in (0, 1)]
         for i in (0, 1):
-            ratios = [b[name][i] / a[name][i] for a, b in zip(others, these, strict=False)]
+            pairs = zip(others, these, strict=False)
+            ratios = [b[name][i] / a[name][i] for a, b in pairs if name in a]
             if ratios:
                 low, high = min(ratios), max(ratios)
                 cells.append(f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})")

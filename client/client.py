@@ -497,6 +497,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     get = collections.get
     _get_for_dask = collections.get_for_dask
     _run_graph = collections.run_graph
+    _run_in_blocks = collections.run_in_blocks
     _future_of = collections.future_of
 
     def get_executor(self: Client[Blocking], **submit_options: Any) -> Executor:

@@ -264,6 +264,17 @@ def run_graph(
     return values_of(client, run_submitted(client, dsk, read))
 
 
+def run_in_blocks(
+    client: Client[Any], graph: Graph, n_slots: int | None = None, **options: Any
+) -> Any:
+    """See `blocks.driver`; by default the blocks may use all threads of the cluster."""
+    from ..blocks import driver
+
+    if n_slots is None:
+        n_slots = max(1, sum(client.nthreads().values()))
+    return driver.run_in_blocks(client, graph, n_slots, **options)
+
+
 def values_of(client: Client[Any], outputs: Any, asynchronous: bool | None = None) -> Any:
     """Gather the outputs of a graph: futures, and literals, which may be any objects."""
     gathering = Gathering(client._usable(), outputs, "raise", takes_values=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..protocol.host.collector import paused_collector
 from ..protocol.host.machine import n_cores
 from ..protocol.host.stderr_logging import mark_warnings
+from .blocks.core.tasks import BlockTask
 from .core.reading import FindOutside, Graph, read_graph
 from .core.tasks import GraphTask, Literal
 from .dask_graphs import active_callbacks, as_dask_shows_it, as_mapping, node_types
@@ -64,7 +65,8 @@ def get(dsk: Any, keys: Any = _NO_KEYS, **options: Unpack[GetOptions]) -> Any:
         pool: dask's name for the same.
         num_workers: largest number of its threads or processes to use.
         chunksize: number of tasks that a worker process gets at a time; -1 spreads them evenly.
-            By default it follows from their duration.
+            By default, or if it is "auto", it follows from their duration. Tasks of a client are
+            submitted one by one, unless this is given: then they travel in blocks.
         initializer: called in each of weft's own worker processes before its first task.
         rerun_exceptions_locally: repeat a call that failed in the calling thread, where a debugger
             can stop.
@@ -120,7 +122,7 @@ def get_multiprocessing(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> A
 
 def _run(dsk: Any, keys: Any, options: ResolvedOptions, drive: _Drive) -> Any:
     """Run a graph with these options; `drive` runs it if there is no executor."""
-    if options.client is not None:
+    if options.client is not None and not options.in_blocks:
         return options.client._run_graph(
             dsk,
             lambda mapping, task_class, outside: _read(
@@ -130,6 +132,8 @@ def _run(dsk: Any, keys: Any, options: ResolvedOptions, drive: _Drive) -> Any:
     mapping = as_mapping(dsk)
     if options.executor is not None:
         drive = _drive_on_executor
+    elif options.client is not None:
+        drive = _drive_on_client
     if sys.is_finalizing():  # called by a destructor: threads and processes have ended
         drive = _drive_inline
     if options.callbacks is None:
@@ -200,6 +204,16 @@ def _without_collections(dsk: Mapping[Any, Any]) -> AbstractContextManager[None]
 
 
 # --- Drivers --------------------------------------------------------------------------------------
+
+
+def _drive_on_client(read: _Read, observer: Observer | None, options: ResolvedOptions) -> Any:
+    return options.client._run_in_blocks(
+        read(BlockTask),
+        options.n_workers,
+        chunksize=options.chunksize,
+        rerun_exceptions_locally=options.rerun_exceptions_locally,
+        observer=observer,
+    )
 
 
 def _drive_inline(read: _Read, observer: Observer | None, options: ResolvedOptions) -> Any:

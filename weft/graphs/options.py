@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from ..protocol.errors import ConfigError, UnknownOption
 from ..protocol.wording import did_you_mean
@@ -25,7 +25,7 @@ class GetOptions(TypedDict, total=False):
     #: dask's name for the same.
     pool: Any
     num_workers: int | None
-    chunksize: int | None
+    chunksize: int | Literal["auto"] | None
     initializer: Any
     rerun_exceptions_locally: bool | None
     cache: Any
@@ -38,7 +38,6 @@ _EXECUTOR_NAMES = frozenset({"executor", "pool"})
 _NOT_FOR_CLIENTS: Final = (
     "cache",
     "callbacks",
-    "chunksize",
     "initializer",
     "num_workers",
     "rerun_exceptions_locally",
@@ -73,6 +72,8 @@ class ResolvedOptions:
     n_workers: int | None = None
     #: Tasks in a chunk for a worker process, or -1: spread evenly. None: by their duration.
     chunksize: int | None = None
+    #: The tasks travel to the cluster of a client in such chunks, not one by one.
+    in_blocks: bool = False
     #: For weft's own worker processes.
     initializer: Callable[[], object] | None = None
     rerun_exceptions_locally: bool = False
@@ -109,7 +110,8 @@ def read_options(given: GetOptions) -> ResolvedOptions:
         executor=None if executor is None else as_executor(executor),
         client=client,
         n_workers=_count(_or_configured(given, "num_workers"), "num_workers"),
-        chunksize=_count(_or_configured(given, "chunksize"), "chunksize", least=-1),
+        chunksize=None if get("chunksize") == "auto" else _chunksize(given),
+        in_blocks=get("chunksize") is not None,
         initializer=_initializer(get("initializer"), executor),
         rerun_exceptions_locally=bool(_or_configured(given, "rerun_exceptions_locally")),
         cache=_cache(_or_configured(given, "cache")),
@@ -134,10 +136,14 @@ def use_configured_executor(options: ResolvedOptions) -> None:
 
 def _check_for_client(given: GetOptions) -> None:
     """Refuse options that would be ignored; those of dask's configuration are for its engines."""
-    for name in _NOT_FOR_CLIENTS:
+    in_blocks = given.get("chunksize") is not None
+    for name in ("initializer",) if in_blocks else _NOT_FOR_CLIENTS:
         value = given.get(name)
         if value or (name == "cache" and value is not None):
-            raise ConfigError("the tasks of a weft.Client run on its workers: leave it out", name)
+            text = "the tasks of a weft.Client run on its workers: leave it out"
+            if name != "initializer":
+                text += ", or give chunksize='auto' too, so that they run in blocks"
+            raise ConfigError(text, name)
 
 
 def _refuse(name: str) -> None:
@@ -153,6 +159,10 @@ def _refuse(name: str) -> None:
 def _or_configured(given: GetOptions, name: str) -> Any:
     value = given.get(name)
     return value if value is not None else configured(name)
+
+
+def _chunksize(given: GetOptions) -> int | None:
+    return _count(_or_configured(given, "chunksize"), "chunksize", least=-1)
 
 
 def _count(value: Any, name: str, least: int = 1) -> int | None:

@@ -253,7 +253,6 @@ def test_options_of_the_engines_are_not_silently_ignored(client):
     for name, value in {
         "cache": {},
         "callbacks": [(None,) * 5],
-        "chunksize": 2,
         "initializer": iter_of,
         "num_workers": 2,
         "rerun_exceptions_locally": True,
