@@ -5,7 +5,8 @@ refused when that has ended. But its tasks share the states of keys: one may wai
 one has submitted, which has ended since, or was dropped. So the attempts that have submitted a key
 that was known already are kept while it is pending. If the key is refused to one of them, it is
 submitted on behalf of another. An input is submitted again on behalf of the task that reads it.
-What reads a refused call has failed by then, and is submitted again behind it.
+What reads a refused call has failed by then, and is submitted again behind it. A refused input
+whose result is here is kept as one that the scheduler lacks, for the next task that reads it.
 
 A task's thread takes a future of a known key before the core hears of that. So what is refused to
 all that are known, and has several futures, fails only after a tick: an attempt that joins it until
@@ -23,9 +24,9 @@ from ....protocol.wire.options import TaskOptions
 from ..feature import ClientFeature
 from ..lineage import release_temporary, submit_with_inputs
 from ..recipes import has_recipe
-from ..releasing import guard
+from ..releasing import guard, release
 from ..submitting import close_submissions
-from ..tasks import ERROR, HELD, KEPT, PENDING, SENT, FutureState
+from ..tasks import ERROR, HELD, KEPT, PENDING, SENT, FutureState, is_unreadable
 from ..transitions import move
 from ..watching import fail
 
@@ -108,8 +109,11 @@ def on_erred(core: ClientState, key: str, state: FutureState | None, failure: Fa
 def _keep_result(core: ClientState, key: str) -> None:
     """Note that the scheduler lacks a result that is here: it goes along with what reads it."""
     state = core.table.states.get(key)
-    if state is not None and state.phase == SENT and state.has_data and key not in core.barriers:
+    if state is None or state.phase != SENT or key in core.barriers or not has_recipe(state):
+        return
+    if state.has_data or is_unreadable(state):
         move(core, state, KEPT)
+        release(core, [key])  # it may be wanted since before, and later messages are about that
 
 
 def _submit_for_another(core: ClientState, state: FutureState, failure: Failure) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.core.events import ClientTick, Operations
+from weft.client.core.events import ClientTick, Operations, Unreadable
 from weft.client.core.features import FEATURES
 from weft.client.core.features.callers import Callers
 from weft.client.core.state import ClientState
@@ -126,7 +126,7 @@ def test_a_result_that_is_here_and_is_refused_goes_along_with_the_call_of_anothe
     assert callers(restart(bench)) == {"small": 7, "x": 7}
     bench.do(bench.task("x", "small", options=of_attempt(8)))
     if first == "input":
-        assert not any(refuse(bench, "small", 7))
+        assert not callers(refuse(bench, "small", 7)[0])
         again, _ = refuse(bench, "x", 7)
         assert callers(again) == {"small": 8, "x": 8}
     else:
@@ -192,3 +192,20 @@ def test_an_input_that_is_lost_after_its_call_was_taken_is_a_failure(bench):
     bench.handle(ClientTick())
     fail_without(bench, "f", "g")
     assert bench.state("g").status == "lost"
+
+
+def test_a_result_that_was_refused_as_an_input_is_submitted_for_another_task_that_reads_it(bench):
+    """The scheduler does not have it: another one, or the same that has dropped it since."""
+    for name in ("small", "unreadable"):
+        bench.do(bench.task(name, options=of_attempt(7)))
+    bench.hear(ready(["small", "unreadable"]))
+    bench.do(Unreadable(bench.state("unreadable"), ["unreadable", "unreadable", "", ""]))
+    bench.do(bench.task("b", "small", "unreadable", options=of_attempt(7)))
+    assert callers(restart(bench)) == {"small": 7, "unreadable": 7, "b": 7}
+    bench.do(bench.task("b", "small", "unreadable", options=of_attempt(8)))
+    keys = ["small", "unreadable", "b"]
+    failures = [not_permitted(key, 7) for key in keys]
+    messages, actions = bench.hear(KeysErred(keys=keys, failure_of=[0, 1, 2], failures=failures))
+    assert callers(messages) == {"small": 8, "unreadable": 8, "b": 8}
+    assert not actions
+    assert bench.state("small").has_data
