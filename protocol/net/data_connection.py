@@ -40,6 +40,9 @@ _log: Final = logging.getLogger("weft.data")
 #: faster.
 _SILENCE_S: Final = 60.0
 _LOOKS: Final = 12
+#: Why a request has failed that the worker does not know.
+NOT_KNOWN_THERE: Final = "its release of weft does not know the request; install the same release"
+
 #: A line without open requests is closed after this time.
 _IDLE_S: Final = 60.0
 #: Number of lines without open requests that are kept; beyond that the least recently used is
@@ -171,8 +174,7 @@ class _DataConnection:
             if not self.asked:
                 self._watch()
             if isinstance(message, Unsupported):
-                reason = "its release of weft does not know the request; install the same release"
-                self._lines._on_failed(self.address, message.request, reason)
+                self._lines._on_failed(self.address, message.request, NOT_KNOWN_THERE)
             else:
                 self._lines._on_answer(self.address, message)
 

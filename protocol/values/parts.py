@@ -91,14 +91,22 @@ def take_parts(values: Sequence[Any], numbers: Sequence[int], n_numbers: int) ->
         return join(values, *numbers)
     if not n_numbers:
         return [_part_of(value, numbers) for value in values]
+    if len(numbers) != n_numbers * len(values):
+        n, m = len(numbers), len(values)
+        raise ValueError(f"{n} numbers do not name parts of {m} values, {n_numbers} for each")
     named = [numbers[i : i + n_numbers] for i in range(0, len(numbers), n_numbers)]
     return [_part_of(value, name) for value, name in zip(values, named, strict=True)]
 
 
 def _part_of(value: Any, name: Sequence[int]) -> Any:
-    if hasattr(value, "shape"):
+    shape = getattr(value, "shape", None)
+    if shape is not None:
         starts, stops = name[::2], name[1::2]
-        box = tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))
-        return value[box]
-    (number,) = name
-    return value[number]
+        if len(name) != 2 * len(shape) or not all(
+            0 <= a <= b <= n for a, b, n in zip(starts, stops, shape, strict=True)
+        ):
+            raise IndexError(f"an array of shape {shape} has no box from {starts} to {stops}")
+        return value[tuple(map(slice, starts, stops))]
+    if len(name) != 1:
+        raise IndexError(f"an item of a value is named by one number, not by {len(name)}")
+    return value[name[0]]

@@ -14,8 +14,10 @@ import msgpack
 from ..errors import RemoteProtocolError
 from .payload import Blob, Payload
 
-__all__ = ["PartIndex", "as_value", "read_index"]
+__all__ = ["OUT_OF_REACH", "PartIndex", "as_value", "read_index"]
 
+#: How the reason begins for which a task asks to be run again that did not reach a holder.
+OUT_OF_REACH: Final = "parts of results are out of reach"
 #: What precedes the length of a bytes object in its pickle: protocol 5, and BINBYTES8.
 _BEGIN: Final = b"\x80\x05\x8e"
 _END: Final = b"."

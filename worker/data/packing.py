@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from ...protocol.errors import SerializationError, UnpicklableResult
+from ...protocol.values.exceptions import pack_exception, unpack_exception
 from ...protocol.values.pickling import PROTOCOL, buffer_taker, type_name
 from ...protocol.values.serialize import dumps
 from ...protocol.values.sizeof import sizeof
@@ -118,6 +119,11 @@ def error_blob(error: Exception) -> Blob:
     return dumps(_Raises(error))
 
 
+def raised_blob(error: BaseException, key: str, worker: str) -> Blob:
+    """Return a pickle that raises `error` where it is read, with the traceback that it has here."""
+    return dumps(_RaisesPacked(pack_exception(error, key, worker)))
+
+
 class _Raises:
     """An object that is pickled as a call of `_raise`."""
 
@@ -131,6 +137,21 @@ class _Raises:
 def _raise(error: Exception) -> NoReturn:
     """Raise `error`. Pickles name this function: readers are of the same version."""
     raise error
+
+
+class _RaisesPacked:
+    """An object that is pickled as a call of `_raise_packed`."""
+
+    def __init__(self, packed: list[Any]) -> None:
+        self.packed = packed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _raise_packed, (self.packed,)
+
+
+def _raise_packed(packed: list[Any]) -> NoReturn:
+    """Raise an error. Pickles name this function, as `_raise`."""
+    raise unpack_exception(packed)
 
 
 class _TooLarge(Exception):

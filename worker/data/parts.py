@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...protocol.errors import UnpicklableResult
 from ...protocol.values.parts import Taken, take_parts
-from ...protocol.values.pickling import type_name
 from ...protocol.values.serialize import loads
+from ...protocol.wire.message import MAX_ITEMS
 from ...protocol.wire.messages import GetParts, KeysData
+from ...protocol.wire.part_index import OUT_OF_REACH
 from ...protocol.wire.payload import Blob
 from ..core.features.memory import PartsMissing, ValueLost
-from .packing import error_blob, pack_result
+from .packing import pack_result, raised_blob
 from .parts_lost import PartsGone, PartsLost
 from .spill_files import GoneValue
 
@@ -38,6 +38,8 @@ __all__ = ["PartReader", "pack_parts"]
 
 #: The key under which parts are sent.
 PARTS_KEY: Final = "parts"
+#: Places, and numbers that name their parts, of one request: a list on the wire has a limit.
+_MOST_LISTED: Final = MAX_ITEMS // 2
 
 
 class _Request(NamedTuple):
@@ -66,6 +68,7 @@ class PartReader:
 
         Raises:
             PartsGone: some are not where the index says.
+            UnsupportedRequest: a holder runs a release of weft that has no values with parts.
         """
         executor = self._executor
         store = executor.store
@@ -86,10 +89,13 @@ class PartReader:
             return [x for i, _ in rows for x in numbers[i * n_numbers : (i + 1) * n_numbers]]
 
         requests = []
-        for holder, rows in asked.items():
-            request = _Request(holder, [place for _, place in rows], named(rows), Future())
-            requests.append(request)
-            self._loop.call_soon_threadsafe(self._ask, request, index, n_numbers)
+        n_rows = max(1, _MOST_LISTED // max(1, n_numbers))
+        for holder, all_rows in asked.items():
+            for start in range(0, len(all_rows), n_rows):
+                rows = all_rows[start : start + n_rows]
+                request = _Request(holder, [place for _, place in rows], named(rows), Future())
+                requests.append(request)
+                self._loop.call_soon_threadsafe(self._ask, request, index, n_numbers)
         taken: list[Taken] = []
         reports: list[PartsMissing | ValueLost] = []
         if here:
@@ -98,28 +104,24 @@ class PartReader:
             if missing:
                 reports += map(ValueLost, missing)
                 own = self._executor.context.address
-                reports.append(_missing(index, theirs, missing, own, is_unreachable=False))
+                reports.append(_missing(index, theirs, missing, own))
             else:
                 taken.append(Taken(theirs, take_parts(values, named(here), n_numbers)))
             del values
+        why_unreached = ""
         for request in requests:
             try:
                 blob = request.answer.result()
             except PartsLost as error:
                 failed[request.holder] = time.monotonic()
-                reports.append(
-                    _missing(
-                        index,
-                        request.places,
-                        error.attempts,
-                        request.holder,
-                        is_unreachable=not error.attempts,
-                    )
-                )
+                report = _missing(index, request.places, error.attempts, request.holder)
+                reports.append(report)
+                if report.is_unreachable:
+                    why_unreached = f"{OUT_OF_REACH}: {request.holder}: {error}"
             else:
                 taken.append(Taken(request.places, loads(blob)))
         if reports:
-            raise PartsGone("parts of results are not where they were", reports)
+            raise PartsGone(why_unreached or "parts of results are not where they were", reports)
         return taken
 
     def _ask(self, request: _Request, index: PartIndex, n_numbers: int) -> None:
@@ -134,16 +136,16 @@ class PartReader:
 
 
 def _missing(
-    index: PartIndex,
-    places: Sequence[int],
-    attempts: Sequence[int],
-    holder: str,
-    *,
-    is_unreachable: bool,
+    index: PartIndex, places: Sequence[int], attempts: Sequence[int], holder: str
 ) -> PartsMissing:
-    """Return the report that a holder did not give attempts; () = nothing of these places."""
+    """Return the report that a holder does not have attempts.
+
+    One that names none of these places has not answered.
+    """
     keys = {index.attempts[place]: index.keys[place] for place in places}
-    lost = [attempt for attempt in attempts or keys if attempt in keys]
+    lost = [attempt for attempt in attempts if attempt in keys]
+    is_unreachable = not lost
+    lost = lost or list(keys)
     return PartsMissing([keys[attempt] for attempt in lost], lost, holder, is_unreachable)
 
 
@@ -154,31 +156,32 @@ def load_all(store: Store, attempts: Sequence[int]) -> tuple[list[Any], list[int
     for attempt in attempts:
         try:
             values.append(store.load(attempt))
-        except (KeyError, GoneValue):
+        except GoneValue:
+            missing.append(attempt)
+        except KeyError:
+            if attempt in store:  # of its unpickling
+                raise
             missing.append(attempt)
     return values, missing
 
 
-def pack_parts(store: Store, message: GetParts) -> KeysData:
-    """Return the answer to a request for parts: on a thread, since joining may run user code."""
-    values, missing = load_all(store, message.attempts)
-    keys: list[str] = []
-    results: list[Blob | None] = []
-    if not missing:
-        try:
-            parts = take_parts(values, message.numbers, message.n_numbers)
-            if type(parts) is list:
-                parts = [_contiguous(part) for part in parts]
-            blob = pack_result(parts, PARTS_KEY)
-        except UnpicklableResult as error:
-            blob = error_blob(error)
-        except BaseException as error:  # of user code: SystemExit, and MemoryError, end no thread
-            text = f"{type(error).__name__}: {error}"
-            blob = error_blob(UnpicklableResult(PARTS_KEY, type_name(values[0]), text))
-        keys, results = [PARTS_KEY], [blob]
-    return KeysData(
-        request=message.request, keys=keys, results=results, missing=[str(a) for a in missing]
-    )
+def pack_parts(store: Store, message: GetParts, worker: str) -> KeysData:
+    """Return the answer to a request for parts: on a thread, since joining may run user code.
+
+    What it raises is raised by the task that reads them, as if the values were there.
+    """
+    try:
+        values, missing = load_all(store, message.attempts)
+        if missing:
+            texts = [str(attempt) for attempt in missing]
+            return KeysData(request=message.request, keys=[], results=[], missing=texts)
+        parts = take_parts(values, message.numbers, message.n_numbers)
+        if type(parts) is list:
+            parts = [_contiguous(part) for part in parts]
+        blob = pack_result(parts, PARTS_KEY)
+    except BaseException as error:  # of user code: SystemExit, and MemoryError, end no thread
+        blob = raised_blob(error, PARTS_KEY, worker)
+    return KeysData(request=message.request, keys=[PARTS_KEY], results=[blob], missing=[])
 
 
 def _contiguous(part: Any) -> Any:

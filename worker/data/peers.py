@@ -14,7 +14,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.net.data_connection import DataConnections
+from ...protocol.errors import UnsupportedRequest
+from ...protocol.net.data_connection import NOT_KNOWN_THERE, DataConnections
 from ...protocol.trust.security import Security
 from ...protocol.wire.address import parse_address
 from ...protocol.wire.messages import DataTaken, GetData, GetParts, KeysData
@@ -111,7 +112,10 @@ class Peers:
         n_numbers: int,
         answer: Future[Blob],
     ) -> None:
-        """Request parts of what a holder has; `answer` gets their pickle, or `PartsLost`."""
+        """Request parts of what a holder has.
+
+        `answer` gets their pickle; `PartsLost`, or `UnsupportedRequest`.
+        """
         if self._is_closed:
             answer.set_exception(PartsLost("this worker stops"))
             return
@@ -136,7 +140,7 @@ class Peers:
         transfers = self._transfers
         transfers.seconds.add(int((time.monotonic() - since) * 1e6))
         transfers.n_failed[0] += bool(message.missing)
-        (blob,) = message.results or [None]
+        blob = message.results[0] if len(message.results) == 1 else None
         if blob is None:
             attempts = [int(text) for text in message.missing if text.isdigit()]
             answer.set_exception(PartsLost("it does not have them", attempts))
@@ -181,7 +185,12 @@ class Peers:
         self._note(*self._failed.on_failed(holder, reason, time.monotonic()))
         if request in self._parts:
             _, answer = self._parts.pop(request)
-            answer.set_exception(PartsLost(reason))
+            error: Exception = PartsLost(reason)
+            if reason == NOT_KNOWN_THERE:
+                error = UnsupportedRequest(
+                    "requests for parts of results", f"the worker at {holder}"
+                )
+            answer.set_exception(error)
             return
         del self._asked[request]
         self._handle(CopiesNotFetched(holder, request))

@@ -284,7 +284,8 @@ class DataServer:
     async def _serve_parts(self, connection: Connection, message: GetParts) -> None:
         async with self._turns:
             try:
-                future = self._pool().submit(pack_parts, self._executor.store, message)
+                name = self._executor.context.name
+                future = self._pool().submit(pack_parts, self._executor.store, message, name)
             except RuntimeError as error:  # the system starts no thread
                 connection.fail(CommClosed(f"the worker cannot start a thread: {error}"))
                 return
