@@ -40,6 +40,7 @@ PART_INDEXES: Final = Feature(
     placing=(part_indexes.place,),
     assigned={m.INDEX_FUNCTION: part_indexes.send},
     attempts_finished=(part_indexes.on_finished,),
+    attempts_erred=(part_indexes.on_erred,),
     not_fetched=(part_indexes.on_not_fetched,),
     results_lost=(part_indexes.on_results_lost,),
     recipe_given=(part_indexes.on_recipe_given,),

@@ -26,14 +26,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.part_index import PartIndex, as_value
+from ....protocol.wire.part_index import OUT_OF_REACH, PartIndex, as_value
 from ..assignment.asking_back import ask_all_back
 from ..invariants.checking import tasks_in
 from ..moves.locating import MAX_HOLDERS
 from ..moves.transitions import drop_at_workers
 from ..records.peers import TAKES_NOTHING, WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
-from ..reports.missing import replace_lost
+from ..reports.missing import give_up_unreachable, replace_lost
+from ..requests.retrying import is_reschedule
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -131,6 +132,22 @@ def on_not_fetched(state: SchedulerState, _ws: WorkerHandle, keys: list[str]) ->
     stale = [task for task in found if _is_stale(state, task)]
     if stale:
         replace_lost(state, stale)
+
+
+def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
+    """Let readers fail that do not reach a holder, wherever they run, as others do."""
+    if not state.record(NamedHolders):
+        return
+    readers = [
+        ws.processing[attempt]
+        for attempt, failure in zip(message.attempts, message.failures, strict=True)
+        if is_reschedule(failure)
+        and failure[2].startswith(OUT_OF_REACH)
+        and attempt in ws.processing
+    ]
+    if readers and ws.unreachable:
+        holder = max(ws.unreachable, key=lambda holder: ws.unreachable[holder].last)
+        give_up_unreachable(state, ws, holder.address, readers)
 
 
 def on_results_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[SchedulerTask]:

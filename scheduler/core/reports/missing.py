@@ -102,12 +102,12 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
         abandon(state, task)
     take_back(state, behind)
     if message.unreachable:
-        _give_up_unreachable(state, ws, message.holder, behind)
+        give_up_unreachable(state, ws, message.holder, behind)
     for not_fetched in state.features.not_fetched:
         not_fetched(state, ws, message.keys)
 
 
-def _give_up_unreachable(
+def give_up_unreachable(
     state: SchedulerState, ws: WorkerHandle, holder: str, tasks: list[SchedulerTask]
 ) -> None:
     """Count failed fetches of tasks' inputs; after some rounds and time the tasks fail.

@@ -20,7 +20,7 @@ from tests.scheduler.core.recovery.recovery_kit import BEFORE
 from weft.protocol.errors import InvalidState
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.part_index import PartIndex, read_index
+from weft.protocol.wire.part_index import OUT_OF_REACH, PartIndex, read_index
 from weft.scheduler.core.data.part_indexes import INDEX_INVARIANTS
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.records.presence import Members
@@ -240,6 +240,46 @@ def test_a_holder_out_of_reach_is_no_reason_to_make_it_again() -> None:
     missing(board, other, "a0", "tcp://first" if holder == first else "tcp://second",
             unreachable=True)  # fmt: skip
     assert board.attempt("index") == before
+    board.drop_rest()
+
+
+def ask_to_be_run_again(board: Board, key: str, holder: str, reason: str) -> bool:
+    """Let a reader report that it does not reach a holder; return whether it is to run again."""
+    at = board.where(key)
+    assert at is not None
+    inputs = [k for k in ("a0", "a1") if f"tcp://{holder}" in board.task(k).replicas[0].address]
+    attempts = [board.attempt(k) for k in inputs]
+    missed = m.KeysMissing(
+        keys=inputs, attempts=attempts, holder=f"tcp://{holder}", unreachable=True
+    )
+    failure = m.AttemptsErred(
+        attempts=[board.attempt(key)], durations_us=[1000], failures=[["reschedule", key, reason]]
+    )
+    board.send(at, missed, failure)
+    return board.states(key) != ["erred"]
+
+
+@pytest.mark.parametrize("is_reached", [False, True])
+def test_a_reader_fails_that_does_not_reach_a_holder_for_long(is_reached: bool) -> None:
+    board, first, second, alice = two_workers()
+    put_done(board, board.where("index"))  # type: ignore[arg-type]
+    reader = board.where("r0")
+    name = "second" if reader == first else "first"
+    board.send(alice, m.CancelKeys(keys=["r1", "r2"], force=False, reason=""))
+    reason = "another worker, please" if is_reached else f"{OUT_OF_REACH}: no answer"
+    start = board.now
+    while board.now < start + 200 and ask_to_be_run_again(board, "r0", name, reason):
+        while board.where("r0") is None:
+            for worker in (first, second):
+                board.send(worker, m.Heartbeat())
+            board.tick(1.0)
+        if board.where("r0") != reader:
+            name = "first" if name == "second" else "second"
+            reader = board.where("r0")
+    assert (board.states("r0") == ["erred"]) is not is_reached
+    if not is_reached:
+        (failed,) = [x for x in board.out[alice] if isinstance(x, m.KeysErred)]
+        assert "its inputs are at workers that cannot reach each other" in str(failed.failures)
     board.drop_rest()
 
 
