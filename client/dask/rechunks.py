@@ -19,15 +19,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ...protocol.values.parts import index_of_parts, read_parts
+from ...protocol.values.parts import TO_THE_END, index_of_parts, read_parts
 
 __all__ = ["with_read_pieces"]
 
 _MERGE: Final = "rechunk-merge-"
 #: Fewer pieces that belong together stay as they are.
 MIN_PIECES: Final = 16
-#: The end of a piece that is a whole chunk.
-_ALL: Final = 1 << 62
 
 
 class _Merge(NamedTuple):
@@ -98,7 +96,7 @@ def _read_merge(graph: Mapping[Any, Any], task: Any, module: Any) -> _Merge | No
         split: Any = graph.get(piece.target)
         if getattr(split, "func", None) is not module.getitem:
             merge.sources.append(piece.target)
-            merge.numbers.extend([0, _ALL] * n_axes)
+            merge.numbers.extend([0, TO_THE_END] * n_axes)
             continue
         source, box = split.args
         box = tuple(getattr(box, "args", box))

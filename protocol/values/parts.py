@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..wire.part_index import PartIndex, read_index
 
-__all__ = ["Taken", "fetch_parts_here", "index_of_parts", "read_parts", "take_parts"]
+__all__ = ["TO_THE_END", "Taken", "fetch_parts_here", "index_of_parts", "read_parts", "take_parts"]
+
+#: Stands for the end of any axis, where a reader does not know how long it is.
+TO_THE_END: Final = 1 << 62
 
 
 class Taken(NamedTuple):
@@ -103,7 +106,8 @@ def _part_of(value: Any, name: Sequence[int]) -> Any:
     if shape is not None:
         starts, stops = name[::2], name[1::2]
         if len(name) != 2 * len(shape) or not all(
-            0 <= a <= b <= n for a, b, n in zip(starts, stops, shape, strict=True)
+            0 <= a <= min(b, n) and (b <= n or b == TO_THE_END)
+            for a, b, n in zip(starts, stops, shape, strict=True)
         ):
             raise IndexError(f"an array of shape {shape} has no box from {starts} to {stops}")
         return value[tuple(map(slice, starts, stops))]

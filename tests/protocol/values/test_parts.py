@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from weft.protocol.errors import RemoteProtocolError
 from weft.protocol.values.frame_parts import FrameParts, join_frames, split_frame
 from weft.protocol.values.parts import (
+    TO_THE_END,
     Taken,
     fetch_parts_here,
     index_of_parts,
@@ -120,6 +121,8 @@ def test_a_part_of_an_array_is_a_box(
     (one,) = read_parts([array, None], bounds, places=[0], n_numbers=4)
     assert one.places == [0]
     np.testing.assert_array_equal(one.parts[0], array[a:b, c:d])
+    (all_,) = read_parts([array], [0, TO_THE_END, 0, TO_THE_END], n_numbers=4)
+    np.testing.assert_array_equal(all_.parts[0], array)
 
 
 def test_a_part_of_a_list_or_dict_is_an_item() -> None:
