@@ -7,7 +7,9 @@ A handle keeps its actor, and a call keeps its handle until it has an answer. Wh
 - A call that has an answer was done, and the answer is what that execution gave: its result or its
   exception. A call that is lost was never begun, and never is.
 - Each call of a process that lives has an end.
-- Where only lines and schedulers fail, an actor whose handle somebody has stays alive.
+- Where only lines and schedulers fail, an actor whose handle somebody has stays alive, and so does
+  a future in the arguments or the result of a call, which its giver keeps until it is taken: unless
+  the call is in doubt, since an actor may still do it later, or the task of the future has failed.
 """
 
 from __future__ import annotations
@@ -112,6 +114,8 @@ class ActorUsers:
         self._last: dict[tuple[ClientProcess, str], int] = {}
         #: {secret: calls that have begun}
         self._n_begun: Counter[str] = Counter()
+        #: {key of a future in arguments: None} that need not be there when the actor reads them
+        self.may_be_gone: dict[str, None] = {}
 
     # -- what they do -----------------------------------------------------------------------------
     def act(self) -> None:
@@ -243,12 +247,20 @@ class ActorUsers:
         assert last < number, f"{call!r} is done behind call {last}, which is a later one"
         self._last[call.handle.process, secret] = number
         call.begun = True
+        self._note_given(call)
         self._n_begun[secret] += 1
         if world.chance(0.1):
             call.outcome = None, ["exception", call.info.key, "type", f"of call {number}"]
         else:
             call.outcome = b"%d, call %d" % (self._n_begun[secret], number), None
         return call
+
+    def _note_given(self, call: UserCall) -> None:
+        """Note which futures in the arguments their giver may not keep until they are taken."""
+        in_doubt = call.failure is not None and call.failure[0] == "actor-in-doubt"
+        for state in call.given:
+            if in_doubt or state.failure is not None:
+                self.may_be_gone[state.key] = None
 
     def _on_done(self, call: UserCall) -> None:
         kind = "result" if call.failure is None else call.failure[0]
@@ -266,6 +278,7 @@ class ActorUsers:
             assert not call.begun, f"{call!r} was done, and its holder is told {call.failure}"
         else:
             assert kind == "actor-in-doubt", f"{call!r}: {call.failure}"
+        self._note_given(call)
         handle = call.handle
         self._take(handle.process, call.kept or [])
         handle.process.let_go(call.given)
