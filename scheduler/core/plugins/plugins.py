@@ -230,7 +230,11 @@ def greet(state: SchedulerState, ws: WorkerHandle) -> None:
         if ws in plugin.waiting:
             _ask(state, plugin, ws)
     for plugin in plugins.held.values():
-        if not plugin.is_for_supervisors and not plugin.is_aside and ws not in plugin.ready:
+        if plugin.is_for_supervisors or ws in plugin.ready:
+            continue
+        if plugin.is_aside:
+            plugin.waiting.pop(ws, None)  # what its last session was asked is not answered any more
+        else:
             plugin.waiting[ws] = 0
             _prepare(state, ws)
     _send_next(state, ws)

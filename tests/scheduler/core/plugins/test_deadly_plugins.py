@@ -20,7 +20,7 @@ from weft.scheduler.core.actions import LogLine
 from weft.scheduler.core.plugins import plugins
 from weft.scheduler.core.plugins.records import plugins_of
 
-from ...builders import Board, assigned, graph
+from ...builders import Board, assigned, graph, inventory
 
 
 def logged(board: Board, level: str) -> list[str]:
@@ -225,6 +225,27 @@ def test_workers_that_wait_for_a_plugin_that_is_set_aside_work_without_it():
         done(board, worker, *asked(board.out, worker))
         dies(board, supervisor, worker)
     assert "x" in assigned(done(board, waiting, first), waiting)
+
+
+@pytest.mark.parametrize("is_unused", [False, True])
+def test_a_worker_that_was_away_when_a_plugin_was_set_aside_gets_the_others(is_unused):
+    """Its answer about that one was lost with its connection, and does not come any more."""
+    board = Board(away_s=5.0)
+    client, supervisor = board.client(), board.supervisor()
+    register(board, client)
+    register(board, client, "q")
+    board.send(client, graph("x"), m.WantKeys(keys=["x"]))
+    away = board.worker("away")
+    assert asked(board.out, away)
+    board.close(away)
+    n_died(board, client, supervisor, plugins.MAX_DEATHS)
+    back = board.worker("away", last_epoch=board.state.epoch, is_unused=is_unused)
+    (other,) = asked(board.out, back)
+    assert other.name == "q"
+    out = board.send(back, m.PluginDone(request=other.request, info={}), *inventory())
+    assert "x" in assigned(out, back)
+    assert not plugins_of(board.state).held["p"].waiting
+    assert board.rest() == ["Reconciled"]
 
 
 def test_deaths_that_are_not_in_a_row_set_nothing_aside():
