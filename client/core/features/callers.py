@@ -2,11 +2,12 @@
 
 Each of its submissions names an attempt that runs (`scheduler/core/members/delegation.py`), and is
 refused when that has ended. But its tasks share the states of keys: one may wait for what another
-one has submitted, which has ended since, or was dropped. So the attempts that have submitted a key
-that was known already are kept while it is pending. If the key is refused to one of them, it is
-submitted on behalf of another. An input is submitted again on behalf of the task that reads it.
-What reads a refused call has failed by then, and is submitted again behind it. A refused input
-whose result is here is kept as one that the scheduler lacks, for the next task that reads it.
+one has submitted, which has ended since, or was dropped. So the last attempts that have submitted a
+key that was known already are kept until its result is here, or it has failed. If the key is
+refused to one of them, it is submitted on behalf of another. An input is submitted again on behalf
+of the task that reads it. What reads a refused call has failed by then, and is submitted again
+behind it. A refused input whose result is here is kept as one that the scheduler lacks, for the
+next task that reads it.
 
 A task's thread takes a future of a known key before the core hears of that. So what is refused to
 all that are known, and has several futures, fails only after a tick: an attempt that joins it until
@@ -26,7 +27,7 @@ from ..lineage import release_temporary, submit_with_inputs
 from ..recipes import has_recipe
 from ..releasing import guard, release
 from ..submitting import close_submissions
-from ..tasks import ERROR, HELD, KEPT, PENDING, SENT, FutureState, is_unreadable
+from ..tasks import ERROR, HELD, KEPT, SENT, FutureState, is_unreadable
 from ..transitions import move
 from ..watching import fail
 
@@ -34,14 +35,18 @@ if TYPE_CHECKING:
     from ..state import ClientState
 
 
+#: Attempts that are kept of one key: the last ones, most of which run.
+MAX_CALLERS: Final = 64
+
+
 class Callers:
     """The attempts that have submitted known keys, and what was refused. Empty outside of tasks."""
 
     def __init__(self) -> None:
-        #: {state: {(attempt, actor): None}} that have submitted a known key that is pending, or was
-        #: at the last tick
+        #: {state: {(attempt, actor): None}} that have submitted a known key that may be submitted
+        #: again, or might have been at the last tick
         self.by_state: dict[FutureState, dict[tuple[int, str], None]] = {}
-        #: {pending state: its failure, and whether a tick has passed since}
+        #: {state without an end here: its failure, and whether a tick has passed since}
         self.refused: dict[FutureState, tuple[Failure, bool]] = {}
         #: {key: {reader: None}} refused, with the keys of what read it and was submitted again
         #: since, until the scheduler has read what was sent after that, at the latest at the next
@@ -49,9 +54,14 @@ class Callers:
         self.missing: dict[str, dict[str, None]] = {}
 
 
+def _has_ended(state: FutureState) -> bool:
+    """Return whether a state has its result here or has failed; a task elsewhere may be lost."""
+    return state.has_data or state.failure is not None
+
+
 def on_joined(core: ClientState, state: FutureState, options: TaskOptions) -> None:
     """Note that an attempt has submitted a key that is known."""
-    if state.status != PENDING or state.spec is None:
+    if _has_ended(state) or state.spec is None:
         return
     known = core.record(Callers)
     if state in known.refused:
@@ -61,16 +71,19 @@ def on_joined(core: ClientState, state: FutureState, options: TaskOptions) -> No
                 fail(core, state, ERROR, failure)
             return
         known.refused[state] = failure, False
-    known.by_state.setdefault(state, {})[options.caller] = None
+    callers = known.by_state.setdefault(state, {})
+    callers[options.caller] = None
+    if len(callers) > MAX_CALLERS:
+        del callers[next(iter(callers))]
 
 
 def _on_ticked(core: ClientState) -> None:
-    """Forget those of what is not pending any more; fail what was refused to all."""
+    """Forget those of what has ended here; fail what was refused to all."""
     known = core.record(Callers)
     if known.refused:
         refused, known.refused = known.refused, {}
         for state, (failure, is_old) in refused.items():
-            if state.status != PENDING or state.phase != SENT:
+            if _has_ended(state) or state.phase != SENT:
                 continue
             if is_old:
                 fail(core, state, ERROR, failure)
@@ -86,7 +99,7 @@ def _on_ticked(core: ClientState) -> None:
         known.by_state = {
             state: callers
             for state, callers in known.by_state.items()
-            if state.status == PENDING and core.table.states.get(state.key) is state
+            if not _has_ended(state) and core.table.states.get(state.key) is state
         }
 
 
@@ -103,7 +116,7 @@ def on_erred(core: ClientState, key: str, state: FutureState | None, failure: Fa
     if state is None or readers is None or key in readers or not has_recipe(state):
         return False
     readers[key] = None  # once: what it reads may never be taken, or have failed for all
-    return _submit_for(core, state, next(iter(known.by_state.get(state, ())), None))
+    return _submit_for(core, state, next(reversed(known.by_state.get(state, {})), None))
 
 
 def _keep_result(core: ClientState, key: str) -> None:
@@ -126,7 +139,7 @@ def _submit_for_another(core: ClientState, state: FutureState, failure: Failure)
     for caller in [caller for caller in callers if caller[0] == refused]:
         del callers[caller]
     if callers:
-        return _submit_for(core, state, next(iter(callers)))
+        return _submit_for(core, state, next(reversed(callers)))
     known.by_state.pop(state, None)
     if state.n_references < 2:
         return False

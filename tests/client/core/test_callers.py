@@ -6,7 +6,7 @@ import pytest
 
 from weft.client.core.events import ClientTick, Operations, Unreadable
 from weft.client.core.features import FEATURES
-from weft.client.core.features.callers import Callers
+from weft.client.core.features.callers import MAX_CALLERS, Callers
 from weft.client.core.state import ClientState
 from weft.client.core.validate import validate
 from weft.protocol.wire.failure import data_lost, not_permitted
@@ -14,7 +14,7 @@ from weft.protocol.wire.messages import FetchKeys, KeysData, KeysErred, SubmitTa
 from weft.protocol.wire.options import TaskOptions
 
 from .test_new_scheduler import Constants, restart
-from .test_state import Bench, ready
+from .test_state import Bench, in_memory, ready
 
 
 @pytest.fixture
@@ -209,3 +209,38 @@ def test_a_result_that_was_refused_as_an_input_is_submitted_for_another_task_tha
     assert callers(messages) == {"small": 8, "unreadable": 8, "b": 8}
     assert not actions
     assert bench.state("small").has_data
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_result_elsewhere_is_submitted_again_for_another_task_that_has_its_future(bench, when):
+    bench.do(bench.task("big", options=of_attempt(7)))
+    if when == "before":
+        bench.do(bench.task("big", options=of_attempt(8)))
+    bench.hear(in_memory(["big"]))
+    if when == "after":
+        bench.do(bench.task("big", options=of_attempt(8)))
+    bench.handle(ClientTick())
+    assert callers(restart(bench)) == {"big": 7}
+    assert callers(refuse(bench, "big", 7)[0]) == {"big": 8}
+
+
+def test_a_result_elsewhere_that_is_refused_to_all_is_a_failure(bench):
+    task = bench.task("big", options=of_attempt(7))
+    bench.do(task)
+    assert bench.table.share(task.state)
+    bench.hear(in_memory(["big"]))
+    restart(bench)
+    assert not any(refuse(bench, "big", 7))
+    bench.handle(ClientTick())
+    bench.handle(ClientTick())
+    assert bench.state("big").failure[0] == "not-permitted"
+
+
+def test_the_last_attempts_that_have_submitted_a_key_are_kept(bench):
+    bench.do(bench.task("f", options=of_attempt(7)))
+    for attempt in range(100, 100 + 3 * MAX_CALLERS):
+        task = bench.task("f", options=of_attempt(attempt))
+        bench.do(task, task.state)
+    (kept,) = bench.core.record(Callers).by_state.values()
+    assert len(kept) == MAX_CALLERS
+    assert callers(refuse(bench, "f", 7)[0]) == {"f": attempt}
