@@ -49,6 +49,7 @@ class Peak:
         self._lock = threading.Lock()
         #: Changes under the lock.
         self.highest = 0
+        self._taken = 0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="benchmark-memory", daemon=True)
 
@@ -61,12 +62,16 @@ class Peak:
         self._thread.join()
 
     def take(self) -> int:
-        """Return the highest sum, in bytes, and begin anew."""
+        """Return the highest sum, in bytes, and begin anew.
+
+        If the processes have ended since the last call, it came too late: the sum of then is the
+        one of both.
+        """
         self._pids = self._find()
         self._read()
         with self._lock:
-            peak, self.highest = self.highest, 0
-        return peak
+            self._taken, self.highest = self.highest or self._taken, 0
+        return self._taken
 
     def _watch(self) -> None:
         search_at = 0.0

@@ -175,7 +175,8 @@ class _Parent:
         """Return if another child is to be started, after the pause; else end this process."""
         self._take_signals()
         if self._is_stopping:
-            self._end(code)
+            # It may have been at its end already when another order came: Ctrl-C reaches both.
+            self._end(0 if -code in self._numbers else code)
         if code in _FINAL or self._report is None:
             why = _FINAL.get(code, "")
             if why and self._report is not None:

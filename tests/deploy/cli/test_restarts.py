@@ -324,6 +324,25 @@ def test_another_port_than_that_of_the_state_directory_is_a_warning(tmp_path):
         assert f"was at port {old} before: its workers and clients find" in started.err
 
 
+@pytest.mark.parametrize(
+    ("code", "expected"), [(0, 0), (-signal.SIGINT, 0), (-signal.SIGKILL, 137), (1, 1)]
+)
+def test_a_scheduler_that_another_order_to_stop_ends_has_stopped(code, expected):
+    """Ctrl-C reaches both processes, and the one passes it on, perhaps at the end of the other."""
+    parent = restarting._Parent()
+    parent._numbers = [signal.SIGCHLD, signal.SIGTERM, signal.SIGINT]
+    parent._wakes, waker = os.pipe()
+    try:
+        os.set_blocking(parent._wakes, False)
+        os.write(waker, bytes([signal.SIGINT]))
+        with pytest.raises(SystemExit) as ended:
+            parent._judge(code, 1.0)
+        assert ended.value.code == expected
+    finally:
+        os.close(parent._wakes)
+        os.close(waker)
+
+
 def test_orders_to_stop_reach_the_scheduler_and_end_a_pause(tmp_path):
     with scheduler(folder=tmp_path) as started:
         # Ctrl-C in a terminal reaches both processes.
