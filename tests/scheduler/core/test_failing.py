@@ -22,7 +22,7 @@ CAUSES = {
     "on_erred": "raised",
     "_fail": "took too long",
     "blame": "too many workers died under it",
-    "_give_up_unreachable": "its inputs are at workers that cannot reach each other",
+    "give_up_unreachable": "its inputs are at workers that cannot reach each other",
     "_fail_unlinked": "an input is unknown or needs this task",
     "cancel_dependents": "an input was cancelled",
     "merge_failed": "a worker that came back has its failure",

@@ -169,9 +169,14 @@ def test_a_worker_that_the_kernel_kills_for_its_memory_is_told_from_other_kills(
     script = (
         "import os, sys\n"
         "open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+        "def be_killed(score):\n"
+        "    open('/proc/self/oom_score_adj', 'w').write(str(score))\n"
+        # The kernel may take a second process while the first one's memory is given back.
+        "be_killed(-1000)\n"
         "import weft\n"
         "from weft.deploy.local.cluster import LocalCluster\n"
         "def gorge():\n"
+        "    be_killed(0)\n"
         "    held = []\n"
         "    while True:\n"
         "        held.append(bytearray(os.urandom(1 << 20) * 4))\n"
