@@ -122,8 +122,7 @@ class Plan:
     @classmethod
     def draw_sessions(cls, rng: Random) -> Plan:
         """Draw a run in which lines break and the scheduler dies, and no worker."""
-        plan = cls.draw(rng)
-        plan.time = rng.choice([1.0, 3.0, 10.0])
+        plan = cls.draw(rng, [1.0, 3.0, 10.0])
         plan.plugin_rate = rng.choice([1.0, 8.0]) / plan.time
         plan.duration = rng.choice([0.0002, 0.003, 0.05, 0.3, 1.0])
         plan.p_poison = plan.p_cancel = plan.p_bye = plan.p_crash = 0.0
@@ -150,8 +149,8 @@ class Plan:
         return plan
 
     @classmethod
-    def draw(cls, rng: Random) -> Plan:
-        """Draw a run."""
+    def draw(cls, rng: Random, times: list[float] | None = None) -> Plan:
+        """Draw a run, which lasts for one of some times; None = as others do."""
 
         def some(probability: float, low: float, high: float) -> float:
             """Return mostly 0, otherwise a random value."""
@@ -167,7 +166,7 @@ class Plan:
             p_stall=some(0.3 * faults, 0.001, 0.05),
             stall=rng.choice([0.05, 0.5, 3.0]),
         )
-        time = rng.choice([0.3, 1.0, 3.0, 10.0])
+        time = rng.choice(times or [0.3, 1.0, 3.0, 10.0])
         supervised = rng.random() < 0.6
         return cls(
             n_clients=rng.choice([1, 1, 2, 3]),
