@@ -177,8 +177,8 @@ def on_resumes(state: WorkerState, event: SlotResumes) -> None:
             take_back(state, other)  # so that its thread asks when its present task has ended
 
 
-def on_done_without_seat(state: WorkerState, slot: Slot) -> None:
-    """Let a slot rest whose task has ended without a seat."""
+def on_done_without_seat(state: WorkerState, slot: Slot) -> bool:
+    """Let a slot rest whose task has ended without a seat; True = it has taken a kept one."""
     if slot.place == RETURNING:
         attempt = state.returning.pop(slot)
     else:
@@ -191,8 +191,9 @@ def on_done_without_seat(state: WorkerState, slot: Slot) -> None:
         place(slot, SEATED)
         state.before.append(TakeSeat(slot.index))
         state.idle[slot] = None
-    else:
-        state.seats.spare[slot] = None
+        return True
+    state.seats.spare[slot] = None
+    return False
 
 
 def pass_on(state: WorkerState, slot: Slot) -> None:

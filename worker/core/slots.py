@@ -109,8 +109,7 @@ def on_chunk_done(state: WorkerState, event: ChunkDone) -> Slot | None:
     if not event.finished:
         return None
     if slot.place != SEATED:
-        seats.on_done_without_seat(state, slot)
-        return None
+        return slot if seats.on_done_without_seat(state, slot) else None
     if state.returning:
         seats.pass_on(state, slot)
         return None

@@ -231,6 +231,19 @@ def test_a_parked_task_leaves_its_seat_to_one_that_returns(monkeypatch):
     assert (worker.seated, worker.state.seats.n_kept) == ({0}, 0)
 
 
+def test_a_parked_task_that_ends_goes_on_with_the_next_one_without_being_woken(monkeypatch):
+    """Its thread is awake. Woken all the same, it would take a later wait of its own for over."""
+    monkeypatch.setattr(seats, "MANY_BLOCKED", 0)
+    worker = Hands(1)
+    worker.receive(assign("1 one", "2 two", function=SLOW))
+    worker.start(0)
+    worker.block(0, may_park=True)
+    n_runs = worker.n_runs
+    worker.report(0)
+    assert worker.n_runs == n_runs
+    assert worker.run(0) == ["two"]
+
+
 def test_a_task_may_end_while_it_returns_if_the_worker_ends():
     worker = Hands(1)
     worker.receive(assign("1 parent", "2 child", function=SLOW))
