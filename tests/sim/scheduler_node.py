@@ -19,6 +19,7 @@ from weft.protocol.wire.messages import (
     AttemptsFinished,
     AttemptsOverdue,
     AttemptsReturned,
+    EndWorkers,
     InventoryUnfinished,
     KeysMissing,
     RegisterWorker,
@@ -363,6 +364,7 @@ class SchedulerNode:
         outboxes = self.core.outboxes
         for peer in list(outboxes):
             messages = outboxes.pop(peer)
+            self._note_ends(messages)
             link = self._links.get(peer)
             if link is None:
                 continue
@@ -390,6 +392,17 @@ class SchedulerNode:
             elif isinstance(action, LogLine):
                 self.world.note(f"{self!r} log", action.text)
                 self._watched.logged(action.text)
+
+    def _note_ends(self, messages: list[Message]) -> None:
+        """Count ends of processes that it orders: they may count against tasks before they come."""
+        orders = [message for message in messages if isinstance(message, EndWorkers)]
+        ended = {worker_id for order in orders for worker_id in order.worker_ids}
+        for ws in self.core.workers.values() if ended else ():
+            if ws.worker_id in ended:
+                for attempt in (*ws.processing, *ws.zombies):
+                    key = self.sim.executed.get(attempt)
+                    if key is not None:
+                        self.sim.died[key] = self.sim.died.get(key, 0) + 1
 
     def _watch(self, messages: list[Message]) -> None:
         for message in messages:

@@ -153,9 +153,9 @@ class WorkerNode:
         running = []
         for task in self.running:
             if task is not None:
-                if not on_request:  # else only those are blamed that wait for an overdue call
+                if not on_request:
                     running.append(task.attempt)
-                self.sim.died[task.key] = self.sim.died.get(task.key, 0) + 1
+                    self.sim.died[task.key] = self.sim.died.get(task.key, 0) + 1
                 self.sim.on_stop(self, task)
         del self.sim.workers[self.worker_id]
         if self.sim.by_address.get(self.address) is self:
