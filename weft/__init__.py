@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from .protocol.plugins.base import SupervisorPlugin, WorkerPlugin
     from .protocol.plugins.environment import Environ, InstallPlugin, PipInstall
     from .protocol.plugins.uploads import UploadDirectory, UploadFile
+    from .worker.commands.command import Command
+    from .worker.commands.files import CommandResult
     from .worker.context import get_worker
     from .worker.slots.interrupting import TaskInterrupted
     from .worker.slots.seats import get_current_task, rejoin, secede
@@ -66,6 +68,8 @@ __all__ = [
     "Awaited",
     "Blocking",
     "Client",
+    "Command",
+    "CommandResult",
     "CountDown",
     "Environ",
     "Event",
@@ -119,6 +123,8 @@ _HOMES = {
     "Awaited": "client.modes",
     "Blocking": "client.modes",
     "Client": "client",
+    "Command": "worker.commands.command",
+    "CommandResult": "worker.commands.files",
     "CountDown": "client.coordination.count_down",
     "Environ": "protocol.plugins.environment",
     "Event": "client.coordination.event",

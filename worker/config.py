@@ -27,6 +27,11 @@ def spill_folder(directory: Path, worker_id: str) -> Path:
     return directory / f"weft-{worker_id}.spill"
 
 
+def scratch_folder(directory: Path, worker_id: str) -> Path:
+    """Return where the programs that a worker's tasks run have their folders."""
+    return directory / f"weft-{worker_id}.scratch"
+
+
 @dataclass(kw_only=True)
 class WorkerConfig:
     """The scheduler's address, and the name, port and limits of this worker.

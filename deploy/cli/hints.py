@@ -110,7 +110,7 @@ _ELSEWHERE: Final[dict[str, dict[str, str]]] = {
 _SIMILAR: Final = 0.7
 
 
-class Command(click.Command):
+class HintingCommand(click.Command):
     """A command whose error for an unknown option proposes a similar one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -141,12 +141,12 @@ class Command(click.Command):
 
 
 class CommandGroup(click.Group):
-    """A group of `Command`s whose help lists them by purpose.
+    """A group of `HintingCommand`s whose help lists them by purpose.
 
     Its error for an unknown command proposes a similar one.
     """
 
-    command_class: type[click.Command] | None = Command
+    command_class: type[click.Command] | None = HintingCommand
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by `COMMANDS`, all with the same width of the first column."""
@@ -170,7 +170,7 @@ class CommandGroup(click.Group):
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx) from error
 
 
-class CommandWithCodes(Command):
+class CommandWithCodes(HintingCommand):
     """A command whose help ends with its exit codes, from the table of all commands."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 
 from .actors import *
 from .base import WeftError as WeftError
+from .commands import *
 from .ending import *
 from .graphs import *
 from .held import *

@@ -75,7 +75,7 @@ from .silent_workers import held_up, look_at_silence
 from .spawn import send_with_channel
 from .stalled import HeldUpWatch
 from .supervisor_link import SupervisorLink, SupervisorPolicy
-from .worker_ends import exit_of, remove_files, spill_folder_of
+from .worker_ends import exit_of, folders_of, remove_files
 
 _log = logging.getLogger("weft.supervisor")
 
@@ -404,7 +404,7 @@ class Supervisor:
         code, is_embedded = os.waitstatus_to_exitcode(status), self.config.embedded
         ended = exit_of(slot, code, peak_nbytes, self._claims, is_embedded=is_embedded)
         remove_files(slot, self._known[0])
-        if (folder := spill_folder_of(slot)) is not None:
+        for folder in folders_of(slot):
             self._loop.run_in_executor(None, shutil.rmtree, folder, True)
         is_over = self._lifetimes.end(slot.worker_id)
         if not self._stopping and slot.asked and (how := after_request(slot.asked, ended)):

@@ -16,7 +16,7 @@ from ...protocol.death_facts import DeathFacts, last_lines_of
 from ...protocol.host.log_tail import SUFFIX as LOG_SUFFIX
 from ...protocol.host.log_tail import read_tail
 from ...protocol.wire.address import parse_address
-from ..config import socket_path, spill_folder
+from ..config import scratch_folder, socket_path, spill_folder
 from ..measuring.numbers import SUFFIX
 from ..slots.silence import STACK_SUFFIX
 from ..slots.started import read_joined, read_left, read_served, read_started
@@ -91,11 +91,12 @@ def remove_files(place: Place, addresses: Sequence[str]) -> None:
             socket_path(address.host, place.worker_id).unlink(missing_ok=True)
 
 
-def spill_folder_of(place: Place) -> Path | None:
-    """Return where a worker may have left values that did not fit into its memory; None = nowhere.
-
-    It takes a while to remove them.
-    """
-    directory = place.spec.options.get("spill_directory")
-    folder = spill_folder(Path(directory), place.worker_id) if directory else None
-    return folder if folder is not None and folder.exists() else None
+def folders_of(place: Place) -> list[Path]:
+    """Return the folders that a worker has left: they are removed with it, which takes a while."""
+    options, worker_id = place.spec.options, place.worker_id
+    folders = [
+        folder(Path(options[name]), worker_id)
+        for name, folder in (("spill_directory", spill_folder), ("local_directory", scratch_folder))
+        if options.get(name)
+    ]
+    return [folder for folder in folders if folder.exists()]

@@ -1,0 +1,215 @@
+"""`weft.Command`, called here: what is run, its files, its output, its errors."""
+
+from __future__ import annotations
+
+import pickle
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+import weft
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_a_line_is_run_by_the_shell_and_words_are_not():
+    assert weft.Command("echo a | tr a b; echo $((1 + 1))")().stdout == "b\n2\n"
+    assert weft.Command(["echo", "$HOME | cat"])().stdout == "$HOME | cat\n"
+
+
+def test_arguments_take_the_places_that_name_them_and_other_braces_are_left_alone():
+    command = weft.Command("echo {0} {name} | awk '{print $1, $2}'; echo {other} {}")
+    assert command("a;b", name=Path("c d")).stdout == "a;b c\n{other} {}\n"
+    words = weft.Command(["echo", "{0}-{0}", "{n}"])
+    assert words("x y", n=1.5).stdout == "x y-x y 1.5\n"
+
+
+@given(st.text(st.characters(blacklist_characters="\0", codec="utf-8")))
+@settings(max_examples=25)
+def test_an_argument_is_one_word_whatever_is_in_it(text):
+    assert weft.Command("printf %s {0}")(text).stdout == text.encode().decode("utf-8", "replace")
+
+
+def test_an_argument_without_a_place_is_an_error_and_so_is_data():
+    with pytest.raises(TypeError, match=r"'echo \{0\}' has no \{1\} for the argument 1"):
+        weft.Command("echo {0}")(1, 2)
+    with pytest.raises(TypeError, match=r"has no \{n\} for the argument n"):
+        weft.Command("echo {0}")(1, n=2)
+    with pytest.raises(TypeError, match="not bytes; data goes into a file: inputs="):
+        weft.Command("echo {0}")(b"data")
+
+
+def test_it_runs_in_a_folder_of_its_own_which_is_gone_afterwards():
+    command = weft.Command("pwd; ls -A", inputs={"in/a.txt": "text"})
+    folder, *names = command().stdout.splitlines()
+    assert names == ["in"]
+    assert not Path(folder).exists()
+    assert command().stdout.splitlines()[0] != folder
+
+
+def test_inputs_are_texts_bytes_paths_and_outputs_of_other_commands(tmp_path):
+    (tmp_path / "there").write_text("4")
+    made = weft.Command("echo 3 > c; echo x > d", outputs=["c", "d"])()
+    assert made.outputs == {"c": b"3\n", "d": b"x\n"}
+    command = weft.Command("cat a b c e", inputs=["a", "b", "c", "e"])
+    files = {"a": "1\n", "b": b"2\n", "c": made, "e": tmp_path / "there"}
+    assert command(inputs=files).stdout == "1\n2\n3\n4"
+
+
+def test_an_input_that_is_missing_or_unusable_is_an_error(tmp_path):
+    command = weft.Command("cat a", inputs=["a"])
+    with pytest.raises(
+        TypeError, match=r"needs the input 'a': call it with inputs=\{'a': \.\.\.\}"
+    ):
+        command()
+    with pytest.raises(TypeError, match="'a' is a str, bytes, a Path or the result of a command"):
+        command(inputs={"a": 1})
+    with pytest.raises(FileNotFoundError, match=r"the input 'a' is to be .*nowhere"):
+        command(inputs={"a": tmp_path / "nowhere"})
+    with pytest.raises(TypeError, match=r"no output of that name, but \['b'\]"):
+        command(inputs={"a": weft.Command("echo > b", outputs=["b"])()})
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../a", "a/../../b", "", "a\0b"])
+def test_files_cannot_be_outside_of_the_scratch_directory(name):
+    for options in ({"inputs": {name: ""}}, {"outputs": [name]}):
+        with pytest.raises(ValueError, match="names of files in a scratch directory"):
+            weft.Command("true", **options)
+    with pytest.raises(ValueError, match="names of files in a scratch directory"):
+        weft.Command("true")(inputs={name: ""})
+
+
+def test_an_output_can_be_moved_to_a_path_of_the_worker(tmp_path):
+    there = tmp_path / "deep" / "result"
+    done = weft.Command("echo 1 > a; echo 2 > b", outputs={"a": there, "b": tmp_path / "b"})()
+    assert done.outputs == {}
+    assert (there.read_text(), (tmp_path / "b").read_text()) == ("1\n", "2\n")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["b", "deep", "result"]
+
+
+def test_an_output_that_was_not_made_is_an_error_that_names_it():
+    with pytest.raises(
+        weft.CommandFailed, match="'echo hm' has not made 'a', 'b/c':\nhm"
+    ) as caught:
+        weft.Command("echo hm", outputs=["a", "b/c"])()
+    assert (caught.value.missing, caught.value.returncode) == (("a", "b/c"), 0)
+    assert weft.Command("true", outputs=["a"], check=False)().outputs == {}
+
+
+def test_an_exit_code_is_an_error_with_the_last_lines_of_what_was_printed():
+    with pytest.raises(weft.CommandFailed) as caught:
+        weft.Command("echo out; echo why >&2; exit 3")()
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert str(error) == "'echo out; echo why >&2; exit 3' ended with exit code 3:\nwhy"
+    assert (error.returncode, error.signal, error.stdout, error.stderr) == (3, "", "out\n", "why\n")
+    done = weft.Command("echo out; exit 3", check=False)()
+    assert (done.returncode, done.stdout) == (3, "out\n")
+
+
+def test_the_signal_that_has_ended_it_has_a_name():
+    with pytest.raises(weft.CommandFailed, match="was ended by SIGSEGV") as caught:
+        weft.Command(python("import os; os.kill(os.getpid(), 11)"))()
+    assert (caught.value.returncode, caught.value.signal) == (-signal.SIGSEGV, "SIGSEGV")
+
+
+@pytest.mark.parametrize("command", ["no-such-program", ["no-such-program", "x"]])
+def test_a_program_that_is_not_there_is_told_from_one_that_has_failed(command):
+    with pytest.raises(weft.CommandFailed, match=r"code 127 \(it was not found on the worker\)"):
+        weft.Command(command)()
+
+
+def test_what_it_reads_is_a_text_a_file_or_nothing(tmp_path):
+    (tmp_path / "file").write_text("of a file")
+    for stdin, read in [(None, ""), ("text", "text"), (b"\xff", "\ufffd")]:
+        assert weft.Command("cat", stdin=stdin)().stdout == read
+    assert weft.Command("cat", stdin=tmp_path / "file")().stdout == "of a file"
+    assert weft.Command("ls -A; cat", stdin="text", inputs={"a": ""})().stdout == "a\ntext"
+
+
+def test_what_it_prints_is_kept_up_to_a_limit_or_goes_to_files(tmp_path):
+    command = "echo 123; echo 456 >&2; echo 789"
+    assert weft.Command(command, stderr=subprocess.STDOUT)().stdout == "123\n456\n789\n"
+    assert weft.Command(command, max_output=5)().stdout == "\n789\n"
+    assert weft.Command(command, max_output=0)().stdout == ""
+    for _ in range(2):
+        done = weft.Command(
+            command, stdout=tmp_path / "out", stderr=tmp_path / "err", append=True
+        )()
+        assert (done.stdout, done.stderr) == ("", "")
+    assert (tmp_path / "out").read_text() == "123\n789\n" * 2
+    weft.Command(command, cwd=tmp_path, stdout="out")()
+    assert (tmp_path / "out").read_text() == "123\n789\n"
+
+
+def test_much_output_on_both_streams_is_read_meanwhile():
+    code = (
+        "import sys\nfor _ in range(300):\n print('x' * 9999)\n print('y' * 9999, file=sys.stderr)"
+    )
+    done = weft.Command(python(code), max_output="20kB")()
+    assert done.stdout == "x" * 9999 + "\n" + "x" * 9999 + "\n"
+    assert len(done.stderr) == 20_000
+
+
+def test_variables_are_added_and_removed(monkeypatch):
+    monkeypatch.setenv("GOES", "1")
+    monkeypatch.setenv("STAYS", "2")
+    env = {"GOES": None, "NEW": "3"}
+    assert weft.Command("echo $GOES-$STAYS-$NEW", env=env)().stdout == "-2-3\n"
+
+
+def test_what_it_has_used_is_measured():
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    code = f"x = bytearray({own + (64 << 20)}); y = sum(i * i for i in range(2_000_000))"
+    used, idle = weft.Command(python(code))(), weft.Command("true")()
+    assert used.peak_nbytes > own + (64 << 20)
+    assert idle.peak_nbytes is None
+    assert 0 < idle.cpu_s < used.cpu_s <= used.wall_s * 4
+    assert idle.read_nbytes >= 0
+    assert idle.written_nbytes >= 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"command": ""}, "the command is empty"),
+        ({"command": []}, "the command is empty"),
+        ({"command": ["a\0b"]}, "null character"),
+        ({"env": {"A=B": "c"}}, "no variable of an environment"),
+        ({"env": {"A": 1}}, "env= has texts, or None"),
+        ({"inputs": "a.txt"}, "inputs= is a list of names"),
+        ({"outputs": [1]}, "outputs= has names of files"),
+        ({"cwd": "/", "outputs": ["a"]}, "cwd= takes its place"),
+        ({"stderr": subprocess.PIPE}, "a path, or subprocess.STDOUT"),
+        ({"max_output": "much"}, "is not a size"),
+    ],
+)
+def test_wrong_options_are_errors_when_it_is_made(options, text):
+    with pytest.raises((TypeError, ValueError, weft.ConfigError), match=text):
+        weft.Command(**{"command": "true", **options})
+
+
+def test_inputs_of_a_call_need_a_scratch_directory(tmp_path):
+    with pytest.raises(TypeError, match="the command has a cwd="):
+        weft.Command("true", cwd=tmp_path)(inputs={"a": ""})
+
+
+def test_it_is_named_after_its_program_and_can_be_pickled():
+    for command, name in [
+        ("A=1 /usr/bin/sort -u", "sort"),
+        (["/opt/my prog/run.sh", "x"], "run.sh"),
+        ("$(x)", "x"),
+        ("'' ''", "command"),
+    ]:
+        assert weft.Command(command).__name__ == name
+    again = pickle.loads(pickle.dumps(weft.Command(["echo", "{0}"], outputs={"a": Path("b")})))
+    assert repr(again) == f"<Command {shlex.join(['echo', '{0}'])!r}>"
+    assert again.destinations == {"a": "b"}

@@ -1,0 +1,106 @@
+"""A program in a group of its own: all of it ends, whoever ends first."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import psutil
+import pytest
+
+from weft.worker.commands.process_group import run_process
+
+
+def is_alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def run(tmp_path, script, **options):
+    return run_process(["/bin/sh", "-c", script], env=os.environ, folder=str(tmp_path), **options)
+
+
+#: Two processes, which write their numbers and go on for ever.
+TWO = 'sleep 1000 & echo "$! $$" > pids.tmp; mv pids.tmp pids; wait'
+
+
+def numbers(path, wait_until):
+    wait_until(path.exists)
+    return [int(word) for word in path.read_text().split()]
+
+
+def test_processes_that_it_leaves_behind_are_ended(tmp_path, wait_until):
+    end = run(tmp_path, "sleep 1000 & echo $!")
+    assert end.returncode == 0
+    wait_until(lambda: not is_alive(int(end.stdout)))
+
+
+def test_it_is_asked_to_end_and_then_killed(tmp_path, wait_until):
+    script = 'trap "echo asked" TERM; echo > ready; while :; do sleep 0.01; done'
+    end = run(tmp_path, script, is_wanted=lambda: not (tmp_path / "ready").exists())
+    assert (end.returncode, end.stdout) == (-signal.SIGKILL, b"asked\n")
+    end = run(tmp_path, TWO, is_wanted=lambda: not (tmp_path / "pids").exists())
+    assert end.returncode == -signal.SIGTERM
+    found = numbers(tmp_path / "pids", wait_until)
+    wait_until(lambda: not any(map(is_alive, found)))
+
+
+def test_an_exception_of_the_waiting_thread_ends_it(tmp_path, wait_until):
+    def look():
+        if (tmp_path / "pids").exists():
+            raise KeyboardInterrupt
+        return True
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, TWO, is_wanted=look)
+    found = numbers(tmp_path / "pids", wait_until)
+    wait_until(lambda: not any(map(is_alive, found)))
+
+
+def test_it_ends_with_the_process_that_runs_it_however_that_ends(tmp_path, wait_until):
+    code = (
+        "import os, sys\n"
+        "from weft.worker.commands.process_group import run_process\n"
+        "run_process(['/bin/sh', '-c', sys.argv[1]], env=os.environ, folder=sys.argv[2])\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, TWO, str(tmp_path)])
+    found = numbers(tmp_path / "pids", wait_until)
+    assert all(map(is_alive, found))
+    process.kill()
+    process.wait()
+    wait_until(lambda: not any(map(is_alive, found)))
+
+
+def test_a_process_that_has_left_the_group_holds_nobody_up(tmp_path, wait_until):
+    leaver = "import os, time; os.setsid(); print(os.getpid(), file=open('pids.tmp', 'w')); "
+    leaver += "os.rename('pids.tmp', 'pids'); time.sleep(1000)"
+    wait = "while ! test -e pids; do sleep 0.01; done; echo done"
+    end = run(tmp_path, f'{sys.executable} -c "{leaver}" & {wait}')
+    try:
+        assert (end.returncode, end.stdout) == (0, b"done\n")
+    finally:
+        (pid,) = numbers(tmp_path / "pids", wait_until)
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_many_run_in_threads_at_the_same_time(tmp_path):
+    ends = []
+    threads = [
+        threading.Thread(target=lambda i=i: ends.append(run(tmp_path, f"cat; echo {i}").stdout))
+        for i in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ends) == [b"%d\n" % i for i in range(8)]
+
+
+def test_a_folder_that_is_not_there_is_an_error_of_the_system(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        run(tmp_path / "nowhere", "true")

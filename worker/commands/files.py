@@ -1,0 +1,120 @@
+"""The files of a command: its scratch directory, what is put there and what is taken from it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, TypeAlias, Union
+
+from ..config import scratch_folder
+from ..context import get_worker, is_in_task
+
+_ENCODING: Final = "utf-8"
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """What a program has printed, made and used.
+
+    Attributes:
+        command: as it was run.
+        returncode: its exit code; -9 if signal 9 has ended it.
+        stdout: the last of what it has printed, by `max_output`; "" if it went to a file.
+        stderr: the same of its errors.
+        outputs: {name: content} of the files that it was to make, without those that were moved.
+        wall_s: seconds that it ran.
+        cpu_s: seconds of processors that it and the children it has waited for have used.
+        peak_nbytes: the largest memory of one of these processes (resident set); None = no larger
+            than the worker's own, from which the system does not tell it.
+        read_nbytes: bytes that they have read from disks.
+        written_nbytes: bytes that they have written to disks.
+    """
+
+    command: str
+    returncode: int
+    stdout: str = ""
+    stderr: str = ""
+    outputs: dict[str, bytes] = field(default_factory=dict)
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_nbytes: int | None = None
+    read_nbytes: int = 0
+    written_nbytes: int = 0
+
+
+#: What a file of a scratch directory may be made of; see `Command`.
+Input: TypeAlias = Union[bytes, bytearray, memoryview, str, "os.PathLike[str]", CommandResult]
+
+
+def file_names(option: str, files: Mapping[str, Any] | Iterable[str]) -> list[str]:
+    """Return the names of files that an option has.
+
+    Raises:
+        TypeError, ValueError: one is none, or is outside of a scratch directory.
+    """
+    if isinstance(files, (str, bytes)):
+        raise TypeError(f"{option}= is a list of names, or a dict by name, not {files!r}")
+    names = list(files)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{option}= has names of files, not {name!r}")
+        path = PurePosixPath(name)
+        if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
+            raise ValueError(
+                f"{option}= has names of files in a scratch directory, not {name!r}; give a path "
+                "of the worker as a value: {'name': Path(...)}"
+            )
+    return names
+
+
+def put(path: Path, name: str, content: Input) -> None:
+    """Make one file of a scratch directory."""
+    if isinstance(content, CommandResult):
+        if name not in content.outputs:
+            raise TypeError(
+                f"the input {name!r} is the result of {content.command!r}, which has no output of "
+                f"that name, but {list(content.outputs)}"
+            )
+        content = content.outputs[name]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, str):
+        path.write_text(content, encoding=_ENCODING)
+    elif isinstance(content, (bytes, bytearray, memoryview)):
+        path.write_bytes(content)
+    elif isinstance(content, os.PathLike):
+        source = Path(content).absolute()
+        if not source.exists():
+            raise FileNotFoundError(f"the input {name!r} is to be {source}, which is not there")
+        path.symlink_to(source)
+    else:
+        raise TypeError(
+            f"the input {name!r} is a str, bytes, a Path or the result of a command, not "
+            f"{type(content).__name__}"
+        )
+
+
+def move(made: Path, destination: Path) -> None:
+    """Move a file, by way of one beside its destination, which so is whole at any time."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".weft-", dir=destination.parent) as beside:
+        there = Path(beside, "made")
+        shutil.move(made, there)
+        there.replace(destination)
+
+
+@contextlib.contextmanager
+def scratch_directory() -> Iterator[str]:
+    """Make a folder, which is removed with the worker at the latest."""
+    above: Path | None = None
+    if is_in_task() and (here := get_worker()).local_directory:
+        above = scratch_folder(Path(here.local_directory), here.worker_id)
+        above.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix="command-", dir=above, ignore_cleanup_errors=True
+    ) as folder:
+        yield folder

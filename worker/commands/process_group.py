@@ -1,0 +1,241 @@
+"""One program in a group of processes of its own, from its start to the end of all of them.
+
+**Nothing is left.** When the program has ended, so are the processes that it has started and that
+are still in its group. If this process dies first, whatever way, a *guard* ends the group: a shell
+that waits for the end of a pipe which only this process holds open. The program's own shell tells
+the guard its number before it becomes the program, so there is no instant without one.
+
+**It can be interrupted.** The waiting thread runs Python ten times per second, where an exception
+may reach it. Then, and when its `is_wanted` says no, the group is asked to end, and is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+#: Seconds between two looks at whether it is to go on.
+_LOOK_S: Final = 0.1
+#: Seconds that a group has to end after it was asked to.
+_GRACE_S: Final = 0.5
+#: Seconds that a process which has left the group may keep a pipe open after the end.
+_DRAIN_S: Final = 1.0
+_CHUNK: Final = 1 << 16
+#: Bytes of a unit of `ru_maxrss`.
+_RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
+#: Bytes of a unit of `ru_inblock` and `ru_oublock`.
+_BLOCK: Final = 512
+
+_SHELL: Final = "/bin/sh"
+#: It reads the number of the group, and then the word that the group has ended, or the end.
+_GUARD: Final = 'read -r group && ! read -r ended && kill -s KILL -- "-$group"'
+#: Its standard input is the pipe of the guard, until that is told.
+_START: Final = 'echo "$$" >&0 && exec <"$1" && shift && exec "$@"'
+
+
+@dataclass(frozen=True)
+class ProcessEnd:
+    """How a program has ended, and what it has used, with the children that it has waited for."""
+
+    #: exit code; -9 = signal 9 has ended it
+    returncode: int
+    #: the last bytes that it has printed, as far as they were kept
+    stdout: bytes
+    stderr: bytes
+    wall_s: float
+    cpu_s: float
+    #: the largest resident set of one process, in bytes; None = no larger than that of this one
+    peak_nbytes: int | None
+    #: from and to disks
+    read_nbytes: int
+    written_nbytes: int
+
+
+class _Tail:
+    """The last bytes of a stream."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._parts: deque[bytes] = deque()
+        self._nbytes = 0
+
+    def add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._nbytes += len(part)
+        while self._parts and self._nbytes - len(self._parts[0]) >= self._most:
+            self._nbytes -= len(self._parts.popleft())
+
+    def value(self) -> bytes:
+        return b"".join(self._parts)[-self._most :] if self._most else b""
+
+
+def run_process(
+    words: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    folder: str,
+    stdin: str = os.devnull,
+    stdout: IO[bytes] | None = None,
+    stderr: IO[bytes] | int | None = None,
+    keep_nbytes: int = 1 << 20,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> ProcessEnd:
+    """Run a program and return how it has ended.
+
+    Args:
+        words: the program and its arguments.
+        env: its whole environment.
+        folder: in which it starts.
+        stdin: the path of a file that it reads.
+        stdout: an open file; None = keep what it prints.
+        stderr: the same, or `subprocess.STDOUT`.
+        keep_nbytes: of each stream that is kept, the last so many bytes.
+        is_wanted: asked ten times per second; if it says no, the program is ended.
+
+    Raises:
+        OSError: no process could be started.
+        BaseException: what was raised in this thread meanwhile; then all processes have ended.
+    """
+    begun = time.monotonic()
+    with contextlib.ExitStack() as files:
+        guard = files.enter_context(_guard())
+        process = subprocess.Popen(
+            [_SHELL, "-c", _START, "weft", os.path.abspath(stdin), *words],
+            stdin=guard,
+            stdout=subprocess.PIPE if stdout is None else stdout,
+            stderr=subprocess.PIPE if stderr is None else stderr,
+            env=dict(env),
+            cwd=folder,
+            start_new_session=True,
+        )
+        try:
+            pipes: dict[Any, _Tail] = {}
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    files.enter_context(pipe)
+                    os.set_blocking(pipe.fileno(), False)
+                    pipes[pipe] = _Tail(keep_nbytes)
+            used = _watch(process, pipes, is_wanted)
+        finally:
+            # The number of a group stays its own while it has processes.
+            _signal(process.pid, signal.SIGKILL)
+            if process.returncode is None:
+                process.wait()
+        guard.write(b"ended\n")
+        _drain(pipes, time.monotonic() + _DRAIN_S)
+    return ProcessEnd(
+        process.returncode,
+        b"" if process.stdout is None else pipes[process.stdout].value(),
+        b"" if process.stderr is None else pipes[process.stderr].value(),
+        time.monotonic() - begun,
+        used.ru_utime + used.ru_stime,
+        _peak_nbytes(used),
+        used.ru_inblock * _BLOCK,
+        used.ru_oublock * _BLOCK,
+    )
+
+
+def _peak_nbytes(used: resource.struct_rusage) -> int | None:
+    """Return the peak of a child. Until it became the program it had the memory of this process."""
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used.ru_maxrss * _RSS_UNIT if used.ru_maxrss > own else None
+
+
+@contextlib.contextmanager
+def _guard() -> Iterator[IO[bytes]]:
+    """Start a guard and yield its pipe; it ends with the block, and the group that is left then."""
+    guard = subprocess.Popen(
+        [_SHELL, "-c", _GUARD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        bufsize=0,
+        start_new_session=True,  # a Ctrl-C on the terminal does not end it
+    )
+    assert guard.stdin is not None
+    try:
+        yield guard.stdin
+    finally:
+        guard.stdin.close()
+        guard.wait()
+
+
+def _watch(
+    process: subprocess.Popen[bytes], pipes: dict[Any, _Tail], is_wanted: Callable[[], bool]
+) -> resource.struct_rusage:
+    """Read what the program prints until it has ended; return what it has used."""
+    with selectors.DefaultSelector() as selector, _opened_process(process.pid) as handle:
+        if handle is not None:
+            selector.register(handle, selectors.EVENT_READ)
+        for pipe in pipes:
+            selector.register(pipe, selectors.EVENT_READ)
+        ask_at = kill_at = float("inf")
+        while True:
+            pid, status, used = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                return used
+            for key, _ in selector.select(_LOOK_S if handle is not None else _LOOK_S / 5):
+                tail = pipes.get(key.fileobj)
+                if tail is not None and not _read(key.fileobj, tail):
+                    selector.unregister(key.fileobj)
+            now = time.monotonic()
+            if kill_at == float("inf") and not is_wanted():
+                ask_at, kill_at = now, now + _GRACE_S
+            if now >= kill_at:
+                _signal(process.pid, signal.SIGKILL)
+            elif now >= ask_at:
+                ask_at = float("inf")
+                _signal(process.pid, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _opened_process(pid: int) -> Iterator[int | None]:
+    """Open a process, so that a selector tells its end; None where the system cannot."""
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        yield None
+        return
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _read(pipe: Any, tail: _Tail) -> bool:
+    """Read what a pipe has; False at its end."""
+    try:
+        part = os.read(pipe.fileno(), _CHUNK)
+    except BlockingIOError:
+        return True
+    tail.add(part)
+    return bool(part)
+
+
+def _drain(pipes: dict[Any, _Tail], until: float) -> None:
+    """Read pipes to their ends; a process that has left the group may keep them open."""
+    with selectors.DefaultSelector() as selector:
+        for pipe in pipes:
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map() and time.monotonic() < until:
+            for key, _ in selector.select(_LOOK_S):
+                if not _read(key.fileobj, pipes[key.fileobj]):
+                    selector.unregister(key.fileobj)
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    # Some systems refuse to signal a group of which nothing is left but a leader that has ended.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
