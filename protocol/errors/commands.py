@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-from pathlib import PurePosixPath
 
 from .base import WeftError
 
 #: What a shell's exit code says that has not run the program.
 _NOT_RUN = {126: "it may not be executed", 127: "it was not found on the worker"}
-#: Characters of the last lines that the text shows.
+#: How much the text shows of each stream: its end.
 _SHOWN_CHARS = 2000
 
 
@@ -52,14 +51,12 @@ class CommandFailed(WeftError):
             return f"signal {-self.returncode}"
 
     def __str__(self) -> str:
+        what = f"ended with exit code {self.returncode}"
+        if self.signal:
+            what = f"was ended by {self.signal} ({self.returncode})"
+        elif self.returncode in _NOT_RUN:
+            what += f" ({_NOT_RUN[self.returncode]})"
         if self.missing:
-            names = ", ".join(repr(PurePosixPath(name).as_posix()) for name in self.missing)
-            what = f"has not made {names}"
-        elif self.signal:
-            what = f"was ended by {self.signal}"
-        else:
-            what = f"ended with exit code {self.returncode}"
-            hint = _NOT_RUN.get(self.returncode)
-            what += f" ({hint})" if hint else ""
-        printed = (self.stderr.strip() or self.stdout.strip())[-_SHOWN_CHARS:]
-        return f"{self.command!r} {what}" + (f":\n{printed}" if printed else "")
+            what += f", and has not made {', '.join(map(repr, self.missing))}"
+        printed = [text.strip()[-_SHOWN_CHARS:] for text in (self.stdout, self.stderr)]
+        return "\n".join([f"{self.command!r} {what}", *filter(None, printed)])

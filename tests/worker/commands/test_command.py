@@ -48,7 +48,7 @@ def test_an_argument_without_a_place_is_an_error_and_so_is_data():
         weft.Command("echo {0}")(b"data")
 
 
-def test_it_runs_in_a_folder_of_its_own_which_is_gone_afterwards():
+def test_a_command_runs_in_a_folder_of_its_own_which_is_gone_afterwards():
     command = weft.Command("pwd; ls -A", inputs={"in/a.txt": "text"})
     folder, *names = command().stdout.splitlines()
     assert names == ["in"]
@@ -98,7 +98,7 @@ def test_an_output_can_be_moved_to_a_path_of_the_worker(tmp_path):
 
 def test_an_output_that_was_not_made_is_an_error_that_names_it():
     with pytest.raises(
-        weft.CommandFailed, match="'echo hm' has not made 'a', 'b/c':\nhm"
+        weft.CommandFailed, match="code 0, and has not made 'a', 'b/c'\nhm"
     ) as caught:
         weft.Command("echo hm", outputs=["a", "b/c"])()
     assert (caught.value.missing, caught.value.returncode) == (("a", "b/c"), 0)
@@ -109,7 +109,7 @@ def test_an_exit_code_is_an_error_with_the_last_lines_of_what_was_printed():
     with pytest.raises(weft.CommandFailed) as caught:
         weft.Command("echo out; echo why >&2; exit 3")()
     error = pickle.loads(pickle.dumps(caught.value))
-    assert str(error) == "'echo out; echo why >&2; exit 3' ended with exit code 3:\nwhy"
+    assert str(error) == "'echo out; echo why >&2; exit 3' ended with exit code 3\nout\nwhy"
     assert (error.returncode, error.signal, error.stdout, error.stderr) == (3, "", "out\n", "why\n")
     done = weft.Command("echo out; exit 3", check=False)()
     assert (done.returncode, done.stdout) == (3, "out\n")
@@ -127,7 +127,7 @@ def test_a_program_that_is_not_there_is_told_from_one_that_has_failed(command):
         weft.Command(command)()
 
 
-def test_what_it_reads_is_a_text_a_file_or_nothing(tmp_path):
+def test_standard_input_is_a_text_a_file_or_nothing(tmp_path):
     (tmp_path / "file").write_text("of a file")
     for stdin, read in [(None, ""), ("text", "text"), (b"\xff", "\ufffd")]:
         assert weft.Command("cat", stdin=stdin)().stdout == read
@@ -135,7 +135,7 @@ def test_what_it_reads_is_a_text_a_file_or_nothing(tmp_path):
     assert weft.Command("ls -A; cat", stdin="text", inputs={"a": ""})().stdout == "a\ntext"
 
 
-def test_what_it_prints_is_kept_up_to_a_limit_or_goes_to_files(tmp_path):
+def test_output_is_kept_up_to_a_limit_or_goes_to_files(tmp_path):
     command = "echo 123; echo 456 >&2; echo 789"
     assert weft.Command(command, stderr=subprocess.STDOUT)().stdout == "123\n456\n789\n"
     assert weft.Command(command, max_output=5)().stdout == "\n789\n"
@@ -166,7 +166,7 @@ def test_variables_are_added_and_removed(monkeypatch):
     assert weft.Command("echo $GOES-$STAYS-$NEW", env=env)().stdout == "-2-3\n"
 
 
-def test_what_it_has_used_is_measured():
+def test_the_use_of_a_command_is_measured():
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     code = f"x = bytearray({own + (64 << 20)}); y = sum(i * i for i in range(2_000_000))"
     used, idle = weft.Command(python(code))(), weft.Command("true")()
@@ -202,7 +202,7 @@ def test_inputs_of_a_call_need_a_scratch_directory(tmp_path):
         weft.Command("true", cwd=tmp_path)(inputs={"a": ""})
 
 
-def test_it_is_named_after_its_program_and_can_be_pickled():
+def test_a_command_is_named_after_its_program_and_can_be_pickled():
     for command, name in [
         ("A=1 /usr/bin/sort -u", "sort"),
         (["/opt/my prog/run.sh", "x"], "run.sh"),

@@ -34,13 +34,13 @@ def numbers(path, wait_until):
     return [int(word) for word in path.read_text().split()]
 
 
-def test_processes_that_it_leaves_behind_are_ended(tmp_path, wait_until):
+def test_processes_that_a_program_leaves_behind_are_ended(tmp_path, wait_until):
     end = run(tmp_path, "sleep 1000 & echo $!")
     assert end.returncode == 0
     wait_until(lambda: not is_alive(int(end.stdout)))
 
 
-def test_it_is_asked_to_end_and_then_killed(tmp_path, wait_until):
+def test_a_program_is_asked_to_end_and_then_killed(tmp_path, wait_until):
     script = 'trap "echo asked" TERM; echo > ready; while :; do sleep 0.01; done'
     end = run(tmp_path, script, is_wanted=lambda: not (tmp_path / "ready").exists())
     assert (end.returncode, end.stdout) == (-signal.SIGKILL, b"asked\n")
@@ -50,7 +50,7 @@ def test_it_is_asked_to_end_and_then_killed(tmp_path, wait_until):
     wait_until(lambda: not any(map(is_alive, found)))
 
 
-def test_an_exception_of_the_waiting_thread_ends_it(tmp_path, wait_until):
+def test_an_exception_of_the_waiting_thread_ends_the_program(tmp_path, wait_until):
     def look():
         if (tmp_path / "pids").exists():
             raise KeyboardInterrupt
@@ -62,7 +62,7 @@ def test_an_exception_of_the_waiting_thread_ends_it(tmp_path, wait_until):
     wait_until(lambda: not any(map(is_alive, found)))
 
 
-def test_it_ends_with_the_process_that_runs_it_however_that_ends(tmp_path, wait_until):
+def test_a_program_ends_with_the_process_that_runs_it_however_that_ends(tmp_path, wait_until):
     code = (
         "import os, sys\n"
         "from weft.worker.commands.process_group import run_process\n"
