@@ -306,12 +306,16 @@ def note_kill(
         state: the scheduler's.
         ws: the worker.
         results: those whose only copy it had. They count if they filled it, and were of a client
-            whose task ran just then: else that task is too large for it, whatever it held.
+            whose task ran just then: else that task is too large for it, whatever it held. If none
+            ran, what they were made of has been there as well.
         running: the tasks that ran.
     """
     clients = {task.group.client: None for task in running}
     results = [task for task in results if not clients or task.group.client in clients]
-    if sum(task.nbytes for task in results) < HELD_SHARE * ws.memory_limit:
+    filling = dict.fromkeys(results)
+    if not running:
+        filling.update((read, None) for task in results for read in task.dependencies)
+    if sum(task.nbytes for task in filling) < HELD_SHARE * ws.memory_limit:
         return
     kills = memory_of(state).kills
     kills.append(Kill(state.awake_s, ws.name, results))

@@ -356,6 +356,26 @@ def test_kills_of_tasks_that_are_too_large_by_themselves_fail_no_results(board):
     assert "erred" not in board.states("a", "b")
 
 
+def test_a_result_that_does_not_fit_beside_what_it_is_made_of_fails(board):
+    alice, supervisor = board.client(), board.supervisor()
+    keys = [f"in-{i}" for i in range(7)]
+    holder = board.worker("holder")
+    board.send(alice, graph(*keys, function="make", workers=["holder"]))
+    for key in keys:
+        board.finish(holder, key, nbytes=2 * LARGE, blob=None)
+    board.send(alice, graph(f":{' :'.join(keys)} -> x", workers=["w"]))
+    for n in range(relief.N_KILLS):
+        w = board.worker("w", memory_limit=LIMIT, supervisor_id="sup", worker_id=f"id {n}")
+        attempts = [board.attempt(key) for key in keys]
+        board.send(w, m.ReplicasAdded(keys=keys, attempts=attempts))
+        board.finish(w, "x", nbytes=2 * LARGE, blob=None)
+        reason = "memory limit: 0.39 of 0.37 GiB, killed by the supervisor"
+        board.send(supervisor, m.WorkerExited(worker_id=f"id {n}", reason=reason, running=[]))
+        board.close(w)
+    assert board.states("x", *keys) == ["erred", *["memory"] * 7]
+    assert "3 processes of workers were killed" in board.task("x").failure[2]
+
+
 def test_a_full_worker_that_is_lost_leaves_nothing_behind(board):
     _, _alice, w = fill(board)
     board.close(w)
