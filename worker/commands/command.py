@@ -15,7 +15,7 @@ from typing import IO, Final
 from ...protocol.errors import CommandFailed
 from ...protocol.settings.kinds import Size
 from ..context import get_worker, is_in_task
-from ..slots.interrupting import TaskInterrupted
+from ..slots.interrupting import TaskInterrupted, closed_here
 from .files import CommandResult, Input, file_names, move, put, scratch_directory
 from .process_group import run_process
 
@@ -136,7 +136,8 @@ class Command:
         shown = self._text(words)
         if self.is_shell:
             words = ["/bin/sh", "-c", words[0]]
-        with contextlib.ExitStack() as stack:
+        # It looks itself whether its task is to end: an exception in between could leave something.
+        with closed_here(), contextlib.ExitStack() as stack:
             scratch = stack.enter_context(scratch_directory())
             folder = self.cwd
             if folder is None:

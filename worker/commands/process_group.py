@@ -5,8 +5,8 @@ are still in its group. If this process dies first, whatever way, a *guard* ends
 that waits for the end of a pipe which only this process holds open. The program's own shell tells
 the guard its number before it becomes the program, so there is no instant without one.
 
-**It can be interrupted.** The waiting thread runs Python ten times per second, where an exception
-may reach it. Then, and when its `is_wanted` says no, the group is asked to end, and is killed.
+**It can be ended.** Ten times per second the waiting thread asks `is_wanted`. If that says no, the
+group is asked to end, and killed soon after. It is killed at once by any exception in that thread.
 """
 
 from __future__ import annotations
