@@ -29,6 +29,7 @@ from . import (  # noqa: F401 - each adds its command to the group
     ssh,
     status,
     stop,
+    submit,
     token,
     top,
     worker,

@@ -59,6 +59,7 @@ EXIT_CODES: Final = (
     ExitCode(1, "ssh", "the scheduler or all machines failed"),
     ExitCode(1, "stop", "the cluster has not ended: tasks are unfinished and `--yes` was not "
              "given, or a service manager has started it again"),
+    ExitCode(1, "submit", "a run has failed; of a single one its own exit code, up to 125"),
     ExitCode(2, "", "the command or its configuration is at fault; several schedulers were found; "
              "no token was found for an address at which a process listens; or the token's role "
              "is too low"),
@@ -73,6 +74,7 @@ EXIT_CODES: Final = (
              "instance for a token of another cluster, or another version of the protocol"),
     ExitCode(EXIT_REFUSED, "worker", "also for another minor version of Python than the cluster's"),
     ExitCode(130, "", "Ctrl-C before it ran, or at a question"),
+    ExitCode(130, "submit", "Ctrl-C or SIGTERM: it has cancelled what had not ended"),
 )  # fmt: skip
 
 

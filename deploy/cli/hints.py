@@ -15,7 +15,6 @@ _NEARLY_SAME: Final = 0.8
 _OTHER_COMMANDS: Final = {
     "shutdown": "'weft stop' ends a scheduler and its workers",
     "start": "'weft scheduler' starts a scheduler, and 'weft worker' the workers of a machine",
-    "submit": "a program that makes a weft.Client is run by Python itself",
     "ps": "'weft info --all' lists the schedulers that can be found",
     "ls": "'weft info' shows a cluster, and 'weft info --all' lists those that can be found",
     "list": "'weft info' shows a cluster, and 'weft info --all' lists those that can be found",
@@ -39,6 +38,7 @@ def _meant(name: str, known: Iterable[str], cutoff: float) -> str:
 #: {title: commands}: the order of `weft --help`; each command is in one of them.
 COMMANDS: Final = {
     "Run a cluster": ("scheduler", "worker", "ssh"),
+    "Run programs on it": ("submit",),
     "Look at it": ("status", "top", "info", "explain", "logs", "doctor", "selftest"),
     "Change it": ("scale", "retire", "stop"),
     "Access and settings": ("token", "config", "completion"),

@@ -1,0 +1,189 @@
+"""`weft submit`: its options, and how it prints the ends of its jobs."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+import click
+
+from .group import Chosen, connection_file_option, scheduler_option, weft
+from .hints import CommandWithCodes
+from .options import Count, Time
+
+if TYPE_CHECKING:
+    from .submitting import JobEnd
+
+#: Seconds between two drawings of the line that shows how far it is.
+_DRAW_S = 0.2
+
+
+@weft.command(
+    cls=CommandWithCodes, short_help="Run a program on a cluster, once or for many items."
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--array", metavar="RANGE", help="Run it for each number: 1-1000, or 0-90:10,95,99 and so on."
+)
+@click.option(
+    "--each-line",
+    metavar="FILE",
+    type=click.Path(allow_dash=True, dir_okay=False),
+    help="Run it for each line of a file; - is standard input.",
+)
+@click.option("--local", is_flag=True, help="Run it on this machine; no cluster is needed.")
+@click.option("--retries", type=Count(0), default=0, metavar="N", help="Run one that fails again.")
+@click.option("--timeout", type=Time(min=0), metavar="TIME", help="Time that a run may take.")
+@click.option("--priority", type=click.IntRange(-512, 511), default=0, help="Higher runs earlier.")
+@click.option(
+    "--cwd", metavar="FOLDER", help="Folder of the worker to run in, instead of this one."
+)
+@click.option(
+    "--scratch", is_flag=True, help="Run each in a new folder, which is removed after it."
+)
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable; repeatable.")
+@click.option("--fail-fast", is_flag=True, help="Cancel what is left when one has failed.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each run.")
+@scheduler_option
+@connection_file_option
+def submit(
+    command: tuple[str, ...],
+    array: str | None,
+    each_line: str | None,
+    local: bool,
+    retries: int,
+    timeout: float | None,
+    priority: int,
+    cwd: str | None,
+    scratch: bool,
+    env: tuple[str, ...],
+    fail_fast: bool,
+    as_json: bool,
+    at: str | None,
+    connection_file: Path | None,
+) -> None:
+    """Run a program on the workers of a cluster, print what it prints, and wait for its end.
+
+    A single word with spaces is a line for the shell of the worker; several words are a program and
+    its arguments. With --array or --each-line there is one run for each item, as many at a time as
+    the workers have threads; {} stands for the item, which comes last if there is no {}. What a run
+    prints is printed when it has ended, as a whole.
+
+    It runs in this folder, which the workers must have, or in the one of --cwd. Ctrl-C cancels all,
+    also what runs. It takes a token of role client.
+
+    \b
+    Examples:
+      weft submit -- hostname
+      weft submit --array 1-100 --retries 2 -- ./simulate --seed {}
+      weft submit --local --each-line files.txt -- "gzip -k {} && ls -l {}.gz"
+    """
+    from ...client.client import Client
+    from ...protocol.wire.levels import Level
+    from .submitting import Jobs, command_of, items_of
+
+    items = items_of(array, each_line)
+    program = command_of(
+        command, has_items=items is not None, cwd=cwd, scratch=scratch, env=_variables(env)
+    )
+    if local and (at or connection_file):
+        raise click.UsageError("--local starts workers here; leave the scheduler out")
+    if local:
+        client = Client(processes=False, set_as_default=False)
+    else:
+        found = Chosen(connection_file, at).demand(Level.CLIENT, "weft submit")
+        where, security = found.addresses[0], found.to_security()
+        client = Client(where, security=security, name="weft submit", set_as_default=False)
+    signal.signal(signal.SIGTERM, _interrupt)
+    with client:
+        options = {"retries": retries, "timeout": timeout, "priority": priority}
+        jobs = Jobs(client, program, items, options)
+        shown = _Shown(jobs, as_json=as_json, has_items=items is not None)
+        try:
+            for end in jobs.run():
+                shown.show(end)
+                if end.code and fail_fast:
+                    jobs.cancel()
+        except KeyboardInterrupt:
+            jobs.cancel()
+            shown.finish()
+            click.echo(f"weft submit: cancelled {jobs.n_left} of {jobs.n_begun}", err=True)
+            sys.exit(130)
+        shown.finish()
+    if jobs.n_failed:
+        sys.exit(1 if items is not None else shown.last_code)
+
+
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _variables(given: tuple[str, ...]) -> dict[str, str | None]:
+    variables: dict[str, str | None] = {}
+    for text in given:
+        name, found, value = text.partition("=")
+        if not name or not found:
+            raise click.UsageError(f"--env takes NAME=VALUE, not {text!r}")
+        variables[name] = value
+    return variables
+
+
+class _Shown:
+    """What is printed of jobs."""
+
+    def __init__(self, jobs: Any, *, as_json: bool, has_items: bool) -> None:
+        self._jobs = jobs
+        self._as_json = as_json
+        self._has_items = has_items
+        self._draws = has_items and sys.stderr.isatty()
+        self._drawn_at = 0.0
+        self._is_drawn = False
+        #: exit code of the last run
+        self.last_code = 0
+
+    def show(self, end: JobEnd) -> None:
+        """Print one end."""
+        import json
+
+        self._erase()
+        self.last_code = end.code
+        if self._as_json:
+            click.echo(json.dumps(end.to_plain()))
+        else:
+            _write(sys.stdout, end.stdout)
+            _write(sys.stderr, end.stderr)
+            if end.error:
+                of = f" {end.item}:" if self._has_items else ""
+                click.echo(f"weft submit:{of} {end.error}", err=True)
+        self._draw()
+
+    def finish(self) -> None:
+        """Print the sum, if there were items and some have failed."""
+        self._erase()
+        jobs = self._jobs
+        if self._has_items and jobs.n_failed and not self._as_json:
+            click.echo(f"weft submit: {jobs.n_failed} of {jobs.n_ended} failed", err=True)
+
+    def _draw(self) -> None:
+        import time
+
+        now = time.monotonic()
+        if self._draws and now - self._drawn_at > _DRAW_S:
+            jobs = self._jobs
+            total = "" if jobs.n is None else f" of {jobs.n}"
+            failed = f", {jobs.n_failed} failed" if jobs.n_failed else ""
+            click.echo(f"\r{jobs.n_ended}{total} done{failed}\033[K", err=True, nl=False)
+            self._drawn_at, self._is_drawn = now, True
+
+    def _erase(self) -> None:
+        if self._is_drawn:
+            click.echo("\r\033[K", err=True, nl=False)
+            self._is_drawn, self._drawn_at = False, 0.0
+
+
+def _write(stream: TextIO, text: str) -> None:
+    if text:
+        stream.write(text)
+        stream.flush()

@@ -1,0 +1,90 @@
+"""`weft submit`, as a process: what it prints, its exit codes, and its end by Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.deploy.daemons import environment, run
+
+pytestmark = pytest.mark.slow
+
+
+def submit(tmp_path, *arguments):
+    return run("submit", "--local", *arguments, folder=tmp_path)
+
+
+def test_a_single_run_is_as_if_it_was_started_here(tmp_path):
+    done = submit(tmp_path, "--", "pwd; echo no >&2; exit 3")
+    assert (done.stdout, done.returncode) == (f"{tmp_path}\n", 3)
+    assert done.stderr == "no\nweft submit: exit code 3\n"
+    done = submit(tmp_path, "--env", "A=b", "--", "echo $A")
+    assert (done.stdout, done.stderr, done.returncode) == ("b\n", "", 0)
+
+
+def test_runs_for_items_print_whole_and_failures_are_counted(tmp_path):
+    done = submit(tmp_path, "--array", "1-4", "--", "echo {}; echo {}; test {} != 3")
+    lines = done.stdout.split()
+    assert [*lines[::2]] == [*lines[1::2]]
+    assert sorted(lines) == sorted("12341234")
+    assert done.stderr == "weft submit: 3: exit code 1\nweft submit: 1 of 4 failed\n"
+    assert done.returncode == 1
+
+
+def test_records_are_for_programs(tmp_path):
+    (tmp_path / "lines").write_text("a b\nc\n")
+    done = submit(tmp_path, "--json", "--each-line", "lines", "--", "echo")
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {record["item"]: record["stdout"] for record in records} == {"a b": "a b\n", "c": "c\n"}
+    assert all(record["ok"] and record["wall_s"] > 0 for record in records)
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_the_rest_is_cancelled_after_a_failure_if_that_is_asked_for(tmp_path):
+    line = "test {} != 1 || exit 9; sleep 1000"
+    done = submit(tmp_path, "--fail-fast", "--array", "1-50", "--", line)
+    assert done.returncode == 1
+    assert "weft submit: 1: exit code 9\n" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_cancels_what_has_not_ended(tmp_path, wait_until, number):
+    words = ["submit", "--local", "--array", "1-50", "--", f"{tmp_path}/job", "{}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "weft", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment(tmp_path / "run"),
+    )
+    wait_until(lambda: (tmp_path / "begun").exists(), timeout_s=60)
+    process.send_signal(number)
+    _, printed = process.communicate(timeout=60)
+    assert (printed, process.returncode) == ("weft submit: cancelled 50 of 50\n", 130)
+
+
+@pytest.fixture(autouse=True)
+def job(tmp_path):
+    script = tmp_path / "job"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/begun\nsleep 1000\n")
+    script.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--array", "1", "--each-line", "-", "--", "true"], "give one of them"),
+        (["--array", "x", "--", "true"], "--array takes 1-10"),
+        (["--scheduler", "tcp://127.0.0.1:1", "--", "true"], "leave the scheduler out"),
+        (["--env", "A", "--", "true"], "--env takes NAME=VALUE"),
+        ([], "COMMAND"),
+    ],
+)
+def test_wrong_options_are_errors_before_anything_starts(tmp_path, arguments, text):
+    done = submit(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert text in done.stderr
