@@ -22,7 +22,7 @@ from ..protocol.wire.keys import Key, key_of
 from .actors import check_actor, map_actors, submit_actor
 from .calls import scattering
 from .calls.annotations import options_of_keywords
-from .calls.call_options import NOT_GIVEN, check_unsupported
+from .calls.call_options import NOT_GIVEN, check_unsupported, checkpointed
 from .calls.calling import submit_call, submit_rows
 from .calls.encoding import rows_of
 from .cluster import log_forwarding, registering, restarting, retiring, retrying, running, scaling
@@ -203,6 +203,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         pure: bool = True,
         timeout: Any = NOT_GIVEN,
         meta: Any = NOT_GIVEN,
+        persist_to: str | os.PathLike[str] | None = None,
         **kwargs: Any,
     ) -> Future[T, Mode]: ...
     @overload
@@ -223,6 +224,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         pure: bool = True,
         timeout: Any = NOT_GIVEN,
         meta: Any = NOT_GIVEN,
+        persist_to: str | os.PathLike[str] | None = None,
         **kwargs: Any,
     ) -> Future[T, Mode]: ...
     def submit(
@@ -242,6 +244,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         pure: bool = True,
         timeout: Any = NOT_GIVEN,
         meta: Any = NOT_GIVEN,
+        persist_to: str | os.PathLike[str] | None = None,
         **kwargs: Any,
     ) -> Future[Any, Any]:
         """Run `func(*args, **kwargs)` on a worker, with futures replaced by their results.
@@ -273,6 +276,8 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
                 the function takes such a keyword, it is given it instead. See docs/ending.md.
             meta: plain data of at most 2 kB that says what the task is for, shown by `attempts`,
                 the task stream and its error. If the function takes such a keyword, see `timeout`.
+            persist_to: URL or path of a folder, as fsspec has it: the result is a file there, which
+                later equal calls read instead of running. See docs/data.md.
             kwargs: its keyword arguments.
 
         Raises:
@@ -296,6 +301,8 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         if actor or actors:
             check_actor(actor or actors, func)
             return submit_actor(engine, self._encoder, func, args, kwargs, key, options)
+        if persist_to is not None:
+            func = checkpointed(func, kwargs, persist_to)
         return submit_call(engine, self._encoder, func, args, kwargs, key, options, pure)
 
     @overload
@@ -326,6 +333,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         batch_size: int | None = None,
         timeout: Any = NOT_GIVEN,
         meta: Any = NOT_GIVEN,
+        persist_to: str | os.PathLike[str] | None = None,
         **kwargs: Any,
     ) -> list[Future[T, Mode]]: ...
     @overload
@@ -347,6 +355,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         batch_size: int | None = None,
         timeout: Any = NOT_GIVEN,
         meta: Any = NOT_GIVEN,
+        persist_to: str | os.PathLike[str] | None = None,
         **kwargs: Any,
     ) -> list[Future[T, Mode]]: ...
     def map(
@@ -367,6 +376,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         batch_size: int | None = None,
         timeout: Any = NOT_GIVEN,
         meta: Any = NOT_GIVEN,
+        persist_to: str | os.PathLike[str] | None = None,
         **kwargs: Any,
     ) -> list[Future[Any, Any]]:
         """Run `func` once for each row of `zip(*iterables)`; return the futures as a list.
@@ -387,6 +397,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
             batch_size: the largest number of tasks in one message to the scheduler.
             timeout: how long an attempt of each call may run; see `submit`.
             meta: plain data that says what the calls are for; see `submit`.
+            persist_to: a folder for the results, which later runs read; see `submit`.
             kwargs: keyword arguments, the same for all calls; they are sent once.
 
         Example:
@@ -408,6 +419,8 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         if actor or actors:
             check_actor(actor or actors, func)
             return map_actors(engine, self._encoder, func, rows, kwargs, key, options)
+        if persist_to is not None:
+            func = checkpointed(func, kwargs, persist_to)
         return submit_rows(
             engine, self._encoder, func, rows, kwargs, key, options, pure, batch_size
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 import types
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ from ...protocol.wire.options import KEYWORDS
 from ...protocol.wording import nearest
 from ..dask.absent_names import ABSENT
 
-_OPTIONS: Final = ("key", "pure", *KEYWORDS)
+_OPTIONS: Final = ("key", "pure", "persist_to", *KEYWORDS)
 #: {name that is not similar, or is known from other libraries: what it is here}
 _ELSEWHERE: Final = {
     "chunksize": "the option batch_size= of map",
@@ -102,6 +103,16 @@ def check_keywords(
             if name not in names:
                 meant = _executor_option_like(name) if of_executor else _option_like(name)
                 raise unexpected(function_name(func), name, names, meant)
+
+
+def checkpointed(
+    func: Callable[..., Any], keywords: Iterable[str], url: str | os.PathLike[str]
+) -> Callable[..., Any]:
+    """Return the function with files for its results; see `Checkpointed`."""
+    from ...protocol.values.checkpoints import Checkpointed
+
+    check_keywords(func, keywords)
+    return Checkpointed(func, url)
 
 
 def unexpected(function: str, name: str, names: Iterable[str], meant: str = "") -> TypeError:

@@ -86,7 +86,7 @@ class performance_report(StreamContext):
         with contextlib.suppress(ValueError):  # there are fewer frames
             self._code = code_of_block(sys._getframe(1 + self._stacklevel))
         if self._is_url:
-            import fsspec  # type: ignore[import-untyped]  # noqa: F401 - a lack shows before the work
+            import fsspec  # noqa: F401 - a lack shows before the work
 
             return
         folder = os.path.dirname(self._file)
