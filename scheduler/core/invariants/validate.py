@@ -192,7 +192,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "a dependency has the task among its dependents": lambda s: [
         (t, d) for t, d in _dependencies(s) if t not in (d.dependents or ())
     ],
-    "dependents are None if empty": lambda s: [t for t in tasks_in(s) if t.dependents == {}],
+    "dependents are None if empty": lambda s: [t for t in tasks_in(s) if t.dependents in ({}, ())],
     "dependents are known": lambda s: _unknown(s, (d for _, d in _dependents(s))),
     "a dependent has the task among its dependencies": lambda s: [
         (t, d) for t, d in _dependents(s) if t not in d.dependencies

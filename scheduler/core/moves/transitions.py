@@ -492,9 +492,9 @@ def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask
             notes.pop(task, None)
     for dependency in task.dependencies:
         dependents = dependency.dependents
-        assert dependents is not None
-        del dependents[task]
-        if not dependents:
+        if isinstance(dependents, dict):
+            del dependents[task]
+        if not dependents or isinstance(dependents, tuple):
             dependency.dependents = None
             stack.append(dependency)
     task.dependencies = ()

@@ -247,8 +247,8 @@ class SchedulerTask:
         self.state: State = RELEASED
         #: symmetric with `dependents`; acyclic, because they existed before this task did
         self.dependencies: tuple[SchedulerTask, ...] = ()
-        #: {task: None} of all tasks, not forgotten, that depend on this one; None = empty
-        self.dependents: dict[SchedulerTask, None] | None = None
+        #: {task: None} of all that depend on it, not forgotten; or a tuple of the only one so far
+        self.dependents: dict[SchedulerTask, None] | tuple[SchedulerTask] | None = None
         #: how many `dependents` are waiting, queued, no_worker or processing: they will read the
         #: data; or in memory, and keep it for their own readers (`is_keeping`)
         self.n_waiters = 0

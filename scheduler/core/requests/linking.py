@@ -78,10 +78,10 @@ def link(
         task.priority = task.priority & ~PLACE_MASK | place
     task.dependencies = tuple(dependencies)
     for dependency in dependencies:
-        if dependency.dependents is None:
-            dependency.dependents = {task: None}
+        if isinstance(others := dependency.dependents, dict):
+            others[task] = None
         else:
-            dependency.dependents[task] = None
+            dependency.dependents = {others[0]: None, task: None} if others else (task,)
     if is_delivered:
         return
     activate(state, task)

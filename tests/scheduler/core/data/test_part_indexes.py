@@ -128,7 +128,7 @@ def test_a_reader_depends_on_the_index_alone() -> None:
     board.finish(worker, *[f"a{i}" for i in range(50)])
     put_done(board, worker)
     assert [d.key for d in board.task("r0").dependencies] == ["index"]
-    assert board.task("a0").dependents == {board.task("index"): None}
+    assert board.task("a0").dependents == (board.task("index"),)
 
 
 def test_a_lost_input_takes_the_index_along_and_only_it_runs_again() -> None:
