@@ -46,14 +46,14 @@ from ..calls.shared_arguments import SHARED_NBYTES, Sharing
 from ..core.submitting import MAX_NBYTES
 from ..core.tasks import FAILED, FunctionRecord, FutureState, TaskColumns, TaskRecord
 from ..future import Future, join_dask
+from .chains import with_chains
 from .rechunks import with_read_pieces
 from .shuffles import graph_with_parts, in_order
 
 if TYPE_CHECKING:
     from ..shell.engine import Engine
 
-#: Number of characters of a key that become part of a name with a hash.
-_MAX_KEY_CHARS: Final = 80
+_MAX_KEY_CHARS: Final = 80  #: of a key, that become part of a name with a hash
 #: Tasks of one part: the first is small, so that the first tasks start early.
 _FIRST_ROWS: Final = 256
 _MAX_ROWS: Final = 2048
@@ -111,7 +111,8 @@ def submit_graph(
     check_options(options)
     given = {name: options.get(name) for name in KEYWORDS}
     mapping, annotations = read_annotated(dsk, graph_with_parts)
-    mapping = with_read_pieces(mapping)
+    held = client._running().table.states
+    mapping = with_chains(with_read_pieces(mapping), keys, held, annotations)
     of_tasks = AnnotatedOptions(given, active_annotations(), annotations)
     order = checked_order(options.get("order"))
     submission = _Submission(client, of_tasks, keeps_names=keeps_names)
@@ -247,8 +248,7 @@ class _GraphPart:
         self.rows: list[tuple[_TaskResult, Any, int, Blob, list[str], bytes]] = []
         #: Failed states whose keys tasks take over.
         self.replaced: list[FutureState] = []
-        #: {function: its place}
-        self.functions: dict[FunctionRecord, int] = {}
+        self.functions: dict[FunctionRecord, int] = {}  #: {function: its place}
         #: {id of a function object: function and place}; the graph keeps the objects alive
         self.known: dict[int, tuple[FunctionRecord, int]] = {}
         self.sharing = sharing  #: takes large arguments out of rows
