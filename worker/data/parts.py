@@ -12,11 +12,13 @@ again, and reads the next index then.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...protocol.host.blocking import blocked
 from ...protocol.values.parts import Taken, take_parts
 from ...protocol.values.serialize import loads
 from ...protocol.wire.message import MAX_ITEMS
@@ -40,6 +42,8 @@ __all__ = ["PartReader", "pack_parts"]
 PARTS_KEY: Final = "parts"
 #: Places, and numbers that name their parts, of one request: a list on the wire has a limit.
 _MOST_LISTED: Final = MAX_ITEMS // 2
+#: Seconds after which a reader lets another task run: an answer of a near holder is there earlier.
+_BRIEF_S: Final = 0.005
 
 
 class _Request(NamedTuple):
@@ -60,6 +64,8 @@ class PartReader:
         self._loop = loop
         #: {address: when it did not give what it was asked for}: others are asked first
         self._failed: dict[str, float] = {}
+        #: Readers that may let others run: as many as threads, since each holds what it has got.
+        self._waiting = threading.Semaphore(executor.state.n_seats)
 
     def fetch(
         self, index: PartIndex, places: Sequence[int], numbers: Sequence[int], n_numbers: int
@@ -108,6 +114,7 @@ class PartReader:
             else:
                 taken.append(Taken(theirs, take_parts(values, named(here), n_numbers)))
             del values
+        self._wait([request.answer for request in requests])
         why_unreached = ""
         for request in requests:
             try:
@@ -123,6 +130,15 @@ class PartReader:
         if reports:
             raise PartsGone(why_unreached or "parts of results are not where they were", reports)
         return taken
+
+    def _wait(self, answers: list[Future[Blob]]) -> None:
+        """Wait for answers, and let another task use the thread meanwhile."""
+        if wait(answers, _BRIEF_S).not_done and self._waiting.acquire(blocking=False):
+            try:
+                with blocked():
+                    wait(answers)
+            finally:
+                self._waiting.release()
 
     def _ask(self, request: _Request, index: PartIndex, n_numbers: int) -> None:
         """Ask a holder, on the loop's thread."""

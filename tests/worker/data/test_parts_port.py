@@ -226,3 +226,57 @@ async def test_a_request_with_more_rows_than_a_list_may_have_is_sent_in_several(
         results = await scheduler.until_done(1)
     assert sum(results[1]) == n
     assert holder.n_requests > 1
+
+
+class SlowHolder:
+    """Answers requests for parts when a test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Connection, GetParts]] = []
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        for message in messages:
+            assert isinstance(message, GetParts)
+            self.asked.append((connection, message))
+
+    def on_writable(self, connection: Connection) -> None:
+        pass
+
+    def on_closed(self, connection: Connection, error: object) -> None:
+        pass
+
+    def answer(self) -> None:
+        for connection, message in self.asked:
+            connection.send([data(message.request, keys=["parts"], results=[dumps(7)])])
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+async def test_a_reader_that_waits_for_a_holder_lets_another_task_use_its_thread(cluster, security):
+    scheduler, holder = cluster.scheduler, SlowHolder()
+    worker = await cluster.start(nthreads=1)
+    listener = await Listener(
+        "tcp://127.0.0.1:0",
+        role=Role.WORKER_DATA,
+        accepted_roles={Role.PEER},
+        security=security,
+        on_connection=lambda _: holder,
+    ).start()
+    try:
+        reading = [scheduler.task(read, index_of(listener.address), key=f"r{i}") for i in range(3)]
+        scheduler.send(worker, *reading)
+        scheduler.send(worker, scheduler.task(double, 4, key="d"))
+        # One of the readers lets another one begin, and no more of them: each holds what it got.
+        await scheduler.until(lambda: len(holder.asked) == 2)
+        holder.answer()
+        holder.asked.clear()
+        await scheduler.until(lambda: len(holder.asked) == 1)
+        await scheduler.until(lambda: scheduler.results().get(4) == 8)
+        assert 3 not in scheduler.results()
+        holder.answer()
+        results = await scheduler.until_done(4)
+    finally:
+        await listener.close()
+    assert results == {1: [7], 2: [7], 3: [7], 4: 8}
