@@ -13,7 +13,7 @@ import pickle
 import shutil
 import tempfile
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -22,6 +22,7 @@ from ...graphs.blocks.core.tasks import Block, BlockTask
 from ...graphs.blocks.running import (
     BlockOrder,
     BlockReport,
+    Held,
     report_of,
     run_block,
     running_tasks,
@@ -35,6 +36,8 @@ from ...protocol.errors import UnpicklableResult, WorkerDied
 from ...protocol.host.collector import paused_collector, resumed_collector
 from ...protocol.values.exceptions import name_packed, set_field, unpack_exception
 from ...protocol.values.serialize import loads
+from ..core.events import Watch
+from ..shell.watchers import Wanting
 
 if TYPE_CHECKING:
     from ..client import Client
@@ -52,6 +55,7 @@ _SOON_S: Final = 0.05
 _MAX_LEARNED: Final = 10_000
 
 _run_numbers = itertools.count()
+_NO_VALUES: Final[dict[int, Any]] = {}
 
 
 def run_in_blocks(
@@ -179,8 +183,10 @@ class _BlocksRun:
         #: Numbers of tasks that were shown to begin.
         self._begun: set[int] = set()
         self._outputs = {task.number for task in self._tasks if task.is_output}
-        #: {task: future of its value}
+        #: {task: future of its value, or of the block whose result has it}
         self._fetched: dict[BlockTask, Any] = {}
+        #: These futures, each once, in their order.
+        self._wanted: dict[Any, None] = {}
         #: (number of a block, the future of its report), or a report before the last.
         self._events: SimpleQueue[Any] = SimpleQueue()
 
@@ -206,8 +212,15 @@ class _BlocksRun:
                 learned.functions[name] = known_s, group in self._large
         while len(learned.functions) > _MAX_LEARNED:
             del learned.functions[next(iter(learned.functions))]
+        self._fetch()
+
+    def _fetch(self) -> None:
+        """Wait for the large outputs, and store them."""
+        futures = [*self._wanted]
+        found = dict(zip(futures, self._client.gather(futures), strict=True))
         for task, future in self._fetched.items():
-            task.value = future.result()
+            value = found[future]
+            task.value = value.values[task.number] if value.__class__ is Held else value
 
     # --- To workers -------------------------------------------------------------------------------
 
@@ -255,10 +268,18 @@ class _BlocksRun:
         blob = pickle.dumps(order, 5)
         future = submit(run_block, blob, *arguments, pure=False, workers=workers)
         report = future
-        if not self._large.isdisjoint(needed):
+        if not self._large.isdisjoint(needed) and not all(map(self._is_to_come, tasks)):
             report = submit(report_of, future, pure=False, workers=workers)
         self._blocks[number] = block, future
-        report.add_done_callback(lambda done: self._events.put((number, done)))
+        self._want(report, lambda: self._events.put((number, report)))
+
+    def _is_to_come(self, task: BlockTask) -> bool:
+        """Return whether a value is likely to be small, or only the caller gets it."""
+        return task.group not in self._large or (bool(task.is_output) and not task.dependents)
+
+    def _want(self, future: Any, call: Callable[[], object] | None = None) -> None:
+        """Have a result fetched while other tasks run."""
+        self._client._running().post(Watch(Wanting(call), [future._state]))
 
     # --- From workers -----------------------------------------------------------------------------
 
@@ -287,9 +308,16 @@ class _BlocksRun:
         except WorkerDied as error:
             self._raise_death(number, block, error)
         del self._blocks[number]
-        self._on_report(block, report_of(result), future)
+        values = result.values if result.__class__ is Held else _NO_VALUES
+        self._on_report(block, report_of(result), future, values)
 
-    def _on_report(self, block: Block, report: BlockReport, future: Any) -> None:
+    def _on_report(
+        self,
+        block: Block,
+        report: BlockReport,
+        future: Any,
+        large: dict[int, Any] = _NO_VALUES,
+    ) -> None:
         finished = _finished(block, report)
         exported: dict[int, Any] = report.values
         places: dict[int, str] = {}
@@ -305,6 +333,8 @@ class _BlocksRun:
                 exported[number] = _Pickled(data)
                 if number in outputs:
                     tasks[number].value = loads(data)
+        # Then they come with the block's result, without a task for each.
+        has_outputs_only = report.held.keys() - report.pinned <= outputs
         for number in report.held:
             if number not in sent:
                 continue
@@ -315,8 +345,18 @@ class _BlocksRun:
                 places[number] = report.worker
                 if number in outputs:
                     self._refuse_unpicklable(task, report)
-            elif number in outputs:
-                self._fetched[task] = self._client.submit(value_of, future, number, pure=False)
+            elif number not in outputs:
+                continue
+            elif number in large:
+                task.value = large[number]
+            else:
+                source = future
+                if not has_outputs_only:
+                    source = self._client.submit(value_of, future, number, pure=False)
+                if source not in self._wanted:
+                    self._wanted[source] = None
+                    self._want(source)
+                self._fetched[task] = source
         if self._observer is not None:
             self._show(self._observer, block, report, finished)
         if report.failed is not None:

@@ -137,6 +137,21 @@ class Calling(Watcher):
         self._call()
 
 
+class Wanting(Watcher):
+    """Has results fetched, and calls a function when they are here, or there are none."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[], object] | None = None) -> None:
+        super().__init__(wants_data=True)
+        self._call = call
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        if self._call is not None:
+            self._call()
+
+
 def settle(future: asyncio.Future[None]) -> None:
     """Let a coroutine go on that awaits this, unless it has ended."""
     if not future.done():

@@ -165,6 +165,24 @@ def test_arrays_move_between_workers(get):
         assert (out == 3).all()
 
 
+@pytest.mark.parametrize("chunksize", [1, 4, None])
+def test_large_outputs_come_with_their_blocks_or_by_themselves(get, chunksize):
+    """Some blocks have outputs only, some a value beside them that stays or cannot be pickled."""
+    dsk = {("a", i): (array, float(i), 2 * MIB) for i in range(8)}
+    dsk |= {("sum", i): (total, ("a", i), ("a", (i + 3) % 8)) for i in range(8)}
+    dsk |= {"lock": (lock, ("a", 0)), "free": (is_free, "lock", ("a", 1)), "text": (same, "x")}
+    keys = [("a", i) for i in range(1, 8)]
+    for _ in range(2):  # then it is known which functions return large values
+        arrays, sums, free, text = get(
+            dsk,
+            [keys, [("sum", i) for i in range(8)], "free", "text"],
+            chunksize=chunksize,
+        )
+        assert [(a[0], a[-1], a.nbytes) for a in arrays] == [(i, i, 2 * MIB) for i in range(1, 8)]
+        assert sums == tuple(2.0 * (i + (i + 3) % 8) for i in range(8))
+        assert (free, text) == (True, "x")
+
+
 def test_large_literals_are_inputs_of_blocks(get):
     big = np.arange(MIB)
     words = dict.fromkeys(range(100_000), "word")

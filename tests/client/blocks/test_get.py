@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import weft
-from tests.graphs.processes.kit import add, boom, inc
+from tests.graphs.processes.kit import add, array, boom, inc
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -44,6 +44,15 @@ def test_without_a_chunksize_each_task_is_one_of_the_cluster(client):
     n_before = len(client.get_task_stream())
     assert weft.multiprocessing.get(tree(64), "sum", pool=client) == 64 * 65 // 2
     assert len(client.get_task_stream()) - n_before == 127
+
+
+def test_large_outputs_need_no_tasks_of_their_own(client):
+    dsk = {("a", i): (array, float(i), 1 << 21) for i in range(8)}
+    for _ in range(2):  # then it is known that the function returns large values
+        n_before = len(client.get_task_stream())
+        found = weft.get(dsk, [*dsk], pool=client, chunksize=2)
+        assert [one[0] for one in found] == [*range(8)]
+    assert len(client.get_task_stream()) - n_before == 4  # blocks of two
 
 
 def test_options_of_the_engines_hold_in_blocks(client):
