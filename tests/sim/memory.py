@@ -19,7 +19,7 @@ from weft.scheduler.core.memory.full import FULL_SHARE
 from weft.scheduler.core.memory.records import memory_of
 from weft.scheduler.core.records.tasks import PROCESSING, QUEUED
 
-from .graphs import ACTOR, PUT, Graph
+from .graphs import ACTOR, INDEX_NBYTES, PUT, Graph
 from .pausing import Assigned
 from .sole_copies import SoleCopies
 
@@ -119,7 +119,7 @@ class ProcessMemory:
         worker = self._worker
         on_disk = worker.spill.on_disk
         in_memory = [value for attempt, value in worker.store.items() if attempt not in on_disk]
-        nbytes = sum(map(self._limits.nbytes.__getitem__, in_memory))
+        nbytes = sum(self._limits.nbytes.get(value, INDEX_NBYTES) for value in in_memory)
         running = [task for task in worker.running if task is not None]
         nbytes += sum(worker.sim.nbytes(task.key) // 2 for task in running)
         return self._limits.base + nbytes + self._lingering
@@ -127,7 +127,7 @@ class ProcessMemory:
     def note_dropped(self, value: bytes) -> None:
         """Note that a value is dropped: its memory may be given back later."""
         if self._limits.linger_s:
-            nbytes = self._limits.nbytes[value]
+            nbytes = self._limits.nbytes.get(value, INDEX_NBYTES)
             self._lingering += nbytes
             self._worker.world.at(self._limits.linger_s, self._give_back, nbytes, is_work=False)
 

@@ -27,6 +27,7 @@ from .disks import Disks
 from .executions import Executions
 from .graphs import Graph, Spec
 from .links import End, Link, copied
+from .parts import Parts
 from .plan import Plan
 from .scheduler_node import Record, SchedulerNode
 from .session import SimulatedSession
@@ -58,6 +59,7 @@ class Simulation:
         self.plan = draw(self.world.rng)
         self.graph = Graph(self.plan, self.world.rng)
         self.limits = memory.draw(Random(f"memory of {seed}"), self.plan, self.graph)
+        self.parts = Parts(seed, self.plan, self.graph)
         self.disks = Disks(seed, self.plan)
         self.spills = Spills(seed, self.plan, self.limits)
         self.pausing = pausing.draw(Random(f"pauses of {seed}"))

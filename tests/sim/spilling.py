@@ -22,7 +22,7 @@ from weft.worker.data.core.spill_plan import (
 )
 from weft.worker.policy import Fractions
 
-from .graphs import ACTOR
+from .graphs import ACTOR, INDEX_NBYTES
 
 if TYPE_CHECKING:
     from weft.worker.core.tasks import WorkerTask
@@ -77,7 +77,7 @@ class WorkerSpill:
         """Return the bytes of a value, wherever it is."""
         limits = self._worker.sim.limits
         assert limits is not None
-        return limits.nbytes[self._worker.store[attempt]]
+        return limits.nbytes.get(self._worker.store[attempt], INDEX_NBYTES)
 
     def note_dropped(self, attempt: int) -> None:
         """Note that a value is about to be dropped, with its file."""

@@ -10,7 +10,7 @@ from weft.worker.core.events import CopiesElsewhere, CopiesFetched, CopiesNotFet
 from weft.worker.core.features.puts import EarlyValues, ValueExpired, ValuePut
 from weft.worker.data.core.sending import LargeRequest, Sending
 
-from .graphs import LARGE, packed, unpacked
+from .graphs import INDEX, LARGE, packed, unpacked
 
 if TYPE_CHECKING:
     from .worker_node import WorkerNode
@@ -107,9 +107,10 @@ class WorkerDataNode:
         """Take values that a client puts."""
         for key, attempt, args in zip(message.keys, message.attempts, message.values, strict=True):
             if attempt not in self._node.store:
-                spec = self._node.sim.graph.spec_of(args)
-                assert spec.key == key
-                self._node.store[attempt] = spec.value
+                spec = self._node.sim.graph.by_key[key]
+                is_index = spec.function == INDEX
+                assert is_index or self._node.sim.graph.spec_of(args) is spec
+                self._node.store[attempt] = unpacked(args) if is_index else spec.value
                 self._node._handle(ValuePut(key, attempt, spec.nbytes))
                 if attempt in self._node.core.record(EarlyValues):
                     self._world.probes["put early"] += 1

@@ -46,9 +46,10 @@ from weft.worker.policy import WorkerPolicy
 from weft.worker.slots.executor import WATCH_S
 from weft.worker.slots.timeouts import LOOK_S
 
+from . import parts
 from .actors import WorkerActors
 from .disks import WorkerDisk
-from .graphs import ACTOR, LARGE, packed, value_of
+from .graphs import ACTOR, INDEX, LARGE, packed, value_of
 from .memory import ProcessMemory
 from .pausing import Pauses
 from .plugins import WorkerPluginsNode
@@ -89,12 +90,10 @@ class WorkerNode:
         self._deferred: list[tuple[Any, tuple[Any, ...]]] = []
         self.supervisor: SupervisorNode | None = None
         self._flush_scheduled = False
-        #: `_look` will be called.
-        self._watching = False
+        self._watching = False  #: `_look` will be called
         #: The tasks that each slot executes.
         self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
-        #: `_look_at_running` will be called.
-        self._is_looking = False
+        self._is_looking = False  #: `_look_at_running` will be called
         #: Attempts that were interrupted while they ran.
         self._interrupted: dict[int, None] = {}
         #: `Run` actions that a sleeping slot has not handled.
@@ -403,11 +402,13 @@ class WorkerNode:
         assert task.function.blob == spec.function.encode()
         assert [record.key for record in task.inputs] == [d.key for d in spec.dependencies]
         inputs = [self.store[record.attempt] for record in task.inputs]
-        for value, dependency in zip(inputs, spec.dependencies, strict=True):
-            assert value == dependency.value, f"{task!r} reads a wrong value of {dependency!r}"
+        for value, one in zip(inputs, spec.dependencies, strict=True):
+            assert one.function == INDEX or value == one.value, f"{task!r} reads wrong {one!r}"
         if spec.kills:
             self.world.probes["poison"] += 1
             self.world.at(0.0, self.kill, f"by {spec.key}")
+            return
+        if parts.begin(self, slot, task, inputs, report, told):
             return
         if spec.calls:
             self.parents[task.attempt] = parent = Parent(self, slot, task, inputs, report)
@@ -573,7 +574,6 @@ class WorkerNode:
             report = ChunkDone(slot, [], [], [], [])
         self._next(slot, report, told)
 
-    # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:
         """Validate the core, and the store beside it."""
         core = self.core
