@@ -385,7 +385,10 @@ class ClientNode(ClientProcess):
                 # A borrower has no recipe, and the owner may be at another scheduler.
                 passed_on = future.is_borrowed and recovery_of(sim.scheduler.core).n_ended
                 lent = borrowed and (released or failed)
+                # An actor that is lost with its worker is none that a new scheduler has known.
+                unknown = culprit in spec.actors and recovery_of(sim.scheduler.core).n_ended
                 reasons = (gone, gave_way, forgot, forced, retried, cut, overtaken, passed_on, lent)
+                reasons = (*reasons, unknown)
                 assert any(reasons), why
         else:
             raise AssertionError(why)

@@ -33,10 +33,7 @@ class Parts:
 
     def __init__(self, seed: int, plan: Plan, graph: Graph) -> None:
         self.rng = rng = Random(f"parts of {seed}")
-        # Seed 3 shows that an actor that is away while the scheduler is started again may fail a
-        # call without a reason that the checks know. It has nothing to do with parts.
-        is_known = plan.p_actor and (plan.restart_rate or plan.suspend_rate or plan.blip_rate)
-        self.is_on = rng.random() < P_PARTS and not (plan.executes_once or is_known)
+        self.is_on = rng.random() < P_PARTS and not plan.executes_once
         self.p_refused = rng.choice([0.0, 0.0, 0.1, 0.4])
         self.p_missing = rng.choice([0.0, 0.0, 0.1])
         for _ in range(rng.choice([1, 1, 2, 3]) if self.is_on else 0):
