@@ -19,6 +19,8 @@ from .metrics import N_BUCKETS, Histogram, Metric
 METRICS_URL: Final = "metrics_url"
 #: The fact of a worker that writes results to its disk when its memory is nearly full.
 SPILLS: Final = "spills"
+#: A worker that uses more than this part of its limit is nearly full.
+MEMORY_HIGH: Final = 0.8
 #: Of these results, the bytes that are on the disk and not in memory.
 SPILLED_BYTES: Final = "weft_worker_spilled_bytes"
 

@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ....protocol.reported import MEMORY_HIGH
 from ....protocol.wire import messages as m
 from ..actors.actors import is_actor
 from ..assignment.placement import reachable
-from ..insight.cluster_totals import MEMORY_HIGH
 from ..moves.locating import located
 from ..moves.reporting import send_states
 from ..moves.transitions import drop_attempt

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.reported import (
+    MEMORY_HIGH,
     METRICS_URL,
     OF_SUPERVISORS,
     OF_WORKERS,
@@ -30,8 +31,6 @@ from ..records.peers import SupervisorHandle, WorkerHandle
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
-#: A worker that uses more than this part of its limit is nearly full.
-MEMORY_HIGH: Final = 0.8
 #: Processes that are gone and whose last report is kept, in case they come back.
 MAX_GONE: Final = 2000
 

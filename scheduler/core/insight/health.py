@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from ....protocol.reported import MEMORY_HIGH
 from ....protocol.wording import counted, lasting, listed
 from ..events import Load
 from ..reports.unreached import Unreached
-from .cluster_totals import MEMORY_HIGH
 
 #: Above this part of its limit the memory of a worker is an error.
 MEMORY_FULL: Final = 0.95

@@ -23,11 +23,11 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from ....protocol.reported import MEMORY_HIGH
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
 from ....protocol.wording import counted, sized
 from ..actors.actors import is_actor
-from ..insight.cluster_totals import MEMORY_HIGH
 from ..members.membership import let_leave
 from ..records.peers import WorkerHandle
 from ..records.question_arguments import BadArgument, Info, Page

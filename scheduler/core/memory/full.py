@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ....protocol.reported import MEMORY_HIGH
 from ....protocol.wire import messages as m
 from ..assignment.placement import decide_worker
 from ..data.copies import on_worker_joined
-from ..insight.cluster_totals import MEMORY_HIGH
 from ..invariants.checking import differences
 from ..moves.taking import close, reopen
 from ..records.peers import FULL, NEVER_WATCHED, WorkerHandle

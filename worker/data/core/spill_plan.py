@@ -90,11 +90,6 @@ class SpillPlan:
         """Whether values are to leave the memory, or do."""
         return self._need > 0 or bool(self.writing)
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether memory is short, and nothing is being written that would help."""
-        return self._need > 0 and not self.writing
-
     def measured(self, managed: int, resident: int) -> None:
         """Note the bytes of all values in memory, and of the process; 0 = not known."""
         self._managed, self._resident = managed, resident
