@@ -31,7 +31,7 @@ class Here:
     wake: Callable[[], object] | None = None
     #: The thread in which an actor is made in the place of this one, and its gate.
     stand_in: tuple[int, SlotGate] | None = None
-    #: That of the thread; None for functions of `client.run`.
+    #: The seat of the thread; None for functions of `client.run`.
     seat: SlotSeat | None = None
 
 

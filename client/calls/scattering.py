@@ -62,6 +62,7 @@ _KEYS_PER_ORDER: Final = 100
 _SEQUENCES: Final = (list, tuple, set, frozenset)
 
 
+@waits
 def scatter(
     client: Client[Any],
     data: Any,

@@ -170,6 +170,7 @@ def list_datasets(client: Any) -> tuple[DatasetName, ...]:
     return _all(client)._call("list", _names)
 
 
+@waits
 def get_dataset(client: Any, name: DatasetName, default: Any = NO_DEFAULT) -> Any:
     """Return a dataset; the futures in it belong to this client.
 

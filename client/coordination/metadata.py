@@ -59,6 +59,7 @@ def set_metadata(client: Any, key: str | Iterable[str], value: Any) -> None:
     return _AllMetadata("metadata", client)._call("set", nothing, arguments)
 
 
+@waits
 def get_metadata(client: Any, keys: str | Iterable[str], default: Any = NO_DEFAULT) -> Any:
     """Return metadata.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import NotSupported
 from ..calls.call_options import check_unsupported
 from ..future import Future, join_dask
+from ..modes import waits
 from ..results.future_arguments import futures_of, is_collection, no_future
 from ..results.gathering import Gathering
 from ..shell.short_tracebacks import short_tracebacks
@@ -200,6 +201,7 @@ def persist(
 # --- Graphs ---------------------------------------------------------------------------------------
 
 
+@waits
 def get(
     client: Client[Any],
     /,

@@ -14,6 +14,7 @@ from ...protocol.errors import QuestionFailed
 from ...protocol.values.serialize import loads, loads_arguments
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.messages import ACTOR_FUNCTION, Answer
+from ..modes import waits
 from ..results.gathering import Gathering
 from ..shell.current import future_of
 from ..shell.engine import Engine
@@ -35,6 +36,7 @@ class FetchedCall(NamedTuple):
     kwargs: dict[str, Any]
 
 
+@waits
 def reproduce(client: Client[Any], task: Any, debugger: Any = False) -> Any:
     """Run the call of a task here, with its inputs, as if it were called in this program.
 
@@ -67,9 +69,10 @@ def reproduce(client: Client[Any], task: Any, debugger: Any = False) -> Any:
     return run_here(client._run(fetch_call(engine, task)), debugger)
 
 
+@waits
 def recreate_error_locally(client: Client[Any], future: Any) -> Any:
     """Do what `reproduce` does; dask's name of it."""
-    return reproduce(client, future)
+    return client.reproduce(future)
 
 
 async def _reproduce_async(engine: Engine, task: Any, debugger: Debugger) -> Any:

@@ -81,7 +81,7 @@ class _Daemon:
             "http", "HTTP process", _log, config.dashboard_port, self._plain_of_http
         )
         self._began = time.time()
-        #: That the HTTP processes have accepted: the next one must not accept them again.
+        #: One-time links that an HTTP process has accepted: none is accepted twice.
         self._used_links = UsedLinks()
         self._tasks: list[asyncio.Task[None]] = []
 

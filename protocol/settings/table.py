@@ -55,7 +55,7 @@ def is_variable_of_others(name: str, value: str) -> bool:
     """Return whether a variable WEFT_... is not meant as a setting."""
     if _NO_SETTINGS.fullmatch(name) or _OF_SERVICES.fullmatch(name):
         return True
-    # That of a Service named weft-scheduler would be the setting of the scheduler's port.
+    # The variable of a Service named weft-scheduler would be the setting of the scheduler's port.
     return name.endswith("_PORT") and _SERVICE_ADDRESS.fullmatch(value) is not None
 
 

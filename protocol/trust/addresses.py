@@ -9,7 +9,7 @@ from ..errors import ConfigError
 from ..wire.address import Address, parse_address
 from .security import needs_tls
 
-#: That of `weft scheduler`, if it is free.
+#: The port of `weft scheduler`, if it is free.
 DEFAULT_PORT: Final = 8786
 
 

@@ -289,5 +289,5 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[Any], object]]]] = {
     # Before any conversion: an integer may be too large for a float. NaN fails this too.
     "created": ("a time", lambda v: type(v) in (int, float) and 0 <= v < 2**53),
 }
-#: Those that may be missing.
+#: Fields that may be missing.
 _OPTIONAL: Final = ("certificate_pem", "dashboard")

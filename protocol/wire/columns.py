@@ -200,7 +200,7 @@ def _check_facts(value: Any, buffers: list[Any]) -> dict[str, Any]:
     return facts
 
 
-#: That of `Options` is added by `options`.
+#: {schema: its check}. The check of `Options` is added by `options`.
 CHECKS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "Keys": _check_keys,
     "Texts": _check_texts,

@@ -117,7 +117,7 @@ class Message:
     receivers: ClassVar[tuple[Role, ...]] = ()
     #: It is the first message of its senders, which registers them.
     opens: ClassVar[bool] = False
-    #: That of the token with which a registered peer may send it to the scheduler.
+    #: The least level of the token with which a registered peer may send it to the scheduler.
     least_level: ClassVar[Level] = Level.VIEW
     columns: ClassVar[tuple[str, ...]] = ()
     optional_columns: ClassVar[tuple[str, ...]] = ()

@@ -50,6 +50,6 @@ WORKERS: Final = (Role.WORKER,)
 SUPERVISORS: Final = (Role.SUPERVISOR,)
 VIEWERS: Final = (Role.VIEWER,)
 PEERS: Final = (Role.PEER,)
-#: Those that have a session.
+#: Roles of peers that have a session.
 REGISTERED: Final = CLIENTS + WORKERS + SUPERVISORS
 ALL: Final = REGISTERED + VIEWERS + PEERS

@@ -66,7 +66,7 @@ class WorkerPlugins:
         self._setting_up: _SetUp | None = None
         context = copy.copy(executor.context)
         self._where = f"worker {context.name}"
-        #: Those that are set up; for the thread.
+        #: The plugins that are set up; for the thread.
         self._ready = ReadyPlugins(context, self._where, logger)
         self._is_closed = False
         #: Why the worker ends: it must not work without a plugin that has failed.

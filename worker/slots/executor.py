@@ -113,7 +113,7 @@ class TaskExecutor:
         self.state = state
         self.store = store
         self.spiller: Spiller | None = None
-        #: Without a task.
+        #: The context of a thread without a task.
         self.context = context
         self._wake = wake
         self._watch = watch

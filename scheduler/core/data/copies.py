@@ -287,7 +287,7 @@ def advance(state: SchedulerState) -> None:
     copies = copies_of(state)
     if not copies.open:
         return
-    # Those with the fewest bytes first, and then in turns.
+    # The workers with the fewest bytes first, and then in turns.
     candidates = deque(sorted(state.staying.values(), key=lambda ws: ws.nbytes))
     asked: dict[WorkerHandle, list[SchedulerTask]] = {}
     coming = _coming(copies)
