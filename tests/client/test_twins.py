@@ -106,6 +106,8 @@ AT_ONCE = {
 AT_ONCE_OF_MODULE = {
     "Awaited",  # for type checkers
     "Blocking",
+    "Command",  # the function of a task
+    "CommandResult",
     "Retries",
     "Executor",  # of the standard library's kind: its futures are awaited by asyncio.wrap_future
     "SynchronousExecutor",
