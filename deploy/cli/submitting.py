@@ -104,7 +104,10 @@ def command_of(
         words = placed
     folder = None if scratch else (cwd or os.getcwd())
     try:
-        return Command(words[0] if is_line(words) else words, cwd=folder, env=env)
+        command = Command(words[0] if is_line(words) else words, cwd=folder, env=env)
+        if has_items:
+            command._filled(("",), {})  # so that a place which is none is an error at once
+        return command
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 

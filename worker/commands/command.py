@@ -129,6 +129,7 @@ class Command:
         Raises:
             CommandFailed: its exit code is not 0, or it has not made a file.
             TypeError: the command has no place for an argument, or an input is missing or wrong.
+            ValueError: the place for an argument is inside quotes.
             OSError: a file of this machine cannot be read or written.
         """
         words = self._filled(args, kwargs)
@@ -188,6 +189,11 @@ class Command:
                 return match[0]
             used.add(name)
             text = _as_word(name, given[name])
+            if self.is_shell and _is_quoted(match.string, match.start()):
+                raise ValueError(
+                    f"{match[0]} stands inside quotes in {match.string!r}: leave the quotes out, "
+                    "each argument is quoted anyway"
+                )
             return shlex.quote(text) if self.is_shell else text
 
         words = [_FIELD.sub(value_of, word) for word in self.words]
@@ -232,6 +238,22 @@ class Command:
             else:
                 outputs[name] = made.read_bytes()
         return outputs, missing
+
+
+def _is_quoted(line: str, place: int) -> bool:
+    """Return whether a place of a line for the shell is inside quotes."""
+    quote = ""
+    i = 0
+    while i < place:
+        char = line[i]
+        if char == "\\" and quote != "'":
+            i += 1  # the next one is taken as it is
+        elif not quote and char in "'\"":
+            quote = char
+        elif char == quote:
+            quote = ""
+        i += 1
+    return bool(quote)
 
 
 def _words(command: str | Iterable[str | os.PathLike[str]]) -> list[str]:

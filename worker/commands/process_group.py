@@ -131,7 +131,8 @@ def run_process(
             _signal(process.pid, signal.SIGKILL)
             if process.returncode is None:
                 process.wait()
-        guard.write(b"ended\n")
+        with contextlib.suppress(BrokenPipeError):  # somebody has ended the guard
+            guard.write(b"ended\n")
         _drain(pipes, time.monotonic() + _DRAIN_S)
     return ProcessEnd(
         process.returncode,

@@ -99,6 +99,8 @@ def test_a_command_runs_in_this_folder_unless_another_one_is_named():
     assert made(["ls"], scratch=True).cwd is None
     with pytest.raises(click.UsageError, match="give one of them"):
         made(["ls"], scratch=True, cwd="/tmp")
+    with pytest.raises(click.UsageError, match="stands inside quotes"):
+        made(['echo "{}"'])
     with pytest.raises(click.UsageError, match="the command is empty"):
         made([""], has_items=False)
 

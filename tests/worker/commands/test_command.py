@@ -39,6 +39,17 @@ def test_an_argument_is_one_word_whatever_is_in_it(text):
     assert weft.Command("printf %s {0}")(text).stdout == text.encode().decode("utf-8", "replace")
 
 
+@pytest.mark.parametrize("line", ['echo "{0}"', "echo '{0}'", 'echo "\\"" "a {0} b"'])
+def test_a_place_inside_quotes_is_refused_since_the_shell_would_read_the_argument(line):
+    with pytest.raises(ValueError, match=r"stands inside quotes .* leave the quotes out"):
+        weft.Command(line)("$(exit)")
+
+
+def test_quotes_that_are_closed_or_escaped_before_a_place_leave_it_alone():
+    line = """echo 'a"' "b'" \\" {0} '{1}'"""
+    assert weft.Command(line)("c d").stdout == 'a" b\' " c d {1}\n'
+
+
 def test_an_argument_without_a_place_is_an_error_and_so_is_data():
     with pytest.raises(TypeError, match=r"'echo \{0\}' has no \{1\} for the argument 1"):
         weft.Command("echo {0}")(1, 2)
