@@ -154,6 +154,9 @@ class _Shown:
         else:
             _write(sys.stdout, end.stdout)
             _write(sys.stderr, end.stderr)
+            if end.result is not None and end.result.is_cut:
+                what = "it has printed more than is kept, which is the last 1 MiB"
+                click.echo(f"weft submit: {end.item or 'the run'}: {what}", err=True)
             if end.error:
                 of = f" {end.item}:" if self._has_items else ""
                 click.echo(f"weft submit:{of} {end.error}", err=True)

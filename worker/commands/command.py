@@ -173,6 +173,7 @@ class Command:
         return CommandResult(
             *(shown, end.returncode, printed, errors, outputs),
             *(end.wall_s, end.cpu_s, end.peak_nbytes, end.read_nbytes, end.written_nbytes),
+            end.is_cut,
         )
 
     def _text(self, words: list[str]) -> str:

@@ -33,6 +33,7 @@ class CommandResult:
             than the worker's own, from which the system does not tell it.
         read_nbytes: bytes that they have read from disks.
         written_nbytes: bytes that they have written to disks.
+        is_cut: it has printed more than `max_output`.
     """
 
     command: str
@@ -45,6 +46,7 @@ class CommandResult:
     peak_nbytes: int | None = None
     read_nbytes: int = 0
     written_nbytes: int = 0
+    is_cut: bool = False
 
 
 #: What a file of a scratch directory may be made of; see `Command`.

@@ -59,6 +59,8 @@ class ProcessEnd:
     #: from and to disks
     read_nbytes: int
     written_nbytes: int
+    #: it has printed more than was kept
+    is_cut: bool
 
 
 class _Tail:
@@ -68,10 +70,12 @@ class _Tail:
         self._most = most
         self._parts: deque[bytes] = deque()
         self._nbytes = 0
+        self.is_cut = False
 
     def add(self, part: bytes) -> None:
         self._parts.append(part)
         self._nbytes += len(part)
+        self.is_cut = self.is_cut or self._nbytes > self._most
         while self._parts and self._nbytes - len(self._parts[0]) >= self._most:
             self._nbytes -= len(self._parts.popleft())
 
@@ -143,6 +147,7 @@ def run_process(
         _peak_nbytes(used),
         used.ru_inblock * _BLOCK,
         used.ru_oublock * _BLOCK,
+        any(tail.is_cut for tail in pipes.values()),
     )
 
 

@@ -26,6 +26,12 @@ def test_a_single_run_is_as_if_it_was_started_here(tmp_path):
     assert (done.stdout, done.stderr, done.returncode) == ("b\n", "", 0)
 
 
+def test_output_that_is_cut_is_said(tmp_path):
+    done = submit(tmp_path, "--", "seq", "1", "200000")
+    assert len(done.stdout) == 1 << 20
+    assert done.stderr.startswith("weft submit: the run: it has printed more than is kept")
+
+
 def test_runs_for_items_print_whole_and_failures_are_counted(tmp_path):
     done = submit(tmp_path, "--array", "1-4", "--", "echo {}; echo {}; test {} != 3")
     lines = done.stdout.split()

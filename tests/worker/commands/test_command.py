@@ -150,6 +150,7 @@ def test_output_is_kept_up_to_a_limit_or_goes_to_files(tmp_path):
     command = "echo 123; echo 456 >&2; echo 789"
     assert weft.Command(command, stderr=subprocess.STDOUT)().stdout == "123\n456\n789\n"
     assert weft.Command(command, max_output=5)().stdout == "\n789\n"
+    assert [weft.Command(command, max_output=n)().is_cut for n in (7, 8)] == [True, False]
     assert weft.Command(command, max_output=0)().stdout == ""
     for _ in range(2):
         done = weft.Command(
