@@ -191,6 +191,8 @@ def _watch(
             pid, status, used = os.wait4(process.pid, os.WNOHANG)
             if pid:
                 process.returncode = os.waitstatus_to_exitcode(status)
+                if kill_at < float("inf"):  # what a shell has started may need the time, too
+                    _wait_for_group(process.pid, kill_at)
                 return used
             for key, _ in selector.select(_LOOK_S if handle is not None else _LOOK_S / 5):
                 tail = pipes.get(key.fileobj)
@@ -204,6 +206,14 @@ def _watch(
             elif now >= ask_at:
                 ask_at = float("inf")
                 _signal(process.pid, signal.SIGTERM)
+
+
+def _wait_for_group(group: int, until: float) -> None:
+    """Wait until the last process of a group has ended."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < until:
+            os.killpg(group, 0)
+            time.sleep(_LOOK_S / 10)
 
 
 @contextlib.contextmanager

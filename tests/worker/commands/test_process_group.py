@@ -50,6 +50,14 @@ def test_a_program_is_asked_to_end_and_then_killed(tmp_path, wait_until):
     wait_until(lambda: not any(map(is_alive, found)))
 
 
+def test_processes_that_a_shell_has_started_have_time_to_end_as_well(tmp_path):
+    inner = 'trap "sleep 0.1; echo > saved; exit" TERM; echo > ready; while :; do sleep 0.01; done'
+    script = f"sh -c '{inner}' | cat"
+    end = run(tmp_path, script, is_wanted=lambda: not (tmp_path / "ready").exists())
+    assert end.returncode == -signal.SIGTERM
+    assert (tmp_path / "saved").exists()
+
+
 def test_an_exception_of_the_waiting_thread_ends_the_program(tmp_path, wait_until):
     def look():
         if (tmp_path / "pids").exists():
