@@ -131,7 +131,7 @@ def _variables(given: tuple[str, ...]) -> dict[str, str | None]:
 
 
 class _Shown:
-    """What is printed of jobs."""
+    """Prints the ends of jobs, and how far they are."""
 
     def __init__(self, jobs: Any, *, as_json: bool, has_items: bool) -> None:
         self._jobs = jobs

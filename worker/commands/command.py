@@ -109,7 +109,7 @@ class Command:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What a call takes: so `submit` tells arguments of the command from its own options."""
+        """The parameters of a call: `submit` tells them from its own options by this."""
         named = [name for word in self.words for name in _FIELD.findall(word)]
         names = ["inputs", *(name for name in dict.fromkeys(named) if name.isidentifier())]
         parameters = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
@@ -132,7 +132,7 @@ class Command:
             ValueError: the place for an argument is inside quotes.
             OSError: a file of this machine cannot be read or written.
         """
-        words = self._filled(args, kwargs)
+        words = self.words_for(args, kwargs)
         files = self._files({} if inputs is None else inputs)
         shown = self._text(words)
         if self.is_shell:
@@ -179,7 +179,7 @@ class Command:
     def _text(self, words: list[str]) -> str:
         return words[0] if self.is_shell else shlex.join(words)
 
-    def _filled(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[str]:
+    def words_for(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[str]:
         """Return the words with arguments in their places."""
         given: dict[str, object] = {str(i): value for i, value in enumerate(args)} | dict(kwargs)
         used: set[str] = set()

@@ -19,7 +19,7 @@ _ENCODING: Final = "utf-8"
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What a program has printed, made and used.
+    """The output, the files and the use of resources of a program that has ended.
 
     Attributes:
         command: as it was run.

@@ -6,6 +6,7 @@ import builtins
 import pickle
 
 import fsspec
+import numpy as np
 import pytest
 
 from weft.protocol.errors import SerializationError
@@ -55,11 +56,10 @@ def test_other_arguments_and_other_functions_have_other_files(counted, tmp_path)
 
 
 def test_arrays_are_told_apart_by_their_content(counted, tmp_path):
-    numpy = pytest.importorskip("numpy")
     kept = Checkpointed(counted, tmp_path)
-    array = numpy.arange(1_000_000)
+    array = np.arange(1_000_000)
     kept(array)
-    kept(numpy.arange(1_000_000))
+    kept(np.arange(1_000_000))
     assert counted.n == 1
     array[999_999] = 0
     kept(array)
