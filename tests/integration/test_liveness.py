@@ -64,10 +64,11 @@ def test_the_work_of_a_suspended_worker_is_done_elsewhere_and_it_comes_back(tmp_
 
 
 def read_part(index, number, folder):
-    """Read a part of all, note that, and wait until the test lets it go on."""
+    """Read a part of all, note both that this begins and that it is done, and wait for the test."""
     with (folder / f"{number}-{os.getpid()}").open("a") as file:
         file.write("x")
     found = sum(sum(parts) for _, parts in read_parts(index, [number]))
+    (folder / f"read-{os.getpid()}").touch()
     with (folder / "gate").open():
         return found
 
@@ -78,19 +79,30 @@ def test_unstarted_readers_of_parts_of_a_suspended_worker_are_given_back(tmp_pat
     readers = {f"r{i}": (read_part, "index", i, tmp_path) for i in range(10)}
     graph = {**inputs, "index": (index_of_parts, [*inputs]), **readers}
     os.mkfifo(tmp_path / "gate")
+
+    def started() -> dict[str, str]:
+        return {path.name: path.read_text() for path in tmp_path.glob("[0-9]*-*")}
+
     with running(tmp_path) as (master, _, client):
         result = client.get(graph, [*readers], sync=False)
-        wait_until(lambda: len(list(tmp_path.glob("*-*"))) == 2, 30)
-        there = sorted(client.scheduler_info()["workers"].values(), key=lambda w: w["n_processing"])
-        assert there[1]["n_processing"] > 1
-        with suspended(psutil.Process(there[0]["pid"])):
+        # A reader that has read holds its worker's seat, so none begins after it. One that waits for its parts gives the
+        # seat up: more than one may have begun.
+        wait_until(lambda: len(list(tmp_path.glob("read-*"))) == 2, 30)
+        there = client.scheduler_info()["workers"]
+        asleep, awake = sorted(there, key=lambda address: there[address]["n_processing"])
+        assert there[awake]["n_processing"] > 1
+        before = started()
+        keys = {f"r{name.split('-')[0]}" for name in before}
+        with suspended(psutil.Process(there[asleep]["pid"])):
             master.wait_for("and its supervisor were silent for 1 s")
+            wait_until(lambda: not ({*readers} - keys) & {*client.processing()[awake]}, 30)
             gate = os.open(tmp_path / "gate", os.O_RDWR)
             try:
                 assert client.gather(result, timeout=60) == [8 * i for i in range(10)]
             finally:
                 os.close(gate)
-        assert {path.read_text() for path in tmp_path.glob("*-*")} == {"x"}
+        # Each of the others began once in a process, when its parts were there again.
+        assert {n for name, n in started().items() if name not in before} == {"x"}
 
 
 def test_workers_are_none_the_worse_for_a_supervisor_that_is_suspended(tmp_path):
