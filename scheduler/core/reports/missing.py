@@ -87,8 +87,7 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
         if task is None:
             continue
         if task.state == MEMORY:
-            holders = reachable(ws, task, state.now)
-            if holders:
+            if holders := reachable(ws, task, state.now):
                 there.append(task)
                 theirs.append(holders)
                 continue
@@ -166,9 +165,8 @@ def on_report_missing(
         if task is not None and task.state == RELEASED and task in client.wants:
             task.delivered = False
             activate(state, task)
-    unknown = [key for key in message.keys if key not in state.tasks]
     send_states(state, client, message.keys)
-    if unknown:
+    if unknown := [key for key in message.keys if key not in state.tasks]:
         state.send_client(client, m.KeysUnknown(keys=unknown))
 
 
@@ -236,8 +234,8 @@ def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
     pending: dict[ClientHandle, list[str]] = {}
     needed = []
     for task in lost:
-        is_needed = bool(task.n_waiters or (task.wanted_by and not task.delivered))
         delivered = task.delivered
+        is_needed = bool(task.n_waiters or (task.wanted_by and not delivered))
         move(state, task, RELEASED)
         if is_needed:
             needed.append(task)
@@ -255,6 +253,8 @@ def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
                 dependent.waiting_on[task] = None
     for task in [*needed, *stack]:
         activate(state, task)
+    # What is not made again, or has failed at once, reads nothing.
+    release_unneeded(state, [d for task in lost for d in task.dependencies if d.state == MEMORY])
     state.counters.tasks_recomputed += len(needed)
     state.story.note(state.now, "last copy lost", [task.key for task in lost])
     for client, keys in pending.items():

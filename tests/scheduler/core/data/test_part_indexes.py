@@ -150,6 +150,23 @@ def test_a_lost_input_takes_the_index_along_and_only_it_runs_again() -> None:
     board.drop_rest()
 
 
+def test_a_lost_index_that_is_not_made_again_lets_its_inputs_go() -> None:
+    """The client that wants it has its value."""
+    board, first, second, alice = two_workers()
+    board.send(alice, m.WantKeys(keys=["index"]))
+    board.finish(board.where("index"), "index", nbytes=100, blob=b"index")  # type: ignore[arg-type]
+    board.send(alice, m.ReleaseKeys(keys=[*READERS]))
+    board.drop_rest()
+    gone = where_is(board, "a0")
+    stays = first if gone == second else second
+    kept = {board.attempt(key) for key in ("a0", "a1") if where_is(board, key) == stays}
+    out = board.close(gone)
+    assert board.states("a0", "a1", "index") == ["released"] * 3
+    assert kept
+    assert kept <= {*dropped(out, stays)}
+    board.drop_rest()
+
+
 def test_an_input_that_is_lost_while_the_index_is_sent_makes_it_anew() -> None:
     board, first, second, _ = two_workers()
     at = board.where("index")
