@@ -12,7 +12,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.payload import Payload
 from weft.scheduler.core.moves.transitions import MAX_IDLE_FUNCTIONS_NBYTES
 
-from .builders import Board, Out, assigned, assignment, function_id, graph
+from ...builders import Board, Out, assigned, assignment, function_id, graph
 
 MIB = 1 << 20
 

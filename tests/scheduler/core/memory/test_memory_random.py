@@ -10,7 +10,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.memory.records import memory_of
 from weft.scheduler.core.records.tasks import ERRED, MEMORY
 
-from ..builders import Board, finished, graph
+from ...builders import Board, finished, graph
 from .test_memory import LARGE, LIMIT, MB, measure
 
 BASE = 60 * MB

@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 
-from .builders import Board, assigned, finished, graph, sent_keys
+from ...builders import Board, assigned, finished, graph, sent_keys
 
 LEAVING = m.WorkerLeaving(reason="SIGTERM")
 

@@ -15,7 +15,7 @@ from weft.scheduler.core.records.tasks import ERRED
 from weft.scheduler.core.recovery.barrier import QUIET_S
 from weft.scheduler.core.recovery.recipes import RESUBMIT_S
 
-from ..builders import Board, graph
+from ...builders import Board, graph
 
 #: {function that calls `err`: why it fails the task}
 CAUSES = {
