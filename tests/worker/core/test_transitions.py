@@ -1,7 +1,7 @@
 """transitions.py: the table, moves that it lacks, and the functions that may change a state.
 
 The fused lanes do the same as the moves of the table: `TestLanes` in
-tests/worker/test_state_machine.py proves it.
+tests/worker/core/test_state_machine.py proves it.
 """
 
 from __future__ import annotations
