@@ -1,6 +1,6 @@
 """Every exception that weft raises, in one tree under `WeftError`.
 
-Rules of this package, each checked by `tests/protocol/test_errors.py`:
+Rules of this package, each checked by `tests/protocol/errors/test_errors.py`:
 
 - Constructor arguments are positional and are kept both as fields and as `args`, so that every
   class survives pickling and copying (exceptions with keyword-only arguments do not).
