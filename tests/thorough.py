@@ -10,7 +10,7 @@ from typing import Final
 
 THOROUGH: Final = {
     "benchmarks": "benchmarks, run as programs: nobody's program depends on them",
-    "client/test_supervisor_plugins.py": "families of workers started again for each plugin",
+    "client/cluster/test_supervisor_plugins.py": "families of workers started for each plugin",
     "deploy/cli/test_doctor.py": "each planted fault is a cluster; the checks are in deploy/doctor",
     "deploy/cli/test_doctor_faults.py": "as test_doctor.py",
     "deploy/cli/test_following.py": "commands that look on: their words are in deploy/top",

@@ -5,22 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 import weft
-from weft import Client, Lock, MultiLock, Semaphore
+from weft import Lock, MultiLock, Semaphore
 from weft.protocol.host.blocking import gate_here
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
-
-
-@pytest.fixture
-def client(cluster: weft.LocalCluster) -> Iterator[Client]:
-    with Client(cluster) as client:
-        yield client
 
 
 def keeps(held, *, fails):

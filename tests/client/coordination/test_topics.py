@@ -18,12 +18,6 @@ from weft.protocol.errors import ClientClosed, SerializationError, TooLarge
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
 
-@pytest.fixture
-def client(cluster):
-    with Client(cluster) as client:
-        yield client
-
-
 def logs(n):
     weft.get_client().log_event("of tasks", {"n": n})
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from weft.client.core.events import (
     Cancel,
     ClientTick,
@@ -13,7 +11,6 @@ from weft.client.core.events import (
     Want,
     Watch,
 )
-from weft.client.core.validate import validate
 from weft.protocol.wire.messages import (
     FetchKeys,
     KeysData,
@@ -26,15 +23,7 @@ from weft.protocol.wire.messages import (
     WantKeys,
 )
 
-from .core.test_state import Bench, Listener, erred, in_memory, ready
-
-
-@pytest.fixture
-def bench():
-    bench = Bench()
-    assert bench.connect() == []
-    yield bench
-    validate(bench.core)
+from .core_kit import Bench, Listener, erred, in_memory, ready
 
 
 def submitted(messages):
