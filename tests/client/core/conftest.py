@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.client.core.core_kit import Bench, Listener, in_memory
+from tests.outbox import nothing_else_was_sent
 from weft.client.core.events import (
     Watch,
 )
 from weft.client.core.validate import validate
+
+__all__ = ["nothing_else_was_sent"]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from tests.outbox import outboxes
 from weft.client.core.events import (
     AnswersReceived,
     Connected,
@@ -15,6 +16,7 @@ from weft.client.core.table import FutureTable
 from weft.client.core.tasks import FunctionRecord, FutureState, TaskColumns, TaskRecord, Watcher
 from weft.client.core.validate import validate
 from weft.protocol.wire.messages import (
+    FetchKeys,
     KeysErred,
     KeysInMemory,
     ResultsReady,
@@ -38,7 +40,7 @@ class Bench:
         self.core.handle(event, self.now)
         validate(self.core)
         core = self.core
-        messages, actions = core.to_scheduler, [*core.before, *core.after]
+        messages, actions = outboxes(core.to_scheduler, [*core.before, *core.after])
         core.before, core.to_scheduler, core.after = [], [], []
         return messages, actions
 
@@ -101,6 +103,13 @@ class Listener(Watcher):
 
 def ready(keys, prefix=b"result of "):
     return ResultsReady(keys=keys, results=[prefix + key.encode() for key in keys])
+
+
+def barrier_of(messages):
+    """Return the question by whose answer the client knows that all before it was read."""
+    (question,) = messages.of(FetchKeys)
+    assert question.keys == []
+    return question
 
 
 def in_memory(keys, nbytes=100, holder="tcp://w:1"):

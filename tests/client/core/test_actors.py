@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.core.events import ClientTick, Disconnected, ResultsFetched, Watch
+from weft.client.core.events import ClientTick, Disconnected, Notify, ResultsFetched, Watch
 from weft.client.core.tasks import FunctionRecord, FutureState, TaskColumns
 from weft.protocol.wire.messages import (
     ACTOR_FUNCTION,
@@ -30,9 +30,10 @@ def test_an_actor_that_the_scheduler_has_dropped_is_lost_and_not_made_again(is_a
     if is_answered:
         sent, _ = bench.hear(KeysUnknown(keys=["made", "pending"]))
     else:
-        sent = [message for _ in range(100) for message in bench.sent(ClientTick())]
+        (sent,) = [sent for _ in range(100) if (sent := bench.sent(ClientTick()))]
     assert bench.state("made").failure[:2] == ["actor-lost", "made"]
-    assert [m.keys for m in sent if isinstance(m, SubmitTasks)] == [["pending"]]
+    (message,) = sent
+    assert (type(message), message.keys) == (SubmitTasks, ["pending"])
 
 
 def test_a_task_of_a_graph_that_also_makes_an_actor_is_not_lost_as_one():
@@ -54,7 +55,8 @@ def test_a_task_of_a_graph_that_also_makes_an_actor_is_not_lost_as_one():
     sent, _ = bench.hear(KeysUnknown(keys=["made", "task"]))
     assert bench.state("made").failure[:2] == ["actor-lost", "made"]
     assert bench.state("task").failure is None
-    assert [m.keys for m in sent if isinstance(m, SubmitTasks)] == [["task"]]
+    (message,) = sent
+    assert (type(message), message.keys) == (SubmitTasks, ["task"])
 
 
 def test_actors_are_submitted_to_a_new_scheduler_as_made():
@@ -64,7 +66,7 @@ def test_actors_are_submitted_to_a_new_scheduler_as_made():
     bench.do(bench.task("made", function=maker), bench.task("pending", function=maker))
     bench.hear(KeysInMemory(keys=["made"], nbytes=[1], holder_of=[0], holders=["tcp://w:1"]))
     bench.sent(Disconnected())
-    (message,) = [x for x in bench.connect(epoch=2) if isinstance(x, SubmitTasks)]
+    (message,) = bench.connect(epoch=2).of(SubmitTasks)
     options = [message.options[i] for i in message.option_of]
     assert (message.keys, options) == (["made", "pending"], [{"made": True}, {}])
 
@@ -89,7 +91,7 @@ def bench_with_an_actor(attempt):
 
 def test_a_client_that_is_back_asks_for_its_actor_by_the_attempt_that_made_it():
     bench = bench_with_an_actor(7)
-    (message,) = [x for x in bench.connect() if isinstance(x, WantKeys)]
+    (message,) = bench.connect().of(WantKeys)
     assert (message.keys, message.attempts) == (["made"], [7])
     bench.hear(in_memory(7))
     assert bench.state("made").failure is None
@@ -107,14 +109,15 @@ def test_an_actor_that_is_unknown_while_its_handle_is_missing_is_not_made_again(
     bench.connect()
     maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
     task = bench.task("made", function=maker)
-    bench.do(task, Watch(Listener(wants_data=True), [task.state]))
+    watcher = Listener(wants_data=True)
+    bench.do(task, Watch(watcher, [task.state]))
     _, (fetch,) = bench.hear(in_memory(7))
     bench.handle(ResultsFetched(fetch.request, [], []))
     assert bench.state("made").status == "pending"
     bench.sent(Disconnected())
     bench.connect()
-    sent, _ = bench.hear(KeysUnknown(keys=["made"]))
-    assert sent == []
+    actions = bench.acted_on(KeysUnknown(keys=["made"]))
+    assert actions == [Notify(watcher, [task.state])]
     assert bench.state("made").failure[:2] == ["actor-lost", "made"]
 
 

@@ -10,11 +10,11 @@ from weft.client.core.features.callers import MAX_CALLERS, Callers
 from weft.client.core.state import ClientState
 from weft.client.core.validate import validate
 from weft.protocol.wire.failure import data_lost, not_permitted
-from weft.protocol.wire.messages import FetchKeys, KeysData, KeysErred, SubmitTasks
+from weft.protocol.wire.messages import KeysData, KeysErred, ReleaseKeys, SubmitTasks
 from weft.protocol.wire.options import TaskOptions
 
+from .core_kit import Bench, barrier_of, in_memory, ready
 from .test_new_scheduler import Constants, restart
-from .test_state import Bench, in_memory, ready
 
 
 @pytest.fixture
@@ -34,12 +34,17 @@ def callers(messages) -> dict[str, int]:
     """Return `{key: attempt that is named}` of all submissions."""
     return {
         key: message.options[place].get("attempt", 0)
-        for message in messages
-        if isinstance(message, SubmitTasks)
+        for message in messages.of(SubmitTasks)
         for key, place in zip(
             message.keys, message.option_of or [0] * len(message.keys), strict=True
         )
     }
+
+
+def callers_of_a_refused(messages) -> dict[str, int]:
+    """Return the same, of calls whose earlier answers are over with that to a question."""
+    barrier_of(messages)
+    return callers(messages)
 
 
 def refuse(bench, key: str, attempt: int):
@@ -49,8 +54,7 @@ def refuse(bench, key: str, attempt: int):
 
 def answer(bench, messages) -> None:
     """Answer what the client asks in order to know that the scheduler has read all before it."""
-    (request,) = (message.request for message in messages if isinstance(message, FetchKeys))
-    bench.hear(KeysData(request=request, keys=[], results=[], missing=[]))
+    bench.hear(KeysData(request=barrier_of(messages).request, keys=[], results=[], missing=[]))
 
 
 def fail_without(bench, missing: str, *keys: str):
@@ -85,7 +89,7 @@ def test_a_task_that_takes_a_future_before_the_refusal_and_is_heard_after_it_sub
     late = bench.task("f", options=of_attempt(8))
     assert not any(refuse(bench, "f", 7))
     bench.handle(ClientTick())
-    assert callers(bench.do(late)) == {"f": 8}
+    assert callers_of_a_refused(bench.do(late)) == {"f": 8}
     bench.handle(ClientTick())
     bench.handle(ClientTick())
     assert bench.state("f").status == "pending"
@@ -95,7 +99,9 @@ def test_a_refused_call_is_submitted_with_its_inputs(bench):
     bench.do(bench.task("a", options=of_attempt(7)), bench.task("b", "a", options=of_attempt(7)))
     a = bench.state("a")
     bench.do(bench.task("b", "a", options=of_attempt(8)), a)
-    assert callers(refuse(bench, "b", 7)[0]) == {"a": 8, "b": 8}
+    messages, _ = refuse(bench, "b", 7)
+    assert callers_of_a_refused(messages) == {"a": 8, "b": 8}
+    assert messages.of(ReleaseKeys) == [ReleaseKeys(keys=["a"])]
 
 
 def test_the_refusal_of_the_last_one_is_a_failure_also_when_others_have_shared_it_before(bench):
@@ -126,9 +132,10 @@ def test_a_result_that_is_here_and_is_refused_goes_along_with_the_call_of_anothe
     assert callers(restart(bench)) == {"small": 7, "x": 7}
     bench.do(bench.task("x", "small", options=of_attempt(8)))
     if first == "input":
-        assert not callers(refuse(bench, "small", 7)[0])
+        messages, _ = refuse(bench, "small", 7)
+        assert messages == [ReleaseKeys(keys=["small"])]
         again, _ = refuse(bench, "x", 7)
-        assert callers(again) == {"small": 8, "x": 8}
+        assert callers_of_a_refused(again) == {"small": 8, "x": 8}
     else:
         sent, _ = refuse(bench, "x", 7)
         assert callers(sent) == {"x": 8}
@@ -145,7 +152,7 @@ def test_of_columns_too(bench):
     columns.options = of_attempt(7)
     bench.sent(Operations([columns]))
     bench.do(bench.task("g", options=of_attempt(8)))
-    assert callers(refuse(bench, "g", 7)[0]) == {"g": 8}
+    assert callers_of_a_refused(refuse(bench, "g", 7)[0]) == {"g": 8}
 
 
 def test_readers_of_a_refused_call_are_submitted_again_behind_it(bench):
@@ -155,7 +162,7 @@ def test_readers_of_a_refused_call_are_submitted_again_behind_it(bench):
     bench.do(bench.task("g", "f", options=of_attempt(8)))
     bench.do(bench.task("h", "g", options=of_attempt(9)))
     messages, _ = refuse(bench, "f", 7)
-    assert callers(messages) == {"f": 8}
+    assert callers_of_a_refused(messages) == {"f": 8}
     again, actions = fail_without(bench, "f", "g", "h")
     assert callers(again) == {"g": 8, "h": 9}
     assert not actions
@@ -181,6 +188,7 @@ def test_a_reader_of_a_refused_call_without_futures_is_submitted_again_with_it(b
     assert not any(refuse(bench, "f", 7))
     again, _ = fail_without(bench, "f", "g")
     assert callers(again) == {"f": 8, "g": 8}
+    assert again.of(ReleaseKeys) == [ReleaseKeys(keys=["f"])]
     assert bench.state("g").status == "pending"
 
 
@@ -188,6 +196,7 @@ def test_an_input_that_is_lost_after_its_call_was_taken_is_a_failure(bench):
     bench.do(bench.task("f", options=of_attempt(7)))
     bench.do(bench.task("f", options=of_attempt(8)), bench.task("g", "f", options=of_attempt(8)))
     messages, _ = refuse(bench, "f", 7)
+    assert callers(messages) == {"f": 8}
     answer(bench, messages)
     bench.handle(ClientTick())
     fail_without(bench, "f", "g")
@@ -206,7 +215,9 @@ def test_a_result_that_was_refused_as_an_input_is_submitted_for_another_task_tha
     keys = ["small", "unreadable", "b"]
     failures = [not_permitted(key, 7) for key in keys]
     messages, actions = bench.hear(KeysErred(keys=keys, failure_of=[0, 1, 2], failures=failures))
-    assert callers(messages) == {"small": 8, "unreadable": 8, "b": 8}
+    assert callers_of_a_refused(messages) == {"small": 8, "unreadable": 8, "b": 8}
+    releases = [ReleaseKeys(keys=["small"]), ReleaseKeys(keys=["unreadable"])]
+    assert messages.of(ReleaseKeys) == releases
     assert not actions
     assert bench.state("small").has_data
 
@@ -221,7 +232,7 @@ def test_a_result_elsewhere_is_submitted_again_for_another_task_that_has_its_fut
         bench.do(bench.task("big", options=of_attempt(8)))
     bench.handle(ClientTick())
     assert callers(restart(bench)) == {"big": 7}
-    assert callers(refuse(bench, "big", 7)[0]) == {"big": 8}
+    assert callers_of_a_refused(refuse(bench, "big", 7)[0]) == {"big": 8}
 
 
 def test_a_result_elsewhere_that_is_refused_to_all_is_a_failure(bench):
@@ -243,4 +254,4 @@ def test_the_last_attempts_that_have_submitted_a_key_are_kept(bench):
         bench.do(task, task.state)
     (kept,) = bench.core.record(Callers).by_state.values()
     assert len(kept) == MAX_CALLERS
-    assert callers(refuse(bench, "f", 7)[0]) == {"f": attempt}
+    assert callers_of_a_refused(refuse(bench, "f", 7)[0]) == {"f": attempt}

@@ -8,6 +8,7 @@ from weft.client.core.events import (
     ClientTick,
     Disconnected,
     FetchFrom,
+    Notify,
     Operations,
     ResultsFetched,
     ResultsNotFetched,
@@ -16,7 +17,7 @@ from weft.client.core.events import (
 from weft.client.core.fetching import MAX_BATCH_NBYTES, MAX_NBYTES_IN_FLIGHT, MAX_ROUNDS
 from weft.protocol.wire.messages import FetchKeys, KeysData, KeysInMemory, KeysPending, WantKeys
 
-from .test_state import Bench, Listener, erred
+from .core_kit import Bench, Listener, erred
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def in_memory(sizes, holder="tcp://w:1"):
 
 
 def fetches(actions):
-    return [action for action in actions if isinstance(action, FetchFrom)]
+    return actions.of(FetchFrom)
 
 
 def test_a_batch_is_limited_and_a_larger_result_goes_alone(bench):
@@ -67,8 +68,9 @@ def test_the_bytes_under_way_from_all_holders_are_limited(bench):
         requests.append(fetch.request)
     actions = bench.acted_on(in_memory({"late": 1}, "tcp://late"))
     assert fetches(actions) == []
-    actions = bench.acted(ResultsFetched(requests[0], ["k0"], [b"0"]))
-    assert [fetch.keys for fetch in fetches(actions)] == [["late"]]
+    notify, fetch = bench.acted(ResultsFetched(requests[0], ["k0"], [b"0"]))
+    assert notify == Notify(bench.watcher, [bench.state("k0")])
+    assert fetch.keys == ["late"]
 
 
 def test_a_batch_has_no_more_than_there_is_room_for(bench):
@@ -89,7 +91,7 @@ def test_a_result_whose_last_future_is_gone_is_not_fetched(bench):
     first, _ = fetches(actions)  # "c" waits in the queue
     bench.handle(Operations([states[2]]))  # its future is gone
     actions = bench.acted(ResultsFetched(first.request, ["a"], [b"1"]))
-    assert fetches(actions) == []
+    assert actions == [Notify(bench.watcher, [states[0]])]
 
 
 def test_data_that_comes_after_its_task_has_failed_changes_nothing(bench):
@@ -142,7 +144,7 @@ def test_a_holder_that_was_out_of_reach_is_tried_again_after_a_tick(bench):
     want(bench, "b")
     messages, actions = bench.hear(in_memory({"b": 100}))
     assert fetches(actions) == []
-    assert [x.keys for x in messages if isinstance(x, FetchKeys)] == [["b"]]
+    assert [x.keys for x in messages.of(FetchKeys)] == [["b"]]
     bench.core.fetch_later[bench.state("a")] = None
     assert bench.sent(ClientTick()) == [WantKeys(keys=["a"])]
     want(bench, "c")

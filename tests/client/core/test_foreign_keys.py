@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.client.core.core_kit import Bench
 from weft.client.core.events import (
     Borrow,
     Cancel,
@@ -29,6 +28,8 @@ from weft.client.core.validate import validate
 from weft.client.results.failures import exception_of
 from weft.protocol.errors import ForeignFuture, TaskCancelled
 from weft.protocol.wire.messages import CancelKeys, FetchKeys, KeysData, ReleaseKeys, SubmitTasks
+
+from .core_kit import Bench
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from weft.protocol.wire.messages import (
     WantKeys,
 )
 
-from .test_state import Bench, Listener, erred, in_memory, ready
+from .core_kit import Bench, Listener, barrier_of, erred, in_memory, ready
 
 
 class Constants:
@@ -67,8 +67,7 @@ def rows(messages):
     """Return `{key: (function, arguments)}` of all submissions, in order."""
     return {
         key: (message.functions[place], args)
-        for message in messages
-        if isinstance(message, SubmitTasks)
+        for message in messages.of(SubmitTasks)
         for key, place, args in zip(message.keys, message.function_of, message.args, strict=True)
     }
 
@@ -77,7 +76,7 @@ def delivered(messages):
     """Return the keys of all rows that run only when another task needs them."""
     return [
         key
-        for message in of(messages, SubmitTasks)
+        for message in messages.of(SubmitTasks)
         for key, place in zip(
             message.keys, message.option_of or [0] * len(message.keys), strict=True
         )
@@ -85,16 +84,12 @@ def delivered(messages):
     ]
 
 
-def of(messages, kind):
-    return [message for message in messages if isinstance(message, kind)]
-
-
 def test_pending_tasks_are_submitted_at_once_in_order_and_nothing_is_asked(bench):
     bench.do(bench.task("b"), bench.task("a"), bench.task("c", "b", "a"))
     messages = restart(bench)
     assert [*rows(messages)] == ["b", "a", "c"]
     assert messages[0].function_blobs == [b"<f>"]
-    assert not of(messages, WantKeys)
+    assert not messages.of(WantKeys)
     assert messages[-1] == Resubmitted()
     # The session has begun: the next call goes out at once.
     assert [*rows(bench.do(bench.task("d", "c")))] == ["d"]
@@ -159,7 +154,7 @@ def test_a_small_result_is_submitted_before_the_pending_task_that_reads_it(bench
     messages = restart(bench)
     assert [*rows(messages)] == ["a", "b"]
     assert rows(messages)["a"][1] == b"=result of a"
-    assert of(messages, SubmitTasks)[0].spec_hashes[0] == b"h" * 16
+    assert messages.of(SubmitTasks)[0].spec_hashes[0] == b"h" * 16
 
 
 def test_a_small_result_without_a_future_is_still_the_input_of_a_pending_task(bench):
@@ -205,6 +200,7 @@ def test_failed_and_cancelled_tasks_are_left_out_and_fail_their_readers(bench):
     bench.hear(erred("a"))
     messages = restart(bench)
     assert rows(messages) == {}
+    assert messages.of(ReleaseKeys) == [ReleaseKeys(keys=["c"])]
     assert (c.state.status, c.state.failure) == ("error", a.state.failure)
     assert bench.do(a.state, b.state, c.state) == []
 
@@ -260,7 +256,7 @@ def test_a_result_that_another_client_borrows_is_submitted_before_that_is_confir
     restart(bench)
     messages = bench.do(Confirm(Listener(wants_data=False), [a.state]))
     assert [*rows(messages)] == ["a"]
-    assert len(messages) == 2
+    assert barrier_of(messages)
 
 
 def test_a_result_that_is_borrowed_while_there_is_no_scheduler_is_submitted_to_the_next(bench):
@@ -269,7 +265,9 @@ def test_a_result_that_is_borrowed_while_there_is_no_scheduler_is_submitted_to_t
     bench.hear(ready(["a", "b"]))
     bench.sent(Disconnected())
     bench.do(Confirm(Listener(wants_data=False), [a.state]))
-    assert [*rows(bench.connect(epoch=2))] == ["a"]
+    messages = bench.connect(epoch=2)
+    assert [*rows(messages)] == ["a"]
+    assert barrier_of(messages)
     assert b.state.phase == "kept"
 
 
@@ -361,14 +359,16 @@ def test_released_calls_make_room(small):
 def test_a_short_outage_is_not_reported(bench):
     bench.do(bench.task("a"))
     bench.sent(Disconnected())
-    _, actions = bench.handle_connected(epoch=2, reported_outage_s=0.0)
+    messages, actions = bench.handle_connected(epoch=2, reported_outage_s=0.0)
+    assert [*rows(messages)] == ["a"]
     assert actions == []
 
 
 def test_the_return_of_the_same_scheduler_is_reported(bench):
     bench.do(bench.task("a"))
     bench.sent(Disconnected())
-    _, (warning,) = bench.handle_connected(epoch=1, reported_outage_s=7.4)
+    messages, (warning,) = bench.handle_connected(epoch=1, reported_outage_s=7.4)
+    assert messages == [WantKeys(keys=["a"])]
     assert warning == Warn("the scheduler is back after 7 s; 1 future pending")
 
 
@@ -376,7 +376,8 @@ def test_a_new_scheduler_is_reported_with_what_it_found(bench):
     bench.do(bench.task("a"), bench.task("b"))
     bench.hear(ready(["a"]))
     bench.sent(Disconnected())
-    _, actions = bench.handle_connected(epoch=2, reported_outage_s=12.0)
+    messages, actions = bench.handle_connected(epoch=2, reported_outage_s=12.0)
+    assert [*rows(messages)] == ["b"]
     assert actions == []
     bench.hear(Recovering(reason="it waits"))
     for _ in range(2 * PATIENCE_TICKS):

@@ -29,7 +29,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.messages import coordination as h
 
-from .test_state import Bench, Listener
+from .core_kit import Bench, Listener
 
 GRANTED = {"granted": True}
 
@@ -256,7 +256,7 @@ def test_calls_without_a_connection_wait_for_one(watcher):
     bench = Bench()
     call = get(watcher)
     assert bench.do(call) == []
-    sent = [x for x in bench.connect(1) if isinstance(x, Operate) and x.request]
+    sent = [x for x in bench.connect(1).of(Operate) if x.request]
     assert [x.operation for x in sent] == ["get"]
 
 

@@ -9,7 +9,7 @@ from weft.client.core.features.plugins import plugins_of
 from weft.client.core.features.questions import AskScheduler
 from weft.protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld, Resubmitted
 
-from .test_state import Bench, Listener
+from .core_kit import Bench, Listener
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from weft.client.core.events import Disconnected, Unsendable
 from weft.client.core.features.questions import AskScheduler, questions_of
 from weft.protocol.wire.messages import Ask, AskFailed
 
-from .test_state import Bench, Listener
+from .core_kit import Bench, Listener
 
 
 @pytest.fixture

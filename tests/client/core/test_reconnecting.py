@@ -23,15 +23,15 @@ from weft.protocol.wire.messages import (
     WantKeys,
 )
 
-from .core_kit import Bench, Listener, erred, in_memory, ready
+from .core_kit import Bench, Listener, barrier_of, erred, in_memory, ready
 
 
 def submitted(messages):
-    return [key for x in messages if isinstance(x, SubmitTasks) for key in x.keys]
+    return [key for x in messages.of(SubmitTasks) for key in x.keys]
 
 
 def released(messages):
-    return [key for x in messages if isinstance(x, ReleaseKeys) for key in x.keys]
+    return [key for x in messages.of(ReleaseKeys) for key in x.keys]
 
 
 def want(bench, key):
@@ -54,7 +54,9 @@ def test_an_input_that_was_watched_and_released_is_still_submitted():
     a = bench.task("a")
     bench.do(a, bench.task("b", "a"))
     bench.handle(Operations([Watch(Listener(wants_data=True), [a.state]), a.state]))
-    assert submitted(bench.connect()) == ["a", "b"]
+    messages = bench.connect()
+    assert submitted(messages) == ["a", "b"]
+    assert messages.of(ReleaseKeys) == [ReleaseKeys(keys=["a"])]
 
 
 def test_an_input_that_is_also_wanted_anew_is_submitted_and_not_released():
@@ -88,7 +90,7 @@ def test_dependents_of_a_task_that_was_cancelled_unsent_are_cancelled_too():
     bench.do(a, b, c)
     bench.do(b.state)  # reaches c through a state without futures
     bench.do(Cancel([a.state]))
-    assert submitted(bench.connect()) == []
+    assert bench.connect() == [ReleaseKeys(keys=["c"])]
     assert (c.state.status, c.state.failure[1]) == ("cancelled", "a")
 
 
@@ -206,6 +208,7 @@ def test_a_task_that_was_released_and_submitted_again_keeps_its_inputs_at_the_sc
     bench.sent(Disconnected())
     messages = bench.connect()
     assert messages[0] == ReleaseOthers(keys=["b"], spec_hashes=[b"h" * 16])
+    assert barrier_of(messages)
     assert submitted(messages) == ["b"]
     assert released(messages) == ["a"]
     assert messages[-1] == ReleaseKeys(keys=["a"])
@@ -231,7 +234,9 @@ def test_a_result_of_the_last_session_is_not_taken_for_that_of_a_new_task_of_its
     bench.do(old.state)
     bench.do(bench.task("k", named=b"2" * 16))
     bench.sent(Disconnected())
-    barrier = next(x for x in bench.connect() if isinstance(x, FetchKeys))
+    others, barrier, submit = bench.connect()
+    assert others == ReleaseOthers(keys=["k"], spec_hashes=[b"2" * 16])
+    assert submit.keys == ["k"]
     bench.hear(ready(["k"], b"old "))
     assert bench.state("k").status == "pending"
     bench.hear(KeysData(request=barrier.request, keys=[], results=[], missing=[]))
@@ -246,7 +251,7 @@ def test_a_failed_task_that_was_submitted_again_does_not_get_its_old_failure(ben
     bench.sent(Disconnected())
     messages = bench.connect()
     assert submitted(messages) == ["a"]
-    assert WantKeys(keys=["a"]) not in messages
+    assert barrier_of(messages)
     bench.hear(erred("a"))
     assert bench.state("a").status == "pending"
 
@@ -265,8 +270,9 @@ def test_a_release_that_follows_a_submission_is_sent_again_too(bench):
     assert messages[-1] == ReleaseKeys(keys=["a"])
     bench.sent(Disconnected())
     bench.connect()
-    messages, _ = bench.hear(KeysPending(keys=["b"]))
-    assert messages[0] == ReleaseKeys(keys=["a"])
+    (release, check), _ = bench.hear(KeysPending(keys=["b"]))
+    assert release == ReleaseKeys(keys=["a"])
+    assert isinstance(check, FetchKeys)
 
 
 def test_a_late_failure_is_not_taken_for_that_of_the_same_task_submitted_again(bench):
@@ -276,6 +282,7 @@ def test_a_late_failure_is_not_taken_for_that_of_the_same_task_submitted_again(b
     bench.do(first.state)
     messages = bench.do(bench.task("a"), bench.task("b", "a"))
     assert submitted(messages) == ["a", "b"]
+    assert barrier_of(messages)
     bench.hear(KeysErred(keys=["b"], failure_of=[0], failures=[["data-lost", "a", "unknown"]]))
     assert bench.state("b").status == "pending"
 

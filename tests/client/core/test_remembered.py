@@ -11,7 +11,7 @@ from weft.client.core.features.remembered import remembered_of
 from weft.protocol.wire.messages import Denied, Operate, Operated, Resubmitted
 from weft.protocol.wire.messages import coordination as h
 
-from .test_state import Bench, Listener
+from .core_kit import Bench, Listener
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def restarted(bench, epoch=2):
     """Let the scheduler be started again; return what is stated, and what else is left."""
     bench.handle(Disconnected())
     messages, actions = bench.handle_connected(epoch=epoch)
-    stated = [x for x in messages if isinstance(x, Operate) and x.operation == "restate"]
+    stated = [x for x in messages.of(Operate) if x.operation == "restate"]
     return stated, actions
 
 
 def answer(bench, stated, **more):
     """Let what was stated be answered; return the warnings."""
     actions = bench.acted_on(*(Operated(request=x.request, **more) for x in stated))
-    return [x.text for x in actions if isinstance(x, Warn)]
+    return [x.text for x in actions.of(Warn)]
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
@@ -70,7 +70,7 @@ def test_settings_are_stated_to_a_new_scheduler_before_the_client_is_complete(be
     put(bench, kind, 7)
     bench.handle(Disconnected())
     messages = bench.connect(2)
-    (stated,) = [x for x in messages if isinstance(x, Operate) and x.operation == "restate"]
+    (stated,) = [x for x in messages.of(Operate) if x.operation == "restate"]
     name, _, _, values, arguments = SETTINGS[kind]
     assert (stated.kind, stated.name) == (kind, name)
     assert stated.arguments == {**arguments, "number": 7}

@@ -17,7 +17,7 @@ from weft.protocol.wire.messages import (
     WantKeys,
 )
 
-from .test_state import Bench, Listener, ready
+from .core_kit import Bench, Listener, barrier_of, ready
 
 
 def erred(*keys: str, kind: str = "exception") -> KeysErred:
@@ -96,10 +96,10 @@ def test_a_request_without_answer_is_repeated_in_the_next_session(bench, failed)
     (first,) = bench.do(RetryFailed([failed]))
     bench.handle(Disconnected())
     messages = bench.connect()
-    (again,) = [message for message in messages if isinstance(message, RetryKeys)]
+    (again,) = messages.of(RetryKeys)
     assert again.keys == ["a"]
     assert again.request > first.request
-    assert not any(isinstance(message, WantKeys) for message in messages)
+    assert not messages.of(WantKeys)
     bench.hear(erred("a"))
     assert failed.status == "pending"
     bench.hear(KeysRetried(request=again.request, keys=[]), ready(["a"]))
@@ -117,7 +117,7 @@ def test_a_new_scheduler_is_asked_for_the_state(bench, failed):
     bench.do(RetryFailed([failed]))
     bench.handle(Disconnected())
     messages = bench.connect(epoch=2)
-    assert [message.keys for message in messages if isinstance(message, WantKeys)] == [["a"]]
+    assert [x.keys for x in messages.of(WantKeys)] == [["a"]]
     assert not bench.core.retries
     bench.hear(KeysUnknown(keys=["a"]))
     assert failed.failure[0] == "data-lost"
@@ -130,12 +130,14 @@ def test_a_scheduler_that_does_not_know_how_fails_the_state(bench, failed):
 
 
 def test_states_that_were_released_meanwhile_are_not_retried(bench, failed):
-    (message,) = bench.do(RetryFailed([failed]), failed)[:1]
+    message, release = bench.do(RetryFailed([failed]), failed)
     assert isinstance(message, RetryKeys)
+    assert release == ReleaseKeys(keys=["a"])
     bench.handle(Disconnected())
     sent = bench.connect()
-    assert [m.keys for m in sent if isinstance(m, RetryKeys)] in ([], [[]])
-    assert [m.keys for m in sent if isinstance(m, ReleaseKeys)] == [["a"]]
+    assert [m.keys for m in sent.of(RetryKeys)] in ([], [[]])
+    assert [m.keys for m in sent.of(ReleaseKeys)] == [["a"]]
+    assert barrier_of(sent)
 
 
 @pytest.mark.parametrize("kind", ["key-conflict", "not-permitted"])

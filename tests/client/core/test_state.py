@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.client.core.core_kit import Bench, Listener, erred, in_memory, ready
 from weft.client.core.events import (
     Cancel,
     ClientClosing,
@@ -41,6 +40,8 @@ from weft.protocol.wire.messages import (
     WantKeys,
     WantOutput,
 )
+
+from .core_kit import Bench, Listener, erred, in_memory, ready
 
 F = FunctionRecord(b"f" * 16, b"<f>", "f")
 
@@ -287,8 +288,10 @@ def test_a_chain_of_any_length_is_submitted_again(bench):
     bench.sent(Disconnected())
     bench.connect()
     messages, _ = bench.hear(KeysUnknown(keys=[last.key]))
-    keys = [key for m in messages if isinstance(m, SubmitTasks) for key in m.keys]
+    keys = [key for m in messages.of(SubmitTasks) for key in m.keys]
     assert keys == [f"k{i}" for i in range(n)]
+    released = [key for m in messages.of(ReleaseKeys) for key in m.keys]
+    assert {*released} == {*keys[:-1]}
 
 
 def test_a_release_while_there_is_no_connection_is_sent_later(bench):
@@ -296,7 +299,9 @@ def test_a_release_while_there_is_no_connection_is_sent_later(bench):
     bench.do(task)
     bench.sent(Disconnected())
     assert bench.do(task.state) == []
-    assert bench.connect()[0] == ReleaseKeys(keys=["a"])
+    release, check = bench.connect()
+    assert release == ReleaseKeys(keys=["a"])
+    assert isinstance(check, FetchKeys)
 
 
 def test_a_release_is_sent_again_unless_the_scheduler_has_read_it(bench):
@@ -309,7 +314,9 @@ def test_a_release_is_sent_again_unless_the_scheduler_has_read_it(bench):
     assert bench.sent(ClientTick()) == []
     bench.hear(KeysData(request=check.request, keys=[], results=[], missing=[]))
     bench.sent(Disconnected())
-    assert bench.connect()[0] == ReleaseKeys(keys=["b"])
+    release, check = bench.connect()
+    assert release == ReleaseKeys(keys=["b"])
+    assert isinstance(check, FetchKeys)
 
 
 def test_a_scheduler_that_forgets_to_answer_holds_nothing_up_for_ever(bench):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.client.core.core_kit import erred, ready
 from weft.client.core.submitting import MAX_OPTIONS, MAX_TASKS
 from weft.client.core.tasks import FunctionRecord, TaskColumns
 from weft.protocol.wire.messages import (
@@ -12,6 +11,8 @@ from weft.protocol.wire.messages import (
     ReleaseKeys,
 )
 from weft.protocol.wire.options import NO_OPTIONS, TaskOptions
+
+from .core_kit import erred, ready
 
 
 def test_a_run_of_submissions_is_one_message_and_carries_its_function_once(bench):

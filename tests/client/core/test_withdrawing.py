@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.core.events import Disconnected, Notify, Operations, Withdraw
+from weft.client.core.events import Disconnected, Notify, Operations, Watch, Withdraw
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import KeysCancelled, KeysStarted, ReleaseKeys, WithdrawKeys
 
-from .test_state import Bench, ready
+from .core_kit import Bench, Listener, ready
 
 
 class StartListener(Watcher):
@@ -50,8 +50,6 @@ def test_the_scheduler_is_asked_and_each_state_is_notified_once(bench, listener)
 
 
 def test_other_watchers_of_the_state_go_on_waiting(bench, listener):
-    from .test_state import Listener, Watch
-
     task = bench.task("a")
     other = Listener(wants_data=True)
     bench.do(task, Watch(other, [task.state]))
