@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tests.outbox import Outbox, outboxes
 from weft.protocol.values.serialize import dumps_arguments, dumps_function
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
@@ -165,11 +166,11 @@ class Hands:
 
     # --- Events -----------------------------------------------------------------------------------
 
-    def receive(self, *messages: Message) -> list[Message]:
+    def receive(self, *messages: Message) -> Outbox:
         """Let the core handle messages; return its own."""
         return self.handle(SchedulerSent(messages))
 
-    def handle(self, event: WorkerEvent) -> list[Message]:
+    def handle(self, event: WorkerEvent) -> Outbox:
         self.take_in(event)
         return self._drain()
 
@@ -177,13 +178,14 @@ class Hands:
         """Pass an event to the core."""
         self.state.handle(event, self.now)
 
-    def _drain(self) -> list[Message]:
+    def _drain(self) -> Outbox:
         state = self.state
         before, state.before = state.before, []
         for action in before:
             self._do_before(action)
-        sent, state.to_scheduler = state.to_scheduler, []
-        self.messages += sent
+        self.messages += state.to_scheduler
+        (sent,) = outboxes(state.to_scheduler)
+        state.to_scheduler = []
         after, state.after = state.after, []
         for done_after in after:
             self._do_after(done_after)
@@ -256,9 +258,7 @@ class Hands:
         self.started[slot].append(task)
         return task
 
-    def report(
-        self, slot: int = 0, *, failed: Iterable[str] = (), duration_us: int = 10
-    ) -> list[Message]:
+    def report(self, slot: int = 0, *, failed: Iterable[str] = (), duration_us: int = 10) -> Outbox:
         """Report the started tasks as done; ask for more if the chunk is empty."""
         assert slot in self.awake
         tasks, self.started[slot] = self.started[slot], []
@@ -285,7 +285,7 @@ class Hands:
             self.awake.add(slot)
         return self._drain()
 
-    def block(self, slot: int = 0, *keys: str, may_park: bool = False) -> list[Message]:
+    def block(self, slot: int = 0, *keys: str, may_park: bool = False) -> Outbox:
         """Let the task that a slot runs wait; what the slot has finished is reported first."""
         task = self.started[slot].pop()
         finished, self.started[slot] = self.started[slot], []
@@ -297,7 +297,7 @@ class Hands:
         self.take_in(SlotBlocked(slot, task.attempt, list(keys), may_park))
         return self._drain()
 
-    def resume(self, slot: int = 0) -> list[Message]:
+    def resume(self, slot: int = 0) -> Outbox:
         """Let that task go on; it may have to wait for a seat."""
         return self.handle(SlotResumes(slot))
 
@@ -321,7 +321,7 @@ class Hands:
 
     # --- Peers ------------------------------------------------------------------------------------
 
-    def answer(self, holder: str, *, missing: Iterable[str] = ()) -> list[Message]:
+    def answer(self, holder: str, *, missing: Iterable[str] = ()) -> Outbox:
         """Let a peer answer its request."""
         fetch = self._take(holder)
         missing = [key for key in fetch.keys if key in set(missing)]
@@ -330,11 +330,11 @@ class Hands:
         self.store.update(by_key[key] for key in keys)
         return self.handle(CopiesFetched(holder, fetch.request, keys, [100] * len(keys)))
 
-    def fail(self, holder: str) -> list[Message]:
+    def fail(self, holder: str) -> Outbox:
         """Let a peer be out of reach."""
         return self.handle(CopiesNotFetched(holder, self._take(holder).request))
 
-    def pass_on(self, holder: str, elsewhere: str) -> list[Message]:
+    def pass_on(self, holder: str, elsewhere: str) -> Outbox:
         """Let a peer name another holder of the requested keys."""
         return self.handle(CopiesElsewhere(holder, self._take(holder).request, elsewhere))
 

@@ -16,6 +16,9 @@ from weft.protocol.wire.messages import (
     AttemptsFinished,
     AttemptsResumed,
     FailWaits,
+    InventoryEnd,
+    InventoryFunctions,
+    InventoryUnfinished,
 )
 from weft.worker.core import seats
 from weft.worker.core.events import SchedulerLost, SessionOpened, SlotWaits, WorkerEnding
@@ -33,6 +36,14 @@ def test_the_readme_shows_the_moves_of_slots():
 
 def kinds(messages):
     return [type(message) for message in messages]
+
+
+def in_the_next_session(worker):
+    """Let the scheduler be lost and be back; return what is sent after the inventory."""
+    worker.handle(SchedulerLost())
+    *inventory, message = worker.handle(SessionOpened(is_first=False))
+    assert kinds(inventory) == [InventoryUnfinished, InventoryFunctions, InventoryEnd]
+    return message
 
 
 def test_a_task_that_waits_lets_another_one_run_on_a_new_slot():
@@ -141,9 +152,7 @@ def test_the_next_session_begins_with_what_waits():
     worker.block(0)
     worker.start(1)
     worker.resume(0)
-    worker.handle(SchedulerLost())
-    sent = worker.handle(SessionOpened(is_first=False))
-    assert sent[-1] == AttemptsBlocked(attempts=[1])
+    assert in_the_next_session(worker) == AttemptsBlocked(attempts=[1])
 
 
 def test_a_wait_for_tasks_names_them_and_may_fail_as_long_as_it_lasts():
@@ -153,9 +162,7 @@ def test_a_wait_for_tasks_names_them_and_may_fail_as_long_as_it_lasts():
     assert worker.block(0, "a", "b") == [AttemptsBlocked(attempts=[1], keys=[["a", "b"]])]
     worker.start(1)
     worker.block(1)
-    worker.handle(SchedulerLost())
-    sent = worker.handle(SessionOpened(is_first=False))
-    assert sent[-1] == AttemptsBlocked(attempts=[1, 2], keys=[["a", "b"], []])
+    assert in_the_next_session(worker) == AttemptsBlocked(attempts=[1, 2], keys=[["a", "b"], []])
     worker.receive(FailWaits(attempts=[1, 2, 9], texts=["why", "not for a task", "unknown"]))
     assert worker.failed_waits == [(1, "why")]
     worker.resume(0)
@@ -189,9 +196,7 @@ def test_beyond_many_waits_for_a_limit_no_other_task_is_started(monkeypatch):
     assert worker.block(1, may_park=True) == []
     assert worker.state.ready.n == 1
     assert not worker.seated
-    worker.handle(SchedulerLost())
-    sent = worker.handle(SessionOpened(is_first=False))
-    assert sent[-1] == AttemptsBlocked(attempts=[1])
+    assert in_the_next_session(worker) == AttemptsBlocked(attempts=[1])
     assert worker.resume(1) == []
     assert worker.seated == {1}
     assert worker.resume(0) == []  # it waits for the seat

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worker.builders import Hands, assign, drop, give_back
+from tests.worker.builders import INC, Hands, assign, drop, give_back
 from weft.protocol.wire.messages import (
     PUT_FUNCTION,
     AttemptsEnded,
     AttemptsErred,
     AttemptsFinished,
     AttemptsReturned,
-    InventoryHeld,
-    InventoryUnfinished,
+    InventoryEnd,
+    InventoryFunctions,
+    KeysMissing,
 )
 from weft.worker.core.events import Leave, SchedulerLost, SessionOpened
 from weft.worker.core.features import puts
@@ -169,8 +170,10 @@ def test_a_new_session_lists_values_that_came_and_no_task_that_awaits_one(worker
     worker.handle(SchedulerLost())
     take(worker, 1)
     messages = worker.handle(SessionOpened(is_first=False))
-    (held,) = [message for message in messages if isinstance(message, InventoryHeld)]
-    (unfinished,) = [message for message in messages if isinstance(message, InventoryUnfinished)]
+    held, unfinished, functions, end, missing = messages
+    assert functions == InventoryFunctions(functions=[PUT_FUNCTION, INC])
+    assert end == InventoryEnd(n_rows=2)
+    assert missing == KeysMissing(keys=["e"], holder="tcp://me")
     assert (held.keys, unfinished.keys) == (["d"], ["c"])
     assert take(worker, 2, "e") == []
     assert worker.store == {1}

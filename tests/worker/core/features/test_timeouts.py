@@ -24,7 +24,7 @@ def see(worker, at, *attempts):
     """Let the shell see that attempts run; return what is reported as overdue."""
     worker.now = at
     sent = worker.handle(RunningSeen(attempts))
-    return [x for x in sent if isinstance(x, AttemptsOverdue)]
+    return sent.of(AttemptsOverdue)
 
 
 def overdue(*attempts, us=5_000_000):

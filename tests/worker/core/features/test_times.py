@@ -69,8 +69,9 @@ def test_attempts_that_raised_follow_the_others_of_their_report():
     worker.now = 60.0
     for _ in range(3):
         worker.start()
-    times = worker.report(failed=["b"], duration_us=10)[0]
+    times, finished, erred = worker.report(failed=["b"], duration_us=10)
     assert isinstance(times, AttemptTimes)
+    assert (finished.attempts, erred.attempts) == ([2, 4], [3])
     assert (times.attempts, times.failed) == ([2, 4, 3], [0, 0, 1])
     assert times.ended_us == [59_999_980, 59_999_990, 60_000_000]
 
@@ -87,8 +88,9 @@ def test_waits_lie_between_start_and_end_and_are_no_part_of_the_duration():
     worker.started[0].clear()
     worker.awake.discard(0)
     event = ChunkDone(0, [1], [100], [2000], [None], types=["int"], waited_us={1: 5_000_000})
-    times = worker.handle(event)[0]
+    times, finished = worker.handle(event)
     assert isinstance(times, AttemptTimes)
+    assert finished.attempts == [1]
     assert (times.ended_us, times.durations_us, times.waited_us) == (
         [70_000_000],
         [2000],
@@ -104,7 +106,9 @@ def test_fetched_inputs_have_the_times_of_arrival_and_of_the_last_input():
     worker.answer("tcp://other")
     worker.now = 52.0
     worker.start()
-    (times,) = [message for message in worker.report() if isinstance(message, AttemptTimes)]
+    times, finished = worker.report()
+    assert isinstance(times, AttemptTimes)
+    assert finished.attempts == [2]
     assert (times.arrived_us, times.fetched_us) == ([50_000_000], [51_500_000])
 
 
