@@ -16,7 +16,7 @@ from typing import Any
 import msgpack
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.codec import decode_frame, encode_frames
+from weft.protocol.wire.codec import WireState
 from weft.protocol.wire.framing import Frame, FrameDecoder
 from weft.protocol.wire.message import Message, from_wire
 
@@ -78,22 +78,27 @@ def ready(n: int) -> Message:
 
 def steps(message: Message) -> dict[str, Callable[[], object]]:
     """Return the measured steps of one message."""
-    (parts,) = encode_frames([message], 1, 1, 1, 1)
+    sender, receiver = WireState(), WireState()
+    (parts,) = sender.encode([message])
     data = b"".join(bytes(part) for part in parts)
     frame = Frame(memoryview(data)[_HEADER_BYTES:], [])
     wire = msgpack.unpackb(frame.payload)[4][0]
     decoder = FrameDecoder()
 
+    def decode(one: Frame) -> object:
+        receiver.seq_in = 0
+        return receiver.decode(one)
+
     def receive() -> object:
         buffer = decoder.get_buffer(-1)
         buffer[: len(data)] = data
-        return [decode_frame(one) for one in decoder.received(len(data))]
+        return [decode(one) for one in decoder.received(len(data))]
 
     return {
         "to wire": message.to_wire,
         "from wire": lambda: from_wire(wire, []),
-        "encode": lambda: encode_frames([message], 1, 1, 1, 1),
-        "decode": lambda: decode_frame(frame),
+        "encode": lambda: sender.encode([message]),
+        "decode": lambda: decode(frame),
         "receive": receive,
     }
 

@@ -15,7 +15,7 @@ import statistics
 import time
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.codec import decode_frame, encode_frames
+from weft.protocol.wire.codec import WireState
 from weft.protocol.wire.framing import Frame, frame_header
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
@@ -57,7 +57,7 @@ def frame(number: int) -> memoryview:
         names=["", "program"] * (_N_LINES // 2),
         texts=[f"epoch {i} of 1000, loss 0.123456, accuracy 0.987654" for i in range(_N_LINES)],
     )
-    ((head,),) = encode_frames([message], 1, 1, 1, 1)
+    ((head,),) = WireState().encode([message])
     return memoryview(head)[len(frame_header(0)) :]
 
 
@@ -68,13 +68,13 @@ def second(state: SchedulerState, payload: memoryview, now: float) -> tuple[dict
     for i in range(_N_MESSAGES):
         for peer in state.workers:
             began = time.thread_time()
-            received = decode_frame(Frame(payload, [])).messages
+            received = WireState().decode(Frame(payload, []))
             decoded = time.thread_time()
             state.handle(PeerSent(peer, received), now + i / _N_MESSAGES)
             handled = time.thread_time()
             sent = state.outboxes.pop(_CLIENT, [])
             if sent:
-                encode_frames(sent, 1, 1, 1, 1)
+                WireState().encode(sent)
             encode_s += time.thread_time() - handled
             decode_s += decoded - began
             handle_s += handled - decoded

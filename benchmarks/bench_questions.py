@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.codec import decode_frame, encode_frames
+from weft.protocol.wire.codec import WireState
 from weft.protocol.wire.framing import Frame, frame_header
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
@@ -75,7 +75,7 @@ class Cluster:
         question = m.Ask(request=1, name=name, arguments=arguments, page=page)
         start = time.thread_time()
         (answer,) = self.play(PeerSent(_CLIENT, [question]))[_CLIENT]
-        encode_frames([answer], 1, 1, 1, 1)
+        WireState().encode([answer])
         seconds = time.thread_time() - start
         assert isinstance(answer, m.Answer), answer
         return seconds, answer.next_page
@@ -87,17 +87,17 @@ class Cluster:
         ask = m.Ask(request=1, name="held", to=ws.worker_id)
         start = time.thread_time()
         (passed,) = self.play(PeerSent(_CLIENT, [ask]))[ws.peer]
-        encode_frames([passed], 1, 1, 1, 1)
+        WireState().encode([passed])
         seconds = time.thread_time() - start
         assert isinstance(passed, m.Ask)
         info = {"keys": keys, "nbytes": [28] * len(keys)}
         answer = m.Answer(request=passed.request, info=info, next_page="1.2000")
-        ((head,),) = encode_frames([answer], 1, 1, 1, 1)
+        ((head,),) = WireState().encode([answer])
         payload = memoryview(head)[len(frame_header(0)) :]
         start = time.thread_time()
-        received = decode_frame(Frame(payload, [])).messages
+        received = WireState().decode(Frame(payload, []))
         (relayed,) = self.play(PeerSent(ws.peer, received))[_CLIENT]
-        encode_frames([relayed], 1, 1, 1, 1)
+        WireState().encode([relayed])
         return seconds + time.thread_time() - start, "again"
 
 

@@ -24,7 +24,7 @@ from weft.protocol.net.stream import StreamConnection
 from weft.protocol.net.traffic import TrafficByRole
 from weft.protocol.reported import OF_SUPERVISORS, OF_WORKERS, n_numbers
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.codec import decode_frame, encode_frames
+from weft.protocol.wire.codec import WireState
 from weft.protocol.wire.framing import Frame, frame_header
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
@@ -102,10 +102,10 @@ def scrape(cluster: Cluster, meter: Meter, listeners: list[Any]) -> dict[str, fl
     times.append(time.thread_time())
     cluster.play(tick)
     (answer,) = cluster.play(PeerSent(_VIEWER, [m.GetMetrics(request=1)]))[_VIEWER]
-    ((head,),) = encode_frames([answer], 1, 1, 1, 1)
+    ((head,),) = WireState().encode([answer])
     times.append(time.thread_time())
     payload = memoryview(head)[len(frame_header(0)) :]
-    (received,) = decode_frame(Frame(payload, [])).messages
+    (received,) = WireState().decode(Frame(payload, []))
     assert isinstance(received, m.Metrics)
     page, _ = render(received.values, {"version": "1", "python": "3"}, "")
     times.append(time.thread_time())

@@ -120,30 +120,6 @@ def _spilled(wire: list[Any], least: int) -> list[Any]:
     ]
 
 
-def encode_frames(
-    messages: Sequence[Message],
-    epoch: int,
-    session: int,
-    seq: int,
-    ack: int,
-    limits: FrameLimits = _LIMITS,
-) -> list[list[Buffer]]:
-    """Make the frames of `messages`, numbered from `seq` on.
-
-    A frame is `[header and payload, buffer, buffer, ...]`, to be written in this order. The buffers
-    are the ones that the messages hold: they must not change until they are sent.
-
-    Raises:
-        LocalProtocolError: a message exceeds a limit or has a value that msgpack cannot pack; none
-            of the messages should be sent then.
-    """
-    if len(messages) <= _FEW:
-        frame = _short_frame(messages, (epoch, session, seq, ack), limits)
-        if frame is not None:
-            return [[frame]]
-    return _long_frames(messages, epoch, session, seq, ack, limits)
-
-
 def _long_frames(
     messages: Sequence[Message], epoch: int, session: int, seq: int, ack: int, limits: FrameLimits
 ) -> list[list[Buffer]]:
@@ -348,17 +324,14 @@ def _unpack(payload: memoryview) -> Any:
         raise RemoteProtocolError(f"a payload cannot be decoded: {text}") from None
 
 
-def decode_frame(frame: Frame) -> Envelope:
+def _decode(frame: Frame) -> tuple[int, int, int, int, list[Message]]:
     """Decode a frame and check everything in it except the envelope's numbers (see `WireState`).
+
+    The fields are those of an `Envelope`; making that takes as long as a small message.
 
     Raises:
         RemoteProtocolError: it is not a valid frame.
     """
-    return Envelope(*_decode(frame))
-
-
-def _decode(frame: Frame) -> tuple[int, int, int, int, list[Message]]:
-    """Return the fields of a frame's `Envelope`; making that takes as long as a small message."""
     value = _unpack(frame.payload)
     if type(value) is not list or len(value) != 5 or type(value[4]) is not list:
         raise RemoteProtocolError("a payload is [epoch, session, seq, ack, messages]")
@@ -398,7 +371,14 @@ class WireState:
         self.acked = 0
 
     def encode(self, messages: Sequence[Message]) -> list[list[Buffer]]:
-        """Make the next frames. After a `LocalProtocolError` nothing has changed."""
+        """Make the next frames, each `[header and payload, buffer, buffer, ...]`, in this order.
+
+        The buffers are the ones that the messages hold: they must not change until they are sent.
+
+        Raises:
+            LocalProtocolError: a message exceeds a limit or has a value that msgpack cannot pack;
+                none of the messages should be sent then, and nothing has changed.
+        """
         epoch, session, seq, ack = self.epoch, self.session, self.seq_out + 1, self.seq_in
         if len(messages) <= _FEW:
             frame = _short_frame(messages, (epoch, session, seq, ack), self.limits)

@@ -21,7 +21,7 @@ from tests.leaks import wait_until
 from weft.protocol.errors import HandshakeError
 from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.codec import decode_frame
+from weft.protocol.wire.codec import WireState
 from weft.protocol.wire.framing import FrameDecoder, frame_header
 from weft.protocol.wire.handshake import ClientHandshake
 from weft.protocol.wire.message import Message
@@ -211,6 +211,8 @@ class Attacker:
         self.socket = socket.create_connection((host, int(port)), timeout=30)
         self.numbers = [0, 0, 0, 0]
         self._decoder = FrameDecoder()
+        self._wire = WireState()
+        self._wire.seq_out = 2**62  # what it sends is numbered by hand
         self.heard: list[Message] = []
         if role is None:
             return
@@ -272,7 +274,7 @@ class Attacker:
             n = self.socket.recv_into(self._decoder.get_buffer(-1))
             assert n, "the scheduler has hung up"
             for frame in self._decoder.received(n):
-                self.heard += decode_frame(frame).messages
+                self.heard += self._wire.decode(frame)
 
     def register(self, message: Message) -> Attacker:
         self.say(message)

@@ -10,7 +10,7 @@ import msgpack
 from weft.protocol.wire.codec import (
     WireState,
 )
-from weft.protocol.wire.framing import Frame, FrameDecoder
+from weft.protocol.wire.framing import Frame, FrameDecoder, FrameLimits
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     KeysData,
@@ -35,9 +35,9 @@ def received(frames: Sequence[Sequence[Buffer]]) -> list[Frame]:
     return result
 
 
-def exchange(messages: Sequence[Message]) -> list[Message]:
+def exchange(messages: Sequence[Message], limits: FrameLimits | None = None) -> list[Message]:
     """The messages that arrive when `messages` are sent."""
-    sender, receiver = WireState(), WireState()
+    sender, receiver = WireState(limits or FrameLimits()), WireState()
     frames = sender.encode(messages)
     arrived = [m for frame in received(frames) for m in receiver.decode(frame)]
     assert receiver.seq_in == sender.seq_out == len(frames)

@@ -16,8 +16,6 @@ from weft.protocol.wire import codec
 from weft.protocol.wire.codec import (
     TARGET_BYTES,
     WireState,
-    decode_frame,
-    encode_frames,
 )
 from weft.protocol.wire.framing import Frame, FrameLimits
 from weft.protocol.wire.message import MAX_ITEMS, MAX_ROWS, Message
@@ -55,7 +53,9 @@ def test_messages_arrive_in_order(sent: list[Message]) -> None:
 @given(st.lists(any_message, min_size=1, max_size=6))
 def test_a_frame_of_a_few_short_messages_has_the_bytes_of_any_frame(sent: list[Message]) -> None:
     def frames() -> list[list[bytes]]:
-        return [[bytes(part) for part in frame] for frame in encode_frames(sent, 1, 2, 3, 4)]
+        state = WireState()
+        state.epoch, state.session, state.seq_out, state.seq_in = 1, 2, 2, 4
+        return [[bytes(part) for part in frame] for frame in state.encode(sent)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(codec, "_FEW", 0)
@@ -188,9 +188,7 @@ def test_messages_are_grouped_up_to_a_size() -> None:
     assert len(frames) == 3
     assert max(sizes) <= TARGET_BYTES + 100
     assert min(sizes[:-1]) > TARGET_BYTES - 7_000
-    envelopes = [decode_frame(frame) for frame in received(frames)]
-    assert [e.seq for e in envelopes] == [1, 2, 3]
-    assert [fields(m) for e in envelopes for m in e.messages] == [fields(m) for m in sent]
+    assert [fields(m) for m in exchange(sent)] == [fields(m) for m in sent]
 
 
 def test_longer_message_has_a_frame_of_its_own() -> None:
@@ -214,12 +212,11 @@ def test_buffers_are_numbered_anew_in_the_next_frame() -> None:
 def test_number_of_buffers_in_a_frame_is_limited() -> None:
     limits = FrameLimits(buffers=10)
     sent = [results(Payload(b"d%d" % i, [b"1", b"2", b"3"])) for i in range(7)]
-    frames = encode_frames(sent, 0, 0, 1, 0, limits)
+    frames = WireState(limits).encode(sent)
     assert [len(frame) - 1 for frame in frames] == [8, 8, 8, 4]
-    arrived = [m for frame in received(frames) for m in decode_frame(frame).messages]
-    assert [fields(m) for m in arrived] == [fields(m) for m in sent]
+    assert [fields(m) for m in exchange(sent, limits)] == [fields(m) for m in sent]
     with pytest.raises(LocalProtocolError, match="12 buffers"):
-        encode_frames([results(*[Payload(b"d", [b"1", b"2", b"3"])] * 3)], 0, 0, 1, 0, limits)
+        WireState(limits).encode([results(*[Payload(b"d", [b"1", b"2", b"3"])] * 3)])
 
 
 def test_large_plain_blobs_of_a_long_message_travel_out_of_band() -> None:
@@ -267,7 +264,7 @@ def sizes_of(sent: Sequence[Message]) -> list[int]:
 def arrives_whole(message: Message) -> bool:
     payload = envelope(message.to_wire())
     try:
-        decode_frame(Frame(memoryview(payload), []))
+        WireState().decode(Frame(memoryview(payload), []))
     except RemoteProtocolError:
         return False
     return len(payload) <= FrameLimits().payload
@@ -333,12 +330,9 @@ def test_buffers_beyond_the_limit_of_a_frame_are_spread_over_several() -> None:
         (FrameLimits(total=4000), [Heartbeat(), finished(1, 1, 3999), finished(1, 1, 9)]),
     ]
     for limits, sent in cases:
-        frames = encode_frames(sent, 0, 0, 1, 0, limits)
-        assert [decode_frame(frame).seq for frame in received(frames)] == [
-            *range(1, len(frames) + 1)
-        ]
+        frames = WireState(limits).encode(sent)
         assert len(frames) > 1
-        arrived = [m for frame in received(frames) for m in decode_frame(frame).messages]
+        arrived = exchange(sent, limits)
         rest = [m for m in arrived if isinstance(m, AttemptsFinished)]
         whole = [m for m in sent if isinstance(m, AttemptsFinished)]
         assert [b for m in rest for b in normal(m.results)] == [
@@ -353,5 +347,5 @@ def test_buffers_beyond_the_limit_of_a_frame_are_spread_over_several() -> None:
 def test_longest_columns_of_lists_are_not_taken_for_an_attack() -> None:
     n = MAX_ITEMS - 100  # four columns, and a few single things
     payload = envelope(submit(n, b"", [[]] * n).to_wire())
-    (arrived,) = decode_frame(Frame(memoryview(payload), [])).messages
+    (arrived,) = WireState().decode(Frame(memoryview(payload), []))
     assert arrived == submit(n, b"", [[]] * n)

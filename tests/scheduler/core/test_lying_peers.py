@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.codec import encode_frames
+from weft.protocol.wire.codec import WireState
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.recovery.records import recovery_of
 
@@ -224,4 +224,4 @@ def test_descriptions_of_workers_that_report_the_largest_numbers_can_be_sent():
         m.Ask(request=1, name="sizes", arguments={"keys": ["of-a"]}),
         m.GetMetrics(request=1),
     ):
-        assert encode_frames(board.send(viewer, question)[viewer], 1, 1, 1, 1)
+        assert WireState().encode(board.send(viewer, question)[viewer])

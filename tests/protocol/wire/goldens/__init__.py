@@ -16,7 +16,7 @@ from typing import Any
 import msgpack
 
 from tests.protocol.strategies import CLASSES, schema_names
-from weft.protocol.wire.codec import decode_frame, encode_frames
+from weft.protocol.wire.codec import WireState
 from weft.protocol.wire.framing import FrameDecoder
 from weft.protocol.wire.handshake import NONCE_BYTES, PROTOCOL_MAX, ClientHandshake, ServerHandshake
 from weft.protocol.wire.handshake_messages import HandshakeKind, Reason, pack_answer
@@ -73,7 +73,10 @@ def samples() -> Iterator[tuple[str, Message]]:
 
 def encoded(message: Message) -> bytes:
     """Return the one frame of a message."""
-    (frame,) = encode_frames([message], *NUMBERS)
+    wire = WireState()
+    wire.epoch, wire.session, seq, wire.seq_in = NUMBERS
+    wire.seq_out = seq - 1
+    (frame,) = wire.encode([message])
     return b"".join(bytes(part) for part in frame)
 
 
@@ -82,9 +85,11 @@ def decoded(data: bytes) -> Message:
     decoder = FrameDecoder()
     decoder.get_buffer(-1)[: len(data)] = data
     (frame,) = decoder.received(len(data))
-    envelope = decode_frame(frame)
-    assert envelope[:4] == NUMBERS
-    (message,) = envelope.messages
+    wire = WireState()
+    wire.epoch, wire.session, seq, wire.seq_out = NUMBERS
+    wire.seq_in = seq - 1
+    (message,) = wire.decode(frame)
+    assert wire.acked == NUMBERS[3]
     return message
 
 
