@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
+from tests.test_layout import SETUPTOOLS
 from tests.test_style import TEXT_FILES
 
 DOCS = ROOT / "docs"
@@ -90,6 +91,33 @@ def names_a_file(name: str) -> bool:
 
 def is_folder(name: str) -> bool:
     return any(f"/{name}/" in f"/{path}" for path in TEXT_FILES)
+
+
+def rooms_with_their_pages() -> dict[str, str]:
+    """Return the table of rooms.md by room; a room without a path lies beside the one before it."""
+    pages = {}
+    table = (DOCS / "design" / "rooms.md").read_text(encoding="utf-8").split("| rooms | page |")[1]
+    for rooms, page in re.findall(r"^\| (.*`) \| (.*) \|$", table, re.MULTILINE):
+        folder = ""
+        for path in re.findall(r"`(?:(\w+(?:/\w+)*)/)?(\w+)/`", rooms):
+            folder = path[0] or folder
+            pages[f"{folder}/{path[1]}".removeprefix("/")] = page
+    return pages
+
+
+def test_each_room_has_a_page_and_each_listed_room_exists():
+    pages = rooms_with_their_pages()
+    rooms = {package.replace(".", "/") for package in SETUPTOOLS["packages"]} - {"weft"}
+    rooms = {room if "graphs" in room else room.removeprefix("weft/") for room in rooms}
+    assert pages.keys() <= rooms
+    same_name = {Path(room).name for room, page in pages.items() if page == "of the same name"}
+    assert same_name <= {page.stem for page in PAGES}
+    # A room is listed, or within one that is, or has others that are.
+    assert [
+        room
+        for room in sorted(rooms)
+        if not any(f"{room}/".startswith(f"{one}/") or one.startswith(f"{room}/") for one in pages)
+    ] == []
 
 
 def test_references_to_the_design_name_a_page_that_exists():
