@@ -20,7 +20,7 @@ from ..protocol.trust.page_access import link_into
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import Key, key_of
 from .actors import check_actor, map_actors, submit_actor
-from .calls import scattering
+from .calls import copies, scattering
 from .calls.annotations import options_of_keywords
 from .calls.call_options import NOT_GIVEN, check_unsupported, checkpointed
 from .calls.calling import submit_call, submit_rows
@@ -29,19 +29,16 @@ from .cluster import log_forwarding, registering, restarting, retiring, retrying
 from .cluster.locating import ClusterLike, Location, check_options, check_own_options
 from .coordination import datasets, metadata, topics
 from .coordination.datasets import Datasets
-from .core.events import Cancel
 from .core.tasks import FutureState
 from .dask import absent_names, collections
 from .display import describing
 from .display.output import TaskOutputs
 from .executor import Executor
-from .future import Future, cancel_reason, checked_running
+from .future import Future
 from .insight import cluster_info, dumping, explaining, inspecting, reproducing, task_stream
 from .life import ClientLife
-from .modes import Awaited, Blocking, Mode, OfMode, T, waits
-from .results import gathering
-from .results.gathering import states_in
-from .shell.both_ways import settled
+from .modes import Awaited, Blocking, Mode, OfMode, T
+from .results import cancelling, gathering
 from .shell.current import find_current, made_current
 from .shell.engine import Engine
 from .shell.short_tracebacks import short_refusals, short_tracebacks
@@ -49,9 +46,12 @@ from .shell.short_tracebacks import short_refusals, short_tracebacks
 if TYPE_CHECKING:
     import asyncio
 
+    from typing_extensions import Unpack
+
     from ..protocol.durations import Duration
     from ..protocol.values.actors import Actor
     from .calls.retries import Retries
+    from .cluster.local_options import ClusterOptions
 
 
 class Client(OfMode[Mode], ClientLife, ClusterClient):
@@ -108,7 +108,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         recovery_memory: int | str | None = None,
         forward_output: bool | None = None,
         scheduler_file: str | os.PathLike[str] | None = None,
-        **cluster_options: Any,
+        **cluster_options: Unpack[ClusterOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -125,7 +125,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         recovery_memory: int | str | None = None,
         forward_output: bool | None = None,
         scheduler_file: str | os.PathLike[str] | None = None,
-        **cluster_options: Any,
+        **cluster_options: Unpack[ClusterOptions],
     ) -> None: ...
     def __init__(
         self,
@@ -183,7 +183,20 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
 
     @overload
     def submit(
-        self, func: Callable[..., Any], /, *args: Any, actor: Literal[True], **options: Any
+        self,
+        func: Callable[..., Any],
+        /,
+        *args: Any,
+        actor: Literal[True],
+        key: Key | None = None,
+        workers: str | Iterable[str] | None = None,
+        resources: Mapping[str, float] | None = None,
+        retries: int | Retries | None = None,
+        priority: int = 0,
+        allow_other_workers: bool = False,
+        timeout: Any = NOT_GIVEN,
+        meta: Any = NOT_GIVEN,
+        **kwargs: Any,
     ) -> Future[Actor, Mode]: ...
     @overload
     def submit(
@@ -312,7 +325,15 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         /,
         *iterables: Iterable[Any],
         actor: Literal[True],
-        **options: Any,
+        key: str | Iterable[Key] | None = None,
+        workers: str | Iterable[str] | None = None,
+        retries: int | Retries | None = None,
+        resources: Mapping[str, float] | None = None,
+        priority: int = 0,
+        allow_other_workers: bool = False,
+        timeout: Any = NOT_GIVEN,
+        meta: Any = NOT_GIVEN,
+        **kwargs: Any,
     ) -> list[Future[Actor, Mode]]: ...
     @overload
     def map(
@@ -433,36 +454,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         """Return the engine, even of a closed client: results in this process can be read."""
         return self._engine if self._engine is not None else self._running()
 
-    @waits
-    def cancel(
-        self,
-        futures: Any,
-        asynchronous: bool | None = None,
-        force: bool = False,
-        reason: str | None = None,
-        msg: str | None = None,
-        running: bool = False,
-    ) -> None:
-        """Give up tasks that are not done, and all that depend on them.
-
-        Running functions go on in their threads, and their results are dropped, unless `running`.
-
-        Args:
-            futures: one, or containers of them, nested or not, other iterables, or collections
-                of dask that were persisted.
-            asynchronous: return an awaitable; None = if the client is asynchronous.
-            force: even if other clients want their results.
-            reason: the text of the errors that waiting callers get.
-            msg: added to `reason`.
-            running: interrupt those that run: see docs/ending.md.
-
-        Raises:
-            ForeignFuture: a future belongs to another client; nothing was cancelled.
-        """
-        engine = self._running()
-        why, running = cancel_reason(reason, msg), checked_running(running)
-        engine.post(Cancel(states_in(futures, "cancel", engine), force, why, running))
-        return settled(engine, asynchronous)
+    cancel = cancelling.cancel
 
     # --- The cluster ------------------------------------------------------------------------------
 
@@ -503,8 +495,8 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     # --- Data, graphs and collections of dask -----------------------------------------------------
 
     scatter = scattering.scatter
-    replicate = scattering.replicate
-    rebalance = scattering.rebalance
+    replicate = copies.replicate
+    rebalance = copies.rebalance
     compute = collections.compute
     persist = collections.persist
     get = collections.get

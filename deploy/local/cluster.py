@@ -52,7 +52,10 @@ from . import arguments
 from .log_level import QuietLogs
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ...client.client import Client
+    from ...client.cluster.local_options import OptionsByName
     from ...client.shell.loop import LoopThread
     from .watching import ProcessWatch
 
@@ -113,17 +116,10 @@ class LocalCluster(Cluster[Mode]):
         processes: bool = True,
         memory_limit: str | float | None = "auto",
         name: str | None = None,
-        protocol: str | None = None,
-        host: str | None = None,
+        *,
         asynchronous: Literal[False] = False,
-        dashboard_address: str | int | None = None,
-        resources: str | Mapping[str, float] | None = None,
-        local_directory: str | os.PathLike[str] | None = None,
-        silence_logs: int | bool = logging.WARNING,
-        preload: str | os.PathLike[str] | Sequence[str] | None = None,
-        env: Mapping[str, str | float] | None = None,
         security: Security | bool | None = None,
-        **others: Any,
+        **options: Unpack[OptionsByName],
     ) -> None: ...
     @overload
     def __init__(
@@ -132,9 +128,11 @@ class LocalCluster(Cluster[Mode]):
         threads_per_worker: int | None = None,
         processes: bool = True,
         memory_limit: str | float | None = "auto",
+        name: str | None = None,
         *,
         asynchronous: Literal[True],
-        **options: Any,
+        security: Security | bool | None = None,
+        **options: Unpack[OptionsByName],
     ) -> None: ...
     def __init__(
         self,

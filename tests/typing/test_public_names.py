@@ -1,4 +1,4 @@
-"""No public function returns `Any`, unless it is the value of a user."""
+"""No public function returns `Any`, unless it is the value of a user; options are typed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import inspect
 
 import weft
 import weft.deploy
+from weft.client.cluster.local_options import ClusterOptions
 
 #: {name: what it returns}. Of those with overloads, type checkers see these.
 VALUES_OF_USERS = {
@@ -20,7 +21,7 @@ VALUES_OF_USERS = {
     "Client.recreate_error_locally": "a result",
     "Client.recreate_task_locally": "a result",
     "Client.reproduce": "a result",
-    "Client.scatter": "futures, in the containers of the data",
+    "Client.scatter": "futures, in the containers of the data; it has overloads",
     "Queue.get": "what was put; it has overloads",
     "get": "values of a graph",
 }
@@ -47,3 +48,11 @@ def test_no_public_function_returns_any_but_the_values_of_users():
     assert len(functions) > 150
     found = {name for name, each in functions.items() if each.__annotations__["return"] == "Any"}
     assert found == VALUES_OF_USERS.keys(), found ^ VALUES_OF_USERS.keys()
+
+
+def test_a_client_passes_each_option_of_a_local_cluster_on():
+    parameters = inspect.signature(weft.LocalCluster).parameters
+    of_both = {"name", "asynchronous", "security"}
+    assert {*ClusterOptions.__annotations__} == {*parameters} - {"self", "others"} - of_both
+    for name, kind in ClusterOptions.__annotations__.items():
+        assert kind.__forward_arg__ == parameters[name].annotation, name

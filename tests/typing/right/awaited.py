@@ -28,6 +28,8 @@ async def main() -> None:
         assert_type(await client.submit(fetch, "http://here"), bytes)
         futures = client.map(inc, range(3))
         assert_type(await client.gather(futures), list[int])
+        assert_type(await client.scatter([1, 2]), list[weft.Future[int, Awaited]])
+        assert_type(await client.scatter(1), weft.Future[int, Awaited])
         assert_type(await client.gather({"one": future}), dict[str, int])
         assert_type(await weft.wait(futures), DoneAndNotDone[weft.Future[int, Awaited]])
         async for each in weft.as_completed(futures):

@@ -34,7 +34,8 @@ def main() -> None:
         assert_type(future.exception(), BaseException | None)
         assert_type(client.submit(fetch, "http://here", retries=weft.Retries(3)).result(), bytes)
         assert_type(client.submit(Counter, 1).result(), Counter)
-        assert_type(client.submit(Counter, 1, actor=True), weft.Future[weft.Actor])
+        actor = client.submit(Counter, n=1, actor=True, workers="here", retries=2)
+        assert_type(actor, weft.Future[weft.Actor])
         assert_type(client.submit(functools.partial(inc, 1)).result(), int)
         assert_type(client.submit(lambda a, b: f"{a}{b}", 1, b=2).result(), str)
         assert_type(client.submit(inc, future).result(), int)  # a future in the place of a value
@@ -56,6 +57,13 @@ def main() -> None:
         assert_type(client.gather({*futures}), set[int])
         assert_type(client.gather({"one": future}), dict[str, int])
         assert_type(client.gather([futures, futures]), Any)
+
+        assert_type(client.scatter([1, 2]), list[weft.Future[int]])
+        assert_type(client.scatter(iter(["a"]), broadcast=True), list[weft.Future[str]])
+        assert_type(client.scatter({"one": 1}, hash=False), dict[str, weft.Future[int]])
+        assert_type(client.scatter((1, 2)), tuple[weft.Future[int], ...])
+        assert_type(client.scatter({1, 2}, timeout="1 min"), set[weft.Future[int]])
+        assert_type(client.scatter("text", ["here"]), weft.Future[str])
 
         assert_type(weft.wait(futures), DoneAndNotDone[weft.Future[int]])
         done, _ = weft.wait(futures, timeout=3, return_when="FIRST_COMPLETED")

@@ -32,9 +32,16 @@ def main(client: weft.Client) -> None:
     client.submit(inc, 1, priority="high")  # error: No overload variant of "submit"
     client.map(inc, [1], workers=3)  # error: No overload variant of "map"
     client.gather(futures, errors="ignore")  # error: No overload variant
+    client.submit(inc, 1, actor=True, retries="3")  # error: No overload variant of "submit"
+    client.map(inc, [1], actor=True, priority="high")  # error: No overload variant of "map"
+    bad_scattered: str = client.scatter([1])[0].result()  # error: expression has type "int"
+    client.scatter([1], broadcats=True)  # error: No overload variant matches
     client.submit(5)  # error: No overload variant of "submit"
     client.sumbit(inc, 1)  # error: has no attribute "sumbit"
     weft.Client(asynchronous="yes")  # error: No overload variant of "Client"
+    weft.Client(n_workers="2")  # error: No overload variant of "Client"
+    weft.Client(n_wokers=2)  # error: did you mean "n_workers"
+    weft.LocalCluster(threads=2)  # error: Unexpected keyword argument "threads"
 
 
 async def unawaited(client: weft.Client[weft.Awaited]) -> None:
