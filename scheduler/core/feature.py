@@ -32,6 +32,7 @@ from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from ...protocol.wire.options import TaskOptions
 from .records.peers import BlockedWait, ClientHandle, SupervisorHandle, WorkerHandle
+from .records.presence import LostWorker
 from .records.question_arguments import Info, Page
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ ClientHook: TypeAlias = "Callable[[SchedulerState, ClientHandle], None]"
 TaskHook: TypeAlias = "Callable[[SchedulerState, SchedulerTask], None]"
 KeysHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, list[str]], None]"
 DeathHook: TypeAlias = (
-    "Callable[[SchedulerState, WorkerHandle, m.WorkerExited, Collection[SchedulerTask],"
-    " Collection[SchedulerTask]], None]"
+    "Callable[[SchedulerState, LostWorker, m.WorkerExited, Collection[SchedulerTask]], None]"
 )
 NumbersHook: TypeAlias = (
     "Callable[[SchedulerState, WorkerHandle | SupervisorHandle, Sequence[int]], None]"
@@ -174,8 +174,8 @@ class Feature:
     worker_gone: Hooks[Callable[[SchedulerState, WorkerHandle, Departure], None]] = ()
     #: a supervisor reports that the process of a worker has ended; that worker may be here still
     worker_exited: Hooks[Callable[[SchedulerState, m.WorkerExited], None]] = ()
-    #: the supervisor of a worker that is gone has reported how its process ended: that worker, the
-    #: report, the results whose only copy it had, and the tasks that ran
+    #: the supervisor of a worker that is gone has reported how its process ended: that worker and
+    #: what it had, the report, and the tasks that ran
     worker_died: Hooks[DeathHook] = ()
     supervisor_gone: Hooks[SupervisorHook] = ()
 

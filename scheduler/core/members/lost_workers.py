@@ -131,7 +131,7 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
     reason = report.reason + facts.of_memory_after(report.reason)
     running = [processing[attempt] for attempt in report.running if attempt in processing]
     for on_died in state.features.worker_died:
-        on_died(state, ws, report, list(held.values()), running)
+        on_died(state, lost, report, running)
     for attempt in with_callers(report.running, processing):
         task = processing.get(attempt)
         is_served = task is None

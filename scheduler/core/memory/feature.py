@@ -16,6 +16,7 @@ from .records import BUSY, Memory, memory_of
 if TYPE_CHECKING:
     from ....protocol.wire import messages as m
     from ..records.peers import WorkerHandle
+    from ..records.presence import LostWorker
     from ..state import SchedulerState
 
 
@@ -32,13 +33,12 @@ def _on_measured(state: SchedulerState, ws: WorkerHandle) -> None:
 
 def _on_worker_died(
     state: SchedulerState,
-    ws: WorkerHandle,
+    lost: LostWorker,
     report: m.WorkerExited,
-    results: Collection[SchedulerTask],
     running: Collection[SchedulerTask],
 ) -> None:
     if is_of_memory(report.reason):
-        relief.note_kill(state, ws, results, running)
+        relief.note_kill(state, lost, running)
 
 
 def _waiting_nbytes(state: SchedulerState) -> int:

@@ -33,6 +33,7 @@ from .records import Kill, memory_of
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, WorkerHandle
+    from ..records.presence import LostWorker
     from ..state import SchedulerState
 
 #: Tasks that are set aside are looked at so often.
@@ -294,28 +295,23 @@ def _give_way(state: SchedulerState, victims: list[SchedulerTask], text: str) ->
 
 
 # -- killed workers --------------------------------------------------------------------------------
-def note_kill(
-    state: SchedulerState,
-    ws: WorkerHandle,
-    results: Iterable[SchedulerTask],
-    running: Collection[SchedulerTask],
-) -> None:
+def note_kill(state: SchedulerState, lost: LostWorker, running: Collection[SchedulerTask]) -> None:
     """Note that a process was killed for its memory.
 
     Args:
         state: the scheduler's.
-        ws: the worker.
-        results: those whose only copy it had. They count if they filled it, and were of a client
-            whose task ran just then: else that task is too large for it, whatever it held. If none
-            ran, what they were made of has been there as well.
+        lost: its worker, and what this had. Results whose only copy it had count if they filled it,
+            and were of a client whose task ran just then: else that task is too large for it,
+            whatever it held. If none ran, copies have filled it as well.
         running: the tasks that ran.
     """
+    ws = lost.worker
     clients = {task.group.client: None for task in running}
-    results = [task for task in results if not clients or task.group.client in clients]
-    filling = dict.fromkeys(results)
+    results = [t for t in lost.held.values() if not clients or t.group.client in clients]
+    nbytes = sum(task.nbytes for task in results)
     if not running:
-        filling.update((read, None) for task in results for read in task.dependencies)
-    if sum(task.nbytes for task in filling) < HELD_SHARE * ws.memory_limit:
+        nbytes = max(nbytes, sum(held.nbytes for held in lost.held_most))
+    if not results or nbytes < HELD_SHARE * ws.memory_limit:
         return
     kills = memory_of(state).kills
     kills.append(Kill(state.awake_s, ws.name, results))

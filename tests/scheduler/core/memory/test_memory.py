@@ -356,14 +356,16 @@ def test_kills_of_tasks_that_are_too_large_by_themselves_fail_no_results(board):
     assert "erred" not in board.states("a", "b")
 
 
-def test_a_result_that_does_not_fit_beside_what_it_is_made_of_fails(board):
+@pytest.mark.parametrize("reads", ["what it is made of", "other copies"])
+def test_a_result_fails_that_does_not_fit_beside_copies(board, reads):
     alice, supervisor = board.client(), board.supervisor()
     keys = [f"in-{i}" for i in range(7)]
     holder = board.worker("holder")
     board.send(alice, graph(*keys, function="make", workers=["holder"]))
     for key in keys:
         board.finish(holder, key, nbytes=2 * LARGE, blob=None)
-    board.send(alice, graph(f":{' :'.join(keys)} -> x", workers=["w"]))
+    inputs = f":{' :'.join(keys)} -> " if reads == "what it is made of" else ""
+    board.send(alice, graph(f"{inputs}x", workers=["w"]))
     for n in range(relief.N_KILLS):
         w = board.worker("w", memory_limit=LIMIT, supervisor_id="sup", worker_id=f"id {n}")
         attempts = [board.attempt(key) for key in keys]
