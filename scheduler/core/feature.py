@@ -149,7 +149,7 @@ class Feature:
     #: a peer has proved that there was a later epoch: it is refused
     later_epoch: Hooks[Callable[[SchedulerState, int], None]] = ()
     #: tasks are assigned from now on: no peer is waited for any more
-    recovery_ended: Hooks[StateHook] = ()
+    assignment_begun: Hooks[StateHook] = ()
     #: a worker or supervisor has reported numbers about itself
     numbers_reported: Hooks[NumbersHook] = ()
     #: a peer of any role does not know the message of a request

@@ -41,7 +41,7 @@ def on_submitted(state: SchedulerState, message: m.SubmitTasks) -> None:
         _fail_made(state, [state.tasks[key] for key in message.keys if key in state.tasks])
 
 
-def on_recovery_ended(state: SchedulerState) -> None:
+def on_assignment_begun(state: SchedulerState) -> None:
     """Fail the actors that had been made before, and that no worker has come back with.
 
     A worker that has made one has the function of actors. Others have copies of its handle.

@@ -42,7 +42,7 @@ FEATURE: Final = Feature(
     # It reports anew which of its actors wait.
     worker_connected=(waits.forget_waits,),
     worker_gone=(_on_worker_gone,),
-    recovery_ended=(actors.on_recovery_ended,),
+    assignment_begun=(actors.on_assignment_begun,),
     unique_submitted=(actors.on_submitted,),
     results_lost=(actors.fail_lost,),
     may_submit=(actors.may_submit,),

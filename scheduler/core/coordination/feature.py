@@ -33,7 +33,7 @@ FEATURE: Final = Feature(
     client_connected=(_on_client_connected,),
     client_away=(operating.on_client_away,),
     client_gone=(operating.on_client_expired,),
-    recovery_ended=(operating.on_recovery_ended,),
+    assignment_begun=(operating.on_assignment_begun,),
     attempt_blocked=(cycles.on_attempt_blocked,),
     reported=(cluster_events.note,),
 )

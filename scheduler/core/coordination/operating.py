@@ -455,7 +455,7 @@ def on_client_expired(state: SchedulerState, client: ClientHandle) -> None:
         serve(state, record)
 
 
-def on_recovery_ended(state: SchedulerState) -> None:
+def on_assignment_begun(state: SchedulerState) -> None:
     """Do the calls that were put off: what was set comes first, then all as they came."""
     deferred, objects_of(state).deferred = objects_of(state).deferred, {}
     for call in sorted(deferred, key=lambda call: call.operation != RESTATE):

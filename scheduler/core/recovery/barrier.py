@@ -263,8 +263,8 @@ def _end(state: SchedulerState) -> None:
     rows.take_all(state, [*recovery.rows])
     n_lost = forget_unknown(state)
     answer_lacking(state)
-    for recovery_ended in state.features.recovery_ended:
-        recovery_ended(state)
+    for assignment_begun in state.features.assignment_begun:
+        assignment_begun(state)
     counters = state.counters
     recovery.n_ended += 1
     n_workers, n_clients, n_tasks = len(state.workers), len(state.clients), len(state.tasks)
