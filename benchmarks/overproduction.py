@@ -76,7 +76,7 @@ def run_scheduler(path: str, arguments: list[str]) -> None:
     held = Held()
 
     def begin(state: SchedulerState) -> None:
-        state.busy["held bytes"] = None
+        state.busy[Held] = None
 
     def look(state: SchedulerState) -> None:
         nbytes = sum(ws.nbytes for ws in state.workers.values())
@@ -96,7 +96,7 @@ def run_scheduler(path: str, arguments: list[str]) -> None:
 
     watch = Feature(
         name="held bytes",
-        settling=(("held bytes", look),),
+        settling=((Held, look),),
         started=(begin,),
         finishing=(write,),
     )

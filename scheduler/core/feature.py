@@ -207,9 +207,9 @@ class Feature:
     recipe_given: Hooks[RecipeHook] = ()
 
     # -- assignment -------------------------------------------------------------------------------
-    #: with each assignment pass, first of all, while the feature is in `SchedulerState.busy`, by
-    #: the name that is given here
-    settling: Hooks[tuple[str, StateHook]] = ()
+    #: with each assignment pass, first of all, while this record of the feature is in
+    #: `SchedulerState.busy`
+    settling: Hooks[tuple[type, StateHook]] = ()
     #: a worker has more bytes than `WorkerHandle.watched_above`
     worker_filled: Hooks[WorkerHook] = ()
     #: before the others, with what gives a task to a worker: tasks of classes that take no thread

@@ -124,8 +124,8 @@ class Draft:
 def settle(state: SchedulerState) -> None:
     """Assign the tasks that can be assigned; called at the end of every `handle`."""
     if state.busy:
-        for name, settling in state.features.settling:
-            if name in state.busy:
+        for record, settling in state.features.settling:
+            if record in state.busy:
                 settling(state)
     if state.touched:
         _refresh(state)

@@ -20,7 +20,7 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 
 
 FEATURE: Final = Feature(
-    name=interrupted.NAME,
+    name="interruption",
     records=(interrupted.Interruptions,),
     handlers={
         m.AttemptsOverdue: time_limits.on_overdue,
@@ -46,7 +46,7 @@ FEATURE: Final = Feature(
             if s.workers.get(found.ws.peer) is not found.ws or attempt not in found.ws.zombies
         ],
         "interruption is busy iff an attempt is interrupted": lambda s: unless(
-            bool(interrupted.interruptions_of(s)) == (interrupted.NAME in s.busy), s.busy
+            bool(interrupted.interruptions_of(s)) == (interrupted.Interruptions in s.busy), s.busy
         ),
     },
     running_cancelled=(interrupting.interrupt_cancelled,),

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ..records.tasks import SchedulerTask
     from ..state import SchedulerState
 
-#: The name of the feature, which is busy while attempts are interrupted.
-NAME: Final = "interruption"
 _CANCELLED: Final = "was cancelled"
 
 
@@ -55,13 +53,13 @@ def interruptions_of(state: SchedulerState) -> Interruptions:
 
 def _add(state: SchedulerState, attempt: int, found: InterruptedAttempt) -> None:
     interruptions_of(state)[attempt] = found
-    state.busy[NAME] = None
+    state.busy[Interruptions] = None
 
 
 def _remove(state: SchedulerState, attempt: int) -> InterruptedAttempt | None:
     found = interruptions_of(state).pop(attempt, None)
     if not interruptions_of(state):
-        state.busy.pop(NAME, None)
+        state.busy.pop(Interruptions, None)
     return found
 
 

@@ -26,7 +26,7 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 
 
 RETIRING: Final = Feature(
-    name=leavers.BUSY,
+    name="retiring",
     records=(retiring.Retiring, leavers.Leavers),
     handlers={m.AskToLeave: leavers.on_ask_to_leave},
     # A client may retire workers: it may run any code on them, so it could end them in any case,
@@ -60,7 +60,7 @@ RETIRING: Final = Feature(
         ),
     ),
     invariants={**retiring.RETIRING_INVARIANTS, **leavers.LEAVER_INVARIANTS},
-    settling=((leavers.BUSY, leavers.settle),),
+    settling=((leavers.Leavers, leavers.settle),),
     worker_joined=(leavers.note_joined,),
     worker_leaving=(leavers.begin,),
     worker_away=(leavers.note_away,),

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..records.deadlines import Deadline
     from ..state import SchedulerState
 
-#: The name of the feature, which is busy while a worker leaves.
-BUSY: Final = "retiring"
 #: Results are moved this long after the worker began to leave: its siblings may leave with it, and
 #: would get them first.
 START_S: Final = 0.05
@@ -154,7 +152,7 @@ def begin(state: SchedulerState, ws: WorkerHandle) -> None:
     leavers = leavers_of(state)
     leavers.by_worker[ws] = Leaver(ws, state.now)
     leavers.is_changed = True
-    state.busy[BUSY] = None
+    state.busy[Leavers] = None
     state.call_after(0.0, _note_changed)  # copies were on their way to it: others get them
     state.call_after(START_S, _start, ws)
     if leavers.next_look is None:
@@ -251,7 +249,7 @@ def end(state: SchedulerState, ws: WorkerHandle) -> None:
     leavers = leavers_of(state)
     leavers.by_worker.pop(ws, None)
     if not leavers.by_worker:
-        state.busy.pop(BUSY, None)
+        state.busy.pop(Leavers, None)
         state.deadlines.cancel(leavers.next_look)
         leavers.next_look = None
 
@@ -355,7 +353,9 @@ LEAVER_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         if leaver.may_go and (ws.processing or ws.zombies)
     ],
     "the feature is busy, and looks, while a worker leaves": lambda s: unless(
-        (BUSY in s.busy) == (leavers_of(s).next_look is not None) == bool(leavers_of(s).by_worker),
+        (Leavers in s.busy)
+        == (leavers_of(s).next_look is not None)
+        == bool(leavers_of(s).by_worker),
         s.busy,
     ),
     "a leaver looks at each result that no worker has which stays": _unseen,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..invariants.checking import differences
 from ..records.peers import WorkerHandle
 from .full import decide_worker_with_memory, is_let_go, sum_expected
-from .records import BUSY, memory_of
+from .records import Memory, memory_of
 
 if TYPE_CHECKING:
     from ..records.tasks import SchedulerTask
@@ -61,7 +61,7 @@ def _admits(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> boo
         return True
     ws.backlog_ns = 0
     memory_of(state).stocked[ws] = None
-    state.busy[BUSY] = None
+    state.busy[Memory] = None
     state.touched[ws] = None
     return False
 
@@ -95,6 +95,6 @@ STOCK_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = 
         ws for ws in memory_of(s).stocked if ws.n_busy < ws.nthreads and ws not in s.touched
     ],
     "memory is busy while a worker is stocked": lambda s: [
-        ws for ws in memory_of(s).stocked if BUSY not in s.busy
+        ws for ws in memory_of(s).stocked if Memory not in s.busy
     ],
 }

@@ -11,7 +11,7 @@ from ..assignment.placement import ahead_worker
 from ..feature import Departure, Feature
 from ..records.tasks import WAITING, SchedulerTask
 from . import admission, full, pausing, relief, set_aside
-from .records import BUSY, Memory, memory_of
+from .records import Memory, memory_of
 
 if TYPE_CHECKING:
     from ....protocol.wire import messages as m
@@ -68,10 +68,10 @@ MEMORY_INVARIANTS: Final = {
 }
 
 FEATURE: Final = Feature(
-    name=BUSY,
+    name="memory",
     records=(Memory,),
     invariants=MEMORY_INVARIANTS,
-    settling=((BUSY, set_aside.settle),),
+    settling=((Memory, set_aside.settle),),
     placing_late=(set_aside.assign_to_full,),
     careful=(admission.place, _assign_and_look),
     worker_filled=(full.look_at,),

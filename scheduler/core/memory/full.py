@@ -28,7 +28,7 @@ from ..invariants.checking import differences
 from ..moves.taking import close, reopen
 from ..records.peers import FULL, NEVER_WATCHED, WorkerHandle
 from ..records.prefixes import LARGE_NBYTES
-from .records import BUSY
+from .records import Memory
 
 if TYPE_CHECKING:
     from ..records.tasks import SchedulerTask
@@ -115,7 +115,7 @@ def _set_full(state: SchedulerState, ws: WorkerHandle, *, is_full: bool) -> None
         close(state, ws, FULL)
         state.touched[ws] = None
         state.full[ws] = None
-        state.busy[BUSY] = None
+        state.busy[Memory] = None
     else:
         reopen(state, ws, FULL)
         del state.full[ws]

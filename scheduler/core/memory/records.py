@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
     from ..records.peers import ClientHandle, WorkerHandle
     from ..records.tasks import SchedulerTask, TaskClass
     from ..state import SchedulerState
-
-
-#: The name of the feature, among `SchedulerState.busy` while a worker is full or stocked, or a
-#: task set aside.
-BUSY: Final = "memory"
 
 
 class Kill(NamedTuple):

@@ -22,7 +22,7 @@ from ..records.tasks import NO_WORKER, SchedulerTask, TaskClass
 from . import relief
 from .admission import take_stock
 from .full import FULL_INVARIANTS, adds_to, look_at_full, note_assigned
-from .records import BUSY, memory_of
+from .records import Memory, memory_of
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -41,7 +41,7 @@ def set_aside(state: SchedulerState, task: SchedulerTask) -> None:
     move(state, task, NO_WORKER)
     file_unrunnable(state, task)
     memory_of(state).aside.add(task)
-    state.busy[BUSY] = None
+    state.busy[Memory] = None
     look_later(state)
 
 
@@ -61,7 +61,7 @@ def settle(state: SchedulerState) -> None:
     if memory.aside:
         take_up(state)
     elif not (state.full or memory.stocked):
-        del state.busy[BUSY]
+        del state.busy[Memory]
 
 
 def discard(state: SchedulerState, task: SchedulerTask) -> None:
@@ -221,6 +221,6 @@ ASIDE_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = 
         if c.is_unbound and (memory_of(s).look is None or not c.is_loose)
     ],
     "memory is busy while a worker is full or a task is set aside": lambda s: unless(
-        BUSY in s.busy or not (s.full or memory_of(s).aside), s.busy
+        Memory in s.busy or not (s.full or memory_of(s).aside), s.busy
     ),
 }

@@ -81,9 +81,9 @@ class StateTables:
         self.takers: OrderedDict[WorkerHandle, None] = OrderedDict()
         #: {worker: None}: workers that a feature has closed for tasks of all classes (`is_full`)
         self.full: dict[WorkerHandle, None] = {}
-        #: {name: None} of the features that have something to do with each assignment pass, or when
-        #: something ends that is rare
-        self.busy: dict[str, None] = {}
+        #: {record: None} of the features that have something to do with each assignment pass, or
+        #: when something ends that is rare
+        self.busy: dict[type, None] = {}
         #: {worker: None}: workers whose load changed since the last settle
         self.touched: dict[WorkerHandle, None] = {}
 

@@ -11,7 +11,7 @@ from ..invariants.checking import differences, unless
 from ..records.question_arguments import Info
 from ..records.tasks import PROCESSING
 from . import barrier, inventories, lacking, recipes, rows
-from .records import ASSIGNED, BUSY, InventoryRow, Recovery, recovery_of
+from .records import ASSIGNED, InventoryRow, Recovery, recovery_of
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -85,13 +85,13 @@ RECOVERY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]
         if task.state != PROCESSING or attempt not in ws.zombies
     ],
     "recovery is busy while attempts run twice": lambda s: unless(
-        BUSY in s.busy or not s.twins, s.twins
+        Recovery in s.busy or not s.twins, s.twins
     ),
 }
 
 
 FEATURE: Final = Feature(
-    name=BUSY,
+    name="recovery",
     records=(Recovery,),
     invariants=RECOVERY_INVARIANTS,
     handlers={
@@ -126,7 +126,7 @@ FEATURE: Final = Feature(
     worker_back=(barrier.note_worker,),
     worker_gone=(_on_worker_gone,),
     later_epoch=(barrier.meet_later_epoch,),
-    settling=((BUSY, lacking.settle),),
+    settling=((Recovery, lacking.settle),),
     stale_ended=(rows.on_ended,),
     function_made=(rows.on_function,),
     attempts_erred=(lacking.on_erred,),

@@ -19,7 +19,7 @@ from ..moves.locating import located
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
 from .merging import settle_twins
-from .records import BUSY, look_again, recovery_of
+from .records import Recovery, look_again, recovery_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -60,7 +60,7 @@ def settle(state: SchedulerState) -> None:
     if recovery_of(state).has_news:
         answer_lacking(state)
     if not state.twins:
-        del state.busy[BUSY]
+        del state.busy[Recovery]
 
 
 def _may_be_told(state: SchedulerState, ws: WorkerHandle, attempts: list[int]) -> bool:

@@ -40,7 +40,7 @@ from ..records.tasks import (
     WAITING,
     SchedulerTask,
 )
-from .records import BUSY, RUNNING, InventoryRow, look_again, recovery_of
+from .records import RUNNING, InventoryRow, Recovery, look_again, recovery_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -164,7 +164,7 @@ def adopt(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool
             return False
         # It runs twice: the first result counts, and the other attempt is dropped then.
         state.twins[attempt] = (ws, task)
-        state.busy[BUSY] = None
+        state.busy[Recovery] = None
         return True
     if task.state not in _ADOPTING or not may_go_on(state, task, row):
         return False

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from ..state import SchedulerState
     from .barrier import Barrier
 
-#: The name of recovery among `SchedulerState.busy`: attempts run twice, or workers are to be
-#: answered.
-BUSY: Final = "recovery"
 #: The kinds of rows, in the order in which those of one key are merged.
 HELD: Final = 0
 RUNNING: Final = 1
@@ -133,4 +130,4 @@ def look_again(state: SchedulerState, ws: WorkerHandle) -> None:
     recovery = recovery_of(state)
     if ws in recovery.lacking:
         recovery.has_news = True
-        state.busy[BUSY] = None
+        state.busy[Recovery] = None

@@ -25,7 +25,11 @@ from weft.scheduler.core.insight.cluster_totals import totals_of
 from weft.scheduler.core.insight.forwarded_questions import Passed, passed_of
 from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
-from weft.scheduler.core.interruption.interrupted import InterruptedAttempt, interruptions_of
+from weft.scheduler.core.interruption.interrupted import (
+    InterruptedAttempt,
+    Interruptions,
+    interruptions_of,
+)
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving import leavers
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
@@ -440,7 +444,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {9999: InterruptedAttempt(b.w, "x", "why", 0.0, None)}
     ),
     "interruption is busy iff an attempt is interrupted": lambda b: b.state.busy.update(
-        {"interruption": None}
+        {Interruptions: None}
     ),
     "cancelled attempts that are noted are few": lambda b: ends_of(b.state).cancelled.update(
         {f"key-{i}": [] for i in range(MAX_CANCELLED + 1)}
@@ -497,7 +501,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ).by_worker.update({b.w: leavers.Leaver(b.w, 0.0)}),
     "a worker that may leave has no task": let_go,
     "the feature is busy, and looks, while a worker leaves": lambda b: b.state.busy.update(
-        {leavers.BUSY: None}
+        {leavers.Leavers: None}
     ),
     "a leaver looks at each result that no worker has which stays": lambda b: leave(b).left.clear(),
     "orders are few": lambda b: retiring_of(b.state).orders.update(
