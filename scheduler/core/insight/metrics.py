@@ -24,7 +24,6 @@ from ..memory.records import memory_of
 from ..plugins.plugins import is_preparing, n_preparing
 from ..records.counters import COUNTED, totals
 from ..records.peers import AWAY, LEAVING
-from ..records.tasks import WITHOUT_RECIPE
 from .cluster_totals import totals_of
 from .desired import Desired, desired_workers
 from .info import task_counts
@@ -82,7 +81,7 @@ def count_unrunnable(state: SchedulerState) -> dict[str, int]:
             n -= n_aside
         if not n:
             continue
-        if task_class.key is WITHOUT_RECIPE:
+        if not task_class.has_recipes:
             reason = "no_recipe"
         elif task_class.members:
             reason = "inputs"

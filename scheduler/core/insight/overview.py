@@ -20,7 +20,6 @@ from ..plugins.plugins import n_preparing
 from ..plugins.records import plugins_of
 from ..records.prefixes import MAX_SHOWN, OTHER, Prefix
 from ..records.question_arguments import Info, Page
-from ..records.tasks import WITHOUT_RECIPE
 from ..recovery.barrier import waits_for
 from ..reports.unreached import recently_unreached
 from .closed import memory_text
@@ -144,7 +143,7 @@ def _unrunnable(state: SchedulerState) -> list[Unrunnable]:
         for c in state.classes.values()
         if c.unrunnable
         and not c.members
-        and c.key is not WITHOUT_RECIPE
+        and c.has_recipes
         and state.now - c.unrunnable_since >= state.settings.unrunnable_after_s
     ]
     classes.sort(key=lambda c: -len(c.unrunnable))

@@ -11,13 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..records.tasks import (
-    WITHOUT_RECIPE,
-    Function,
-    SchedulerTask,
-    TaskClass,
-    TaskGroup,
-)
+from ..records.tasks import Function, SchedulerTask, TaskClass, TaskGroup
 from .eligibility import fill_class
 from .transitions import drop_class, retire_function, revive_function
 
@@ -26,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Stands for the function of all tasks without a recipe.
 _FUNCTION_ID: Final = m.NO_HASH
+#: The key of their class; no submission makes one of this form.
+CLASS_KEY: Final[tuple[object, ...]] = ("without a recipe",)
 
 
 def make(state: SchedulerState, key: str, spec_hash: bytes) -> SchedulerTask:
@@ -49,11 +45,11 @@ def make(state: SchedulerState, key: str, spec_hash: bytes) -> SchedulerTask:
 
 def class_without_recipe(state: SchedulerState) -> TaskClass:
     """Return the class of all tasks without a recipe; the caller adds a task to it."""
-    task_class = state.classes.get(WITHOUT_RECIPE)
+    task_class = state.classes.get(CLASS_KEY)
     if task_class is None:
         # No worker has such a name.
-        task_class = TaskClass(WITHOUT_RECIPE, ("\0",), False, ())
-        state.classes[WITHOUT_RECIPE] = task_class
+        task_class = TaskClass(CLASS_KEY, ("\0",), False, (), has_recipes=False)
+        state.classes[CLASS_KEY] = task_class
         fill_class(state, task_class)
     return task_class
 

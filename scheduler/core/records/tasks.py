@@ -35,10 +35,6 @@ ERRED: Final = "erred"  #: failed, or depends on one that failed
 FORGOTTEN: Final = "forgotten"  #: nowhere any more; only a stale reference can show this state
 
 
-#: The key of the class of tasks without a recipe (see `moves/without_recipe.py`).
-WITHOUT_RECIPE: Final[tuple[object, ...]] = ("without a recipe",)
-
-
 class Function:
     """One pickled function, opaque, shipped to a worker at most once."""
 
@@ -74,6 +70,7 @@ class TaskClass:
     __slots__ = (
         "allow_other_workers",
         "avoided",
+        "has_recipes",
         "is_unbound",
         "keeps_inputs",
         "key",
@@ -101,6 +98,7 @@ class TaskClass:
         *,
         takes_thread: bool = True,
         keeps_inputs: bool = False,
+        has_recipes: bool = True,
     ) -> None:
         self.key = key
         #: names, hosts or addresses that may run it; empty = all
@@ -115,6 +113,8 @@ class TaskClass:
         self.takes_thread = takes_thread
         #: of these, those whose readers read the inputs of its tasks as well
         self.keeps_inputs = keeps_inputs
+        #: False for the one class of tasks that no client can submit (`moves/without_recipe.py`)
+        self.has_recipes = has_recipes
         #: tasks in state queued, best first
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
         #: best user priority of a queued task, as a level, while one is queued
@@ -277,7 +277,7 @@ class SchedulerTask:
     @property
     def is_without_recipe(self) -> bool:
         """True while no client has submitted it to this scheduler."""
-        return self.group.task_class.key is WITHOUT_RECIPE
+        return not self.group.task_class.has_recipes
 
     @property
     def is_keeping(self) -> bool:

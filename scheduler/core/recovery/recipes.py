@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import data_lost, scattered_lost
+from ..moves import without_recipe
 from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle, WorkerHandle
-from ..records.tasks import NO_WORKER, WITHOUT_RECIPE, SchedulerTask
+from ..records.tasks import NO_WORKER, SchedulerTask
 from ..requests import wanted_keys
 from . import merging, rows
 from .records import recovery_of
@@ -107,7 +108,7 @@ def _give_up_without_recipe(state: SchedulerState, tasks: list[SchedulerTask]) -
 
 def forget_unknown(state: SchedulerState) -> int:
     """Give up the keys that no peer has come back with; return how many clients wanted."""
-    task_class = state.classes.get(WITHOUT_RECIPE)
+    task_class = state.classes.get(without_recipe.CLASS_KEY)
     if task_class is None:
         return 0
     tasks = list(task_class.unrunnable)

@@ -42,7 +42,7 @@ from weft.scheduler.core.records.deadlines import Deadline
 from weft.scheduler.core.records.peers import ClientHandle, FailedFetches, WorkerHandle
 from weft.scheduler.core.records.prefixes import Prefix
 from weft.scheduler.core.records.presence import LostWorker
-from weft.scheduler.core.records.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
+from weft.scheduler.core.records.tasks import Function, SchedulerTask, TaskClass
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
 from ...builders import Board, graph
@@ -513,7 +513,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "threadless lists the classes whose tasks take no thread": lambda b: b.state.threadless.update(
         {b.classy: None}
     ),
-    "a task without a recipe has no arguments": lambda b: setattr(b.classy, "key", WITHOUT_RECIPE),
+    "a task without a recipe has no arguments": lambda b: setattr(b.classy, "has_recipes", False),
     **RECOVERY_BREAKAGES,
     # Plugins.
     "actors whose thread waits were made by attempts that have ended": lambda b: b.state.record(
