@@ -90,8 +90,8 @@ class StateTables:
         #: {task: (times, since, last)} taken back because its inputs' holder was out of reach of
         #: its worker. Of these, some are in state no_worker until the pause of `missing` is over.
         self.out_of_reach: dict[SchedulerTask, tuple[int, float, float]] = {}
-        #: {worker: {attempt: key}} that the cancellation under way drops, and that are interrupted;
-        #: None = it interrupts none, and between events
+        #: {worker: {attempt: key}} that the cancellation under way drops, and that are to end soon;
+        #: None = they may go on to their end, and between events
         self.abandoned: dict[WorkerHandle, dict[int, str]] | None = None
         #: {task: the end of its pause} of those in state no_worker that wait before a retry
         self.paused: dict[SchedulerTask, Deadline] = {}

@@ -36,7 +36,12 @@ OPTIONS = {
     "delivered",
 }
 #: What no text and no comment of the kernel speaks of.
-WORDS = re.compile(r"\b(actor|plugin|scatter|relay|task.stream)", re.IGNORECASE)
+WORDS = re.compile(
+    r"\b(actor|plugin|scatter|relay|task.stream|retir|leaver|stocked|sole|recover|interrupt|shuffle"
+    r"|coordination|dataset|latch|semaphore|topic|admission|relief|command|credential"
+    r"|explain|insight|output|persist|print)",
+    re.IGNORECASE,
+)
 
 
 @cache
