@@ -168,6 +168,10 @@ class Feature:
     worker_connected: Hooks[WorkerHook] = ()
     worker_away: Hooks[WorkerHook] = ()
     worker_back: Hooks[WorkerHook] = ()
+    #: a worker is back with all that it has: whether this feature gives it work, later
+    admitting: Hooks[Callable[[SchedulerState, WorkerHandle], bool]] = ()
+    #: a feature has opened a worker that it had closed
+    worker_opened: Hooks[WorkerHook] = ()
     #: what a worker reports about its process is known
     worker_measured: Hooks[WorkerHook] = ()
     worker_leaving: Hooks[WorkerHook] = ()

@@ -262,7 +262,7 @@ def on_worker_leaving(state: SchedulerState, ws: WorkerHandle) -> None:
     _advance_soon(state)
 
 
-def on_worker_joined(state: SchedulerState, ws: WorkerHandle) -> None:
+def on_worker_with_room(state: SchedulerState, ws: WorkerHandle) -> None:
     """Make the copies for which there were too few workers."""
     if copies_of(state).short:
         copies_of(state).open.update(copies_of(state).short)

@@ -17,6 +17,7 @@ from ....protocol.wire.failure import MAX_RELAYED_BYTES
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_QUESTION
 from ....protocol.wire.payload import blob_nbytes
+from ....protocol.wire.plain import MAX_ANSWER_DEPTH, is_flat
 from ..records.peers import SupervisorHandle, WorkerHandle
 from ..records.permissions import deny
 
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
 #: hangs.
 MAX_UNANSWERED: Final = 100
 
-#: Maps and lists within each other in what is passed on: an encoder accepts fewer than a decoder,
-#: and a message that cannot be encoded would end the connection of its receiver.
-MAX_DEPTH: Final = 8
-_TOO_DEEP: Final = f"maps and lists are nested in more than {MAX_DEPTH} others"
+_TOO_DEEP: Final = f"maps and lists are nested in more than {MAX_ANSWER_DEPTH} others"
 
 #: {question: the least level of token} of those that are passed on
 PASSED: Final[dict[str, Level]] = {
@@ -43,9 +41,6 @@ PASSED: Final[dict[str, Level]] = {
     "run": Level.CLIENT,
     "scale": Level.ADMIN,
 }
-
-
-_NESTED: Final = frozenset({dict, list})
 
 
 @dataclass(slots=True)
@@ -184,14 +179,6 @@ def _is_of_workers(state: SchedulerState, addresses: Any) -> bool:
     return isinstance(addresses, list) and all(
         isinstance(address, str) and address in state.workers_by_address for address in addresses
     )
-
-
-def is_flat(value: Any, depth: int = MAX_DEPTH) -> bool:
-    """Return whether maps and lists are nested in at most `depth` others; long lists at C speed."""
-    items = value.values() if type(value) is dict else value
-    if _NESTED.isdisjoint(map(type, items)):
-        return True
-    return depth > 1 and all(is_flat(x, depth - 1) for x in items if type(x) in _NESTED)
 
 
 def _find(state: SchedulerState, process: str) -> WorkerHandle | SupervisorHandle | None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..feature import Feature
-from ..insight.info import task_counts
 from ..members.membership import stop_cluster
-from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -42,9 +40,10 @@ def _look_later(state: SchedulerState, n_idle: int) -> None:
 
 
 def _look(state: SchedulerState, n_submitted: int, n_idle: int) -> None:
-    counts = task_counts(state)
-    is_busy = any(counts[name] for name in (WAITING, QUEUED, NO_WORKER, PROCESSING))
-    is_busy = is_busy or state.awaits_peers or n_submitted != state.counters.tasks_submitted
+    counters = state.counters
+    n_at_rest = counters.n_memory + counters.n_erred + counters.n_released
+    is_busy = len(state.tasks) > n_at_rest or n_submitted != counters.tasks_submitted
+    is_busy = is_busy or state.awaits_peers
     n_idle = 0 if is_busy else n_idle + 1
     if n_idle < _N_LOOKS:
         _look_later(state, n_idle)

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.reported import MEMORY_HIGH
 from ....protocol.wire import messages as m
 from ..assignment.placement import decide_worker
-from ..data.copies import on_worker_joined
 from ..invariants.checking import differences
 from ..moves.taking import close, reopen
 from ..records.peers import FULL, NEVER_WATCHED, WorkerHandle
@@ -119,7 +118,8 @@ def _set_full(state: SchedulerState, ws: WorkerHandle, *, is_full: bool) -> None
     else:
         reopen(state, ws, FULL)
         del state.full[ws]
-        on_worker_joined(state, ws)
+        for worker_opened in state.features.worker_opened:
+            worker_opened(state, ws)
 
 
 def look_at_full(state: SchedulerState) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..assignment.asking_back import ask_all_back
-from ..data.copies import on_worker_joined
 from ..invariants.checking import differences
 from ..moves.taking import close, reopen
 from ..records.peers import PAUSED, WorkerHandle
@@ -36,7 +35,8 @@ def note_state(state: SchedulerState, ws: WorkerHandle) -> None:
     if not is_paused:
         reopen(state, ws, PAUSED)
         del memory_of(state).paused[ws]
-        on_worker_joined(state, ws)
+        for worker_opened in state.features.worker_opened:
+            worker_opened(state, ws)
         return
     close(state, ws, PAUSED)
     memory_of(state).paused[ws] = Pause(ws)

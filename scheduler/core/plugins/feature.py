@@ -46,6 +46,7 @@ FEATURE: Final = Feature(
     },
     invariants=PLUGIN_INVARIANTS,
     worker_connected=(plugins.greet,),
+    admitting=(plugins.admit_later,),
     worker_gone=(_on_worker_gone,),
     supervisor_connected=(plugins.greet_supervisor,),
     supervisor_gone=(_on_supervisor_gone,),

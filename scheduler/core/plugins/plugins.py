@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.reported import REQUESTED
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import MAX_RELAYED_BYTES
+from ....protocol.wire.plain import is_flat
 from ....protocol.wording import counted
-from ..insight.forwarded_questions import is_flat
 from ..members.disconnected import bring_back, set_away
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
 from ..records.question_arguments import BadArgument, Info
@@ -515,15 +515,15 @@ def greet_supervisor(state: SchedulerState, supervisor: SupervisorHandle) -> Non
         _ask(state, plugin, supervisor, is_required=supervisor.is_new)
 
 
-def admit(state: SchedulerState, ws: WorkerHandle) -> None:
-    """Give work to a worker that has sent its inventory, unless it prepares."""
-    if ws in plugins_of(state).preparing:
-        ws.inventory = None
-        state.deadlines.cancel(ws.away_due)
-        barrier.note_worker(state, ws)
-        _admit_prepared(state, ws)
-    else:
-        bring_back(state, ws)
+def admit_later(state: SchedulerState, ws: WorkerHandle) -> bool:
+    """Return whether a worker that is back prepares, and gets work after that."""
+    if ws not in plugins_of(state).preparing:
+        return False
+    ws.inventory = None
+    state.deadlines.cancel(ws.away_due)
+    barrier.note_worker(state, ws)
+    _admit_prepared(state, ws)
+    return True
 
 
 def _admit_prepared(state: SchedulerState, ws: WorkerHandle) -> None:

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 from ....protocol.wire import messages as m
 from ....protocol.wording import counted
 from ..interruption.interrupted import interruptions_of
-from ..members.disconnected import await_rows
+from ..members.disconnected import await_rows, bring_back
 from ..moves.transitions import drop_attempt, note_attempt_ended, take_back_from
-from ..plugins.plugins import admit
 from ..records.peers import Inventory, WorkerHandle
 from ..records.tasks import SchedulerTask
 from ..reports.missing import lose_replica, replace_lost
@@ -150,7 +149,8 @@ def on_end(state: SchedulerState, ws: WorkerHandle, message: m.InventoryEnd) -> 
     take_back_from(state, ws, absent)
     gone = [task for task in inventory.held if task in ws.has_what]
     replace_lost(state, [task for task in gone if lose_replica(state, task, ws)])
-    admit(state, ws)
+    if not any(admitting(state, ws) for admitting in state.features.admitting):
+        bring_back(state, ws)
     state.send(
         ws.peer,
         m.Reconciled(

@@ -7,11 +7,10 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import MAX_RELAYED_BYTES
 from weft.protocol.wire.payload import Payload
+from weft.protocol.wire.plain import MAX_ANSWER_DEPTH, is_flat
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight.forwarded_questions import (
-    MAX_DEPTH,
     MAX_UNANSWERED,
-    is_flat,
     passed_of,
 )
 from weft.scheduler.core.insight.info import describe_worker
@@ -168,12 +167,12 @@ def test_nested_arguments_and_answers_are_not_passed_on(board):
     assert "nested in more than 8 others" in failed(board.send(worker, answer), client).text
 
 
-@pytest.mark.parametrize("depth", [1, 2, MAX_DEPTH, MAX_DEPTH + 1, 600])
+@pytest.mark.parametrize("depth", [1, 2, MAX_ANSWER_DEPTH, MAX_ANSWER_DEPTH + 1, 600])
 def test_the_depth_of_maps_and_lists_is_counted(depth):
     value: object = "text"
     for i in range(depth):
         value = {"a": value} if i % 2 else [1, value]
-    assert is_flat(value) is (depth <= MAX_DEPTH)
+    assert is_flat(value) is (depth <= MAX_ANSWER_DEPTH)
 
 
 def test_a_process_of_an_older_release_fails_the_question(board):
