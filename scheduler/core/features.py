@@ -23,9 +23,9 @@ from .actors import feature as actors
 from .coordination import feature as coordination
 from .data import bandwidths, surplus
 from .data import feature as data
+from .ends import attempt_ends
 from .feature import Feature
 from .insight import (
-    attempt_ends,
     cluster_size,
     cluster_totals,
     desired,

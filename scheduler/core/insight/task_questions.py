@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ..ends.attempt_ends import attempt_ends
 from ..records.question_arguments import BadArgument, Info, Page, keys_of, number_of, position_of
 from ..records.tasks import MEMORY, SchedulerTask
-from .attempt_ends import attempt_ends
 from .explaining import explain, why
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..insight.attempt_ends import note_interrupted, note_interrupted_end
+from ..ends.attempt_ends import note_interrupted, note_interrupted_end
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle

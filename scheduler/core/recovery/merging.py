@@ -12,7 +12,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import RESCHEDULE, after_attempts
 from ....protocol.wire.payload import Blob
 from ..assignment.placement import ahead_worker
-from ..insight.attempt_ends import note_raised, note_raised_before
+from ..ends.attempt_ends import note_raised, note_raised_before
 from ..moves.eligibility import may_run
 from ..moves.locating import located
 from ..moves.reporting import report_results

@@ -19,17 +19,13 @@ from weft.scheduler.core.data.bandwidths import BANDWIDTH_INVARIANTS
 from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
 from weft.scheduler.core.data.part_indexes import INDEX_INVARIANTS
 from weft.scheduler.core.data.relays import FetchRelay, RelayPart, relays_of
-from weft.scheduler.core.insight.attempt_ends import MAX_CANCELLED, ends_of
+from weft.scheduler.core.ends.attempt_ends import MAX_CANCELLED, ends_of
 from weft.scheduler.core.insight.cluster_size import size_of
 from weft.scheduler.core.insight.cluster_totals import totals_of
 from weft.scheduler.core.insight.forwarded_questions import Passed, passed_of
 from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
-from weft.scheduler.core.interruption.interrupted import (
-    InterruptedAttempt,
-    Interruptions,
-    interruptions_of,
-)
+from weft.scheduler.core.interruption import interrupted
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving import leavers
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
@@ -440,11 +436,11 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "a task is retried at most so often as it may": lambda b: b.state.n_exceptions.update(
         {b.task("retried"): 2}
     ),
-    "interrupted lists zombies of workers": lambda b: interruptions_of(b.state).update(
-        {9999: InterruptedAttempt(b.w, "x", "why", 0.0, None)}
+    "interrupted lists zombies of workers": lambda b: interrupted.interruptions_of(b.state).update(
+        {9999: interrupted.InterruptedAttempt(b.w, "x", "why", 0.0, None)}
     ),
     "interruption is busy iff an attempt is interrupted": lambda b: b.state.busy.update(
-        {Interruptions: None}
+        {interrupted.Interruptions: None}
     ),
     "cancelled attempts that are noted are few": lambda b: ends_of(b.state).cancelled.update(
         {f"key-{i}": [] for i in range(MAX_CANCELLED + 1)}

@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.actions import LogLine
-from weft.scheduler.core.insight.attempt_ends import attempt_ends
+from weft.scheduler.core.ends.attempt_ends import attempt_ends
 from weft.scheduler.core.leaving.leavers import START_S
 
 from ...builders import Board, graph

@@ -10,7 +10,7 @@ import pytest
 from weft.protocol.death_facts import DeathFacts, HeldResults
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
-from weft.scheduler.core.insight.attempt_ends import attempt_ends
+from weft.scheduler.core.ends.attempt_ends import attempt_ends
 from weft.scheduler.core.members.membership import MAX_REASON_CHARS
 from weft.scheduler.core.reports.missing import MAX_UNREACHABLE_ROUNDS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.insight import attempt_ends as attempts
-from weft.scheduler.core.insight.attempt_ends import MAX_ENDS, attempt_ends
+from weft.scheduler.core.ends import attempt_ends as attempts
+from weft.scheduler.core.ends.attempt_ends import MAX_ENDS, attempt_ends
 
 from ...builders import Board, graph
 
