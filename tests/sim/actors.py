@@ -25,7 +25,7 @@ from weft.protocol.wire.messages import (
     call_text,
 )
 from weft.protocol.wire.payload import Blob
-from weft.worker.core.actor_calls import HandedOver, HolderConnections
+from weft.worker.actors.core.actor_calls import HandedOver, HolderConnections
 from weft.worker.core.features.actor_waits import ActorBlocked, ActorResumes
 
 from .actor_calls import Confirmed

@@ -22,7 +22,7 @@ from weft.scheduler.core.members import lost_workers
 from weft.scheduler.core.memory import relief, set_aside
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.reports import completion
-from weft.worker.core.actor_calls import HolderConnections
+from weft.worker.actors.core.actor_calls import HolderConnections
 
 from .simulation import Simulation, SimulationFailed
 

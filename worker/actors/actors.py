@@ -30,9 +30,9 @@ from ...protocol.wire.failure import actor_lost
 from ...protocol.wire.messages import ActorCalls, ActorFailures, ActorResults, ActorResultsTaken
 from ...protocol.wire.payload import Blob, Payload
 from ..context import WorkerContext, get_worker
-from ..core.actor_calls import HandedOver, HolderConnections
 from ..data.packing import PLAIN_TYPES, pack_result
 from .actor_thread import UNREAD_S, ActorThread, Answer, Mail
+from .core.actor_calls import HandedOver, HolderConnections
 
 if TYPE_CHECKING:
     from ...protocol.wire.message import Message

@@ -28,8 +28,8 @@ from ..core.events import (
     Fetch,
     WorkerEvent,
 )
-from ..core.failed_fetches import FetchFailureLog
 from ..reaching import unreached
+from .core.failed_fetches import FetchFailureLog
 from .core.sending import LARGE_BYTES, MEASURED_BYTES
 from .parts_lost import PartsLost
 from .store import Store

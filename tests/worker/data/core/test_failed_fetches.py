@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.worker.core.failed_fetches import MAX_HOLDERS, FetchFailureLog
+from weft.worker.data.core.failed_fetches import MAX_HOLDERS, FetchFailureLog
 
 A = "tcp://a:1"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ...protocol.wording import lasting
+from ....protocol.wording import lasting
 
 #: Seconds until a holder is named again: at first, and at most.
 FIRST_PAUSE_S: Final = 5.0

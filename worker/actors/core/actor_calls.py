@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-from ...protocol.errors import RemoteProtocolError
+from ....protocol.errors import RemoteProtocolError
 
 ConnectionT = TypeVar("ConnectionT")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from weft.protocol.errors import RemoteProtocolError
-from weft.worker.core.actor_calls import HolderConnections
+from weft.worker.actors.core.actor_calls import HolderConnections
 
 
 def test_an_earlier_connection_is_given_up_with_the_first_calls_over_a_later_one():

@@ -1,0 +1,3 @@
+"""What is decided about calls of actors, without making any. Pure."""
+
+from __future__ import annotations
