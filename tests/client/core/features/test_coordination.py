@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.client.core.core_kit import Bench, Listener
 from weft.client.core.events import (
     ClientClosing,
     ClientTick,
@@ -28,8 +29,6 @@ from weft.protocol.wire.messages import (
     Unsupported,
 )
 from weft.protocol.wire.messages import coordination as h
-
-from .core_kit import Bench, Listener
 
 GRANTED = {"granted": True}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.client.core.core_kit import Bench, barrier_of, in_memory, ready
+from tests.client.core.test_new_scheduler import Constants, restart
 from weft.client.core.events import ClientTick, Operations, Unreadable
 from weft.client.core.features import FEATURES
 from weft.client.core.features.callers import MAX_CALLERS, Callers
@@ -12,9 +14,6 @@ from weft.client.core.validate import validate
 from weft.protocol.wire.failure import data_lost, not_permitted
 from weft.protocol.wire.messages import KeysData, KeysErred, ReleaseKeys, SubmitTasks
 from weft.protocol.wire.options import TaskOptions
-
-from .core_kit import Bench, barrier_of, in_memory, ready
-from .test_new_scheduler import Constants, restart
 
 
 @pytest.fixture

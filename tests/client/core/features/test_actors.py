@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.client.core.core_kit import Bench, Listener
 from weft.client.core.events import ClientTick, Disconnected, Notify, ResultsFetched, Watch
 from weft.client.core.tasks import FunctionRecord, FutureState, TaskColumns
 from weft.protocol.wire.messages import (
@@ -14,8 +15,6 @@ from weft.protocol.wire.messages import (
     WantKeys,
 )
 from weft.protocol.wire.options import NO_OPTIONS
-
-from .core_kit import Bench, Listener
 
 
 @pytest.mark.parametrize("is_answered", [True, False])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.client.core.core_kit import Bench, Listener
 from weft.client.core.events import Disconnected, Warn
 from weft.client.core.features.plugins import plugins_of
 from weft.client.core.features.questions import AskScheduler
 from weft.protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld, Resubmitted
-
-from .core_kit import Bench, Listener
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.client.core.core_kit import Bench, Listener
 from weft.client.core.events import Disconnected, Unsendable
 from weft.client.core.features.questions import AskScheduler, questions_of
 from weft.protocol.wire.messages import Ask, AskFailed
-
-from .core_kit import Bench, Listener
 
 
 @pytest.fixture

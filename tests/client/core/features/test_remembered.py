@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.client.core.core_kit import Bench, Listener
 from weft.client.core.events import ClientClosing, Disconnected, Warn
 from weft.client.core.features import remembered
 from weft.client.core.features.coordination import AnswerTaken, CallAbandoned, ObjectCall
 from weft.client.core.features.remembered import remembered_of
 from weft.protocol.wire.messages import Denied, Operate, Operated, Resubmitted
 from weft.protocol.wire.messages import coordination as h
-
-from .core_kit import Bench, Listener
 
 
 @pytest.fixture
