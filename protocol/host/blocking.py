@@ -31,6 +31,12 @@ class TaskWait(NamedTuple):
     actors: list[str] = []  # noqa: RUF012 - never changed
     calls: list[str] = []  # noqa: RUF012 - never changed
 
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """What it waits for, as the columns of `AttemptsBlocked` have it; none is empty."""
+        columns = {"keys": self.keys, "actors": self.actors, "calls": self.calls}
+        return {name: row for name, row in columns.items() if row}
+
 
 class Awaits:
     """The `awaited` that are under way in one event loop."""

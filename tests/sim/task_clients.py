@@ -353,8 +353,9 @@ class Parent:
             return
         if self.has_seat:
             self.has_seat = False
+            waits_for = {"keys": step.keys} if step.keys else {}
             self.worker.give_seat_up(
-                self.slot, self.task, step.keys, self.report, may_park=step.may_park
+                self.slot, self.task, waits_for, self.report, may_park=step.may_park
             )
         # Other threads may have been faster.
         self.world.at(self.world.rng.random() * 0.0001, self._post, step)

@@ -436,7 +436,7 @@ class WorkerNode:
         is_alone = not self.sim.plan.p_calls
         others = [key for key, one in self.core.by_key.items() if is_alone and one is not task]
         keys = rng.sample(others, k=min(len(others), rng.randint(0, 2)))
-        self.give_seat_up(slot, task, keys, report)
+        self.give_seat_up(slot, task, {"keys": keys} if keys else {}, report)
         self.world.probes["blocked"] += 1
         seconds = rng.choice([0.0, 0.001, 0.1, 1.0, 3.0]) * rng.random()
         if self.world.chance(0.2):
@@ -474,7 +474,7 @@ class WorkerNode:
             handle.drop()
         names = [call.id for call in calls[:MAX_KEYS]]
         actors = [call.actor_key for call in calls[:MAX_KEYS]]
-        self.give_seat_up(slot, task, [], report, actors=actors, calls=names)
+        self.give_seat_up(slot, task, {"actors": actors, "calls": names}, report)
 
     def _resume(self, slot: int, task: WorkerTask, inputs: list[bytes]) -> None:
         if self.when_awake(self._resume, slot, task, inputs):
@@ -485,17 +485,15 @@ class WorkerNode:
         self,
         slot: int,
         task: WorkerTask,
-        keys: list[str],
+        waits_for: dict[str, list[str]],
         report: ChunkDone,
         *,
         may_park: bool = False,
-        actors: list[str] | None = None,
-        calls: list[str] | None = None,
     ) -> None:
         """Let another slot run tasks while the task of this one waits."""
         report.finished = False
         self._handle(report)
-        self._handle(SlotBlocked(slot, task.attempt, keys, may_park, actors or [], calls or []))
+        self._handle(SlotBlocked(slot, task.attempt, waits_for, may_park))
         if task.attempt in self.core.seats.parked:
             self.world.probes["parked"] += 1
 

@@ -294,7 +294,8 @@ class Hands:
         n = len(attempts)
         self.take_in(ChunkDone(slot, attempts, [100] * n, [10] * n, [None] * n, finished=False))
         self.started[slot] = [task]
-        self.take_in(SlotBlocked(slot, task.attempt, list(keys), may_park))
+        waits_for = {"keys": list(keys)} if keys else {}
+        self.take_in(SlotBlocked(slot, task.attempt, waits_for, may_park))
         return self._drain()
 
     def resume(self, slot: int = 0) -> Outbox:

@@ -118,13 +118,11 @@ class SlotBlocked(WorkerEvent):
 
     slot: int
     attempt: int
-    #: The first of the tasks that it waits for; empty: for something else, or for a limited time.
-    keys: list[str] = field(default_factory=list)
+    #: {column of `AttemptsBlocked`: the first of what it waits for, of this kind}; empty: it waits
+    #: for something else, or for a limited time.
+    waits_for: dict[str, list[str]] = field(default_factory=dict)
     #: If many tasks wait here already, no other one is to be started in its place.
     may_park: bool = False
-    #: The actors of the first of the calls that it waits for, and the calls, as `TaskWait` has them
-    actors: list[str] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -132,10 +130,8 @@ class SlotWaits(WorkerEvent):
     """The task of slot `slot`, which has given its seat up for good, begins or ends a wait."""
 
     slot: int
-    #: What it waits for, as `SlotBlocked` has it; all empty: nothing that is known.
-    keys: list[str] = field(default_factory=list)
-    actors: list[str] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
+    #: As `SlotBlocked` has it; empty: it waits for nothing that is known.
+    waits_for: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

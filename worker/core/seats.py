@@ -28,7 +28,6 @@ from .events import (
     StartSlot,
     TakeSeat,
 )
-from .reports import sparse
 from .tasks import BLOCKED, READY, RETURNING, SEATED, SPARE, Place, Slot
 from .transitions import move
 
@@ -64,9 +63,8 @@ class Seats:
 
     #: {slot: the attempt that waits there}. All and only slots in place "blocked".
     blocked: dict[Slot, int] = field(default_factory=dict)
-    #: {attempt: its wait}, of those of `blocked` that wait for tasks, or for calls of actors,
-    #: without a time limit.
-    waits_for: dict[int, SlotBlocked | SlotWaits] = field(default_factory=dict)
+    #: {attempt: what it waits for, by kind}, of those of `blocked` of which it is known.
+    waits_for: dict[int, dict[str, list[str]]] = field(default_factory=dict)
     #: {attempt: None} of those that are blocked or return and that the scheduler was not sent.
     parked: dict[int, None] = field(default_factory=dict)
     #: Number of seats that no slot has: the next slots that return take them.
@@ -108,8 +106,8 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
         else:
             state.seats.n_kept += 1
         return
-    if event.keys or event.actors:
-        state.seats.waits_for[event.attempt] = event
+    if event.waits_for:
+        state.seats.waits_for[event.attempt] = event.waits_for
     state.to_scheduler.append(report_of(state, [event.attempt]))
     if state.returning:
         _seat_returning(state)
@@ -136,13 +134,10 @@ def _is_enough(state: WorkerState) -> bool:
 
 def report_of(state: WorkerState, attempts: list[int]) -> AttemptsBlocked:
     """Return the report of these attempts, each of which waits."""
-    waits = [state.seats.waits_for.get(attempt) for attempt in attempts]
-    return AttemptsBlocked(
-        attempts=attempts,
-        keys=sparse(([] if wait is None else wait.keys for wait in waits), []),
-        actors=sparse(([] if wait is None else wait.actors for wait in waits), []),
-        calls=sparse(([] if wait is None else wait.calls for wait in waits), []),
-    )
+    waits = [state.seats.waits_for.get(attempt, {}) for attempt in attempts]
+    kinds = dict.fromkeys(kind for wait in waits for kind in wait)
+    columns = {kind: [wait.get(kind, []) for wait in waits] for kind in kinds}
+    return AttemptsBlocked(attempts=attempts, **columns)
 
 
 def on_waits(state: WorkerState, event: SlotWaits) -> None:
@@ -150,8 +145,8 @@ def on_waits(state: WorkerState, event: SlotWaits) -> None:
     attempt = state.seats.blocked.get(state.slots[event.slot])
     if attempt is None:  # it takes a seat again
         return
-    if event.keys or event.actors:
-        state.seats.waits_for[attempt] = event
+    if event.waits_for:
+        state.seats.waits_for[attempt] = event.waits_for
     else:
         state.seats.waits_for.pop(attempt, None)
     state.to_scheduler.append(report_of(state, [attempt]))

@@ -268,7 +268,7 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     "attempts that wait for tasks are blocked": lambda state: (
         attempt
         for attempt, wait in state.seats.waits_for.items()
-        if attempt not in state.seats.blocked.values() or not (wait.keys or wait.actors)
+        if attempt not in state.seats.blocked.values() or not wait
     ),
     "a spare slot has nothing": lambda state: (
         slot.index for slot in state.seats.spare if slot.busy or slot.chunk or slot.n_executing

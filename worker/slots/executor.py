@@ -538,7 +538,7 @@ class TaskExecutor:
         event = SlotBlocked(slot, seat.attempt, may_park=park)
         if wait is not None:
             self.waits[seat.attempt] = wait
-            event.keys, event.actors, event.calls = wait.keys, wait.actors, wait.calls
+            event.waits_for = wait.columns
         self.handle(event)
         gate.open()
 

@@ -113,7 +113,7 @@ class SlotSeat:
             executor.waits.pop(self.attempt, None)
         else:
             executor.waits[self.attempt] = wait
-            event.keys, event.actors, event.calls = wait.keys, wait.actors, wait.calls
+            event.waits_for = wait.columns
         executor.handle(event)
         gate.open()
 

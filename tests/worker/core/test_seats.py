@@ -170,20 +170,37 @@ def test_a_wait_for_tasks_names_them_and_may_fail_as_long_as_it_lasts():
     assert worker.failed_waits == [(1, "why")]
 
 
+def test_waits_of_several_kinds_are_reported_together_each_in_its_column():
+    worker = Hands(1)
+    worker.receive(assign("1 task", "2 other", function=SLOW))
+    worker.start(0)
+    worker.block(0, "a")
+    worker.start(1)
+    worker.block(1)
+    calls = worker.handle(SlotWaits(1, {"actors": ["b"], "calls": ["h/1/2"]}))
+    assert calls == [AttemptsBlocked(attempts=[2], actors=[["b"]], calls=[["h/1/2"]])]
+    worker.handle(SchedulerLost())
+    sent = worker.handle(SessionOpened(is_first=False))
+    assert sent[-1] == AttemptsBlocked(
+        attempts=[1, 2], keys=[["a"], []], actors=[[], ["b"]], calls=[[], ["h/1/2"]]
+    )
+
+
 def test_a_task_that_has_seceded_reports_its_waits_for_tasks_and_their_ends():
     worker = Hands(1)
     worker.receive(assign("1 task", function=SLOW))
     worker.start(0)
     assert worker.block(0) == [AttemptsBlocked(attempts=[1])]
-    waits = worker.handle(SlotWaits(0, ["a", "b"]))
+    waits = worker.handle(SlotWaits(0, {"keys": ["a", "b"]}))
     assert waits == [AttemptsBlocked(attempts=[1], keys=[["a", "b"]])]
     worker.receive(FailWaits(attempts=[1], texts=["why"]))
     assert worker.failed_waits == [(1, "why")]
-    assert worker.handle(SlotWaits(0, [])) == [AttemptsBlocked(attempts=[1])]
+    assert worker.handle(SlotWaits(0)) == [AttemptsBlocked(attempts=[1])]
     worker.receive(FailWaits(attempts=[1], texts=["too late"]))
     assert worker.failed_waits == [(1, "why")]
     worker.resume(0)
-    assert worker.handle(SlotWaits(0, ["c"])) == []  # it has a seat again, and waits with that
+    # It has a seat again, and waits with that.
+    assert worker.handle(SlotWaits(0, {"keys": ["c"]})) == []
 
 
 def test_beyond_many_waits_for_a_limit_no_other_task_is_started(monkeypatch):

@@ -9,7 +9,6 @@ import pytest
 from tests.worker.builders import SLOW, Hands, assign, drop, locate
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire.messages import DropAttempts
-from weft.worker.core.events import SlotBlocked
 from weft.worker.core.features import FEATURES
 from weft.worker.core.features.desired_copies import DesiredCopies
 from weft.worker.core.features.puts import EarlyValues
@@ -150,7 +149,7 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
         state.returning.update({state.slots[0]: 99}),
     ),
     "attempts that wait for tasks are blocked": lambda state: state.seats.waits_for.update(
-        {99: SlotBlocked(0, 99, ["x"])}
+        {99: {"keys": ["x"]}}
     ),
     "a spare slot has nothing": lambda state: state.seats.spare.update({state.slots[0]: None}),
     "no slot returns while another is idle": lambda state: (
