@@ -65,7 +65,6 @@ from .context import TaskHost, WorkerContext
 from .core.events import (
     EndWorker,
     Leave,
-    OfRunning,
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
@@ -555,9 +554,7 @@ class WorkerServer(SessionOwner):
             for action in after:
                 if isinstance(action, EndWorker):
                     self._is_over = True
-                elif isinstance(action, OfRunning):
-                    executor.interrupts.do(action, self._loop)
-                else:
+                elif not executor.interrupts.do(action, self._loop):
                     self._peers.do(action)
         if self._is_over and writable:  # else the last reports are not sent yet
             self.stop(self._stop_reason)

@@ -18,7 +18,6 @@ from weft.protocol.wire.failure import Failure, interrupted, reschedule
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.roles import Role
 from weft.worker.core.events import (
-    CatchOutput,
     ChunkDone,
     EndWorker,
     FailWait,
@@ -33,12 +32,11 @@ from weft.worker.core.events import (
     SlotBlocked,
     SlotResumes,
     StartSlot,
-    WatchRunning,
     WorkerEvent,
 )
 from weft.worker.core.features import FEATURES
-from weft.worker.core.features.output import OutputCame
-from weft.worker.core.features.timeouts import RunningSeen, TimeLimits
+from weft.worker.core.features.output import CatchOutput, OutputCame
+from weft.worker.core.features.timeouts import RunningSeen, TimeLimits, WatchRunning
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate

@@ -18,9 +18,6 @@ from weft.protocol.wire.messages import (
     ReturnAttempts,
 )
 from weft.worker.core.events import (
-    After,
-    Before,
-    CatchOutput,
     ChunkDone,
     CopiesElsewhere,
     CopiesFetched,
@@ -39,11 +36,13 @@ from weft.worker.core.events import (
     SlotResumes,
     StartSlot,
     TakeSeat,
-    WatchRunning,
+    WorkerAction,
     WorkerEvent,
 )
 from weft.worker.core.features import FEATURES
+from weft.worker.core.features.output import CatchOutput
 from weft.worker.core.features.puts import EarlyValues
+from weft.worker.core.features.timeouts import WatchRunning
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
@@ -193,7 +192,7 @@ class Hands:
         self._check()
         return sent
 
-    def _do_before(self, action: Before) -> None:
+    def _do_before(self, action: WorkerAction) -> None:
         if isinstance(action, Run):
             # A slot that returns is awake, and its thread waits for this.
             assert action.slot not in self.awake or action.slot in self.seated
@@ -214,7 +213,7 @@ class Hands:
         else:
             assert isinstance(action, (ForgetFunctions, CatchOutput))
 
-    def _do_after(self, action: After) -> None:
+    def _do_after(self, action: WorkerAction) -> None:
         if isinstance(action, Fetch):
             assert action.request not in self.fetches
             assert all(fetch.holder != action.holder for fetch in self.fetches.values())

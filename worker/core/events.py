@@ -1,7 +1,7 @@
 """The events that `WorkerState.handle` takes, and the actions that it leaves for the shell.
 
-The events here are those of the kernel; features have events of their own, beside their handlers.
-Events and actions are batches of columns. Values never pass through here: the shell has put them
+These are the kernel's; features have events and actions of their own, beside their handlers. Both
+are batches of columns. Values never pass through here: the shell has put them
 into its store, under the attempt that made them, before it reports them.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
@@ -51,7 +50,7 @@ class ChunkDone(WorkerEvent):
     failed_durations_us: list[int] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     finished: bool = True
-    #: The types of the values, if the core `records_times`.
+    #: The types of the values, if a feature needs them.
     types: list[str] | None = None
     #: {attempt: how long it waited without a seat}, of those that did.
     waited_us: dict[int, int] | None = None
@@ -144,36 +143,42 @@ class SlotResumes(WorkerEvent):
 # --- Actions --------------------------------------------------------------------------------------
 
 
+class WorkerAction:
+    """Something that the core leaves for the shell. Features have actions of their own."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
-class Run:
+class Run(WorkerAction):
     """Wake slot `slot`, which sleeps: there is work in its chunk, or its task may go on."""
 
     slot: int
 
 
 @dataclass(slots=True)
-class StartSlot:
+class StartSlot(WorkerAction):
     """Start the thread of a new slot, which sleeps."""
 
     slot: int
 
 
 @dataclass(slots=True)
-class TakeSeat:
+class TakeSeat(WorkerAction):
     """Count the time of slot `slot` from now on: it has a seat."""
 
     slot: int
 
 
 @dataclass(slots=True)
-class LeaveSeat:
+class LeaveSeat(WorkerAction):
     """Do not count the time of slot `slot` any more: it has no seat."""
 
     slot: int
 
 
 @dataclass(slots=True)
-class Fetch:
+class Fetch(WorkerAction):
     """Request `keys` from `holder`, and put the values that arrive into the store as `attempts`.
 
     Answered by exactly one `CopiesFetched`, `CopiesElsewhere` or `CopiesNotFetched`.
@@ -187,68 +192,41 @@ class Fetch:
 
 
 @dataclass(slots=True)
-class EndFetch:
+class EndFetch(WorkerAction):
     """End all requests to `holder`, which is lost; a `Fetch` is answered by `CopiesNotFetched`."""
 
     holder: str
 
 
 @dataclass(slots=True)
-class ForgetValues:
+class ForgetValues(WorkerAction):
     """Drop these attempts' values from the store. Some may not be there."""
 
     attempts: list[int]
 
 
 @dataclass(slots=True)
-class ForgetFunctions:
+class ForgetFunctions(WorkerAction):
     """Drop functions that no new task will use. The action holds the last reference to each."""
 
     functions: list[WorkerFunction]
 
 
 @dataclass(slots=True)
-class CatchOutput:
-    """Report what tasks of these clients print, and log from `level` on; 0 = nothing any more.
-
-    And the records of loggers, whoever writes them: {name: the least level}, "" is the root.
-    """
-
-    level: int
-    clients: list[int]
-    loggers: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class FailWait:
-    """End the wait of a task or an actor with an error: it waits for itself, by way of others."""
+class FailWait(WorkerAction):
+    """End the wait of an attempt with an error: it waits for itself, by way of others."""
 
     attempt: int
     text: str
 
 
 @dataclass(slots=True)
-class InterruptRunning:
+class InterruptRunning(WorkerAction):
     """Interrupt these attempts as long as they run; they are in `WorkerState.cancelled`."""
 
     attempts: list[int]
 
 
 @dataclass(slots=True)
-class WatchRunning:
-    """Look now and then which attempts run, while any has a time limit."""
-
-
-@dataclass(slots=True)
-class EndWorker:
+class EndWorker(WorkerAction):
     """End the worker as soon as the messages are sent: it leaves, and no task runs any more."""
-
-
-#: Actions about tasks that run.
-OfRunning: TypeAlias = InterruptRunning | WatchRunning
-#: Actions that must be done before the messages of the same event leave.
-Before: TypeAlias = (
-    Run | StartSlot | TakeSeat | LeaveSeat | ForgetValues | ForgetFunctions | CatchOutput | FailWait
-)
-#: Actions that are done after the messages.
-After: TypeAlias = Fetch | EndFetch | OfRunning | EndWorker

@@ -28,8 +28,6 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.message import Message
 from . import assignment, copies, drops, inventory, leaving, reports, seats, slots
 from .events import (
-    After,
-    Before,
     ChunkDone,
     CopiesElsewhere,
     CopiesFetched,
@@ -42,6 +40,7 @@ from .events import (
     SlotBlocked,
     SlotResumes,
     SlotWaits,
+    WorkerAction,
     WorkerEnding,
     WorkerEvent,
 )
@@ -64,9 +63,9 @@ class WorkerState:
         #: This worker's own address, which stands for "no holder is known" in `KeysMissing`.
         self.address = address
         #: Actions that the shell does before it sends `to_scheduler`, and `after` that.
-        self.before: list[Before] = []
+        self.before: list[WorkerAction] = []
         self.to_scheduler: list[Message] = []
-        self.after: list[After] = []
+        self.after: list[WorkerAction] = []
         #: Until when `to_scheduler` may wait.
         self.reporting = reports.Reporting()
 
@@ -135,7 +134,7 @@ class WorkerState:
 
     @property
     def is_unused(self) -> bool:
-        """True if it was assigned no task yet, and has no copy: it may wait for plugins."""
+        """True if it was assigned no task yet, and has no copy."""
         return not self.last_attempt and not self.by_key
 
     def record(self, kind: type[_Record]) -> _Record:

@@ -26,6 +26,7 @@ from ..core.events import (
     CopiesNotFetched,
     EndFetch,
     Fetch,
+    WorkerAction,
     WorkerEvent,
 )
 from ..reaching import unreached
@@ -87,11 +88,12 @@ class Peers:
         """Try the way to other workers; see `reaching.unreached`."""
         return await unreached(addresses, self._security)
 
-    def do(self, action: Fetch | EndFetch) -> None:
-        """Carry out an action of the core."""
+    def do(self, action: WorkerAction) -> None:
+        """Carry out an action of the core: it is about requests to peers."""
         if isinstance(action, EndFetch):
             self._lines.give_up(action.holder, "the scheduler has lost this worker")
         else:
+            assert isinstance(action, Fetch)
             self._asked[action.request] = action, time.monotonic()
             self._transfers.n[0] += 1
             is_limited = action.nbytes >= LARGE_BYTES and self._is_elsewhere(action.holder)

@@ -34,7 +34,7 @@ from .log_catching import RecordCatcher
 
 if TYPE_CHECKING:
     from ..config import WorkerConfig
-    from ..core.events import CatchOutput
+    from ..core.features.output import CatchOutput
     from ..slots.executor import TaskExecutor
 
 #: What was caught is sent when the task has ended, or after this time.

@@ -32,8 +32,6 @@ from ...protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttem
 from ...protocol.wire.payload import Blob
 from ..context import WorkerContext, set_worker
 from ..core.events import (
-    After,
-    CatchOutput,
     ChunkDone,
     FailWait,
     ForgetFunctions,
@@ -45,8 +43,10 @@ from ..core.events import (
     SlotResumes,
     StartSlot,
     TakeSeat,
+    WorkerAction,
     WorkerEvent,
 )
+from ..core.features.output import CatchOutput
 from ..core.features.times import records_times
 from ..core.seats import MAX_BLOCKED
 from ..core.state import WorkerState
@@ -178,7 +178,7 @@ class TaskExecutor:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self.threads)
 
-    def drain(self, writable: bool = True) -> tuple[list[Message], list[After]]:
+    def drain(self, writable: bool = True) -> tuple[list[Message], list[WorkerAction]]:
         """Take the messages for the scheduler, and the actions to be done after they are sent.
 
         The caller holds `sending` until it has sent them. Unless `writable`, the messages stay, and

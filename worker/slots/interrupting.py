@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.host.blocking import gate_here
 from ...protocol.wire.failure import reschedule
-from ..core.events import ChunkDone, OfRunning, WatchRunning, WorkerEvent
+from ..core.events import ChunkDone, InterruptRunning, WorkerAction, WorkerEvent
+from ..core.features.timeouts import WatchRunning
 from .timeouts import RunningWatch
 
 if TYPE_CHECKING:
@@ -191,12 +192,15 @@ class Interrupts:
         gate.open()  # it has been delivered; the next task of the chunk may be interrupted, too
         return was_hit and not self.was_asked(task.attempt)
 
-    def do(self, action: OfRunning, loop: asyncio.AbstractEventLoop) -> None:
-        """Do an action of the core."""
-        if isinstance(action, WatchRunning):
+    def do(self, action: WorkerAction, loop: asyncio.AbstractEventLoop) -> bool:
+        """Do an action of the core; return False if it is not about tasks that run."""
+        if isinstance(action, InterruptRunning):
+            self.ask(action.attempts, loop)
+        elif isinstance(action, WatchRunning):
             self.watch.start(loop)
         else:
-            self.ask(action.attempts, loop)
+            return False
+        return True
 
     def ask(self, attempts: list[int], loop: asyncio.AbstractEventLoop) -> None:
         """Interrupt tasks, now and until they have ended."""

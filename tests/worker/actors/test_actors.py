@@ -28,7 +28,7 @@ from weft.protocol.errors import LocalProtocolError
 from weft.protocol.wire import messages as m
 from weft.worker.actors.actor_thread import Mail
 from weft.worker.context import WorkerContext, get_worker, set_worker
-from weft.worker.core.events import CatchOutput
+from weft.worker.core.features.output import CatchOutput
 from weft.worker.output.output import OutputCatcher
 
 

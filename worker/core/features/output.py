@@ -5,7 +5,7 @@ And the records of loggers that clients follow. `worker/output/output.py` catche
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages import (
@@ -15,7 +15,7 @@ from ....protocol.wire.messages import (
     TaskOutput,
     WantOutput,
 )
-from ..events import CatchOutput, WorkerEvent
+from ..events import WorkerAction, WorkerEvent
 from ..feature import WorkerFeature
 
 if TYPE_CHECKING:
@@ -39,6 +39,18 @@ class OutputCame(WorkerEvent):
     """Tasks have printed or logged."""
 
     message: TaskOutput | LogRecords
+
+
+@dataclass(slots=True)
+class CatchOutput(WorkerAction):
+    """Report what tasks of these clients print, and log from `level` on; 0 = nothing any more.
+
+    And the records of loggers, whoever writes them: {name: the least level}, "" is the root.
+    """
+
+    level: int
+    clients: list[int]
+    loggers: dict[str, int] = field(default_factory=dict)
 
 
 class _Quotas:

@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages import AssignTasks, AttemptsOverdue
-from ..events import WatchRunning, WorkerEvent
+from ..events import WorkerAction, WorkerEvent
 from ..feature import WorkerFeature
 from ..tasks import EXECUTING
 from ..transitions import UNFINISHED
@@ -33,6 +33,11 @@ class RunningSeen(WorkerEvent):
     """These attempts run now; at least all that have a time limit."""
 
     attempts: Sequence[int]
+
+
+@dataclass(slots=True)
+class WatchRunning(WorkerAction):
+    """Look now and then which attempts run, while any has a time limit."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import gc
 
 from tests.worker.builders import Hands
 from weft.protocol.wire import messages as m
-from weft.worker.core.events import CatchOutput, SchedulerSent, SessionOpened
+from weft.worker.core.events import SchedulerSent, SessionOpened
 from weft.worker.core.features import FEATURES
 from weft.worker.core.features.output import (
     GRAVE_LEVEL,
@@ -14,6 +14,7 @@ from weft.worker.core.features.output import (
     MAX_LINE_CHARS,
     MAX_LINES,
     MAX_RECORDS,
+    CatchOutput,
     OutputBuffer,
     OutputCame,
     RecordBuffer,
