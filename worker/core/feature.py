@@ -52,6 +52,8 @@ class WorkerFeature:
     records: tuple[type, ...] = ()
     messages: Mapping[type[Message], Handler] = field(default_factory=dict)
     events: Mapping[type[WorkerEvent], Handler] = field(default_factory=dict)
+    #: messages that may wait in the out-box for later ones
+    patient: frozenset[type[Message]] = frozenset()
     #: {what holds: what breaks it}
     invariants: Mapping[str, Invariant] = field(default_factory=dict)
 

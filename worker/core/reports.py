@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ...protocol.wire.message import Message
-from ...protocol.wire.messages import AttemptsFinished, AttemptTimes, ReplicasAdded
+from ...protocol.wire.messages import AttemptsFinished, ReplicasAdded
 from .events import ChunkDone, WorkerEvent
 from .tasks import Slot, WorkerTask
 
@@ -33,8 +33,6 @@ WORTH: Final = 30
 #: Reports wait no longer than this, seconds, and at least for the other one.
 LONGEST_S: Final = 0.003
 SHORTEST_S: Final = 0.0005
-#: Messages of these types may wait.
-_PATIENT: Final = frozenset((AttemptsFinished, AttemptTimes, ReplicasAdded))
 
 
 class Reporting:
@@ -79,8 +77,8 @@ def _is_patient(state: WorkerState, n_before: int, event: WorkerEvent) -> bool:
         return False
     if event.__class__ is ChunkDone and not _goes_on(state, event):
         return False
-    sent = state.to_scheduler
-    return all(sent[i].__class__ in _PATIENT for i in range(n_before, len(sent)))
+    sent, patient = state.to_scheduler, state.features.patient
+    return all(sent[i].__class__ in patient for i in range(n_before, len(sent)))
 
 
 def _goes_on(state: WorkerState, event: ChunkDone) -> bool:

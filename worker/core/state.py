@@ -204,6 +204,7 @@ class WorkerState:
 #: What the kernel declares itself. No feature can have one of its events or messages.
 _KERNEL: Final = WorkerFeature(
     name="the kernel",
+    patient=frozenset({m.AttemptsFinished, m.ReplicasAdded}),
     events={
         SchedulerSent: WorkerState._on_received,
         CopiesFetched: copies.on_fetched,

@@ -42,7 +42,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (NEW, MISSING): "a task here reads a key that is unknown here, or was dropped; or the "
     "scheduler wants a copy",
     (WAITING, READY): "the last input is in memory",
-    (WAITING, MEMORY): "its client has put its value",
+    (WAITING, MEMORY): "the event that it waits for has brought its value",
     (WAITING, FORGOTTEN): "dropped, given back, or replaced by a new attempt; its value cannot be "
     "taken, or a new session begins before it came",
     (READY, EXECUTING): "put into the chunk of a slot",

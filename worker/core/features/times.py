@@ -107,6 +107,7 @@ def _type_of(failure: Failure) -> str:
 
 FEATURE: Final = WorkerFeature(
     name=_NAME,
+    patient=frozenset({AttemptTimes}),
     messages={RecordTimes: _on_record_times},
     chunk_done=((_NAME, _report_times),),
     session_opening=(_stop,),
