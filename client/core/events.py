@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
@@ -150,22 +150,28 @@ class SendInOrder:
 # --- Events ---------------------------------------------------------------------------------------
 
 
+class ClientEvent:
+    """Something that the shell reports to the core. Features have events of their own."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
-class Operations:
+class Operations(ClientEvent):
     """The operations of users since the last event of this type, in order."""
 
     operations: list[Any]
 
 
 @dataclass(slots=True)
-class AnswersReceived:
+class AnswersReceived(ClientEvent):
     """Messages from the scheduler, in order."""
 
     messages: list[Message]
 
 
 @dataclass(slots=True)
-class ResultsFetched:
+class ResultsFetched(ClientEvent):
     """A worker answered a `FetchFrom`."""
 
     request: int
@@ -174,7 +180,7 @@ class ResultsFetched:
 
 
 @dataclass(slots=True)
-class ResultsNotFetched:
+class ResultsNotFetched(ClientEvent):
     """A worker could not be asked, or did not answer."""
 
     request: int
@@ -182,15 +188,7 @@ class ResultsNotFetched:
 
 
 @dataclass(slots=True)
-class PutEnded:
-    """A `PutAt` was done; or it was not, for a reason."""
-
-    request: int
-    reason: str = ""
-
-
-@dataclass(slots=True)
-class Connected:
+class Connected(ClientEvent):
     """The scheduler sent Welcome: a session begins. Another epoch means another scheduler."""
 
     epoch: int = 0
@@ -199,12 +197,12 @@ class Connected:
 
 
 @dataclass(slots=True)
-class Disconnected:
+class Disconnected(ClientEvent):
     """The connection was lost; the shell tries to reconnect."""
 
 
 @dataclass(slots=True)
-class RecipesSpilled:
+class RecipesSpilled(ClientEvent):
     """The records of `SpillRecipes` were written, or not; those of `map` have one blob per row."""
 
     args: list[Blob | Sequence[Blob]] | None
@@ -213,7 +211,7 @@ class RecipesSpilled:
 
 
 @dataclass(slots=True)
-class Unsendable:
+class Unsendable(ClientEvent):
     """The protocol forbids this message, most often for its size; it was not sent."""
 
     message: Message
@@ -221,32 +219,33 @@ class Unsendable:
 
 
 @dataclass(slots=True)
-class GaveUp:
+class GaveUp(ClientEvent):
     """The shell has stopped trying to reconnect."""
 
     reason: str
 
 
 @dataclass(slots=True)
-class ClientClosing:
+class ClientClosing(ClientEvent):
     """The user closed the client."""
 
 
 @dataclass(slots=True)
-class ClientTick:
+class ClientTick(ClientEvent):
     """Time has passed; the event comes several times a second."""
 
-
-Event: TypeAlias = (
-    "Operations | AnswersReceived | ResultsFetched | ResultsNotFetched | PutEnded | Connected"
-    " | Disconnected | RecipesSpilled | Unsendable | GaveUp | ClientClosing | ClientTick"
-)
 
 # --- Actions --------------------------------------------------------------------------------------
 
 
+class ClientAction:
+    """Something that the core leaves for the shell. Features have actions of their own."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
-class Notify:
+class Notify(ClientAction):
     """Call `watcher.on_ready(items)`."""
 
     watcher: Watcher
@@ -254,7 +253,7 @@ class Notify:
 
 
 @dataclass(slots=True)
-class FetchFrom:
+class FetchFrom(ClientAction):
     """Ask the worker at `holder` for data; answer with `ResultsFetched` or `ResultsNotFetched`."""
 
     holder: str
@@ -263,35 +262,21 @@ class FetchFrom:
 
 
 @dataclass(slots=True)
-class PutAt:
-    """Send a value to the worker at `holder`, as that of `attempt`; answer with `PutEnded`."""
-
-    holder: str
-    request: int
-    key: str
-    attempt: int
-    value: Blob
-
-
-@dataclass(slots=True)
-class SpillRecipes:
+class SpillRecipes(ClientAction):
     """Write the arguments of these records into a file; answer with `RecipesSpilled`."""
 
     records: list[TaskRecord | TaskColumns]
 
 
 @dataclass(slots=True)
-class Warn:
+class Warn(ClientAction):
     """Log a warning for the user."""
 
     text: str
 
 
 @dataclass(slots=True)
-class EndSession:
+class EndSession(ClientAction):
     """Give up for good: the cluster was stopped."""
 
     reason: str
-
-
-Action: TypeAlias = "EndSession | FetchFrom | PutAt | SpillRecipes | Warn"

@@ -27,7 +27,7 @@ from ...protocol.wire.message import Message
 from ...protocol.wire.messages import SubmitTasks
 from ...protocol.wire.options import TaskOptions
 from .answers import ANSWERS
-from .events import Action, Event, Notify
+from .events import ClientAction, ClientEvent, Notify
 from .feature import ClientFeature
 from .fetching import FETCHING, FetchUnderWay, issue
 from .foreign_keys import Waiting
@@ -71,7 +71,7 @@ class ClientState:
         #: Messages, in order.
         self.to_scheduler: list[Message] = []
         #: Actions that are done when the messages are sent, or kept.
-        self.after: list[Action] = []
+        self.after: list[ClientAction] = []
 
         #: Submissions and releases may be sent: there is a session, and all wanted keys were
         #: answered for.
@@ -160,7 +160,7 @@ class ClientState:
         #: Watchers of `Confirm` in this event, to be asked for when all its submissions are sent.
         self.to_confirm: list[Watcher] = []
 
-    def handle(self, event: Event, now: float) -> None:
+    def handle(self, event: ClientEvent, now: float) -> None:
         """Apply an event; the resulting work is in `before`, `to_scheduler` and `after`."""
         self.now = now
         self.handlers[event.__class__](self, event)

@@ -18,13 +18,12 @@ from ...protocol.net.data_connection import DataConnections
 from ...protocol.trust.security import Security
 from ...protocol.wire.messages import GetData, KeysData, Put, PutDone
 from ..core.events import (
-    Event,
+    ClientEvent,
     FetchFrom,
-    PutAt,
-    PutEnded,
     ResultsFetched,
     ResultsNotFetched,
 )
+from ..core.features.puts import PutAt, PutEnded
 
 _log: Final = logging.getLogger("weft.client")
 
@@ -39,7 +38,9 @@ _WARNING_PAUSE_S: Final = 60.0
 class DataLinks:
     """Carries out the core's `FetchFrom`. For the loop's thread only."""
 
-    def __init__(self, security: Callable[[], Security], on_event: Callable[[Event], None]) -> None:
+    def __init__(
+        self, security: Callable[[], Security], on_event: Callable[[ClientEvent], None]
+    ) -> None:
         self._on_event = on_event
         self._lines = DataConnections(
             security, self._on_answer, self._on_failed, connect_timeout_s=_CONNECT_TIMEOUT_S

@@ -33,15 +33,14 @@ from ...protocol.wire.failure import Failure
 from ..core.events import (
     Borrow,
     ClientClosing,
+    ClientEvent,
     ClientTick,
     Confirm,
     Disconnected,
     EndSession,
-    Event,
     FetchFrom,
     GaveUp,
     Operations,
-    PutAt,
     SpillRecipes,
     Tell,
     Unreadable,
@@ -49,6 +48,7 @@ from ..core.events import (
 )
 from ..core.features import FEATURES
 from ..core.features.notices import notices_of
+from ..core.features.puts import PutAt
 from ..core.operations import note_unreadable
 from ..core.recipes import LIMIT_NBYTES
 from ..core.state import ClientState
@@ -487,7 +487,7 @@ class Engine(EngineWaiting):
         self._confirmed = n_flushes
         self._is_confirming = False
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: ClientEvent) -> None:
         """Handle an event of the link or of a line; messages may come on the thread of a caller."""
         with self.lock:
             if event.__class__ is Disconnected:

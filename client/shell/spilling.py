@@ -20,7 +20,7 @@ from typing import Any, Final
 from ...protocol.host.host_files import HostFile, offsets_of
 from ...protocol.values.host_blobs import HostBlob, in_file
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes, parts_of
-from ..core.events import Event, RecipesSpilled, SpillRecipes
+from ..core.events import ClientEvent, RecipesSpilled, SpillRecipes
 from ..core.tasks import TaskColumns
 
 #: A part of the file system that is left free.
@@ -44,7 +44,7 @@ class SpilledRows(Sequence[Blob]):
 
 
 def spill(
-    action: SpillRecipes, loop: asyncio.AbstractEventLoop, on_event: Callable[[Event], None]
+    action: SpillRecipes, loop: asyncio.AbstractEventLoop, on_event: Callable[[ClientEvent], None]
 ) -> None:
     """Write records in a thread beside the loop, and report it to the core in the loop."""
 

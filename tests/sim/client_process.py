@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from weft.client.core.events import (
     AnswersReceived,
+    ClientEvent,
     ClientTick,
     Connected,
     Disconnected,
-    Event,
     FetchFrom,
     Operations,
-    PutAt,
-    PutEnded,
     ResultsFetched,
     ResultsNotFetched,
     Want,
 )
 from weft.client.core.features import FEATURES
+from weft.client.core.features.puts import PutAt, PutEnded
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import NEW, FunctionRecord, FutureState, TaskColumns, TaskRecord
@@ -213,7 +212,7 @@ class ClientProcess:
             self.world.at(1.0, self._on_tick, is_work=False)
 
     # -- the core ---------------------------------------------------------------------------------
-    def handle(self, event: Event) -> None:
+    def handle(self, event: ClientEvent) -> None:
         """Let the core handle an event, and do what it leaves."""
         core = self.core
         core.handle(event, self.world.now)

@@ -12,10 +12,12 @@ copy of the value is lost, the scheduler asks again. Scattered data goes the sam
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages import Put, PutFailed, PutWanted
-from ..events import PutAt, PutEnded
+from ....protocol.wire.payload import Blob
+from ..events import ClientAction, ClientEvent
 from ..feature import ClientFeature
 
 if TYPE_CHECKING:
@@ -27,6 +29,25 @@ _GONE: Final = (
     "it is a large argument, and this client has released all futures of its calls, or could not "
     "keep it; submit the call again"
 )
+
+
+@dataclass(slots=True)
+class PutAt(ClientAction):
+    """Send a value to the worker at `holder`, as that of `attempt`; answer with `PutEnded`."""
+
+    holder: str
+    request: int
+    key: str
+    attempt: int
+    value: Blob
+
+
+@dataclass(slots=True)
+class PutEnded(ClientEvent):
+    """A `PutAt` was done; or it was not, for a reason."""
+
+    request: int
+    reason: str = ""
 
 
 class ClientPuts:

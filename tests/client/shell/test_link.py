@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from weft.client.core.events import Connected, Disconnected, Event, GaveUp
+from weft.client.core.events import ClientEvent, Connected, Disconnected, GaveUp
 from weft.client.shell.link import SchedulerLink
 from weft.client.shell.loop import LoopThread
 from weft.protocol.net.connection import Connection
@@ -91,7 +91,7 @@ class Link:
 
     def __init__(self, line: Line, reconnect_timeout_s: float = 20.0) -> None:
         self.line = line
-        self.events: list[Event] = []
+        self.events: list[ClientEvent] = []
         self.problem: Exception | None = None
         #: What the link uses of its engine.
         self.client_id = self.name = "alice"
@@ -109,11 +109,11 @@ class Link:
 
     def on_writable(self) -> None: ...
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: ClientEvent) -> None:
         self.events.append(event)
         self.line.tell()
 
-    def of(self, kind: type[Event]) -> list[Any]:
+    def of(self, kind: type[ClientEvent]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
 
