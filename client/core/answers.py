@@ -9,10 +9,10 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
-from ...protocol.wire.failure import Failure, cancelled, data_lost
+from ...protocol.wire.failure import Failure, cancelled, unknown
 from .events import AnswersReceived, EndSession
 from .fetching import take, turn_from
-from .recipes import drop_value, has_recipe
+from .recipes import has_recipe
 from .reconciling import is_of_no_use, submit_held
 from .releasing import release
 from .retrying import can_retry, in_retries, on_keys_retried, on_retry_refused
@@ -105,8 +105,9 @@ def on_keys_in_memory(core: ClientState, message: m.KeysInMemory) -> None:
         state.location = (holders[place], nbytes)
         spec = state.spec
         if spec is not None and not spec.is_counted:
-            if spec.options.scattered:
-                drop_value(state)
+            if not spec.function.blob:
+                for placed in core.features.placed:
+                    placed(core, state)
             else:
                 recipes.count(spec)
         set_status(state, FINISHED)
@@ -203,11 +204,7 @@ def on_keys_unknown(core: ClientState, message: m.KeysUnknown) -> None:
             set_status(state, PENDING)  # if it was finished, it has to be computed again
             move(core, state, HELD)  # until all answers are here, and with them all unknown keys
         else:
-            text = (
-                "the scheduler does not know it (any more); submit its call again, or scatter the "
-                "data again"
-            )
-            fail(core, state, LOST, data_lost(key, text))
+            fail(core, state, LOST, unknown(key))
     if core.held and core.is_linked:
         submit_held(core)
 

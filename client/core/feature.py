@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...protocol.wire.options import TaskOptions
     from .events import Connected
     from .state import ClientState
-    from .tasks import FutureState, Watcher
+    from .tasks import FutureState, TaskRecord, Watcher
 
 _Function = TypeVar("_Function")
 
@@ -78,6 +78,12 @@ class ClientFeature:
     forgotten: Hooks[Callable[[ClientState, Watcher], None]] = ()
     #: the scheduler does not take a request: whether it was one of this feature
     refused: Hooks[Callable[[ClientState, Any], bool]] = ()
+    #: a task without a function is submitted: its arguments are its result
+    brought: Hooks[Callable[[ClientState, FutureState, TaskRecord], None]] = ()
+    #: the result of such a task is at a worker for the first time
+    placed: Hooks[Callable[[ClientState, FutureState], None]] = ()
+    #: the task of the first state reads the second, which has something `shared`
+    inherited: Hooks[Callable[[ClientState, FutureState, FutureState], None]] = ()
     #: a known key was submitted on behalf of an attempt
     joined: Hooks[Callable[[ClientState, FutureState, TaskOptions], None]] = ()
     #: a key has failed, with the state for which that is new, or None: whether it is settled

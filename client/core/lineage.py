@@ -40,8 +40,8 @@ def submit_with_inputs(
     Args:
         core: the client's.
         state: it is held or kept.
-        caller: on whose behalf all of them are submitted (see `callers`); None = the one of the
-            state, which is (0, "") outside of tasks: then there is none.
+        caller: on whose behalf all of them are submitted; None = the one of the state, which is
+            (0, "") outside of tasks: then there is none.
 
     Returns:
         None; or an input that failed, because of which the state was not submitted.
@@ -89,7 +89,7 @@ def submit_with_inputs(
 
 
 def _marked(options: TaskOptions, is_delivered: bool, is_made: bool) -> TaskOptions:
-    """Return the options of a task whose result is here, or of an actor that was made.
+    """Return the options of a task whose result is here, or of a unique one that was made.
 
     The first does not run before another task needs it; the second never does.
     """

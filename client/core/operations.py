@@ -18,7 +18,7 @@ from .events import Borrow, Cancel, Confirm, Operations
 from .fetching import turn_from
 from .foreign_keys import keep_waiting, must_wait, take_ready
 from .lineage import release_temporary, supply
-from .recipes import SMALL_NBYTES, inherit_values, keep_result, keep_value
+from .recipes import SMALL_NBYTES, keep_result
 from .releasing import guard, note_let_go, release, set_barrier
 from .retrying import can_retry, on_retry
 from .submitting import close_submissions, submit, submit_columns
@@ -162,7 +162,8 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
         return  # another future of the same key submitted it
     state.spec = task
     if not task.function.blob:
-        keep_value(core, state, task)
+        for brought in core.features.brought:
+            brought(core, state, task)
     if core.end is not None:
         fail(core, state, LOST, core.end)
         return
@@ -271,7 +272,8 @@ def trace(core: ClientState, state: FutureState, keys: list[str]) -> list[Future
             fail(core, state, dependency.status, failure)
             return None
         if dependency.shared is not None:
-            inherit_values(state, dependency)
+            for inherited in core.features.inherited:
+                inherited(core, state, dependency)
         lineage.append(dependency)
     return lineage
 

@@ -66,11 +66,6 @@ class Recipes:
         self.n_dropped = 0
         #: Records that are gone: any thread appends.
         self._gone: deque[weakref.ref[TaskRecord | TaskColumns]] = deque()
-        #: {key: record} of the tasks without a function, whose arguments are their results: large
-        #: arguments, and scattered data. A record is kept as long as there is a state whose result
-        #: was computed from it, directly or not (`FutureState.shared`); scattered data only until
-        #: it is at a worker.
-        self.values: weakref.WeakValueDictionary[str, TaskRecord] = weakref.WeakValueDictionary()
         self._constants = constants
         self._function: FunctionRecord | None = None
 
@@ -131,37 +126,6 @@ def keep_result(core: ClientState, state: FutureState) -> None:
         if record is not None:
             core.recipes.count(record)
     state.blob = None
-
-
-def keep_value(core: ClientState, state: FutureState, record: TaskRecord) -> None:
-    """Keep the value of a large argument for its state, and for all that are computed from it.
-
-    Another state of the same key, which is the same content, may be kept by some of those.
-    """
-    known = core.recipes.values.get(state.key)
-    if known is None or known.args is None:
-        core.recipes.values[state.key] = known = record
-    state.shared = (known,)
-
-
-def drop_value(state: FutureState) -> None:
-    """Keep scattered data no longer: it is at a worker. From now on its key is only wanted."""
-    spec = state.spec
-    if isinstance(spec, TaskRecord):
-        spec.args = None  # type: ignore[assignment]  # as of records that could not be kept
-    state.spec = state.shared = None
-
-
-def inherit_values(state: FutureState, read: FutureState) -> None:
-    """Let a state keep the large arguments that were needed to compute one that it reads.
-
-    If the copies of both are lost with a worker, the scheduler computes both again, and asks for
-    the arguments. So they are kept although the one that is read may be gone, or be kept without
-    its lineage, because its result is small.
-    """
-    values = [kept for kept in read.shared or () if kept.__class__ is TaskRecord]
-    if values:
-        state.shared = tuple(dict.fromkeys([*(state.shared or ()), *values]))
 
 
 def spill(core: ClientState) -> None:

@@ -54,7 +54,7 @@ def add_row(core: ClientState, task: TaskRecord, key: str, options: TaskOptions)
     elif options is not core.open_option or message.option_of:
         _add_option(core, message, options)
     function = task.function
-    args = task.args if function.blob else b""  # a large argument's value is not sent this way
+    args = task.args if function.blob else b""  # the result of a task without one goes another way
     functions = core.open_functions
     if function.id in functions:
         place = functions[function.id]

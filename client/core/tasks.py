@@ -102,8 +102,7 @@ class FutureState:
     location: tuple[str, int] | None
     #: Watchers to be notified when the status is final: none, one, or several.
     watchers: Watcher | list[Watcher] | None
-    #: Large arguments of its call, which live as long as it does (see `shared_arguments`), and the
-    #: records of all from which its result is computed (see `puts`).
+    #: What is kept as long as this state is, because its result is computed from it.
     shared: tuple[Any, ...] | None
     #: The recipe: the record from which it is submitted again if the scheduler lost it. Not None
     #: while pending, if it was submitted by this client; see `recipes`.

@@ -91,6 +91,12 @@ def memory_exceeded(key: str, text: str) -> Failure:
     return [MEMORY_EXCEEDED, key, text]
 
 
+def unknown(key: str) -> Failure:
+    """Make the failure of a key that a scheduler does not know, and its client cannot submit."""
+    text = "submit its call again, or scatter the data again"
+    return data_lost(key, f"the scheduler does not know it (any more); {text}")
+
+
 def scattered_lost(key: str) -> Failure:
     """Make the failure of scattered data whose last copy is gone."""
     return data_lost(

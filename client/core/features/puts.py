@@ -6,12 +6,14 @@ that cannot be reached, through the scheduler. A put that has failed may have fa
 worker died. So the scheduler gets some time to notice that, and to name another worker, before the
 value is sent through it: until the next tick.
 
-The record of such a task has the value as its arguments (`recipes.Recipes.values`). If the last
-copy of the value is lost, the scheduler asks again. Scattered data goes the same way.
+The record of such a task has the value as its arguments. If the last copy of the value is lost, the
+scheduler asks again. Scattered data goes the same way; its record is kept only until it is at a
+worker.
 """
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +21,7 @@ from ....protocol.wire.messages import Put, PutFailed, PutWanted
 from ....protocol.wire.payload import Blob
 from ..events import ClientAction, ClientEvent
 from ..feature import ClientFeature
+from ..tasks import FutureState, TaskRecord
 
 if TYPE_CHECKING:
     from ..state import ClientState
@@ -51,9 +54,12 @@ class PutEnded(ClientEvent):
 
 
 class ClientPuts:
-    """The values that are under way."""
+    """The values that are kept, and those that are under way."""
 
     def __init__(self) -> None:
+        #: {key: record with the value}, as long as there is a state whose result was computed from
+        #: it, directly or not (`FutureState.shared`)
+        self.values: weakref.WeakValueDictionary[str, TaskRecord] = weakref.WeakValueDictionary()
         #: {request: (holder, key, attempt)} of the puts to workers that have not ended
         self.under_way: dict[int, tuple[str, str, int]] = {}
         #: {attempt: key} of the puts that have failed, to be sent through the scheduler
@@ -64,13 +70,49 @@ class ClientPuts:
         self.unreachable: dict[str, float] = {}
 
 
+def _keep(core: ClientState, state: FutureState, record: TaskRecord) -> None:
+    """Keep the value of a task for its state, and for all that are computed from it.
+
+    Another state of the same key, which is the same content, may be kept by some of those.
+    """
+    values = core.record(ClientPuts).values
+    known = values.get(state.key)
+    if known is None or known.args is None:
+        values[state.key] = known = record
+    state.shared = (known,)
+
+
+def _on_placed(core: ClientState, state: FutureState) -> None:
+    """Keep scattered data no longer: it is at a worker. From now on its key is only wanted."""
+    spec = state.spec
+    assert spec is not None
+    if not spec.options.scattered:
+        core.recipes.count(spec)
+        return
+    if isinstance(spec, TaskRecord):
+        spec.args = None  # type: ignore[assignment]  # as of records that could not be kept
+    state.spec = state.shared = None
+
+
+def _inherit(_core: ClientState, state: FutureState, read: FutureState) -> None:
+    """Let a state keep the values that were needed to compute one that it reads.
+
+    If the copies of both are lost with a worker, the scheduler computes both again, and asks for
+    the values. So they are kept although the one that is read may be gone, or be kept without
+    its lineage, because its result is small.
+    """
+    values = [kept for kept in read.shared or () if kept.__class__ is TaskRecord]
+    if values:
+        state.shared = tuple(dict.fromkeys([*(state.shared or ()), *values]))
+
+
 def on_put_wanted(core: ClientState, message: PutWanted) -> None:
     """Put values at the workers that await them."""
     puts = core.record(ClientPuts)
     for key, attempt, place in zip(message.keys, message.attempts, message.holder_of, strict=True):
         if puts.current.get(key) == attempt:
             continue  # it was asked for again, because the scheduler does not know that it is asked
-        record = core.recipes.values.get(key)
+        record = puts.values.get(key)
         if record is None or record.args is None:
             _fail(core, key, attempt, _GONE)
             continue
@@ -126,7 +168,7 @@ def _on_lost(core: ClientState) -> None:
 
 
 def _send_through_scheduler(core: ClientState, key: str, attempt: int) -> None:
-    record = core.recipes.values.get(key)
+    record = core.record(ClientPuts).values.get(key)
     if record is None or record.args is None:
         _fail(core, key, attempt, _GONE)
         return
@@ -150,6 +192,9 @@ FEATURE: Final = ClientFeature(
     records=(ClientPuts,),
     handlers={PutWanted: on_put_wanted, PutEnded: on_put_ended},
     unsendable={Put: _on_unsendable},
+    brought=(_keep,),
+    placed=(_on_placed,),
+    inherited=(_inherit,),
     lost=(_on_lost,),
     ticked=(_on_ticked,),
 )

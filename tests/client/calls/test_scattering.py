@@ -10,6 +10,7 @@ import pytest
 
 from weft.client import Client
 from weft.client.calls import shared_arguments
+from weft.client.core.features.puts import ClientPuts
 from weft.protocol.errors import (
     ClientClosed,
     DataLost,
@@ -90,7 +91,7 @@ def test_the_client_keeps_nothing_of_the_data(client, scheduler):
     future = client.scatter(np.arange(100_000))
     client._engine.settle()
     assert future._state.spec is None
-    assert not list(client._engine.core.recipes.values)
+    assert not list(client._engine.core.record(ClientPuts).values)
     assert client._engine.core.recipes.nbytes == 0
 
 
