@@ -147,7 +147,7 @@ def take(core: ClientState, request: int, keys: list[str], blobs: list[Blob | No
 def _on_missing(core: ClientState, holder: str, states: list[FutureState]) -> None:
     """Report the keys that a holder did not have. They are pending until the scheduler answers."""
     keys: list[str] = []
-    is_relayed = holder == THROUGH_SCHEDULER
+    by_scheduler = holder == THROUGH_SCHEDULER
     for state in states:
         location, state.location = state.location, None
         if state.failure is not None or state.n_references <= 0:
@@ -155,18 +155,18 @@ def _on_missing(core: ClientState, holder: str, states: list[FutureState]) -> No
             continue
         if not state.has_data:
             set_status(state, PENDING)
-        if is_relayed and state in core.fetch_later:
+        if by_scheduler and state in core.fetch_later:
             continue  # it was requested ahead of the next tick, when a worker died
         rounds = core.fetch_rounds[state] = core.fetch_rounds.get(state, 0) + 1
         if rounds >= MAX_ROUNDS:
             del core.fetch_rounds[state]
             address = location[0] if location is not None else ""
-            fail(core, state, LOST, _why(core, state.key, address, rounds, is_relayed))
-        elif (is_relayed and rounds >= FAST_ROUNDS) or not core.is_linked:
+            fail(core, state, LOST, _why(core, state.key, address, rounds, by_scheduler))
+        elif (by_scheduler and rounds >= FAST_ROUNDS) or not core.is_linked:
             core.fetch_later[state] = None
         else:
             keys.append(state.key)
-    if keys and is_relayed:
+    if keys and by_scheduler:
         # The scheduler could not fetch it either: its answer names the holder, or reports that it
         # is being computed again.
         core.to_scheduler.append(WantKeys(keys=keys))
@@ -174,10 +174,10 @@ def _on_missing(core: ClientState, holder: str, states: list[FutureState]) -> No
         core.to_scheduler.append(ReportMissing(keys=keys, holder=holder))
 
 
-def _why(core: ClientState, key: str, address: str, rounds: int, is_relayed: bool) -> Failure:
+def _why(core: ClientState, key: str, address: str, rounds: int, by_scheduler: bool) -> Failure:
     """Make the failure of a result that neither its holder nor the scheduler could give."""
     reason = core.unreachable_reasons.get(address)
-    if is_relayed and reason is not None:
+    if by_scheduler and reason is not None:
         return ["unreachable", key, reason, address]
     return data_lost(key, f"it was requested {rounds} times, and its holder never had it")
 
@@ -217,7 +217,7 @@ def ask_later_ones(core: ClientState) -> None:
         core.to_scheduler.append(WantKeys(keys=keys))
 
 
-def requeue_relayed(core: ClientState) -> None:
+def repeat_through_scheduler(core: ClientState) -> None:
     """Repeat, in the next session, the requests that went through the scheduler."""
     for request in [n for n, f in core.fetches.items() if f.holder == THROUGH_SCHEDULER]:
         fetch = _end(core, request)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.messages import SubmitTasks
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
-from .fetching import ask_later_ones, requeue_relayed
+from .fetching import ask_later_ones, repeat_through_scheduler
 from .foreign_keys import settle_all_loans, settle_late_loans
 from .operations import go_on_after_loans
 from .reconciling import ask, look_at_answers, submit_again
@@ -50,7 +50,7 @@ def on_disconnected(core: ClientState, _event: Disconnected) -> None:
     core.to_scheduler.clear()
     discard_submissions(core)
     core.temporary = {}
-    requeue_relayed(core)
+    repeat_through_scheduler(core)
     # Nothing that was sent in this session will be answered in the next.
     core.barriers.clear()
     core.let_go = {}
