@@ -85,8 +85,8 @@ def test_unstarted_readers_of_parts_of_a_suspended_worker_are_given_back(tmp_pat
 
     with running(tmp_path) as (master, _, client):
         result = client.get(graph, [*readers], sync=False)
-        # A reader that has read holds its worker's seat, so none begins after it. One that waits for its parts gives the
-        # seat up: more than one may have begun.
+        # A reader that has read holds its worker's seat, so none begins after it. One that waits
+        # for its parts gives the seat up: more than one may have begun.
         wait_until(lambda: len(list(tmp_path.glob("read-*"))) == 2, 30)
         there = client.scheduler_info()["workers"]
         asleep, awake = sorted(there, key=lambda address: there[address]["n_processing"])
