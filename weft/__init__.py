@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from .graphs.drivers.executors import SynchronousExecutor
     from .graphs.get import get
     from .graphs.pool.thread_pool import ThreadPool
+    from .protocol.errors.commands import CommandResult
     from .protocol.plugins.base import SupervisorPlugin, WorkerPlugin
     from .protocol.plugins.environment import Environ, InstallPlugin, PipInstall
     from .protocol.plugins.uploads import UploadDirectory, UploadFile
     from .worker.commands.command import Command
-    from .worker.commands.files import CommandResult
     from .worker.context import get_worker
     from .worker.slots.interrupting import TaskInterrupted
     from .worker.slots.seats import get_current_task, rejoin, secede
@@ -124,7 +124,7 @@ _HOMES = {
     "Blocking": "client.modes",
     "Client": "client",
     "Command": "worker.commands.command",
-    "CommandResult": "worker.commands.files",
+    "CommandResult": "protocol.errors.commands",
     "CountDown": "client.coordination.count_down",
     "Environ": "protocol.plugins.environment",
     "Event": "client.coordination.event",

@@ -152,8 +152,9 @@ class _Shown:
         if self._as_json:
             click.echo(json.dumps(end.to_plain()))
         else:
-            _write(sys.stdout, end.stdout)
-            _write(sys.stderr, end.stderr)
+            if end.result is not None:
+                _write(sys.stdout, end.result.stdout_bytes)
+                _write(sys.stderr, end.result.stderr_bytes)
             if end.result is not None and end.result.is_cut:
                 what = "it has printed more than is kept, which is the last 1 MiB"
                 click.echo(f"weft submit: {end.item or 'the run'}: {what}", err=True)
@@ -186,7 +187,7 @@ class _Shown:
             self._is_drawn, self._drawn_at = False, 0.0
 
 
-def _write(stream: TextIO, text: str) -> None:
-    if text:
-        stream.write(text)
+def _write(stream: TextIO, printed: bytes) -> None:
+    if printed:
+        stream.buffer.write(printed)
         stream.flush()

@@ -15,9 +15,8 @@ import click
 from ...client.client import Client
 from ...client.completing import as_completed
 from ...client.future import Future
-from ...protocol.errors import CommandFailed
+from ...protocol.errors.commands import CommandFailed, CommandResult
 from ...worker.commands.command import Command
-from ...worker.commands.files import CommandResult
 
 #: Jobs that are at the cluster at a time. More are submitted when half of them have ended, so an
 #: array takes no more memory than these.
@@ -27,6 +26,8 @@ MAX_ARRAY: Final = 10_000_000
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 #: Codes from here on are of this command itself, or of a shell.
 _MAX_CODE: Final = 125
+#: Attributes of results that records have as they are.
+_PLAIN: Final = ("returncode", "is_cut", "worker", "wall_s", "cpu_s", "peak_nbytes")
 
 
 class Items:
@@ -124,23 +125,23 @@ class JobEnd:
     item: str
     #: 0 = well; else the exit code for this command to end with
     code: int
-    stdout: str
-    stderr: str
     #: why it has failed, in a few words; "" = it has not
     error: str
-    #: what the run has used, if it has a result
+    #: what is known of the program; None = it has not run to its end
     result: CommandResult | None = None
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it for programs."""
-        plain: dict[str, Any] = {"item": self.item, "ok": not self.code}
-        if self.error:
-            plain["error"] = self.error
-        plain |= {"stdout": self.stdout, "stderr": self.stderr}
-        if self.result is not None:
-            plain |= {"wall_s": self.result.wall_s, "cpu_s": self.result.cpu_s}
-            plain |= {"peak_nbytes": self.result.peak_nbytes}
-        return plain
+        """Return it for programs: the same names for each end."""
+        result = self.result
+        return {
+            "item": self.item,
+            "ok": not self.code,
+            "error": self.error,
+            "stdout": "" if result is None else result.stdout,
+            "stderr": "" if result is None else result.stderr,
+            "signal": "" if result is None else result.signal,
+            **{name: getattr(result, name, None) for name in _PLAIN},
+        }
 
 
 class Jobs:
@@ -178,7 +179,7 @@ class Jobs:
             if self._is_cancelled and end is None:
                 continue
             self.n_ended += 1
-            end = end or JobEnd(item, 1, "", "", "it was cancelled")
+            end = end or JobEnd(item, 1, "it was cancelled")
             self.n_failed += bool(end.code)
             yield end
             if len(self._pending) <= WINDOW // 2:
@@ -212,12 +213,11 @@ def _end_of(item: str, future: Future[CommandResult]) -> JobEnd | None:
         return None
     error = future.exception()
     if error is None:
-        result = future.result()
-        return JobEnd(item, 0, result.stdout, result.stderr, "", result)
+        return JobEnd(item, 0, "", future.result())
     if isinstance(error, CommandFailed):
-        what = (
-            f"it was ended by {error.signal}" if error.signal else f"exit code {error.returncode}"
-        )
+        what = f"exit code {error.returncode}"
+        if error.signal:
+            what = f"it was ended by {error.signal}"
         code = error.returncode if 0 < error.returncode <= _MAX_CODE else 1
-        return JobEnd(item, code, error.stdout, error.stderr, what)
-    return JobEnd(item, 1, "", "", f"{type(error).__name__}: {error}")
+        return JobEnd(item, code, what, error.result)
+    return JobEnd(item, 1, f"{type(error).__name__}: {error}")

@@ -9,19 +9,19 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final
 
-from ...protocol.errors import CommandFailed
+from ...protocol.errors.commands import CommandFailed, CommandResult
 from ...protocol.settings.kinds import Size
 from ..context import get_worker, is_in_task
 from ..slots.interrupting import TaskInterrupted, closed_here
-from .files import CommandResult, Input, file_names, move, put, scratch_directory
+from .files import Input, file_names, move, put, scratch_directory
 from .process_group import run_process
 
 #: `{0}` and `{name}`: the place of an argument of the call.
 _FIELD: Final = re.compile(r"\{(\w+)\}")
-_ENCODING: Final = "utf-8"
 
 
 class Command:
@@ -163,18 +163,22 @@ class Command:
             )
             if end.returncode and not _is_wanted()():
                 raise TaskInterrupted
-            printed = end.stdout.decode(_ENCODING, "replace")
-            errors = end.stderr.decode(_ENCODING, "replace")
+            result = CommandResult(
+                *(shown, end.returncode, end.stdout, end.stderr),
+                wall_s=end.wall_s,
+                cpu_s=end.cpu_s,
+                peak_nbytes=end.peak_nbytes,
+                read_nbytes=end.read_nbytes,
+                written_nbytes=end.written_nbytes,
+                is_cut=end.is_cut,
+                worker=get_worker().name if is_in_task() else "",
+            )
             if end.returncode and self.check:
-                raise CommandFailed(shown, end.returncode, printed, errors)
+                raise CommandFailed(result)
             outputs, missing = self._collected(Path(folder))
             if missing and self.check:
-                raise CommandFailed(shown, end.returncode, printed, errors, tuple(missing))
-        return CommandResult(
-            *(shown, end.returncode, printed, errors, outputs),
-            *(end.wall_s, end.cpu_s, end.peak_nbytes, end.read_nbytes, end.written_nbytes),
-            end.is_cut,
-        )
+                raise CommandFailed(result, tuple(missing))
+        return replace(result, outputs=outputs)
 
     def _text(self, words: list[str]) -> str:
         return words[0] if self.is_shell else shlex.join(words)

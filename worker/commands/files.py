@@ -7,46 +7,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias, Union
 
+from ...protocol.errors.commands import CommandResult
 from ..config import scratch_folder
 from ..context import get_worker, is_in_task
 
 _ENCODING: Final = "utf-8"
-
-
-@dataclass(frozen=True)
-class CommandResult:
-    """The output, the files and the use of resources of a program that has ended.
-
-    Attributes:
-        command: as it was run.
-        returncode: its exit code; -9 if signal 9 has ended it.
-        stdout: the last of what it has printed, by `max_output`; "" if it went to a file.
-        stderr: the same of its errors.
-        outputs: {name: content} of the files that it was to make, without those that were moved.
-        wall_s: seconds that it ran.
-        cpu_s: seconds of processors that it and the children it has waited for have used.
-        peak_nbytes: the largest memory of one of these processes (resident set); None = no larger
-            than the worker's own, from which the system does not tell it.
-        read_nbytes: bytes that they have read from disks.
-        written_nbytes: bytes that they have written to disks.
-        is_cut: it has printed more than `max_output`.
-    """
-
-    command: str
-    returncode: int
-    stdout: str = ""
-    stderr: str = ""
-    outputs: dict[str, bytes] = field(default_factory=dict)
-    wall_s: float = 0.0
-    cpu_s: float = 0.0
-    peak_nbytes: int | None = None
-    read_nbytes: int = 0
-    written_nbytes: int = 0
-    is_cut: bool = False
 
 
 #: What a file of a scratch directory may be made of; see `Command`.

@@ -26,6 +26,18 @@ def test_a_single_run_is_as_if_it_was_started_here(tmp_path):
     assert (done.stdout, done.stderr, done.returncode) == ("b\n", "", 0)
 
 
+def test_printed_bytes_pass_as_they_are_whatever_the_encoding_is(tmp_path):
+    words = ["submit", "--local", "--", r"printf 'a\377\303\251'; printf '\376' >&2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "weft", *words],
+        check=False,
+        capture_output=True,
+        cwd=tmp_path,
+        env=environment(tmp_path / "run", PYTHONIOENCODING="ascii"),
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (b"a\xff\xc3\xa9", b"\xfe", 0)
+
+
 def test_output_that_is_cut_is_said(tmp_path):
     done = submit(tmp_path, "--", "seq", "1", "200000")
     assert len(done.stdout) == 1 << 20
@@ -48,6 +60,18 @@ def test_records_are_for_programs(tmp_path):
     assert {record["item"]: record["stdout"] for record in records} == {"a b": "a b\n", "c": "c\n"}
     assert all(record["ok"] and record["wall_s"] > 0 for record in records)
     assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_records_of_failures_have_the_same_names(tmp_path):
+    done = submit(tmp_path, "--json", "--array", "0,9", "--", "echo {}; kill -{} $$")
+    ends = {record["item"]: record for record in map(json.loads, done.stdout.splitlines())}
+    assert list(ends["0"]) == list(ends["9"])
+    assert (ends["0"]["returncode"], ends["0"]["signal"], ends["0"]["error"]) == (0, "", "")
+    assert (ends["9"]["returncode"], ends["9"]["signal"]) == (-9, "SIGKILL")
+    assert (ends["9"]["stdout"], ends["9"]["error"]) == ("9\n", "it was ended by SIGKILL")
+    assert ends["9"]["wall_s"] > 0
+    assert ends["9"]["worker"]
+    assert (ends["9"]["is_cut"], done.returncode) == (False, 1)
 
 
 def test_the_rest_is_cancelled_after_a_failure_if_that_is_asked_for(tmp_path):

@@ -124,7 +124,7 @@ def test_few_jobs_are_at_the_cluster_at_a_time(client, monkeypatch):
     printed = []
     for end in jobs.run():
         assert len(taken) - len(printed) <= 4
-        printed.append(end.stdout)
+        printed.append(end.result.stdout)
     assert sorted(printed, key=int) == [f"{number}\n" for number in range(20)]
     assert (jobs.n_begun, jobs.n_ended, jobs.n_failed, jobs.n_left) == (20, 20, 0, 0)
 

@@ -116,6 +116,23 @@ def test_an_output_that_was_not_made_is_an_error_that_names_it():
     assert weft.Command("true", outputs=["a"], check=False)().outputs == {}
 
 
+def test_printed_bytes_are_kept_as_they_are_beside_their_text():
+    done = weft.Command(r"printf 'a\377\200'; printf '\376' >&2")()
+    assert (done.stdout_bytes, done.stderr_bytes) == (b"a\xff\x80", b"\xfe")
+    assert (done.stdout, done.stderr) == ("a\ufffd\ufffd", "\ufffd")
+    with pytest.raises(weft.CommandFailed) as caught:
+        weft.Command(r"printf '\377'; exit 1")()
+    assert (caught.value.result.stdout_bytes, caught.value.stdout) == (b"\xff", "\ufffd")
+
+
+def test_a_failure_has_all_that_is_known_of_the_program():
+    with pytest.raises(weft.CommandFailed) as caught:
+        weft.Command("echo 123; kill -9 $$", max_output=2)()
+    result = caught.value.result
+    assert (result.returncode, result.signal, result.is_cut) == (-9, "SIGKILL", True)
+    assert (result.wall_s > 0, result.cpu_s > 0, result.worker) == (True, True, "")
+
+
 def test_an_exit_code_is_an_error_with_the_last_lines_of_what_was_printed():
     with pytest.raises(weft.CommandFailed) as caught:
         weft.Command("echo out; echo why >&2; exit 3")()
