@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import IO, Any, Final
 
 #: Seconds between two looks at whether it is to go on.
@@ -61,6 +62,8 @@ class ProcessEnd:
     written_nbytes: int
     #: it has printed more than was kept
     is_cut: bool
+    #: it was ended since its time was over
+    is_late: bool
 
 
 class _Tail:
@@ -89,9 +92,10 @@ def run_process(
     env: Mapping[str, str],
     folder: str,
     stdin: str = os.devnull,
-    stdout: IO[bytes] | None = None,
+    stdout: IO[bytes] | int | None = None,
     stderr: IO[bytes] | int | None = None,
     keep_nbytes: int = 1 << 20,
+    timeout_s: float = inf,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> ProcessEnd:
     """Run a program and return how it has ended.
@@ -101,9 +105,10 @@ def run_process(
         env: its whole environment.
         folder: in which it starts.
         stdin: the path of a file that it reads.
-        stdout: an open file; None = keep what it prints.
+        stdout: an open file, or `subprocess.DEVNULL`; None = keep what it prints.
         stderr: the same, or `subprocess.STDOUT`.
         keep_nbytes: of each stream that is kept, the last so many bytes.
+        timeout_s: the program is ended if it runs for longer.
         is_wanted: asked ten times per second; if it says no, the program is ended.
 
     Raises:
@@ -129,14 +134,14 @@ def run_process(
                     files.enter_context(pipe)
                     os.set_blocking(pipe.fileno(), False)
                     pipes[pipe] = _Tail(keep_nbytes)
-            used = _watch(process, pipes, is_wanted)
+            is_late = _watch(process, pipes, is_wanted, begun + timeout_s)
         finally:
-            # The number of a group stays its own while it has processes.
+            # The number of the group is its own until its leader is reaped, even if that has ended.
             _signal(process.pid, signal.SIGKILL)
-            if process.returncode is None:
-                process.wait()
-        with contextlib.suppress(BrokenPipeError):  # somebody has ended the guard
-            guard.write(b"ended\n")
+            with contextlib.suppress(BrokenPipeError):  # somebody has ended the guard
+                guard.write(b"ended\n")
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         _drain(pipes, time.monotonic() + _DRAIN_S)
     return ProcessEnd(
         process.returncode,
@@ -148,6 +153,7 @@ def run_process(
         used.ru_inblock * _BLOCK,
         used.ru_oublock * _BLOCK,
         any(tail.is_cut for tail in pipes.values()),
+        is_late,
     )
 
 
@@ -178,42 +184,59 @@ def _guard() -> Iterator[IO[bytes]]:
 
 
 def _watch(
-    process: subprocess.Popen[bytes], pipes: dict[Any, _Tail], is_wanted: Callable[[], bool]
-) -> resource.struct_rusage:
-    """Read what the program prints until it has ended; return what it has used."""
+    process: subprocess.Popen[bytes],
+    pipes: dict[Any, _Tail],
+    is_wanted: Callable[[], bool],
+    until: float,
+) -> bool:
+    """Read what the program prints until it has ended; return whether its time was over.
+
+    It is not reaped.
+    """
     with selectors.DefaultSelector() as selector, _opened_process(process.pid) as handle:
         if handle is not None:
             selector.register(handle, selectors.EVENT_READ)
         for pipe in pipes:
             selector.register(pipe, selectors.EVENT_READ)
-        ask_at = kill_at = float("inf")
-        while True:
-            pid, status, used = os.wait4(process.pid, os.WNOHANG)
-            if pid:
-                process.returncode = os.waitstatus_to_exitcode(status)
-                if kill_at < float("inf"):  # what a shell has started may need the time, too
-                    _wait_for_group(process.pid, kill_at)
-                return used
+        ask_at = kill_at = inf
+        is_late = False
+        while not _has_ended(process.pid):
             for key, _ in selector.select(_LOOK_S if handle is not None else _LOOK_S / 5):
                 tail = pipes.get(key.fileobj)
                 if tail is not None and not _read(key.fileobj, tail):
                     selector.unregister(key.fileobj)
             now = time.monotonic()
-            if kill_at == float("inf") and not is_wanted():
-                ask_at, kill_at = now, now + _GRACE_S
+            if kill_at == inf and (now >= until or not is_wanted()):
+                ask_at, kill_at, is_late = now, now + _GRACE_S, now >= until
             if now >= kill_at:
                 _signal(process.pid, signal.SIGKILL)
             elif now >= ask_at:
-                ask_at = float("inf")
+                ask_at = inf
                 _signal(process.pid, signal.SIGTERM)
+    # What a shell has started may need the time to end, too.
+    while kill_at < inf and time.monotonic() < kill_at and not _is_last(process.pid):
+        time.sleep(_LOOK_S / 10)
+    return is_late
 
 
-def _wait_for_group(group: int, until: float) -> None:
-    """Wait until the last process of a group has ended."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        while time.monotonic() < until:
-            os.killpg(group, 0)
-            time.sleep(_LOOK_S / 10)
+def _has_ended(pid: int) -> bool:
+    """Return whether a child has ended, without reaping it."""
+    if hasattr(os, "waitid"):
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    import psutil  # some systems have `waitid` from a later Python on
+
+    return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+
+
+def _is_last(leader: int) -> bool:
+    """Return whether the leader is all that is left of its group."""
+    import psutil  # here, because clients import this module
+
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError):
+            if pid != leader and os.getpgid(pid) == leader:
+                return False
+    return True
 
 
 @contextlib.contextmanager

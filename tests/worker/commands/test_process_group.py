@@ -58,6 +58,27 @@ def test_processes_that_a_shell_has_started_have_time_to_end_as_well(tmp_path):
     assert (tmp_path / "saved").exists()
 
 
+def test_a_group_gets_signals_only_while_its_number_is_certainly_its_own(tmp_path, monkeypatch):
+    send, signalled = os.killpg, []
+
+    def killpg(group, number):
+        # A child that is not reaped holds its number.
+        signalled.append(os.waitid(os.P_PID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+        send(group, number)
+
+    monkeypatch.setattr(os, "killpg", killpg)
+    assert run(tmp_path, "true").returncode == 0
+    ready = tmp_path / "ready"
+    run(tmp_path, "echo > ready; sleep 1000", is_wanted=lambda: not ready.exists())
+    assert len(signalled) >= 3
+
+
+def test_a_program_whose_time_is_over_is_ended_and_what_it_has_printed_is_kept(tmp_path):
+    end = run(tmp_path, "echo so far; sleep 1000", timeout_s=0.1)
+    assert (end.returncode, end.stdout, end.is_late) == (-signal.SIGTERM, b"so far\n", True)
+    assert not run(tmp_path, "echo", timeout_s=60).is_late
+
+
 def test_an_exception_of_the_waiting_thread_ends_the_program(tmp_path, wait_until):
     def look():
         if (tmp_path / "pids").exists():
