@@ -107,7 +107,7 @@ def command_of(
     try:
         command = Command(words[0] if is_line(words) else words, cwd=folder, env=env)
         if has_items:
-            command.words_for(("",), {})  # so that a place which is none is an error at once
+            command.filled("")  # so that a place which is none is an error at once
         return command
     except ValueError as error:
         raise click.UsageError(str(error)) from None

@@ -52,6 +52,14 @@ def test_one_command_is_mapped_over_arguments(client):
     assert [result.stdout for result in results] == [f"{i}-{i}\n" for i in range(20)]
 
 
+def test_each_call_of_a_map_has_its_own_inputs_which_may_be_futures(client, tmp_path):
+    texts = client.map(str.upper, ["a", "b"])
+    command = weft.Command("cat in", stdout=tmp_path / "out-{0}", inputs=["in"])
+    results = client.gather(client.map(command, range(2), [{"in": text} for text in texts]))
+    assert [(tmp_path / f"out-{i}").read_text() for i in range(2)] == ["A", "B"]
+    assert all(result.worker for result in results)
+
+
 def test_a_future_inside_a_command_is_an_error_that_says_where_it_belongs(client):
     name = client.submit(lambda: "a")
     with pytest.raises(weft.SerializationError, match="pass it as an argument of the call"):

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from pathlib import Path
-from typing import IO, Final
+from subprocess import DEVNULL, STDOUT
+from typing import IO, Any
 
+from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors.commands import CommandFailed, CommandResult
 from ...protocol.settings.kinds import Size
 from ..context import get_worker, is_in_task
 from ..slots.interrupting import TaskInterrupted, closed_here
 from .files import Input, file_names, move, put, scratch_directory
+from .places import Arguments, Places, as_word, is_keyword
 from .process_group import run_process
-
-#: `{0}` and `{name}`: the place of an argument of the call.
-_FIELD: Final = re.compile(r"\{(\w+)\}")
 
 
 class Command:
@@ -32,10 +33,12 @@ class Command:
     file system. When the task is cancelled, runs for too long, or loses its worker, the program and
     all that it has started are ended.
 
+    `{0}`, `{1}` and `{name}` in the command, and in each variable, path and name of an output,
+    stand for arguments of the call: in a line for the shell they are quoted. `{{name}}` is `{name}`
+    itself. Braces around anything else are left alone, as are `${name}` and a `{name}` in quotes.
+
     Args:
-        command: a line for the shell, or a list: the program and its arguments. `{0}`, `{1}` and
-            `{name}` in it stand for arguments of the call, quoted for the shell. Other braces are
-            left alone.
+        command: a line for the shell, or a list: the program and its arguments.
         env: variables beside those of the worker; None as a value removes one.
         cwd: a folder of the worker in which it runs, in the place of a scratch directory.
         inputs: `{name: content}` of files for it. A str or bytes is the content, a `Path` is a file
@@ -45,10 +48,13 @@ class Command:
         outputs: names of files that it makes, for `CommandResult.outputs`. Or `{name: Path}`, to
             move each to a path of the worker, which is a whole file at any time.
         stdin: what it reads, as a str or bytes, or a `Path` of the worker; None = nothing.
-        stdout: a path of the worker to write what it prints to; None = keep that.
+        stdout: a path to write what it prints to, in its folder or of the worker; None = keep that;
+            `subprocess.DEVNULL` = nowhere.
         stderr: the same for its errors; `subprocess.STDOUT` = where `stdout` goes.
         append: add to these files, instead of writing them anew.
         max_output: how much is kept of what it prints: the last bytes of each stream.
+        timeout: how long it may run, in seconds or as "5 min". It is ended then, which is an error
+            that has what it has printed so far.
         check: raise `weft.CommandFailed` for each exit code but 0.
 
     Raises:
@@ -63,38 +69,38 @@ class Command:
 
     def __init__(
         self,
-        command: str | Iterable[str | os.PathLike[str]],
+        command: str | Iterable[str | os.PathLike[str] | float],
         *,
         env: Mapping[str, str | None] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         inputs: Mapping[str, Input] | Iterable[str] = (),
         outputs: Iterable[str] | Mapping[str, str | os.PathLike[str]] = (),
         stdin: str | bytes | os.PathLike[str] | None = None,
-        stdout: str | os.PathLike[str] | None = None,
+        stdout: str | os.PathLike[str] | int | None = None,
         stderr: str | os.PathLike[str] | int | None = None,
         append: bool = False,
         max_output: int | str = "1MiB",
+        timeout: Duration | None = None,
         check: bool = True,
     ) -> None:
         self.is_shell = isinstance(command, str)
         self.words = _words(command)
         self.env = {} if env is None else _checked_env(env)
-        self.cwd = None if cwd is None else os.fspath(cwd)
+        self.cwd = None if cwd is None else os.fsdecode(cwd)
         self.inputs = dict(inputs) if isinstance(inputs, Mapping) else {}
         self.input_names = file_names("inputs", inputs)
         self.output_names = file_names("outputs", outputs)
         self.destinations = (
-            {name: os.fspath(path) for name, path in outputs.items()}
+            {name: os.fsdecode(path) for name, path in outputs.items()}
             if isinstance(outputs, Mapping)
             else {}
         )
         self.stdin = stdin
-        self.stdout = None if stdout is None else os.fspath(stdout)
-        if isinstance(stderr, int) and stderr != subprocess.STDOUT:
-            raise ValueError(f"stderr= is a path, or subprocess.STDOUT, not {stderr!r}")
-        self.stderr = stderr if stderr is None or isinstance(stderr, int) else os.fspath(stderr)
+        self.stdout = _stream("stdout", stdout, {DEVNULL: "DEVNULL"})
+        self.stderr = _stream("stderr", stderr, {STDOUT: "STDOUT", DEVNULL: "DEVNULL"})
         self.append = append
         self.max_output = Size().read(max_output, "max_output")
+        self.timeout_s = seconds_or_none(timeout, "timeout")
         self.check = check
         if self.cwd is not None and (self.input_names or self.output_names):
             raise ValueError(
@@ -103,16 +109,28 @@ class Command:
             )
         #: The label of its tasks.
         self.__name__ = _label(self.words, self.is_shell)
+        places = Places()
+        self._with(places.note)
+        if "inputs" in places.names:
+            raise ValueError("{inputs} cannot be a place: a call has its files by that name")
+        self._names = list(places.names)
 
     def __repr__(self) -> str:
-        return f"<Command {self._text(self.words)!r}>"
+        return f"<Command {self.text!r}>"
+
+    @property
+    def text(self) -> str:
+        """The command as a line for the shell."""
+        return self.words[0] if self.is_shell else shlex.join(self.words)
 
     @property
     def __signature__(self) -> inspect.Signature:
         """The parameters of a call: `submit` tells them from its own options by this."""
-        named = [name for word in self.words for name in _FIELD.findall(word)]
-        names = ["inputs", *(name for name in dict.fromkeys(named) if name.isidentifier())]
-        parameters = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
+        names = ["inputs", *filter(is_keyword, self._names)]
+        others = "args"
+        while others in names:
+            others += "_"
+        parameters = [inspect.Parameter(others, inspect.Parameter.VAR_POSITIONAL)]
         parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
         return inspect.Signature(parameters)
 
@@ -122,93 +140,111 @@ class Command:
         """Run it here, and return what it has printed, made and used.
 
         Args:
-            args: for `{0}`, `{1}`, ... in the command.
+            args: for `{0}`, `{1}`, ... in the command. A dict among them is more `inputs`, so that
+                each call of a `map` can have its own.
             inputs: files for its scratch directory, beside those that the command has.
             kwargs: for the names in the command.
 
         Raises:
             CommandFailed: its exit code is not 0, or it has not made a file.
-            TypeError: the command has no place for an argument, or an input is missing or wrong.
+            TypeError: an argument is missing or has no place, or an input is missing or wrong.
             ValueError: the place for an argument is inside quotes.
             OSError: a file of this machine cannot be read or written.
         """
-        words = self.words_for(args, kwargs)
-        files = self._files({} if inputs is None else inputs)
-        shown = self._text(words)
-        if self.is_shell:
-            words = ["/bin/sh", "-c", words[0]]
+        given = dict(inputs or {})
+        for arg in args:
+            if isinstance(arg, Mapping):
+                given.update(arg)
+        filled = self.filled(*(arg for arg in args if not isinstance(arg, Mapping)), **kwargs)
+        return filled._run(filled._files(given))
+
+    def filled(self, /, *args: object, **kwargs: object) -> Command:
+        """Return the command with arguments in all of its places.
+
+        Raises:
+            TypeError, ValueError: an argument is missing, has no place, or cannot be in that place.
+        """
+        arguments = Arguments(self.text, args, kwargs)
+        made = self._with(arguments.fill)
+        arguments.check_used()
+        return made
+
+    def _with(self, fill: Callable[..., str]) -> Command:
+        """Return a copy with each text replaced that may have places."""
+
+        def filled(value: Any) -> Any:  # a text is the content of a file, a path has places
+            return Path(fill(os.fspath(value))) if isinstance(value, os.PathLike) else value
+
+        made = copy.copy(self)
+        made.words = [fill(word, is_line=self.is_shell) for word in self.words]
+        made.env = {name: value and fill(value) for name, value in self.env.items()}
+        made.cwd = self.cwd and fill(self.cwd)
+        made.inputs = {name: filled(content) for name, content in self.inputs.items()}
+        made.output_names = file_names("outputs", map(fill, self.output_names))
+        made.destinations = {fill(name): fill(path) for name, path in self.destinations.items()}
+        made.stdin = filled(self.stdin)
+        made.stdout = fill(self.stdout) if isinstance(self.stdout, str) else self.stdout
+        made.stderr = fill(self.stderr) if isinstance(self.stderr, str) else self.stderr
+        return made
+
+    def _run(self, files: Mapping[str, Input]) -> CommandResult:
+        """Run it, with nothing left to be filled."""
         # It looks itself whether its task is to end: an exception in between could leave something.
         with closed_here(), contextlib.ExitStack() as stack:
             scratch = stack.enter_context(scratch_directory())
-            folder = self.cwd
-            if folder is None:
-                folder = os.path.join(scratch, "files")
-                os.mkdir(folder)
+            folder = self._folder(scratch)
             for name, content in files.items():
                 put(Path(folder, name), name, content)
             stdin = os.devnull
             if self.stdin is not None:
                 stdin = os.path.join(scratch, "stdin")
                 put(Path(stdin), "stdin", self.stdin)
-            stderr = self.stderr
+            stdout = self._opened(stack, folder, self.stdout)
+            stderr: IO[bytes] | int | None = STDOUT  # also where both have one path
+            if self.stderr is None or self.stderr != self.stdout:
+                stderr = self._opened(stack, folder, self.stderr)
             end = run_process(
-                words,
+                ["/bin/sh", "-c", self.words[0]] if self.is_shell else self.words,
                 env=_environment(self.env),
                 folder=folder,
                 stdin=stdin,
-                stdout=self._opened(stack, self.stdout),
-                stderr=stderr if isinstance(stderr, int) else self._opened(stack, stderr),
+                stdout=stdout,
+                stderr=stderr,
                 keep_nbytes=self.max_output,
+                timeout_s=inf if self.timeout_s is None else self.timeout_s,
                 is_wanted=_is_wanted(),
             )
             if end.returncode and not _is_wanted()():
                 raise TaskInterrupted
             result = CommandResult(
-                *(shown, end.returncode, end.stdout, end.stderr),
+                *(self.text, end.returncode, end.stdout, end.stderr),
                 wall_s=end.wall_s,
                 cpu_s=end.cpu_s,
                 peak_nbytes=end.peak_nbytes,
                 read_nbytes=end.read_nbytes,
                 written_nbytes=end.written_nbytes,
                 is_cut=end.is_cut,
+                is_late=end.is_late,
                 worker=get_worker().name if is_in_task() else "",
             )
-            if end.returncode and self.check:
+            if (end.returncode or end.is_late) and self.check:
                 raise CommandFailed(result)
             outputs, missing = self._collected(Path(folder))
             if missing and self.check:
                 raise CommandFailed(result, tuple(missing))
         return replace(result, outputs=outputs)
 
-    def _text(self, words: list[str]) -> str:
-        return words[0] if self.is_shell else shlex.join(words)
-
-    def words_for(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[str]:
-        """Return the words with arguments in their places."""
-        given: dict[str, object] = {str(i): value for i, value in enumerate(args)} | dict(kwargs)
-        used: set[str] = set()
-
-        def value_of(match: re.Match[str]) -> str:
-            name = match[1]
-            if name not in given:
-                return match[0]
-            used.add(name)
-            text = _as_word(name, given[name])
-            if self.is_shell and _is_quoted(match.string, match.start()):
-                raise ValueError(
-                    f"{match[0]} stands inside quotes in {match.string!r}: leave the quotes out, "
-                    "each argument is quoted anyway"
-                )
-            return shlex.quote(text) if self.is_shell else text
-
-        words = [_FIELD.sub(value_of, word) for word in self.words]
-        left = [name for name in given if name not in used]
-        if left:
-            raise TypeError(
-                f"the command {self._text(self.words)!r} has no {{{left[0]}}} for the argument "
-                f"{left[0]}"
-            )
-        return words
+    def _folder(self, scratch: str) -> str:
+        """Return the folder in which it runs; one in its scratch directory is made."""
+        if self.cwd is None:
+            folder = os.path.join(scratch, "files")
+            os.mkdir(folder)
+            return folder
+        folder = os.path.abspath(self.cwd)
+        if not os.path.isdir(folder):
+            there = f"worker {get_worker().name}" if is_in_task() else "this machine"
+            raise FileNotFoundError(f"{folder}, the cwd= of {self.text!r}, is no folder of {there}")
+        return folder
 
     def _files(self, given: Mapping[str, Input]) -> dict[str, Input]:
         """Return what its scratch directory is to have."""
@@ -224,11 +260,12 @@ class Command:
             raise TypeError(f"the command needs the input {lacking[0]!r}: call it with {example}")
         return files
 
-    def _opened(self, stack: contextlib.ExitStack, path: str | None) -> IO[bytes] | None:
-        if path is None:
-            return None
-        whole = os.path.join(self.cwd or "", path)
-        return stack.enter_context(open(whole, "ab" if self.append else "wb"))
+    def _opened(
+        self, stack: contextlib.ExitStack, folder: str, place: str | int | None
+    ) -> IO[bytes] | int | None:
+        if not isinstance(place, str):
+            return place
+        return stack.enter_context(open(os.path.join(folder, place), "ab" if self.append else "wb"))
 
     def _collected(self, folder: Path) -> tuple[dict[str, bytes], list[str]]:
         """Read or move the files that it has made; return those read, and names of missing ones."""
@@ -245,24 +282,18 @@ class Command:
         return outputs, missing
 
 
-def _is_quoted(line: str, place: int) -> bool:
-    """Return whether a place of a line for the shell is inside quotes."""
-    quote = ""
-    i = 0
-    while i < place:
-        char = line[i]
-        if char == "\\" and quote != "'":
-            i += 1  # the next one is taken as it is
-        elif not quote and char in "'\"":
-            quote = char
-        elif char == quote:
-            quote = ""
-        i += 1
-    return bool(quote)
-
-
-def _words(command: str | Iterable[str | os.PathLike[str]]) -> list[str]:
-    words = [command] if isinstance(command, str) else [os.fspath(word) for word in command]
+def _words(command: str | Iterable[str | os.PathLike[str] | float]) -> list[str]:
+    if isinstance(command, (bytes, os.PathLike, Mapping)) or not isinstance(command, Iterable):
+        kind = type(command).__name__
+        raise TypeError(f"a command is a line for the shell, or a list of words, not {kind}")
+    words = (
+        [command]
+        if isinstance(command, str)
+        else [
+            as_word(word, f"word {i}", "what a call gives to it has a place: {0}")
+            for i, word in enumerate(command)
+        ]
+    )
     if not words or not words[0].strip():
         raise ValueError("the command is empty; give a line for the shell, or a list of words")
     for word in words:
@@ -288,15 +319,14 @@ def _checked_env(env: Mapping[str, str | None]) -> dict[str, str | None]:
     return dict(env)
 
 
-def _as_word(name: str, value: object) -> str:
+def _stream(option: str, value: Any, numbers: Mapping[int, str]) -> str | int | None:
+    """Return where a stream goes: a path, one of these numbers, or None."""
+    if value is None or (isinstance(value, int) and value in numbers):
+        return value
     if isinstance(value, (str, os.PathLike)):
-        value = os.fspath(value)
-    if isinstance(value, (bool, int, float, str)):
-        return str(value)
-    raise TypeError(
-        f"the argument {name} of a command is a text, a number or a path, not "
-        f"{type(value).__name__}; data goes into a file: inputs={{'name': data}}"
-    )
+        return os.fsdecode(value)
+    names = " or ".join(f"subprocess.{name}" for name in numbers.values())
+    raise ValueError(f"{option}= is a path, or {names}, not {value!r}")
 
 
 def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -90,7 +90,7 @@ def test_items_of_two_options_or_of_no_file_are_errors(tmp_path):
 )
 def test_the_item_has_a_place_in_the_command(words, run):
     command = made(words)
-    assert command._text(command.words_for(("7",), {})) == run
+    assert command.filled("7").text == run
 
 
 def test_a_command_runs_in_this_folder_unless_another_one_is_named():

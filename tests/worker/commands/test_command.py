@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import pickle
+import re
 import resource
 import shlex
 import signal
@@ -15,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 
 import weft
+from weft.worker.commands.places import Arguments
 
 
 def python(code: str) -> list[str]:
@@ -27,10 +31,89 @@ def test_a_line_is_run_by_the_shell_and_words_are_not():
 
 
 def test_arguments_take_the_places_that_name_them_and_other_braces_are_left_alone():
-    command = weft.Command("echo {0} {name} | awk '{print $1, $2}'; echo {other} {}")
-    assert command("a;b", name=Path("c d")).stdout == "a;b c\n{other} {}\n"
+    line = "x=1; echo {0} {name} | awk '{print}'; echo {{other}} {} '{other}' ${x}"
+    command = weft.Command(line)
+    assert command("a;b", name=Path("c d")).stdout == "a;b c d\n{other} {} {other} 1\n"
     words = weft.Command(["echo", "{0}-{0}", "{n}"])
     assert words("x y", n=1.5).stdout == "x y-x y 1.5\n"
+
+
+@given(st.text("{}$0x "), st.text("{}$0x'"))
+def test_a_text_has_its_places_filled_as_str_format_fills_them(text, value):
+    arguments = Arguments("", [value], {"x": value, "x0": value, "0x": value, "00": value})
+    with contextlib.suppress(ValueError, IndexError, KeyError, TypeError):
+        expected = text.format(value, x=value, x0=value, **{"0x": value, "00": value})
+        # Braces around nothing, or around what is no name, are left alone here.
+        if re.fullmatch(r"([^{}]|(\{+)\w+(\}+))*", text):
+            assert arguments.fill(text) == expected
+
+
+def test_a_place_without_an_argument_is_an_error_that_tells_how_to_write_braces():
+    for command in ("echo {0} {n}", ["echo", "{0}", "{n}"]):
+        with pytest.raises(TypeError, match=r"without an argument for \{n\}; write \{\{n\}\} if"):
+            weft.Command(command)(1)
+
+
+def test_arguments_are_words_also_in_paths_variables_and_names_of_files(tmp_path):
+    options = {
+        "env": {"A": "<{0}>"},
+        "inputs": {"in": tmp_path / "in-{0}"},
+        "stdin": tmp_path / "{n}",
+        "outputs": {"out-{0}": tmp_path / "moved-{0}"},
+        "stdout": tmp_path / "stdout-{0}",
+    }
+    command = weft.Command("echo $A; cat in -; echo {0} > out-{0}", **options)
+    (tmp_path / "n").write_text("stdin\n")
+    for word in ("a b", "c"):
+        (tmp_path / f"in-{word}").write_text(f"in {word}\n")
+        command(word, n="n")
+        assert (tmp_path / f"stdout-{word}").read_text() == f"<{word}>\nin {word}\nstdin\n"
+        assert (tmp_path / f"moved-{word}").read_text() == f"{word}\n"
+    (tmp_path / "folder").mkdir()
+    done = weft.Command("pwd", cwd=tmp_path / "{0}")("folder")
+    assert done.stdout == f"{tmp_path}/folder\n"
+    with pytest.raises(ValueError, match="names of files in a scratch directory"):
+        weft.Command("true", outputs=["{0}"])("../a")
+
+
+def test_places_of_any_name_are_options_of_a_call_but_for_its_files():
+    command = weft.Command("echo {args} {class} {self} {timeout}")
+    assert list(inspect.signature(command).parameters) == [
+        *("args_", "inputs", "args", "self", "timeout")
+    ]
+    given = {"args": 1, "class": 2, "self": 3, "timeout": 4}
+    assert command(**given).stdout == "1 2 3 4\n"
+    assert list(inspect.signature(weft.Command("awk '{timeout}'")).parameters) == ["args", "inputs"]
+    with pytest.raises(ValueError, match=r"\{inputs\} cannot be a place"):
+        weft.Command("echo {inputs}")
+
+
+def test_numbers_are_words_also_those_of_numpy():
+    numpy = pytest.importorskip("numpy")
+    assert weft.Command(["echo", 5, 1.5, numpy.int64(7), "{0}"])(numpy.float32(0.5)).stdout == (
+        "5 1.5 7 0.5\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (b"ls", "a line for the shell, or a list of words, not bytes"),
+        (Path("/bin/ls"), "a line for the shell, or a list of words, not Posix"),
+        (5, "a line for the shell, or a list of words, not int"),
+        (["ls", b"-l"], "word 1 of a command is a text, a number or a path, not bytes"),
+        (["ls", None], "word 1 .* not NoneType; what a call gives to it has a place"),
+    ],
+)
+def test_what_is_no_command_is_an_error_that_names_it(command, text):
+    with pytest.raises(TypeError, match=text):
+        weft.Command(command)
+
+
+def test_each_call_of_a_map_can_have_its_own_inputs():
+    command = weft.Command("cat a b; echo {0}", inputs={"a": "1"})
+    assert command("x", {"b": "2\n"}).stdout == "12\nx\n"
+    assert command({"b": "2\n", "a": "3"}, "x").stdout == "32\nx\n"
 
 
 @given(st.text(st.characters(blacklist_characters="\0", codec="utf-8")))
@@ -179,6 +262,36 @@ def test_output_is_kept_up_to_a_limit_or_goes_to_files(tmp_path):
     assert (tmp_path / "out").read_text() == "123\n789\n"
 
 
+def test_a_relative_path_of_output_is_in_the_folder_of_the_command():
+    done = weft.Command("echo 1; echo 2 >&2", stdout="log", stderr="err", outputs=["log", "err"])()
+    assert done.outputs == {"log": b"1\n", "err": b"2\n"}
+
+
+def test_both_streams_can_share_a_file_or_go_nowhere(tmp_path):
+    command = "echo 123; echo 456 >&2; echo 789"
+    for errors in (tmp_path / "log", subprocess.STDOUT):
+        weft.Command(command, stdout=tmp_path / "log", stderr=errors)()
+        assert (tmp_path / "log").read_text() == "123\n456\n789\n"
+    done = weft.Command(command, stdout=subprocess.DEVNULL)()
+    assert (done.stdout, done.stderr) == ("", "456\n")
+    assert weft.Command(command, stderr=subprocess.DEVNULL)().stderr == ""
+
+
+def test_a_program_whose_time_is_over_is_an_error_with_what_it_has_printed_so_far():
+    command = {"command": "trap 'exit 0' TERM; echo so far; sleep 1000 & wait", "timeout": 0.1}
+    with pytest.raises(
+        weft.CommandFailed, match=r"longer than its timeout(.|\n)*\nso far"
+    ) as caught:
+        weft.Command(**command)()
+    assert (caught.value.result.is_late, caught.value.stdout) == (True, "so far\n")
+    assert weft.Command(**command, check=False)().is_late
+
+
+def test_a_folder_that_is_not_there_is_an_error_that_names_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere, the cwd= of 'ls', is no folder of"):
+        weft.Command("ls", cwd=tmp_path / "nowhere")()
+
+
 def test_much_output_on_both_streams_is_read_meanwhile():
     code = (
         "import sys\nfor _ in range(300):\n print('x' * 9999)\n print('y' * 9999, file=sys.stderr)"
@@ -218,6 +331,8 @@ def test_the_use_of_a_command_is_measured():
         ({"outputs": [1]}, "outputs= has names of files"),
         ({"cwd": "/", "outputs": ["a"]}, "cwd= takes its place"),
         ({"stderr": subprocess.PIPE}, "a path, or subprocess.STDOUT"),
+        ({"stdout": subprocess.STDOUT}, "a path, or subprocess.DEVNULL, not -2"),
+        ({"timeout": "soon"}, "'soon' is not a time"),
         ({"max_output": "much"}, "is not a size"),
     ],
 )
