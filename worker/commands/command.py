@@ -229,10 +229,10 @@ class Command:
             )
             if (end.returncode or end.is_late) and self.check:
                 raise CommandFailed(result)
-            outputs, missing = self._collected(Path(folder))
+            outputs, moved, missing = self._collected(Path(folder).resolve())
             if missing and self.check:
                 raise CommandFailed(result, tuple(missing))
-        return replace(result, outputs=outputs)
+        return replace(result, outputs=outputs, moved=moved)
 
     def _folder(self, scratch: str) -> str:
         """Return the folder in which it runs; one in its scratch directory is made."""
@@ -267,19 +267,29 @@ class Command:
             return place
         return stack.enter_context(open(os.path.join(folder, place), "ab" if self.append else "wb"))
 
-    def _collected(self, folder: Path) -> tuple[dict[str, bytes], list[str]]:
-        """Read or move the files that it has made; return those read, and names of missing ones."""
+    def _collected(self, folder: Path) -> tuple[dict[str, bytes], dict[str, str], list[str]]:
+        """Read or move the files that it has made.
+
+        Returns:
+            What was read, where the others are, and the names of missing ones.
+        """
         outputs: dict[str, bytes] = {}
+        moved: dict[str, str] = {}
         missing: list[str] = []
         for name in self.output_names:
             made = folder / name
+            if made.is_dir() and self.check:
+                raise IsADirectoryError(
+                    f"the output {name!r} of {self.text!r} is a folder: name the files in it, or "
+                    "pack it into one, as tar does"
+                )
             if not made.is_file():
                 missing.append(name)
             elif name in self.destinations:
-                move(made, Path(self.destinations[name]))
+                moved[name] = move(made, Path(self.destinations[name]))
             else:
                 outputs[name] = made.read_bytes()
-        return outputs, missing
+        return outputs, moved, missing
 
 
 def _words(command: str | Iterable[str | os.PathLike[str] | float]) -> list[str]:

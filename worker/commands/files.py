@@ -45,17 +45,21 @@ def file_names(option: str, files: Mapping[str, Any] | Iterable[str]) -> list[st
 def put(path: Path, name: str, content: Input) -> None:
     """Make one file of a scratch directory."""
     if isinstance(content, CommandResult):
-        if name not in content.outputs:
+        made: dict[str, Any] = {**content.outputs}
+        made.update((name, Path(path)) for name, path in content.moved.items())
+        if name not in made:
             raise TypeError(
                 f"the input {name!r} is the result of {content.command!r}, which has no output of "
-                f"that name, but {list(content.outputs)}"
+                f"that name, but {list(made)}"
             )
-        content = content.outputs[name]
+        content = made[name]
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
-        path.write_text(content, encoding=_ENCODING)
-    elif isinstance(content, (bytes, bytearray, memoryview)):
+        content = content.encode(_ENCODING)
+    if isinstance(content, (bytes, bytearray, memoryview)):
         path.write_bytes(content)
+        if bytes(content[:2]) == b"#!":
+            path.chmod(0o755)
     elif isinstance(content, os.PathLike):
         source = Path(content).absolute()
         if not source.exists():
@@ -68,13 +72,19 @@ def put(path: Path, name: str, content: Input) -> None:
         )
 
 
-def move(made: Path, destination: Path) -> None:
-    """Move a file, by way of one beside its destination, which so is whole at any time."""
+def move(made: Path, destination: Path) -> str:
+    """Move a file of a resolved folder, and return where it is now.
+
+    It goes by way of one beside its destination, which so is whole at any time.
+    """
+    destination = destination.absolute()
     destination.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".weft-", dir=destination.parent) as beside:
         there = Path(beside, "made")
-        shutil.move(made, there)
+        # What a link leads to may be removed with the folder, or be an input of the worker.
+        (shutil.move if made.resolve() == made else shutil.copy)(made, there)
         there.replace(destination)
+    return str(destination)
 
 
 @contextlib.contextmanager

@@ -190,6 +190,37 @@ def test_an_output_can_be_moved_to_a_path_of_the_worker(tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["b", "deep", "result"]
 
 
+def test_a_moved_output_is_an_input_of_the_next_command(tmp_path):
+    made = weft.Command("echo 1 > a", outputs={"a": tmp_path / "there"})()
+    assert made.moved == {"a": str(tmp_path / "there")}
+    assert weft.Command("cat a", inputs=["a"])(inputs={"a": made}).stdout == "1\n"
+
+
+def test_an_output_that_is_a_link_is_moved_as_the_file_to_which_it_leads(tmp_path):
+    source = tmp_path / "source"
+    source.write_text("0")
+    outputs = {name: tmp_path / name for name in ("latest", "in", "deep/x")}
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x").write_text("2")
+    inputs = {"in": source, "deep": tmp_path / "folder"}
+    weft.Command("echo 1 > a; ln -s a latest", inputs=inputs, outputs=outputs)()
+    assert [(tmp_path / name).read_text() for name in outputs] == ["1\n", "0", "2"]
+    assert not any((tmp_path / name).is_symlink() for name in outputs)
+    assert (source.read_text(), (tmp_path / "folder" / "x").read_text()) == ("0", "2")
+
+
+def test_an_output_that_is_a_folder_is_an_error_that_says_so(tmp_path):
+    for outputs in (["a"], {"a": tmp_path / "a"}):
+        with pytest.raises(IsADirectoryError, match="the output 'a' of 'mkdir a' is a folder"):
+            weft.Command("mkdir a", outputs=outputs)()
+
+
+def test_an_input_that_begins_as_a_script_can_be_run():
+    for script in ("#!/bin/sh\necho 1", b"#!/bin/sh\necho 1"):
+        assert weft.Command("./run", inputs={"run": script})().stdout == "1\n"
+    assert weft.Command("test -x a || echo no", inputs={"a": "#"})().stdout == "no\n"
+
+
 def test_an_output_that_was_not_made_is_an_error_that_names_it():
     with pytest.raises(
         weft.CommandFailed, match="code 0, and has not made 'a', 'b/c'\nhm"
