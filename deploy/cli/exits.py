@@ -74,7 +74,7 @@ EXIT_CODES: Final = (
              "instance for a token of another cluster, or another version of the protocol"),
     ExitCode(EXIT_REFUSED, "worker", "also for another minor version of Python than the cluster's"),
     ExitCode(130, "", "Ctrl-C before it ran, or at a question"),
-    ExitCode(130, "submit", "Ctrl-C or SIGTERM: it has cancelled what had not ended"),
+    ExitCode(130, "submit", "Ctrl-C, SIGTERM or SIGHUP: it has cancelled what had not ended"),
 )  # fmt: skip
 
 

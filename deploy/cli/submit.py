@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from ...protocol.settings.kinds import Size
 from .group import Chosen, connection_file_option, scheduler_option, weft
 from .hints import CommandWithCodes
 from .options import Count, Time
 
 if TYPE_CHECKING:
-    from .submitting import JobEnd
+    from ...client.client import Client
+    from ...worker.commands.command import Command
+    from .submitting import JobEnd, Jobs
 
 #: Seconds between two drawings of the line that shows how far it is.
 _DRAW_S = 0.2
@@ -38,7 +42,7 @@ _DRAW_S = 0.2
 @click.option("--timeout", type=Time(min=0), metavar="TIME", help="Time that a run may take.")
 @click.option("--priority", type=click.IntRange(-512, 511), default=0, help="Higher runs earlier.")
 @click.option(
-    "--cwd", metavar="FOLDER", help="Folder of the worker to run in, instead of this one."
+    "--cwd", metavar="FOLDER", help="Folder to run in, which the workers have, instead of this one."
 )
 @click.option(
     "--scratch", is_flag=True, help="Run each in a new folder, which is removed after it."
@@ -68,11 +72,11 @@ def submit(
 
     A single word with spaces is a line for the shell of the worker; several words are a program and
     its arguments. With --array or --each-line there is one run for each item, as many at a time as
-    the workers have threads; {} stands for the item, which comes last if there is no {}. What a run
-    prints is printed when it has ended, as a whole.
+    the workers have threads; {} stands for the item, also in --cwd and --env. It comes last if
+    there is no {} in the command. What a run prints is printed when it has ended, as a whole.
 
-    It runs in this folder, which the workers must have, or in the one of --cwd. Ctrl-C cancels all,
-    also what runs. It takes a token of role client.
+    It runs in this folder, which the workers must have, or in the one of --cwd, with nothing as its
+    standard input. Ctrl-C cancels all, also what runs. It takes a token of role client.
 
     \b
     Examples:
@@ -80,44 +84,83 @@ def submit(
       weft submit --array 1-100 --retries 2 -- ./simulate --seed {}
       weft submit --local --each-line files.txt -- "gzip -k {} && ls -l {}.gz"
     """
-    from ...client.client import Client
-    from ...protocol.wire.levels import Level
+    from ...protocol.errors import CommClosed
     from .submitting import Jobs, command_of, items_of
 
     items = items_of(array, each_line)
     program = command_of(
-        command, has_items=items is not None, cwd=cwd, scratch=scratch, env=_variables(env)
+        command,
+        has_items=items is not None,
+        cwd=cwd,
+        scratch=scratch,
+        env=_variables(env),
+        timeout=timeout,
     )
+    options = {"retries": retries, "priority": priority}
     if local and (at or connection_file):
         raise click.UsageError("--local starts workers here; leave the scheduler out")
-    if local:
-        client = Client(processes=False, set_as_default=False)
-    else:
-        found = Chosen(connection_file, at).demand(Level.CLIENT, "weft submit")
-        where, security = found.addresses[0], found.to_security()
-        client = Client(where, security=security, name="weft submit", set_as_default=False)
-    signal.signal(signal.SIGTERM, _interrupt)
-    with client:
-        options = {"retries": retries, "timeout": timeout, "priority": priority}
+    with _client(local, Chosen(connection_file, at)) as client:
         jobs = Jobs(client, program, items, options)
-        shown = _Shown(jobs, as_json=as_json, has_items=items is not None)
+        shown = _Shown(
+            jobs,
+            program,
+            as_json=as_json,
+            has_items=items is not None,
+        )
+        stops = _end_by_signals(jobs)
         try:
-            for end in jobs.run():
-                shown.show(end)
-                if end.code and fail_fast:
-                    jobs.cancel()
-        except KeyboardInterrupt:
-            jobs.cancel()
-            shown.finish()
-            click.echo(f"weft submit: cancelled {jobs.n_left} of {jobs.n_begun}", err=True)
-            sys.exit(130)
-        shown.finish()
+            with contextlib.closing(jobs.run()) as ends:
+                for end in ends:
+                    shown.show(end)
+                    if end.code and fail_fast:
+                        jobs.cancel()
+        except CommClosed:
+            shown.finish("lost")
+            raise
+        shown.finish("cancelled")
+    if stops:
+        sys.exit(130)
     if jobs.n_failed:
         sys.exit(1 if items is not None else shown.last_code)
 
 
-def _interrupt(number: int, frame: Any) -> NoReturn:
-    raise KeyboardInterrupt
+def _client(local: bool, chosen: Chosen) -> Client[Any]:
+    from ...client.client import Client
+    from ...protocol.trust.finding import NoSchedulerFound
+    from ...protocol.wire.levels import Level
+
+    if local:
+        return Client(processes=False, set_as_default=False)
+    try:
+        found = chosen.demand(Level.CLIENT, "weft submit")
+    except NoSchedulerFound as error:
+        advice = f"{error.advice}; or run it on this machine alone: weft submit --local"
+        raise NoSchedulerFound(error.what, advice, error.details, error.is_answered) from None
+    return Client(
+        found.addresses[0],
+        security=found.to_security(),
+        name="weft submit",
+        set_as_default=False,
+    )
+
+
+def _end_by_signals(jobs: Jobs) -> list[int]:
+    """Have Ctrl-C and other signals cancel all; return the list that will have their numbers.
+
+    A second one ends this process at once. Those that are ignored, as after `nohup`, stay so.
+    """
+    came: list[int] = []
+
+    def end(number: int, frame: Any) -> None:
+        came.append(number)
+        if len(came) > 1:
+            raise KeyboardInterrupt
+        jobs.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+    return came
 
 
 def _variables(given: tuple[str, ...]) -> dict[str, str | None]:
@@ -133,8 +176,9 @@ def _variables(given: tuple[str, ...]) -> dict[str, str | None]:
 class _Shown:
     """Prints the ends of jobs, and how far they are."""
 
-    def __init__(self, jobs: Any, *, as_json: bool, has_items: bool) -> None:
+    def __init__(self, jobs: Jobs, command: Command, *, as_json: bool, has_items: bool) -> None:
         self._jobs = jobs
+        self._max_output = Size().show(command.max_output)
         self._as_json = as_json
         self._has_items = has_items
         self._draws = has_items and sys.stderr.isatty()
@@ -152,23 +196,33 @@ class _Shown:
         if self._as_json:
             click.echo(json.dumps(end.to_plain()))
         else:
-            if end.result is not None:
-                _write(sys.stdout, end.result.stdout_bytes)
-                _write(sys.stderr, end.result.stderr_bytes)
-            if end.result is not None and end.result.is_cut:
-                what = "it has printed more than is kept, which is the last 1 MiB"
-                click.echo(f"weft submit: {end.item or 'the run'}: {what}", err=True)
-            if end.error:
-                of = f" {end.item}:" if self._has_items else ""
-                click.echo(f"weft submit:{of} {end.error}", err=True)
+            self._show_text(end)
         self._draw()
 
-    def finish(self) -> None:
-        """Print the sum, if there were items and some have failed."""
+    def _show_text(self, end: JobEnd) -> None:
+        result = end.result
+        if result is not None:
+            _write(sys.stdout, result.stdout_bytes)
+            _write(sys.stderr, result.stderr_bytes)
+            if result.is_cut:
+                what = f"it has printed more than is kept, which is the last {self._max_output}"
+                click.echo(f"weft submit: {end.item or 'the run'}: {what}", err=True)
+        if end.error:
+            of = f" {end.item}:" if self._has_items else ""
+            click.echo(f"weft submit:{of} {end.error}", err=True)
+
+    def finish(self, left: str) -> None:
+        """Print how many have failed, if there were items, and what became of those that are left.
+
+        Args:
+            left: the word for that.
+        """
         self._erase()
         jobs = self._jobs
         if self._has_items and jobs.n_failed and not self._as_json:
             click.echo(f"weft submit: {jobs.n_failed} of {jobs.n_ended} failed", err=True)
+        if jobs.n_left:
+            click.echo(f"weft submit: {left} {jobs.n_left} of {jobs.n or jobs.n_begun}", err=True)
 
     def _draw(self) -> None:
         import time

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.deploy.daemons import environment, run
+from tests.deploy.daemons import daemon, environment, run, scheduler
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +42,25 @@ def test_output_that_is_cut_is_said(tmp_path):
     done = submit(tmp_path, "--", "seq", "1", "200000")
     assert len(done.stdout) == 1 << 20
     assert done.stderr.startswith("weft submit: the run: it has printed more than is kept")
+
+
+def test_a_run_that_takes_too_long_shows_what_it_has_printed_so_far(tmp_path):
+    done = submit(tmp_path, "--timeout", "1", "--", "echo so far; sleep 1000")
+    assert (done.stdout, done.returncode) == ("so far\n", 1)
+    assert done.stderr == "weft submit: it ran for longer than its timeout\n"
+
+
+def test_a_relative_folder_is_of_the_machine_that_submits(tmp_path):
+    (tmp_path / "a").mkdir()
+    assert submit(tmp_path, "--cwd", "a", "--", "pwd").stdout == f"{tmp_path}/a\n"
+    done = submit(tmp_path, "--cwd", "b", "--", "pwd")
+    assert f"FileNotFoundError: {tmp_path}/b, the cwd= of 'pwd', is no folder of" in done.stderr
+
+
+def test_without_a_cluster_the_error_names_the_way_that_needs_none(tmp_path):
+    done = run("submit", "--", "true", folder=tmp_path)
+    assert done.returncode == 69
+    assert "run it on this machine alone: weft submit --local" in done.stderr
 
 
 def test_runs_for_items_print_whole_and_failures_are_counted(tmp_path):
@@ -79,22 +98,42 @@ def test_the_rest_is_cancelled_after_a_failure_if_that_is_asked_for(tmp_path):
     done = submit(tmp_path, "--fail-fast", "--array", "1-50", "--", line)
     assert done.returncode == 1
     assert "weft submit: 1: exit code 9\n" in done.stderr
+    assert done.stderr.endswith("weft submit: 1 of 1 failed\nweft submit: cancelled 49 of 50\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_cancels_what_has_not_ended(tmp_path, wait_until, number):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_cancels_what_has_not_ended_and_leaves_nothing(tmp_path, wait_until, number):
     words = ["submit", "--local", "--array", "1-50", "--", f"{tmp_path}/job", "{}"]
+    (tmp_path / "tmp").mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "weft", *words],
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env=environment(tmp_path / "run"),
+        env=environment(tmp_path / "run", TMPDIR=str(tmp_path / "tmp")),
     )
     wait_until(lambda: (tmp_path / "begun").exists(), timeout_s=60)
     process.send_signal(number)
     _, printed = process.communicate(timeout=60)
     assert (printed, process.returncode) == ("weft submit: cancelled 50 of 50\n", 130)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_scheduler_that_is_lost_is_one_error_and_says_how_many_runs_are_lost(
+    tmp_path, wait_until
+):
+    options = ["--fail-fast", "--array", "1-50"]
+    words = ["submit", *options, "--", f"{tmp_path}/job"]
+    with (
+        scheduler(folder=tmp_path) as running,
+        daemon("worker", folder=tmp_path),
+        daemon(*words, folder=tmp_path, WEFT_CLIENT_RECONNECT_TIMEOUT="0.1") as submitting,
+    ):
+        wait_until((tmp_path / "begun").exists, timeout_s=60)
+        running.stop()
+        assert submitting.process.wait(60) == 69
+        assert submitting.err.startswith("weft submit: lost 50 of 50\nweft: ")
+        assert submitting.err.count("\n") == 2
 
 
 @pytest.fixture(autouse=True)

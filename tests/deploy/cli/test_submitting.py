@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
+import re
 
 import click
 import pytest
@@ -31,7 +31,7 @@ def made(words, **options):
     ],
 )
 def test_an_array_is_numbers_and_ranges(text, numbers):
-    assert [number for part in array_of(text) for number in part] == numbers
+    assert [number for part, _ in array_of(text) for number in part] == numbers
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,45 @@ def test_an_array_that_is_none_is_an_error_with_an_example(text, error):
 def test_any_array_has_the_numbers_of_its_parts(parts):
     text = ",".join(f"{first}-{first + n}:{step}" for first, n, step in parts)
     expected = [range(first, first + n + 1, step) for first, n, step in parts]
-    assert [list(part) for part in array_of(text)] == [list(part) for part in expected]
+    assert [list(part) for part, _ in array_of(text)] == [list(part) for part in expected]
 
 
-def test_items_are_numbers_or_lines_and_are_counted_where_that_is_known(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("08-11", ["08", "09", "10", "11"]),
+        ("0-10:5", ["0", "5", "10"]),
+        ("1-003", ["001", "002", "003"]),
+        ("07,7", ["07", "7"]),
+    ],
+)
+def test_leading_zeros_of_an_array_are_kept(text, items):
+    assert list(items_of(text, None).texts) == items
+
+
+def test_items_are_numbers_or_lines_and_are_counted_where_that_is_known(tmp_path):
     (tmp_path / "lines").write_text("a b\n\nc")
     numbers, lines = items_of("8-10", None), items_of(None, str(tmp_path / "lines"))
     assert (list(numbers.texts), numbers.n) == (["8", "9", "10"], 3)
     assert (list(lines.texts), lines.n) == (["a b", "", "c"], 3)
-    monkeypatch.setattr("sys.stdin", io.StringIO("x\ny\n"))
-    read = items_of(None, "-")
-    assert (list(read.texts), read.n) == (["x", "y"], None)
     assert items_of(None, None) is None
+
+
+@given(st.binary())
+def test_a_file_and_a_pipe_have_the_same_lines(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("lines") / "file"
+    path.write_bytes(content)
+    lines = re.split("\r?\n", content.decode("utf-8", "surrogateescape"))
+    lines = lines if lines[-1] else lines[:-1]
+    reader, writer = os.pipe()
+    os.write(writer, content)
+    os.close(writer)
+    coming = items_of(None, f"/dev/fd/{reader}")
+    os.close(reader)
+    file = items_of(None, str(path))
+    assert list(file.texts) == lines
+    assert list(coming.texts) == lines
+    assert (file.n, coming.n) == (len(lines), None)
 
 
 def test_items_of_two_options_or_of_no_file_are_errors(tmp_path):
@@ -86,6 +113,11 @@ def test_items_of_two_options_or_of_no_file_are_errors(tmp_path):
         (["echo a; echo b"], "echo a; echo b 7"),
         (["echo {} | cat"], "echo 7 | cat"),
         (["date"], "date 7"),
+        (["echo", "{{}}", "{a}", "{{a}}", "${b}"], "echo '{7}' '{a}' '{{a}}' '${b}'"),
+        (["awk '{print}' {} ${x}"], "awk '{print}' 7 ${x}"),
+        (["~/run"], "~/run 7"),
+        (["(pwd)&&\necho"], "(pwd)&&\necho 7"),
+        (["ls *.txt"], "ls *.txt 7"),
     ],
 )
 def test_the_item_has_a_place_in_the_command(words, run):
@@ -93,9 +125,24 @@ def test_the_item_has_a_place_in_the_command(words, run):
     assert command.filled("7").text == run
 
 
+@given(st.text("{}a0$ '"))
+def test_only_braces_around_nothing_or_zero_are_the_place_of_an_item(word):
+    command = made(["echo", word])
+    expected = re.sub(r"\{0?\}", "7", word)
+    assert command.filled("7").words[1] == expected
+    assert made(["echo", word], has_items=False).filled().words[1] == word
+
+
+def test_the_item_has_a_place_in_the_folder_and_in_variables():
+    command = made(["ls"], cwd="a/{}", env={"A": "{}", "B": "{b}"}).filled("7")
+    assert command.cwd == f"{os.getcwd()}/a/7"
+    assert command.env == {"A": "7", "B": "{b}"}
+
+
 def test_a_command_runs_in_this_folder_unless_another_one_is_named():
     assert made(["ls"], has_items=False).cwd == os.getcwd()
     assert made(["ls"], cwd="/tmp").cwd == "/tmp"
+    assert made(["ls"], cwd="a").cwd == os.path.join(os.getcwd(), "a")
     assert made(["ls"], scratch=True).cwd is None
     with pytest.raises(click.UsageError, match="give one of them"):
         made(["ls"], scratch=True, cwd="/tmp")
@@ -129,6 +176,34 @@ def test_few_jobs_are_at_the_cluster_at_a_time(client, monkeypatch):
     assert (jobs.n_begun, jobs.n_ended, jobs.n_failed, jobs.n_left) == (20, 20, 0, 0)
 
 
+def test_items_that_come_later_are_run_as_they_come(client):
+    reader, writer = os.pipe()
+    jobs = Jobs(client, made(["echo"]), items_of(None, f"/dev/fd/{reader}"), {})
+    os.close(reader)
+    os.write(writer, b"first\n")
+    runs = jobs.run()
+    assert next(runs).item == "first"
+    os.write(writer, b"second\nthird")
+    assert next(runs).item == "second"
+    assert jobs.n is None
+    os.close(writer)
+    assert [end.item for end in runs] == ["third"]
+    assert jobs.n == 3
+
+
+def test_ends_are_in_the_order_of_the_items_if_that_is_asked_for(client, monkeypatch, tmp_path):
+    monkeypatch.setattr(submitting, "WINDOW", 4)
+    line = "test {} != 0 || while ! test -e 1; do sleep 0.01; done; touch {}"
+    jobs = Jobs(
+        client, made([line], cwd=str(tmp_path)), items_of("0-9", None), {}, keeps_order=True
+    )
+    ends = []
+    for end in jobs.run():
+        assert jobs.n_begun - len(ends) <= 4
+        ends.append(end.item)
+    assert ends == [str(i) for i in range(10)]
+
+
 def test_jobs_that_are_cancelled_end_and_no_other_begins(client, monkeypatch):
     monkeypatch.setattr(submitting, "WINDOW", 3)
     jobs = Jobs(client, made(["sh", "-c", "test $0 = 0 || sleep 1000"]), items_of("0-50", None), {})
@@ -148,6 +223,10 @@ def test_the_end_of_a_job_says_why_it_has_failed(client):
         "kill -9 $$": (1, "it was ended by SIGKILL"),
         "exit 200": (1, "exit code 200"),
     }
+    command = made(["echo 1; sleep 1000"], has_items=False, timeout=0.1)
+    (late,) = Jobs(client, command, None, {}).run()
+    assert (late.code, late.error) == (1, "it ran for longer than its timeout")
+    assert late.to_plain()["stdout"] == "1\n"
     (late,) = Jobs(client, made(["sleep 1000"], has_items=False), None, {"timeout": 0.1}).run()
     assert (late.code, late.error[:13]) == (1, "TaskTimedOut:")
 

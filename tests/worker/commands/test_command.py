@@ -105,7 +105,7 @@ def test_numbers_are_words_also_those_of_numpy():
         (["ls", None], "word 1 .* not NoneType; what a call gives to it has a place"),
     ],
 )
-def test_what_is_no_command_is_an_error_that_names_it(command, text):
+def test_a_word_or_line_of_a_wrong_type_is_an_error_with_its_number_and_type(command, text):
     with pytest.raises(TypeError, match=text):
         weft.Command(command)
 
