@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from ...protocol.settings.kinds import Size
+from ...protocol.settings.kinds import Resources, Size
 from .group import Chosen, connection_file_option, scheduler_option, weft
 from .hints import CommandWithCodes
 from .options import Count, Time
@@ -48,6 +48,18 @@ _DRAW_S = 0.2
     "--scratch", is_flag=True, help="Run each in a new folder, which is removed after it."
 )
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable; repeatable.")
+@click.option(
+    "--resources", metavar=Resources.metavar, help="What each takes of its worker, e.g. 'GPU=1'."
+)
+@click.option(
+    "--max-output",
+    metavar=Size.metavar,
+    default="1MiB",
+    show_default=True,
+    help="How much is kept of what a run prints: the end of each stream.",
+)
+@click.option("--keep-order", is_flag=True, help="Print in the order of the items.")
+@click.option("--tag", is_flag=True, help="Begin each printed line with its item and a tab.")
 @click.option("--fail-fast", is_flag=True, help="Cancel what is left when one has failed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each run.")
 @scheduler_option
@@ -63,6 +75,10 @@ def submit(
     cwd: str | None,
     scratch: bool,
     env: tuple[str, ...],
+    resources: str | None,
+    max_output: str,
+    keep_order: bool,
+    tag: bool,
     fail_fast: bool,
     as_json: bool,
     at: str | None,
@@ -95,17 +111,23 @@ def submit(
         scratch=scratch,
         env=_variables(env),
         timeout=timeout,
+        max_output=Size().read(max_output, "--max-output"),
     )
-    options = {"retries": retries, "priority": priority}
-    if local and (at or connection_file):
-        raise click.UsageError("--local starts workers here; leave the scheduler out")
+    options = {
+        "retries": retries,
+        "priority": priority,
+        "resources": Resources().read(resources, "--resources") or None,
+    }
+    if local and (at or connection_file or options["resources"]):
+        raise click.UsageError("--local starts workers here; leave scheduler and resources out")
     with _client(local, Chosen(connection_file, at)) as client:
-        jobs = Jobs(client, program, items, options)
+        jobs = Jobs(client, program, items, options, keeps_order=keep_order)
         shown = _Shown(
             jobs,
             program,
             as_json=as_json,
             has_items=items is not None,
+            tags=tag and items is not None,
         )
         stops = _end_by_signals(jobs)
         try:
@@ -176,11 +198,14 @@ def _variables(given: tuple[str, ...]) -> dict[str, str | None]:
 class _Shown:
     """Prints the ends of jobs, and how far they are."""
 
-    def __init__(self, jobs: Jobs, command: Command, *, as_json: bool, has_items: bool) -> None:
+    def __init__(
+        self, jobs: Jobs, command: Command, *, as_json: bool, has_items: bool, tags: bool
+    ) -> None:
         self._jobs = jobs
         self._max_output = Size().show(command.max_output)
         self._as_json = as_json
         self._has_items = has_items
+        self._tags = tags
         self._draws = has_items and sys.stderr.isatty()
         self._drawn_at = 0.0
         self._is_drawn = False
@@ -202,8 +227,9 @@ class _Shown:
     def _show_text(self, end: JobEnd) -> None:
         result = end.result
         if result is not None:
-            _write(sys.stdout, result.stdout_bytes)
-            _write(sys.stderr, result.stderr_bytes)
+            tag = f"{end.item}\t".encode("utf-8", "surrogateescape") if self._tags else b""
+            _write(sys.stdout, result.stdout_bytes, tag)
+            _write(sys.stderr, result.stderr_bytes, tag)
             if result.is_cut:
                 what = f"it has printed more than is kept, which is the last {self._max_output}"
                 click.echo(f"weft submit: {end.item or 'the run'}: {what}", err=True)
@@ -241,7 +267,11 @@ class _Shown:
             self._is_drawn, self._drawn_at = False, 0.0
 
 
-def _write(stream: TextIO, printed: bytes) -> None:
+def _write(stream: TextIO, printed: bytes, tag: bytes) -> None:
+    """Write what a run has printed, each line with its tag."""
+    if printed and tag:
+        lines = printed.removesuffix(b"\n").split(b"\n")
+        printed = b"".join(tag + line + b"\n" for line in lines)
     if printed:
         stream.buffer.write(printed)
         stream.flush()

@@ -44,15 +44,25 @@ def test_output_that_is_cut_is_said(tmp_path):
     assert done.stderr.startswith("weft submit: the run: it has printed more than is kept")
 
 
+def test_how_much_is_kept_of_the_output_can_be_chosen_and_records_say_what_is_cut(tmp_path):
+    record = json.loads(submit(tmp_path, "--json", "--max-output", "4", "--", "echo 12345").stdout)
+    assert (record["stdout"], record["is_cut"]) == ("345\n", True)
+
+
 def test_a_run_that_takes_too_long_shows_what_it_has_printed_so_far(tmp_path):
-    done = submit(tmp_path, "--timeout", "1", "--", "echo so far; sleep 1000")
+    done = submit(tmp_path, "--timeout", "0.5", "--", "echo so far; sleep 1000")
     assert (done.stdout, done.returncode) == ("so far\n", 1)
     assert done.stderr == "weft submit: it ran for longer than its timeout\n"
 
 
+def test_lines_can_have_tags_and_the_order_of_the_items(tmp_path):
+    line = r"printf 'x\ny'; test {} != 08 || sleep 0.2; echo {} >&2"  # workload
+    done = submit(tmp_path, "--keep-order", "--tag", "--array", "08-10", "--", line)
+    assert done.stdout == "".join(f"{i}\tx\n{i}\ty\n" for i in ("08", "09", "10"))
+    assert done.stderr == "08\t08\n09\t09\n10\t10\n"
+
+
 def test_a_relative_folder_is_of_the_machine_that_submits(tmp_path):
-    (tmp_path / "a").mkdir()
-    assert submit(tmp_path, "--cwd", "a", "--", "pwd").stdout == f"{tmp_path}/a\n"
     done = submit(tmp_path, "--cwd", "b", "--", "pwd")
     assert f"FileNotFoundError: {tmp_path}/b, the cwd= of 'pwd', is no folder of" in done.stderr
 
@@ -122,11 +132,11 @@ def test_a_signal_cancels_what_has_not_ended_and_leaves_nothing(tmp_path, wait_u
 def test_a_scheduler_that_is_lost_is_one_error_and_says_how_many_runs_are_lost(
     tmp_path, wait_until
 ):
-    options = ["--fail-fast", "--array", "1-50"]
+    options = ["--fail-fast", "--array", "1-50", "--resources", "GPU=1"]
     words = ["submit", *options, "--", f"{tmp_path}/job"]
     with (
         scheduler(folder=tmp_path) as running,
-        daemon("worker", folder=tmp_path),
+        daemon("worker", "--resources", "GPU=1", folder=tmp_path),
         daemon(*words, folder=tmp_path, WEFT_CLIENT_RECONNECT_TIMEOUT="0.1") as submitting,
     ):
         wait_until((tmp_path / "begun").exists, timeout_s=60)
@@ -148,7 +158,10 @@ def job(tmp_path):
     [
         (["--array", "1", "--each-line", "-", "--", "true"], "give one of them"),
         (["--array", "x", "--", "true"], "--array takes 1-10"),
-        (["--scheduler", "tcp://127.0.0.1:1", "--", "true"], "leave the scheduler out"),
+        (["--scheduler", "tcp://127.0.0.1:1", "--", "true"], "leave scheduler and resources out"),
+        (["--resources", "GPU=1", "--", "true"], "leave scheduler and resources out"),
+        (["--resources", "GPU", "--", "true"], "'GPU' is not NAME=AMOUNT"),
+        (["--max-output", "much", "--", "true"], "--max-output"),
         (["--env", "A", "--", "true"], "--env takes NAME=VALUE"),
         ([], "COMMAND"),
     ],
