@@ -54,7 +54,7 @@ class Scheduler:
         self.is_mute = False
         #: Workers that ask may leave.
         self.lets_go = True
-        self._news = asyncio.Event()
+        self.news = asyncio.Event()
         self.last_attempt = 0
 
     async def start(self, address: str) -> None:
@@ -96,19 +96,19 @@ class Scheduler:
                     connection.send([message])
                 if isinstance(message, AskToLeave) and self.lets_go:
                     connection.send([MayLeave(request=message.request)])
-        self._news.set()
+        self.news.set()
 
     def on_writable(self, connection: Connection) -> None:
         pass
 
     def on_closed(self, connection: Connection, error: object) -> None:
         self.connections = {i: c for i, c in self.connections.items() if c is not connection}
-        self._news.set()
+        self.news.set()
 
     async def until(self, condition: Callable[[], object]) -> None:
         while not condition():
-            self._news.clear()
-            await asyncio.wait_for(self._news.wait(), 20)
+            self.news.clear()
+            await asyncio.wait_for(self.news.wait(), 20)
 
     def of(self, kind: type[Message]) -> list[Message]:
         return [message for _, message in self.heard if isinstance(message, kind)]

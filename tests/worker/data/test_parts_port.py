@@ -231,13 +231,16 @@ async def test_a_request_with_more_rows_than_a_list_may_have_is_sent_in_several(
 class SlowHolder:
     """Answers requests for parts when a test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, news: asyncio.Event) -> None:
+        #: what the test waits for
+        self.news = news
         self.asked: list[tuple[Connection, GetParts]] = []
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         for message in messages:
             assert isinstance(message, GetParts)
             self.asked.append((connection, message))
+        self.news.set()
 
     def on_writable(self, connection: Connection) -> None:
         pass
@@ -255,7 +258,8 @@ def double(x: int) -> int:
 
 
 async def test_a_reader_that_waits_for_a_holder_lets_another_task_use_its_thread(cluster, security):
-    scheduler, holder = cluster.scheduler, SlowHolder()
+    scheduler = cluster.scheduler
+    holder = SlowHolder(scheduler.news)
     worker = await cluster.start(nthreads=1)
     listener = await Listener(
         "tcp://127.0.0.1:0",
