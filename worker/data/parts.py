@@ -64,7 +64,7 @@ class PartReader:
         self._loop = loop
         #: {address: when it did not give what it was asked for}: others are asked first
         self._failed: dict[str, float] = {}
-        #: Readers that may let others run: as many as threads, since each holds what it has got.
+        #: Readers that may let others begin: as many as threads, since each holds what it has got.
         self._waiting = threading.Semaphore(executor.state.n_seats)
 
     def fetch(
@@ -132,13 +132,17 @@ class PartReader:
         return taken
 
     def _wait(self, answers: list[Future[Blob]]) -> None:
-        """Wait for answers, and let another task use the thread meanwhile."""
+        """Wait for answers, and let another task use the thread meanwhile.
+
+        A reader that has its answers and waits for the thread keeps no other one from letting go of
+        it: the thread is given to the one that has waited longest, before a task begins.
+        """
         if wait(answers, _BRIEF_S).not_done and self._waiting.acquire(blocking=False):
-            try:
-                with blocked():
+            with blocked():
+                try:
                     wait(answers)
-            finally:
-                self._waiting.release()
+                finally:
+                    self._waiting.release()
 
     def _ask(self, request: _Request, index: PartIndex, n_numbers: int) -> None:
         """Ask a holder, on the loop's thread."""
