@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..invariants.checking import differences
 from ..records.peers import WorkerHandle
 from .full import decide_worker_with_memory, is_let_go, sum_expected
-from .records import Memory, memory_of
+from .records import Memory, expected_at, memory_of
 
 if TYPE_CHECKING:
     from ..records.tasks import SchedulerTask
@@ -42,7 +42,7 @@ def place(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> Worke
     A root whose inputs are at a worker that is stocked goes to the one with room.
     """
     if task.dependencies:
-        best = decide_worker_with_memory(task, ws, state.now)
+        best = decide_worker_with_memory(state, task, ws)
         if best is not ws and _admits(state, best, task):
             return best
     return ws if _admits(state, ws, task) else None
@@ -54,10 +54,11 @@ def _admits(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> boo
     if not nbytes or not ws.memory_limit or ws.n_busy < ws.nthreads or not _is_root(task):
         return True
     room = max(int(STOCK_SHARE * ws.memory_limit), N_PER_THREAD * ws.nthreads * nbytes) - nbytes
-    if ws.expected_nbytes <= room:
+    expected = expected_at(state, ws)
+    if expected.nbytes <= room:
         return True
     sum_expected(state, ws)
-    if ws.expected_nbytes <= room:
+    if expected.nbytes <= room:
         return True
     ws.backlog_ns = 0
     memory_of(state).stocked[ws] = None

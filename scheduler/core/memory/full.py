@@ -27,7 +27,7 @@ from ..invariants.checking import differences
 from ..moves.taking import close, reopen
 from ..records.peers import FULL, NEVER_WATCHED, WorkerHandle
 from ..records.prefixes import LARGE_NBYTES
-from .records import Memory
+from .records import Memory, expected_at, memory_of
 
 if TYPE_CHECKING:
     from ..records.tasks import SchedulerTask
@@ -67,14 +67,14 @@ def look_at(state: SchedulerState, ws: WorkerHandle) -> None:
     """Decide whether a worker is full; what it was given too much is asked back."""
     sum_expected(state, ws)
     limit = ws.memory_limit
-    if ws.used_nbytes + ws.expected_nbytes > CROWDED_SHARE * limit > 0:
+    if ws.used_nbytes + expected_at(state, ws).nbytes > CROWDED_SHARE * limit > 0:
         surplus = ws.n_busy - ws.nthreads
         if surplus > 0 and not ws.is_away and ws.may_be_asked_in(state.now) <= 0:
             ws.return_asked = True
             ws.last_asked = state.now
             ws.n_fruitless += 1
             state.send(ws.peer, m.ReturnAttempts(count=surplus))
-    _set_full(state, ws, is_full=_is_over(ws))
+    _set_full(state, ws, is_full=_is_over(state, ws))
 
 
 def sum_expected(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -84,9 +84,10 @@ def sum_expected(state: SchedulerState, ws: WorkerHandle) -> None:
     """
     if not state.prefixes.has_large:
         return
-    if len(ws.processing) > MAX_SUMMED and state.now - ws.summed_at < SUM_INTERVAL_S:
+    expected = expected_at(state, ws)
+    if len(ws.processing) > MAX_SUMMED and state.now - expected.summed_at < SUM_INTERVAL_S:
         return
-    ws.summed_at = state.now
+    expected.summed_at = state.now
     unread = n_read = largest = 0
     for task in ws.processing.values():
         nbytes = task.group.prefix.result_nbytes
@@ -96,7 +97,7 @@ def sum_expected(state: SchedulerState, ws: WorkerHandle) -> None:
                 largest = max(largest, nbytes)
             else:
                 unread += nbytes
-    ws.expected_nbytes = unread + min(n_read, ws.nthreads) * largest
+    expected.nbytes = unread + min(n_read, ws.nthreads) * largest
 
 
 def is_read_here(task: SchedulerTask, ws: WorkerHandle) -> bool:
@@ -134,23 +135,24 @@ def look_at_full(state: SchedulerState) -> None:
 
 def note_assigned(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
     """Note, within an assignment pass, what a worker was given: it may be full now."""
-    expected = task.group.prefix.result_nbytes
-    if expected and not is_read_here(task, ws):
-        ws.expected_nbytes += expected
-        if ws.nbytes > ws.watched_above and _is_over(ws):
+    nbytes = task.group.prefix.result_nbytes
+    if nbytes and not is_read_here(task, ws):
+        expected_at(state, ws).nbytes += nbytes
+        if ws.nbytes > ws.watched_above and _is_over(state, ws):
             # What its functions make may be known to be smaller by now. It must not be found to
             # have room after the pass, for nothing would be assigned then.
             sum_expected(state, ws)
-            _set_full(state, ws, is_full=_is_over(ws))
+            _set_full(state, ws, is_full=_is_over(state, ws))
 
 
-def _is_over(ws: WorkerHandle) -> bool:
-    return ws.used_nbytes + ws.expected_nbytes > FULL_SHARE * ws.memory_limit > 0
+def _is_over(state: SchedulerState, ws: WorkerHandle) -> bool:
+    return ws.used_nbytes + expected_at(state, ws).nbytes > FULL_SHARE * ws.memory_limit > 0
 
 
 def forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     """Forget a worker that is gone."""
     state.full.pop(ws, None)
+    memory_of(state).expected.pop(ws, None)
     ws.is_full = False
     ws.watched_above = NEVER_WATCHED
 
@@ -177,7 +179,7 @@ def is_let_go(dependency: SchedulerTask) -> bool:
     return dependency.n_waiters == 1 and not dependency.wanted_by
 
 
-def adds_to(task: SchedulerTask, ws: WorkerHandle) -> bool:
+def adds_to(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> bool:
     """Return whether a full worker must not get a task: it would be larger after it, or burst.
 
     One that runs nothing, and is not full of results, gets a task all the same if it fits: nothing
@@ -189,7 +191,8 @@ def adds_to(task: SchedulerTask, ws: WorkerHandle) -> bool:
     need += sum(d.nbytes for d in task.dependencies if ws not in d.replicas)
     if need < LARGE_NBYTES:
         return False
-    if ws.used_nbytes + ws.expected_nbytes + need > MEANWHILE_SHARE * ws.memory_limit:
+    expected = expected_at(state, ws).nbytes
+    if ws.used_nbytes + expected + need > MEANWHILE_SHARE * ws.memory_limit:
         return True
     if growth(task, ws) < max(LARGE_NBYTES, ws.memory_limit // SMALL_PART):
         return False
@@ -202,11 +205,11 @@ def is_full_of_results(ws: WorkerHandle) -> bool:
 
 
 def decide_worker_with_memory(
-    task: SchedulerTask, with_room: WorkerHandle, now: float
+    state: SchedulerState, task: SchedulerTask, with_room: WorkerHandle
 ) -> WorkerHandle:
     """Choose as `placement.decide_worker` does, but no full worker for a task that adds to it."""
-    ws = decide_worker(task, with_room, now)
-    return with_room if adds_to(task, ws) else ws
+    ws = decide_worker(task, with_room, state.now)
+    return with_room if adds_to(state, task, ws) else ws
 
 
 # -- invariants ------------------------------------------------------------------------------------
@@ -220,5 +223,8 @@ FULL_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
         ws
         for ws in s.workers.values()
         if (ws.memory_limit > 0 and not ws.spills) != (ws.watched_above != NEVER_WATCHED)
+    ],
+    "nothing is expected of a worker that is gone": lambda s: [
+        ws for ws in memory_of(s).expected if s.workers_by_id.get(ws.worker_id) is not ws
     ],
 }

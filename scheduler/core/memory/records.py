@@ -70,15 +70,30 @@ class Aside:
         return bool(self.by_class)
 
 
+class Expected:
+    """What the tasks of a worker may add to it, by the results of their functions so far.
+
+    It is too large where some have ended since it was summed up.
+    """
+
+    __slots__ = ("nbytes", "summed_at")
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self.summed_at = float("-inf")
+
+
 class Memory:
     """What the brake knows."""
 
-    __slots__ = ("aside", "kills", "look", "noticed", "paused", "stalled", "stocked")
+    __slots__ = ("aside", "expected", "kills", "look", "noticed", "paused", "stalled", "stocked")
 
     def __init__(self) -> None:
         self.aside = Aside()
         #: {worker: what it has done since} of those that are paused
         self.paused: dict[WorkerHandle, Pause] = {}
+        #: of those that were looked at
+        self.expected: dict[WorkerHandle, Expected] = {}
         #: {worker: None} of those that get no more roots, see `admission`
         self.stocked: dict[WorkerHandle, None] = {}
         #: when `relief` looks at those that are set aside, or at what paused workers do not get;
@@ -91,6 +106,15 @@ class Memory:
         self.noticed: dict[ClientHandle, None] = {}
         #: the latest, oldest first
         self.kills: deque[Kill] = deque()
+
+
+def expected_at(state: SchedulerState, ws: WorkerHandle) -> Expected:
+    """Return what the tasks of a worker may add to it."""
+    expected = memory_of(state).expected
+    found = expected.get(ws)
+    if found is None:
+        found = expected[ws] = Expected()
+    return found
 
 
 def memory_of(state: SchedulerState) -> Memory:

@@ -115,7 +115,7 @@ def _take_up_at_full(state: SchedulerState, task_class: TaskClass) -> None:
     for task in list(islice(memory_of(state).aside.by_class[task_class], MAX_ASIDE)):
         if n_left <= 0:
             return
-        if _where_it_adds_nothing(task, members) is not None:
+        if _where_it_adds_nothing(state, task, members) is not None:
             enqueue(state, task)
             n_left -= 1
 
@@ -139,7 +139,7 @@ def assign_to_full(
         n_before = task_class.queue.n
         while members and n_left and (task := task_class.queue.pop()) is not None:
             task_class.queue.left_ns -= task.group.prefix.estimate_ns
-            ws = _where_it_adds_nothing(task, members)
+            ws = _where_it_adds_nothing(state, task, members)
             if ws is None:
                 set_aside(state, task)
                 n_left -= 1
@@ -179,13 +179,15 @@ def place_scattered(
             members.append(ws)
 
 
-def _where_it_adds_nothing(task: SchedulerTask, members: list[WorkerHandle]) -> WorkerHandle | None:
+def _where_it_adds_nothing(
+    state: SchedulerState, task: SchedulerTask, members: list[WorkerHandle]
+) -> WorkerHandle | None:
     """Return a holder of an input, or else any of these workers, to which a task adds nothing."""
     for dependency in task.dependencies:
         for ws in dependency.replicas:
-            if ws in members and not adds_to(task, ws):
+            if ws in members and not adds_to(state, task, ws):
                 return ws
-    return next((ws for ws in members[:MAX_TRIED] if not adds_to(task, ws)), None)
+    return next((ws for ws in members[:MAX_TRIED] if not adds_to(state, task, ws)), None)
 
 
 def _note_popped(state: SchedulerState, task_class: TaskClass, n_before: int) -> None:

@@ -97,7 +97,6 @@ class WorkerHandle:
         "blocked",
         "classes",
         "closed",
-        "expected_nbytes",
         "facts",
         "fetch_ns_per_mib",
         "free_resources",
@@ -125,7 +124,6 @@ class WorkerHandle:
         "return_asked",
         "spilled_nbytes",
         "status",
-        "summed_at",
         "supervisor_id",
         "task_clients",
         "unreachable",
@@ -198,10 +196,6 @@ class WorkerHandle:
         self.nbytes = 0
         #: ... when `resident_nbytes` was measured
         self.measured_nbytes = 0
-        #: what its tasks may add to that, by the results of their functions so far, and when this
-        #: was summed up; it is too large where some have ended since
-        self.expected_nbytes = 0
-        self.summed_at = float("-inf")
         #: whether it is full is looked at while `nbytes` is above this
         self.watched_above = NEVER_WATCHED
         self.resources = {n: round(float(a), RESOURCE_DIGITS) for n, a in hello.resources.items()}

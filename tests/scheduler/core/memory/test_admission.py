@@ -10,7 +10,7 @@ from tests.scheduler.builders import Board, finished, graph
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.insight.explaining import explain
 from weft.scheduler.core.memory.admission import N_PER_THREAD
-from weft.scheduler.core.memory.records import memory_of
+from weft.scheduler.core.memory.records import expected_at, memory_of
 from weft.scheduler.core.records.tasks import MEMORY
 
 MB = 1_000_000
@@ -120,7 +120,7 @@ def test_roots_without_readers_stop_where_they_would_fill_a_part_of_the_memory()
     played, roots = stocked()
     state = played.board.state
     assert len(memory_of(state).stocked) == 2
-    assert [ws.expected_nbytes // SIZE for ws in state.workers.values()] == [5, 5]
+    assert [expected_at(state, ws).nbytes // SIZE for ws in state.workers.values()] == [5, 5]
     assert "takes about 4.77 MiB" in str(explain(state, played.board.task(roots[-1])))
     played.run()
     assert played.n_results == 100

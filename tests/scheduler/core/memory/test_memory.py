@@ -13,7 +13,7 @@ from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.memory import relief
 from weft.scheduler.core.memory.feature import MEMORY_INVARIANTS
 from weft.scheduler.core.memory.full import growth
-from weft.scheduler.core.memory.records import memory_of
+from weft.scheduler.core.memory.records import expected_at, memory_of
 from weft.scheduler.core.records.tasks import TaskClass
 
 MB = 1_000_000
@@ -529,6 +529,10 @@ BREAKAGES = {
     "a full worker has a limit": lambda s, w: setattr(w, "memory_limit", 0),
     "a worker is watched if it has a limit and does not spill": lambda s, w: setattr(
         w, "watched_above", 1 << 62
+    ),
+    "nothing is expected of a worker that is gone": lambda s, w: (
+        expected_at(s, w),
+        s.workers_by_id.clear(),
     ),
     "what waits for memory is set aside": lambda s, w: memory_of(s).aside.add(s.tasks["a"]),
     "classes are listed while tasks of them wait for memory": lambda s, w: memory_of(
