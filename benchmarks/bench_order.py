@@ -23,7 +23,7 @@ from weft.graphs.dask_graphs import node_types
 N_WORKERS = (1, 4)
 
 
-def peak_held(
+def peak_kept(
     dsk: Mapping[Any, Any], keys: Any, priorities: Mapping[Any, int] | None, n_workers: int
 ) -> int:
     """Return the largest number of results that are held at once."""
@@ -32,14 +32,14 @@ def peak_held(
         graph.sort(priorities)
     ready = graph.sources
     dropped: list[Any] = []
-    n_held = peak = 0
+    n_kept = peak = 0
     while ready:
         for task in [ready.pop() for _ in range(min(n_workers, len(ready)))]:
             dropped.clear()
             finish(task, None, ready, dropped)
-            n_held += task.n_uses > 0
-            peak = max(peak, n_held)
-            n_held -= len(dropped)
+            n_kept += task.n_uses > 0
+            peak = max(peak, n_kept)
+            n_kept -= len(dropped)
     return peak
 
 
@@ -95,7 +95,7 @@ def main() -> None:
         priorities = order(dsk)
         order_us = (time.perf_counter() - begin) / len(dsk) * 1e6
         cells = [
-            f"{peak_held(dsk, keys, None, n):6} {peak_held(dsk, keys, priorities, n):7}"
+            f"{peak_kept(dsk, keys, None, n):6} {peak_kept(dsk, keys, priorities, n):7}"
             for n in N_WORKERS
         ]
         n_tasks = read_graph(dsk, keys, node_types=node_types()).n_tasks

@@ -28,7 +28,7 @@ from weft.scheduler.core.events import Event, PeerConnected, PeerSent
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.records.question_arguments import MAX_KEYS
 from weft.scheduler.core.state import SchedulerState
-from weft.worker.answering import N_HELD
+from weft.worker.answering import N_KEPT
 
 from .bench_scheduler import _graph, answer_to, submissions, worker_hello
 
@@ -83,7 +83,7 @@ class Cluster:
     def passed_page(self) -> tuple[float, str]:
         """Pass on a question for what a worker holds, and its answer; return as `page` does."""
         ws = self.state.workers[_FIRST_WORKER]
-        keys = self.keys[:N_HELD]
+        keys = self.keys[:N_KEPT]
         ask = m.Ask(request=1, name="held", to=ws.worker_id)
         start = time.thread_time()
         (passed,) = self.play(PeerSent(_CLIENT, [ask]))[ws.peer]

@@ -43,7 +43,7 @@ class Sizes:
     limit: int = LIMIT
     nbytes: int = 64 * MIB
     n_workers: int = 2
-    n_held: int = 15
+    n_kept: int = 15
     #: in units of the memory of all workers
     reduced: float = 5.0
     persisted: float = 3.0
@@ -55,7 +55,7 @@ class Sizes:
 
 
 #: As many blocks of a size that a small machine writes in a few seconds.
-QUICK: Final = Sizes(limit=160 * MIB, nbytes=8 * MIB, n_held=30, reduced=2, persisted=2)
+QUICK: Final = Sizes(limit=160 * MIB, nbytes=8 * MIB, n_kept=30, reduced=2, persisted=2)
 
 
 def block(i: int, nbytes: int) -> Any:
@@ -84,20 +84,20 @@ def combine(*arrays: Any) -> int:
 
 def submit(client: weft.Client, sizes: Sizes) -> bool:
     """Hold results, and read each."""
-    futures = client.map(block, range(sizes.n_held), nbytes=sizes.nbytes, pure=False)
+    futures = client.map(block, range(sizes.n_kept), nbytes=sizes.nbytes, pure=False)
     weft.wait(futures, timeout=LIMIT_S)
     found = client.gather(client.map(total, futures, pure=False), timeout=LIMIT_S)
-    return bool(found == list(range(sizes.n_held)))
+    return bool(found == list(range(sizes.n_kept)))
 
 
 def persist(client: weft.Client, sizes: Sizes) -> bool:
     """Hold the parts of a dask collection, and read each."""
     import dask
 
-    parts = [dask.delayed(block)(i, sizes.nbytes) for i in range(sizes.n_held)]
+    parts = [dask.delayed(block)(i, sizes.nbytes) for i in range(sizes.n_kept)]
     parts = dask.persist(*parts)
     found = dask.compute(*[dask.delayed(total)(part) for part in parts])
-    return bool(list(found) == list(range(sizes.n_held)))
+    return bool(list(found) == list(range(sizes.n_kept)))
 
 
 def map_reduce(client: weft.Client, sizes: Sizes) -> bool:

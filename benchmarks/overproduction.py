@@ -59,7 +59,7 @@ def read(data: bytes, pause_s: float) -> int:
 
 
 # -- the scheduler's process -----------------------------------------------------------------------
-class Held:
+class Most:
     """The most bytes that workers hold."""
 
     def __init__(self) -> None:
@@ -73,22 +73,22 @@ def run_scheduler(path: str, arguments: list[str]) -> None:
     from weft.scheduler.core.feature import Feature
     from weft.scheduler.core.state import SchedulerState
 
-    held = Held()
+    most = Most()
 
     def begin(state: SchedulerState) -> None:
-        state.busy[Held] = None
+        state.busy[Most] = None
 
     def look(state: SchedulerState) -> None:
         nbytes = sum(ws.nbytes for ws in state.workers.values())
         if state.counters.tasks_completed < N_WARM + N_EARLY:
-            held.early = max(held.early, nbytes)
-        elif nbytes > held.later:
-            held.later = nbytes
+            most.early = max(most.early, nbytes)
+        elif nbytes > most.later:
+            most.later = nbytes
 
     def write(state: SchedulerState) -> None:
         found = {
-            "early": held.early,
-            "later": held.later,
+            "early": most.early,
+            "later": most.later,
             "n_lost": state.counters.workers_lost,
             "n_set_aside": state.counters.tasks_returned,
         }
@@ -96,7 +96,7 @@ def run_scheduler(path: str, arguments: list[str]) -> None:
 
     watch = Feature(
         name="held bytes",
-        settling=((Held, look),),
+        settling=((Most, look),),
         started=(begin,),
         finishing=(write,),
     )

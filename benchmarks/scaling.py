@@ -104,7 +104,7 @@ def workers(numbers: list[int]) -> None:
         gc.collect()
 
 
-def mapped_and_held(n_tasks: int, n_workers: int) -> tuple[float, float]:
+def mapped_and_kept(n_tasks: int, n_workers: int) -> tuple[float, float]:
     """Map very many tasks; return CPU seconds, and bytes per task with all results in hand."""
     process = psutil.Process()
     gc.collect()
@@ -117,7 +117,7 @@ def tasks(n_tasks: int, n_workers: int) -> None:
     """Map very many tasks, and hold all results."""
     n_few = LEAST_TASKS // 2
     few_us = mapped(n_few, n_workers).seconds / n_few * 1e6
-    seconds, nbytes = mapped_and_held(n_tasks, n_workers)
+    seconds, nbytes = mapped_and_kept(n_tasks, n_workers)
     us = seconds / n_tasks * 1e6
     print(
         f"{n_tasks} tasks: {us:.1f} us of CPU per task, {us / few_us:.2f} times that of "

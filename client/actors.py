@@ -124,7 +124,7 @@ class ActorFuture(ActorCall, Waited[Result, Mode]):
     @property
     def id(self) -> str:
         """The text by which the scheduler knows the call: see `ActorsBlocked`."""
-        return call_text(self.engine.actor_connections().holder, self.line, self.request)
+        return call_text(self.engine.actor_connections().holder, self.connection, self.request)
 
     # What `wait`, `as_completed` and `gather` look at, as in futures of tasks and their states.
     _is_released: ClassVar[bool] = False
@@ -318,7 +318,7 @@ def _send(actor: Actor, name: str, arguments: Blob | None, kept: Any) -> ActorFu
     return future
 
 
-def held(found: Actor) -> Actor:
+def kept(found: Actor) -> Actor:
     """Return a handle that keeps its actor alive, of one from the store of this worker."""
     hold = None
     with contextlib.suppress(ClientClosed):  # the program has no client of its own: see `_send`
@@ -333,7 +333,7 @@ def future_of_actor(plain: Future) -> FutureOfActor:
     return FutureOfActor(plain._engine, state)
 
 
-CALLS: Final = HandleCalls(call, read, held, future_of_actor)
+CALLS: Final = HandleCalls(call, read, kept, future_of_actor)
 set_handle_calls(lambda: CALLS)
 
 

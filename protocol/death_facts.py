@@ -82,7 +82,7 @@ class DeathFacts:
     def of_memory_after(self, reason: str) -> str:
         """Return what a line about a death adds about memory; "" if that is not the cause.
 
-        A supervisor of an earlier release reports no facts: its lines stay as they were.
+        A supervisor of an earlier version reports no facts: its lines stay as they were.
         """
         known = self.of_memory() if self.peak_nbytes is not None else ""
         return f"; {known}" if known and may_be_of_memory(reason) else ""

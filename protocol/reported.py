@@ -2,7 +2,7 @@
 
 They travel as one list of whole numbers, in the order of these tables: one per value of the label,
 microseconds for a time, one per bucket and the sum for a histogram. New ones are added at the end
-of a table. A receiver takes those that are missing, because the sender is of an earlier release,
+of a table. A receiver takes those that are missing, because the sender is of an earlier version,
 as 0, and leaves out those that it does not know.
 """
 

@@ -37,7 +37,7 @@ THOROUGH: Final = {
     "integration/test_dask_in_tasks.py": "dask's collections, in processes of their own",
     "integration/test_dropped_clients.py": "programs that forget their clients, as processes",
     "integration/test_full_memory.py": "workers that are filled with data",
-    "integration/test_growth.py": "peers of other releases",
+    "integration/test_growth.py": "peers of other versions",
     "integration/test_inspection.py": "workers that hang or die while they are asked",
     "integration/test_large_pickles.py": "values of hundreds of megabytes",
     "integration/test_prometheus.py": "a Prometheus that scrapes, each for ten seconds or more",

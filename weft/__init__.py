@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from .client.background import fire_and_forget
     from .client.calls.retries import Retries
     from .client.calls.spans import span
+    from .client.coordination.concurrency_limits import limit
     from .client.coordination.count_down import CountDown
     from .client.coordination.event import Event
-    from .client.coordination.limits import limit
     from .client.coordination.locks import Lock, MultiLock, Semaphore
     from .client.coordination.queue import Queue
     from .client.coordination.variable import Variable
@@ -155,7 +155,7 @@ _HOMES = {
     "get_current_task": "worker.slots.seats",
     "get_task_stream": "client.insight.task_stream",
     "get_worker": "worker.context",
-    "limit": "client.coordination.limits",
+    "limit": "client.coordination.concurrency_limits",
     "performance_report": "client.insight.performance_report",
     "print": "client.printing",
     "progress": "client",

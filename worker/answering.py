@@ -43,8 +43,8 @@ from .slots.executor import OWN_CODE, TaskExecutor
 logger = logging.getLogger("weft.worker")
 
 #: Keys in one page: the scheduler passes it on in about 1 ms.
-N_HELD: Final = 1400
-#: Rows of all lists of what is held that are kept between two pages, 8 bytes each, beside the
+N_KEPT: Final = 1400
+#: Rows of all lists of results that are kept between two pages, 8 bytes each, beside the
 #: latest list; and for how long one is kept without a question.
 _MAX_ROWS: Final = 8_000_000
 _KEEP_S: Final = 60.0
@@ -58,7 +58,7 @@ _Reach: TypeAlias = Callable[[list[str]], Coroutine[Any, Any, dict[str, list[str
 
 
 class _List(NamedTuple):
-    """The records that were held when the first page was asked for."""
+    """The records that were kept when the first page was asked for."""
 
     records: list[WorkerTask]
     used: float
@@ -85,7 +85,7 @@ class Answering:
         self.plugins = WorkerPlugins(executor, end)
         self._loop = asyncio.get_running_loop()
         self._threads: set[threading.Thread] = set()
-        #: {number: what was held}; any of the threads changes it, under the lock.
+        #: {number: what was kept}; any of the threads changes it, under the lock.
         self._lists: dict[int, _List] = {}
         self._lock = threading.Lock()
         self._n_lists = 0
@@ -143,7 +143,7 @@ class Answering:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has ended
             self._loop.call_soon_threadsafe(self._finish, connection, message)
 
-    def held(self, question: Ask) -> _Found:
+    def kept(self, question: Ask) -> _Found:
         """Return the keys whose results are here, with their sizes."""
         number, start = _numbers(question.page)
         with self._lock:
@@ -154,7 +154,7 @@ class Answering:
             kept = self._lists.pop(number, None)
             if kept is None:
                 raise ValueError("its next page was asked for too late; ask again")
-            end = start + N_HELD
+            end = start + N_KEPT
             rows = [record for record in kept.records[start:end] if record.state == MEMORY]
             is_last = end >= len(kept.records)
             if not is_last and not self._is_closed:
@@ -267,7 +267,7 @@ _Answer: TypeAlias = Callable[[Answering, Ask], _Found]
 #: {name: question}; `scheduler/core/insight/forwarded_questions.py` has the level of token that
 #: each needs.
 _QUESTIONS: Final[dict[str, _Answer]] = {
-    "held": Answering.held,
+    "held": Answering.kept,
     "call_stack": Answering.call_stack,
     "logs": Answering.logs,
     "versions": Answering.versions,

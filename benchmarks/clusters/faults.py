@@ -27,7 +27,7 @@ TASKS_PER_BLOCK = 100
 #: Time between the end of a scheduler and the start of the next one.
 GAP_S = 1.0
 LIMIT_S = 120.0
-#: Processor time of each task of the map whose lines are reset.
+#: Processor time of each task of the map whose connections are reset.
 TASK_S = 0.0001
 
 
@@ -43,7 +43,7 @@ def run_recovery(system: System, n: int) -> Sample:
 
     from .daemons import Cluster
 
-    n_held = max(2, n // TASKS_PER_BLOCK)
+    n_kept = max(2, n // TASKS_PER_BLOCK)
     with Cluster(8 if n >= 1_000 else 2) as cluster:
         log, gate_file = str(cluster.folder / "log"), str(cluster.folder / "gate")
         open(log, "xb").close()
@@ -51,11 +51,11 @@ def run_recovery(system: System, n: int) -> Sample:
         with weft.Client(connection_file=cluster.connection_file, timeout=LIMIT_S) as client:
             client.wait_for_workers(cluster.n_workers, LIMIT_S)
             held = client.map(
-                recorded_block, [log] * n_held, range(n_held), [BLOCK_NBYTES] * n_held, pure=False
+                recorded_block, [log] * n_kept, range(n_kept), [BLOCK_NBYTES] * n_kept, pure=False
             )
             weft.wait(held, LIMIT_S)
             gate = client.submit(wait_for_file, gate_file, pure=False)
-            rest = client.map(second_of, itertools.repeat(gate), range(n - n_held), pure=False)
+            rest = client.map(second_of, itertools.repeat(gate), range(n - n_kept), pure=False)
             client.scheduler_info()  # the scheduler has all of them
             cluster.kill_scheduler()
             time.sleep(GAP_S)
@@ -65,19 +65,19 @@ def run_recovery(system: System, n: int) -> Sample:
             seconds = time.perf_counter() - listened
             open(gate_file, "xb").close()
             checksum = check(
-                sum(client.gather(rest, timeout=LIMIT_S)), (n - n_held) * (n - n_held - 1) // 2
+                sum(client.gather(rest, timeout=LIMIT_S)), (n - n_kept) * (n - n_kept - 1) // 2
             )
             readers = client.map(number_of, held, pure=False)
             numbers = set(client.gather(readers, errors="skip", timeout=LIMIT_S))
-            counts = recorded(log, n_held)
-            n_lost = sum(number not in numbers for number in range(n_held))
+            counts = recorded(log, n_kept)
+            n_lost = sum(number not in numbers for number in range(n_kept))
             n_again = sum(count > 1 for count in counts)
     return Sample(seconds, checksum, {"n_again_or_lost": n_again + n_lost, "n_lost": n_lost})
 
 
 def run_resets(system: System, n: int) -> Sample:
-    """All lines to the scheduler are reset in the middle of a map of n: how many finished tasks
-    were run again.
+    """All connections to the scheduler are reset in the middle of a map of n: how many finished
+    tasks were run again.
     """
     import weft
 
@@ -96,12 +96,12 @@ def run_resets(system: System, n: int) -> Sample:
             start = time.perf_counter()
             futures = client.map(recorded_inc, [log] * n, [TASK_S] * n, range(n), pure=False)
             _wait_until(lambda: os.stat(log).st_size >= 8 * n // 2)
-            n_lines = proxy.reset("workers") + proxy.reset("client")
+            n_connections = proxy.reset("workers") + proxy.reset("client")
             results = client.gather(futures, timeout=LIMIT_S)
             elapsed = time.perf_counter() - start
             checksum = check(sum(results), n * (n + 1) // 2)
             n_again = sum(count > 1 for count in recorded(log, n))
-    return Sample(n_again, checksum, {"n_lines": n_lines, "elapsed_s": elapsed})
+    return Sample(n_again, checksum, {"n_connections": n_connections, "elapsed_s": elapsed})
 
 
 def _wait_until(is_done: Callable[[], Any]) -> None:

@@ -41,7 +41,7 @@ class BareHops:
             raise
         self._thread.start()
         made = self._loop.create_unix_connection(
-            lambda: _Line(lambda _: self._answered.release()), self._path
+            lambda: _Connection(lambda _: self._answered.release()), self._path
         )
         self._transport, _ = asyncio.run_coroutine_threadsafe(made, self._loop).result(
             _START_TIMEOUT_S
@@ -76,7 +76,7 @@ class BareHops:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class _Line(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """Calls a function with what comes."""
 
     def __init__(self, on_data: Callable[[bytes], object]) -> None:
@@ -92,16 +92,16 @@ class _Line(asyncio.Protocol):
 
 async def _be_scheduler(path: str) -> None:
     """Connect the first two peers, the worker and the client, with each other."""
-    lines: list[_Line] = []
+    connections: list[_Connection] = []
 
-    def accept() -> _Line:
-        number = len(lines)
+    def accept() -> _Connection:
+        number = len(connections)
 
         def pass_on(data: bytes) -> None:
-            lines[1 - number].transport.write(data)
+            connections[1 - number].transport.write(data)
 
-        lines.append(_Line(pass_on))
-        return lines[number]
+        connections.append(_Connection(pass_on))
+        return connections[number]
 
     server = await asyncio.get_running_loop().create_unix_server(accept, path)
     async with server:
@@ -112,12 +112,12 @@ async def _be_worker(path: str) -> None:
     """Hand each request to a thread, which answers."""
     loop = asyncio.get_running_loop()
     requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    line = _Line(requests.put)
-    await loop.create_unix_connection(lambda: line, path)
+    connection = _Connection(requests.put)
+    await loop.create_unix_connection(lambda: connection, path)
 
     def run_slot() -> None:
         while (data := requests.get()) is not None:
-            loop.call_soon_threadsafe(line.transport.write, data)
+            loop.call_soon_threadsafe(connection.transport.write, data)
 
     slot = threading.Thread(target=run_slot)
     slot.start()

@@ -291,7 +291,7 @@ def run_scheduler_longest(system: System, n: int) -> Sample:
     """The same with ten million tasks: neither their time nor their memory may grow with them."""
     from .. import scaling
 
-    seconds, nbytes = scaling.mapped_and_held(n, 2)
+    seconds, nbytes = scaling.mapped_and_kept(n, 2)
     return Sample(n / seconds, n, {"bytes_per_task": nbytes})
 
 
@@ -437,7 +437,11 @@ WORKLOADS: dict[str, Workload] = {
         "new scheduler with {n} tasks, 1 % of them held", run_recovery, 100_000, 400, "s"
     ),
     "resets": _fault(
-        "map of {n}, all lines reset: finished tasks run again", run_resets, 20_000, 2_000, "tasks"
+        "map of {n}, all connections reset: finished tasks run again",
+        run_resets,
+        20_000,
+        2_000,
+        "tasks",
     ),
     "scheduler": _scheduler_alone("scheduler alone, map of {n}", run_scheduler),
     "scheduler-graph": _scheduler_alone("scheduler alone, neighbours {n}", run_scheduler_graph),

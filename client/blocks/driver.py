@@ -22,7 +22,7 @@ from ...graphs.blocks.core.tasks import Block, BlockTask
 from ...graphs.blocks.running import (
     BlockOrder,
     BlockReport,
-    Held,
+    Kept,
     report_of,
     run_block,
     running_tasks,
@@ -101,7 +101,7 @@ def run_in_blocks(
         return graph.results()
 
 
-class _HeldValue:
+class _KeptValue:
     """A value that is in the result of a block."""
 
     __slots__ = ("future", "number", "report")
@@ -220,7 +220,7 @@ class _BlocksRun:
         found = dict(zip(futures, self._client.gather(futures), strict=True))
         for task, future in self._fetched.items():
             value = found[future]
-            task.value = value.values[task.number] if value.__class__ is Held else value
+            task.value = value.values[task.number] if value.__class__ is Kept else value
 
     # --- To workers -------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class _BlocksRun:
         places: dict[int, int] = {}
         for task in block.imports:
             exported = task.exported
-            if exported.__class__ is _HeldValue:
+            if exported.__class__ is _KeptValue:
                 argument = exported.future
             elif exported.__class__ is Unpacked:
                 argument = exported.value
@@ -308,7 +308,7 @@ class _BlocksRun:
         except WorkerDied as error:
             self._raise_death(number, block, error)
         del self._blocks[number]
-        values = result.values if result.__class__ is Held else _NO_VALUES
+        values = result.values if result.__class__ is Kept else _NO_VALUES
         self._on_report(block, report_of(result), future, values)
 
     def _on_report(
@@ -334,13 +334,13 @@ class _BlocksRun:
                 if number in outputs:
                     tasks[number].value = loads(data)
         # Then they come with the block's result, without a task for each.
-        has_outputs_only = report.held.keys() - report.pinned <= outputs
-        for number in report.held:
+        has_outputs_only = report.kept.keys() - report.pinned <= outputs
+        for number in report.kept:
             if number not in sent:
                 continue
             task = tasks[number]
             self._large.add(task.group)
-            exported[number] = _HeldValue(future, number, report)
+            exported[number] = _KeptValue(future, number, report)
             if number in report.pinned:
                 places[number] = report.worker
                 if number in outputs:
@@ -419,7 +419,7 @@ class _BlocksRun:
         exported = task.exported
         if exported.__class__ is Unpacked:
             return  # its value is in the arguments
-        if exported.__class__ is _HeldValue:
+        if exported.__class__ is _KeptValue:
             fetched = self._client.submit(value_of, exported.future, task.number, pure=False)
             task.value = fetched.result()
         else:
@@ -429,7 +429,7 @@ class _BlocksRun:
     def _refuse_torn(self, task: BlockTask) -> NoReturn:
         for dependency in task.dependencies:
             exported = dependency.exported  # type: ignore[attr-defined]
-            if exported.__class__ is _HeldValue and dependency.number in exported.report.pinned:  # type: ignore[attr-defined]
+            if exported.__class__ is _KeptValue and dependency.number in exported.report.pinned:  # type: ignore[attr-defined]
                 self._refuse_unpicklable(dependency, exported.report)  # type: ignore[arg-type]
         raise AssertionError("its inputs are pinned")
 

@@ -131,7 +131,7 @@ def borrow(engine: Engine, met: list[Future]) -> Borrowing | None:
     foreign = {future._state: future for future in met if future._engine is not engine}
     if not foreign:
         return None
-    held = []
+    futures = []
     for state, future in foreign.items():
         lender = future._engine
         check_cluster(engine, future, "an argument of a call")
@@ -139,8 +139,8 @@ def borrow(engine: Engine, met: list[Future]) -> Borrowing | None:
             # A future of this client's own, because the other one may be released at any moment.
             if not lender.table.share(state):
                 raise ValueError(f"the future of {state.key!r} was released; submit its call again")
-            held.append(Future(lender, state))
-    return Borrowing(engine, held)
+            futures.append(Future(lender, state))
+    return Borrowing(engine, futures)
 
 
 def check_cluster(engine: Engine, future: Future, place: str) -> None:

@@ -74,7 +74,7 @@ async def _describe(engine: Engine, question: str, name: str, passed_s: float) -
     """Return what is late, with the names of the processes if the scheduler lists them."""
     since = lasting(passed_s)
     parts: list[str] = []
-    # The scheduler may be late as well, or of an earlier release.
+    # The scheduler may be late as well, or of an earlier version.
     with contextlib.suppress(QuestionFailed):
         async for info in ask(engine, "plugins", timeout=_LIST_S):
             with reading("the scheduler"):

@@ -76,7 +76,7 @@ _ERRORS: Final[dict[str, Callable[[str], WeftError]]] = {
 _ASKING: Final = frozenset({"acquire", "wait"})
 
 Read: TypeAlias = "Callable[[Engine, Operated], T]"
-_Held = TypeVar("_Held", bound="CoordinationObject[Any]")
+_Object = TypeVar("_Object", bound="CoordinationObject[Any]")
 
 
 class _Later:
@@ -135,10 +135,10 @@ class CoordinationObject(OfMode[Mode]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {shown(self.name)}>"
 
-    def __await__(self: _Held) -> Generator[Any, None, _Held]:
+    def __await__(self: _Object) -> Generator[Any, None, _Object]:
         """Return this object, which is known to the scheduler then if it has a limit."""
 
-        async def made() -> _Held:
+        async def made() -> _Object:
             if self._IS_MADE:
                 await self._do("create", nothing)
             return self

@@ -136,8 +136,8 @@ def publish_dataset(
     datasets = _wanted(objects, name, named)
     if type(override) is not bool:
         raise TypeError(f"override= is True or False, not {type(override).__name__}")
-    held = _all(client)
-    engine = held._engine()  # a closed client, before anything is pickled
+    shared = _all(client)
+    engine = shared._engine()  # a closed client, before anything is pickled
     calls = [
         ({"dataset": name, "override": override}, *packed(engine, value))
         for name, value in datasets.items()
@@ -145,7 +145,7 @@ def publish_dataset(
 
     async def publish() -> None:
         for arguments, blob, keys in calls:
-            await held._do("publish", nothing, arguments, values=[blob], keys=keys)
+            await shared._do("publish", nothing, arguments, values=[blob], keys=keys)
 
     return result_of(engine, publish)
 
@@ -182,17 +182,17 @@ def get_dataset(client: Any, name: DatasetName, default: Any = NO_DEFAULT) -> An
         DatasetNotFound: there is none of this name, and no default.
     """
     text = name_to_text(name)
-    held = _all(client)
+    shared = _all(client)
 
     async def find() -> Any:
         try:
-            return await held._do("get", first, {"dataset": text})
+            return await shared._do("get", first, {"dataset": text})
         except DatasetNotFound:
             if default is NO_DEFAULT:
                 raise
             return default
 
-    return result_of(held._engine(), find)
+    return result_of(shared._engine(), find)
 
 
 def _names(_engine: Engine, answer: Operated) -> tuple[DatasetName, ...]:

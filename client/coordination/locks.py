@@ -68,11 +68,11 @@ def _release_left() -> None:
     """Release what the task that ends has left, and warn: nobody else could release it."""
     context = context_here()
     left: dict[str, None] = {}
-    for lease, (attempt, held, call) in list(_of_tasks.items()):
+    for lease, (attempt, lock, call) in list(_of_tasks.items()):
         # Else it is another task's, or another thread was faster.
         is_left = attempt == context.attempt and _of_tasks.pop(lease, None) is not None
-        if is_left and held._give_back(lease, call):
-            left[f"{held._KIND} {held.name!r}"] = None
+        if is_left and lock._give_back(lease, call):
+            left[f"{lock._KIND} {lock.name!r}"] = None
     for what in left:
         text = (
             f"task {context.task_key!r} has ended and still held {what}, which is released now; "

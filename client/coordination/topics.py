@@ -108,7 +108,7 @@ def subscribe_topic(client: Any, topic: str, handler: Handler) -> None:
     Raises:
         TypeError: `handler` is no function, or a coroutine function in a blocking client.
     """
-    held = _topic(client, topic)
+    found = _topic(client, topic)
     if not callable(handler):
         raise TypeError(f"a handler of events is a function, not {type(handler).__name__}")
     # Of an object that is called, its method.
@@ -126,7 +126,7 @@ def subscribe_topic(client: Any, topic: str, handler: Handler) -> None:
         engine.subscriptions[topic] = subscription
         subscription.ask()
 
-    return held._call("last", begin)
+    return found._call("last", begin)
 
 
 def unsubscribe_topic(client: Any, topic: str) -> None:

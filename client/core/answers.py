@@ -13,7 +13,7 @@ from ...protocol.wire.failure import Failure, cancelled, unknown
 from .events import AnswersReceived, EndSession
 from .fetching import take, turn_from
 from .recipes import has_recipe
-from .reconciling import is_of_no_use, submit_held
+from .reconciling import is_of_no_use, submit_unsent
 from .releasing import release
 from .retrying import can_retry, in_retries, on_keys_retried, on_retry_refused
 from .tasks import (
@@ -21,12 +21,12 @@ from .tasks import (
     ERROR,
     FINISHED,
     GONE,
-    HELD,
     KEPT,
     LOST,
     NO_VALUE,
     PENDING,
     SENT,
+    UNSENT,
     FutureState,
     Status,
     is_unreadable,
@@ -202,11 +202,11 @@ def on_keys_unknown(core: ClientState, message: m.KeysUnknown) -> None:
         elif has_recipe(state):
             state.location = None
             set_status(state, PENDING)  # if it was finished, it has to be computed again
-            move(core, state, HELD)  # until all answers are here, and with them all unknown keys
+            move(core, state, UNSENT)  # until all answers are here, and with them all unknown keys
         else:
             fail(core, state, LOST, unknown(key))
-    if core.held and core.is_linked:
-        submit_held(core)
+    if core.unsent and core.is_linked:
+        submit_unsent(core)
 
 
 def on_keys_data(core: ClientState, message: m.KeysData) -> None:

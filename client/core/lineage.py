@@ -16,10 +16,10 @@ from .submitting import add_row, close_submissions, submit
 from .tasks import (
     FINISHED,
     GONE,
-    HELD,
     KEPT,
     RELEASED,
     SENT,
+    UNSENT,
     FutureState,
     TaskRecord,
     is_unreadable,
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 def submit_with_inputs(
     core: ClientState, state: FutureState, caller: tuple[int, str] | None = None
 ) -> FutureState | None:
-    """Submit a state that is held or kept, behind its inputs.
+    """Submit a state that is unsent or kept, behind its inputs.
 
     Args:
         core: the client's.
-        state: it is held or kept.
+        state: it is unsent or kept.
         caller: on whose behalf all of them are submitted; None = the one of the state, which is
             (0, "") outside of tasks: then there is none.
 
@@ -83,7 +83,7 @@ def submit_with_inputs(
                 needed = again  # it was submitted again, as another state
             if is_doomed(needed):
                 return needed
-            if needed.phase in (GONE, HELD, KEPT) and has_recipe(needed):
+            if needed.phase in (GONE, UNSENT, KEPT) and has_recipe(needed):
                 stack.append((needed, None, is_done or needed.status == FINISHED))
     return None
 
@@ -109,7 +109,7 @@ def supply(core: ClientState, states: list[FutureState], caller: tuple[int, str]
             # Without a failed input that it had, the scheduler fails the new task.
             submit_with_inputs(core, state, caller)
         elif has_recipe(state):
-            move(core, state, HELD)
+            move(core, state, UNSENT)
 
 
 def release_temporary(core: ClientState) -> None:
@@ -117,7 +117,7 @@ def release_temporary(core: ClientState) -> None:
     temporary, core.temporary = core.temporary, {}
     close_submissions(core)
     # A key that was only requested again, by another future, stays wanted.
-    release(core, [key for key in temporary if not is_held(core.table, key)])
+    release(core, [key for key in temporary if not is_kept_there(core.table, key)])
 
 
 def is_doomed(state: FutureState) -> bool:
@@ -131,7 +131,7 @@ def is_doomed(state: FutureState) -> bool:
     )
 
 
-def is_held(table: FutureTable, key: str) -> bool:
+def is_kept_there(table: FutureTable, key: str) -> bool:
     """Return whether there is a state of this key for which the scheduler is to keep the task."""
     state = table.states.get(key)
     return state is not None and state.phase not in (GONE, KEPT)

@@ -27,13 +27,13 @@ from .tasks import (
     ERROR,
     FINISHED,
     GONE,
-    HELD,
     LOST,
     NEW,
     NO_VALUE,
     PENDING,
     SENT,
     UNREADABLE,
+    UNSENT,
     FutureState,
     TaskColumns,
     TaskRecord,
@@ -176,7 +176,7 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
         task.lineage = lineage
     if not core.is_linked:
         if state.phase == NEW:  # if it was sent, its key is wanted, and submitted if it is unknown
-            move(core, state, HELD)
+            move(core, state, UNSENT)
         return
     if state.key in core.let_go:
         set_barrier(core)
@@ -232,7 +232,7 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
     if not core.is_linked:
         for state in rows:
             if state.phase == NEW:
-                move(core, state, HELD)
+                move(core, state, UNSENT)
         return
     if core.let_go:
         guard(core, [state.key for state in rows])
@@ -330,7 +330,7 @@ def on_want(core: ClientState, operation: events.Want) -> None:
         if core.end is not None:
             fail(core, state, LOST, core.end)
         elif not core.is_linked:
-            move(core, state, HELD)
+            move(core, state, UNSENT)
         else:
             move(core, state, SENT)
             new.append(state.key)
@@ -372,8 +372,10 @@ def on_cancel(core: ClientState, operation: Cancel) -> None:
 
 def on_withdraw(core: ClientState, operation: events.Withdraw) -> None:
     """Cancel what was not sent, and have the scheduler cancel what has not begun."""
-    held = [state for state in operation.states if state.status == PENDING and state.phase != SENT]
-    on_cancel(core, Cancel(held, reason=operation.reason))
+    unsent = [
+        state for state in operation.states if state.status == PENDING and state.phase != SENT
+    ]
+    on_cancel(core, Cancel(unsent, reason=operation.reason))
     asked = [state for state in operation.states if state.status == PENDING]
     for state in asked:
         drop(state)  # the scheduler may have no call of its function any more when it answers

@@ -25,7 +25,7 @@ from ...protocol.wire.messages import (
     Resubmitted,
     WantKeys,
 )
-from .lineage import is_held, release_temporary, submit_with_inputs
+from .lineage import is_kept_there, release_temporary, submit_with_inputs
 from .recipes import has_recipe
 from .releasing import release, set_barrier
 from .retrying import in_retries, retry_again
@@ -33,9 +33,9 @@ from .submitting import close_submissions
 from .tasks import (
     FINISHED,
     GONE,
-    HELD,
     KEPT,
     SENT,
+    UNSENT,
     FutureState,
     is_unreadable,
 )
@@ -62,7 +62,7 @@ def ask(core: ClientState) -> None:
         if state.spec is not None and state.key in core.unacknowledged:
             # The scheduler's task of this name may be one that was released: an earlier task, or
             # an earlier failure of the same one.
-            move(core, state, HELD)
+            move(core, state, UNSENT)
         else:
             keys.append(state.key)
     want(core, keys)
@@ -91,17 +91,17 @@ def submit_again(core: ClientState, *, is_first: bool) -> int:
         if state.failure is not None:
             move(core, state, KEPT if is_unreadable(state) else GONE)
         elif state.has_data and core.recipes.is_constant(state):
-            move(core, state, HELD if state in core.lent else KEPT)
+            move(core, state, UNSENT if state in core.lent else KEPT)
         elif has_recipe(state):
-            move(core, state, HELD)
+            move(core, state, UNSENT)
         else:
             keys.append(state.key)
     want(core, keys)
-    n_held = len(core.held)
+    n_unsent = len(core.unsent)
     go_on(core, is_restarted=not is_first)
     if not is_first:
         core.to_scheduler.append(Resubmitted())
-    return n_held + len(keys)
+    return n_unsent + len(keys)
 
 
 def want(core: ClientState, keys: list[str]) -> None:
@@ -140,7 +140,7 @@ def look_at_answers(core: ClientState) -> None:
             if state.has_data:
                 move(core, state, KEPT)
             elif has_recipe(state):
-                move(core, state, HELD)
+                move(core, state, UNSENT)
 
 
 def is_of_no_use(core: ClientState, state: FutureState) -> bool:
@@ -161,8 +161,8 @@ def go_on(core: ClientState, *, is_restarted: bool = False) -> None:
     later = _release_again(core) if core.unacknowledged else []
     if core.retries:
         retry_again(core)
-    submit_held(core)
-    later = [key for key in later if not is_held(core.table, key)]
+    submit_unsent(core)
+    later = [key for key in later if not is_kept_there(core.table, key)]
     if later:
         core.to_scheduler.append(ReleaseKeys(keys=later))
     for linked in core.features.linked:
@@ -175,26 +175,26 @@ def go_on(core: ClientState, *, is_restarted: bool = False) -> None:
 def _release_again(core: ClientState) -> list[str]:
     """Repeat the releases that may not have been read; return the keys whose release must wait.
 
-    All wanted keys were answered for by now, so only held tasks can still need a released key. Such
-    keys wait until those are submitted. All others are released before, because their names may be
-    in use again; and the names of held tasks only if the scheduler has another task of that name,
-    because the inputs of this one may be gone.
+    All wanted keys were answered for by now, so only unsent tasks can still need a released key.
+    Such keys wait until those are submitted. All others are released before, because their names
+    may be in use again; and the names of unsent tasks only if the scheduler has another task of
+    that name, because the inputs of this one may be gone.
     """
     stale: list[str] = []
     now: list[str] = []
     later: list[str] = []
     names: dict[str, bytes] = {}
-    needed = _inputs(core.held)
+    needed = _inputs(core.unsent)
     for key in core.unacknowledged:
         state = core.table.states.get(key)
         phase = GONE if state is None else state.phase
         if phase == SENT:
             continue  # answered in this session, so it is the right task
-        if phase != HELD and key in needed:
+        if phase != UNSENT and key in needed:
             later.append(key)
             continue
         stale.append(key)
-        if phase != HELD:
+        if phase != UNSENT:
             now.append(key)
         elif state is not None and state.spec is not None and state.spec.args is not None:
             spec_hash = state.spec.row(key).spec_hash
@@ -212,18 +212,18 @@ def _release_again(core: ClientState) -> list[str]:
     return later
 
 
-def submit_held(core: ClientState) -> None:
-    """Submit the held states, and those of their dependencies that no longer have a future.
+def submit_unsent(core: ClientState) -> None:
+    """Submit the unsent states, and those of their dependencies that no longer have a future.
 
     They waited for the connection, or were found unknown, and so are in no order. States whose
     dependencies were cancelled before the scheduler read of them, or released since, fail.
     """
-    if not core.held:
+    if not core.unsent:
         return
     wanted: list[str] = []
     failed: list[str] = []
-    for state in [state for state in core.table.snapshot() if state in core.held]:
-        if state.phase != HELD:
+    for state in [state for state in core.table.snapshot() if state in core.unsent]:
+        if state.phase != UNSENT:
             continue  # it was submitted before one that reads it
         if not has_recipe(state):
             move(core, state, SENT)
@@ -249,10 +249,10 @@ def submit_held(core: ClientState) -> None:
     release(core, failed)
 
 
-def _inputs(held: dict[FutureState, None]) -> dict[str, None]:
-    """Return the keys of released states that held tasks depend on, directly or not."""
+def _inputs(unsent: dict[FutureState, None]) -> dict[str, None]:
+    """Return the keys of released states that unsent tasks depend on, directly or not."""
     keys: dict[str, None] = {}
-    stack = list(held)
+    stack = list(unsent)
     while stack:
         state = stack.pop()
         if state.spec is None or state.spec.args is None:

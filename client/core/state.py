@@ -90,8 +90,8 @@ class ClientState:
         self.open_options: dict[str, int] = {}
         self.open_functions: dict[bytes, int] = {}
         self.open_nbytes = 0
-        #: {state: None} in phase held, in order. Empty while linked.
-        self.held: dict[FutureState, None] = {}
+        #: {state: None} in phase unsent, in order. Empty while linked.
+        self.unsent: dict[FutureState, None] = {}
         #: {state: None} in phase kept.
         self.kept: dict[FutureState, None] = {}
         #: {key: None} without a future, submitted for the tasks that read them, and to be released

@@ -21,7 +21,7 @@ from ...protocol.wire.payload import Blob, blob_nbytes
 #: The status of a state, as users see it.
 Status: TypeAlias = Literal["pending", "finished", "error", "cancelled", "lost"]
 #: The scheduler's knowledge of a state.
-Phase: TypeAlias = Literal["new", "held", "sent", "kept", "gone"]
+Phase: TypeAlias = Literal["new", "unsent", "sent", "kept", "gone"]
 State: TypeAlias = Status | Phase
 
 PENDING: Final = "pending"
@@ -32,7 +32,7 @@ LOST: Final = "lost"
 FAILED: Final = frozenset({ERROR, CANCELLED, LOST})
 
 NEW: Final = "new"  #: the core has not met it, or its call waits for a key of another client
-HELD: Final = "held"  #: to be submitted when there is a connection
+UNSENT: Final = "unsent"  #: to be submitted when there is a connection
 SENT: Final = "sent"  #: submitted or wanted; released with ReleaseKeys
 KEPT: Final = "kept"  #: done, and unknown to a new scheduler: submitted when a task reads it
 GONE: Final = "gone"  #: released, cancelled or never sent: no later message is about it

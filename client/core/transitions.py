@@ -1,6 +1,7 @@
 """The moves of a `FutureState`, and the effects of leaving and entering a phase.
 
-    new -> held | sent    held -> sent    sent -> held | kept    kept -> sent | held    any -> gone
+    new -> unsent | sent    unsent -> sent    sent -> unsent | kept    kept -> sent | unsent
+    any -> gone
     pending <-> finished    pending | finished -> error | cancelled | lost    these -> pending
 
 `TRANSITIONS` is the whole table, of the phases (the scheduler's knowledge) and of the statuses (the
@@ -19,12 +20,12 @@ from .tasks import (
     ERROR,
     FINISHED,
     GONE,
-    HELD,
     KEPT,
     LOST,
     NEW,
     PENDING,
     SENT,
+    UNSENT,
     FutureState,
     Phase,
     State,
@@ -36,17 +37,17 @@ if TYPE_CHECKING:
 
 #: (start, finish) -> why such a move happens
 TRANSITIONS: Final[dict[tuple[State, State], str]] = {
-    (NEW, HELD): "submitted or wanted while there is no connection",
+    (NEW, UNSENT): "submitted or wanted while there is no connection",
     (NEW, SENT): "submitted or wanted",
     (NEW, GONE): "released, cancelled or failed before anything was sent",
-    (HELD, SENT): "there is a connection, and the scheduler does not have it",
-    (HELD, GONE): "released, cancelled or failed before it was sent",
-    (SENT, HELD): "to be submitted again: the scheduler lost it, or may have an earlier task",
+    (UNSENT, SENT): "there is a connection, and the scheduler does not have it",
+    (UNSENT, GONE): "released, cancelled or failed before it was sent",
+    (SENT, UNSENT): "to be submitted again: the scheduler lost it, or may have an earlier task",
     (SENT, KEPT): "done, and the scheduler does not know it (any more)",
     (SENT, GONE): "released, cancelled, submitted again as another state, not sendable; or it "
     "failed under an earlier scheduler",
     (KEPT, SENT): "a task reads it",
-    (KEPT, HELD): "another client's task will read it, and there is no connection",
+    (KEPT, UNSENT): "another client's task will read it, and there is no connection",
     (KEPT, GONE): "released",
     (PENDING, FINISHED): "its result exists",
     (PENDING, ERROR): "its task failed, or could not be sent",
@@ -66,8 +67,8 @@ def move(core: ClientState, state: FutureState, finish: Phase) -> None:
     """Leave the present phase, dropping its entries, and enter another one."""
     start = state.phase
     check_move(state, start, finish)
-    if start == HELD:
-        del core.held[state]
+    if start == UNSENT:
+        del core.unsent[state]
     elif start == SENT:
         drop(state)
         if core.unanswered:
@@ -75,8 +76,8 @@ def move(core: ClientState, state: FutureState, finish: Phase) -> None:
     elif start == KEPT:
         del core.kept[state]
     state.phase = finish
-    if finish == HELD:
-        core.held[state] = None
+    if finish == UNSENT:
+        core.unsent[state] = None
     elif finish == KEPT:
         core.kept[state] = None
     elif finish == GONE:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import InvalidState
 from . import fetching
-from .tasks import FAILED, FINISHED, GONE, HELD, KEPT, SENT, FutureState, is_unreadable
+from .tasks import FAILED, FINISHED, GONE, KEPT, SENT, UNSENT, FutureState, is_unreadable
 from .watching import THROUGH_SCHEDULER
 
 if TYPE_CHECKING:
@@ -98,11 +98,11 @@ INVARIANTS: Final[dict[str, Invariant]] = {
         and not (core.open_functions or core.open_nbytes),
         core.open,
     ),
-    "all held states are known": lambda core: [
-        state for state in core.held if core.table.states.get(state.key) is not state
+    "all unsent states are known": lambda core: [
+        state for state in core.unsent if core.table.states.get(state.key) is not state
     ],
-    "held are the states of that phase": lambda core: [
-        state for state in _known(core) if (state.phase == HELD) != (state in core.held)
+    "unsent are the states of that phase": lambda core: [
+        state for state in _known(core) if (state.phase == UNSENT) != (state in core.unsent)
     ],
     "kept are the states of that phase": lambda core: [
         s
@@ -116,7 +116,7 @@ INVARIANTS: Final[dict[str, Invariant]] = {
         state for state in core.made if state.phase == GONE
     ],
     "no input is left to be released between events": lambda core: core.temporary,
-    "nothing is held while linked": lambda core: core.held if core.is_linked else (),
+    "nothing is unsent while linked": lambda core: core.unsent if core.is_linked else (),
     "only sent states count for functions": lambda core: [
         state for state in _known(core) if state.function is not None and state.phase != SENT
     ],

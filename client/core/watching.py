@@ -15,10 +15,10 @@ from .tasks import (
     CANCELLED,
     FINISHED,
     GONE,
-    HELD,
     NEW,
     PENDING,
     RELEASED,
+    UNSENT,
     FutureState,
     Status,
     Watcher,
@@ -160,7 +160,7 @@ def fail(core: ClientState, state: FutureState, status: Status, failure: Failure
     set_status(state, status)
     # A scheduler may forget the function of a task that will not run.
     drop(state)
-    if state.phase in (NEW, HELD):
+    if state.phase in (NEW, UNSENT):
         move(core, state, GONE)
     wake(core, state)
 

@@ -69,14 +69,14 @@ def _calls_in_turn(name: str, steps: list[tuple[Any, ...]]) -> CallsInTurn:
 
 
 def with_chains(
-    graph: Mapping[Any, Any], keys: Any, held: Collection[str], annotated: Collection[Any] = ()
+    graph: Mapping[Any, Any], keys: Any, wanted: Collection[str], annotated: Collection[Any] = ()
 ) -> Mapping[Any, Any]:
     """Return a graph with shuffles in which each chain is one task; other graphs as they are.
 
     Args:
         graph: keys and nodes of dask.
         keys: those that are requested, in lists of any depth.
-        held: the texts of keys whose futures the client has.
+        wanted: the texts of keys whose futures the client has.
         annotated: keys of tasks with annotations. If there are any, nothing is joined.
     """
     spec: Any = sys.modules.get("dask._task_spec")
@@ -97,7 +97,7 @@ def with_chains(
             n_readers[source] == 1
             and source not in kept
             and _is_call(graph.get(source), spec)
-            and not _is_held(source, held)
+            and not _is_wanted(source, wanted)
         ):
             before[key] = source, place
     inner = {source for source, _ in before.values()}
@@ -201,9 +201,9 @@ def _inputs_of(graph: Mapping[Any, Any], task: Any, spec: Any) -> Iterable[Any]:
     return core.keys_in_tasks(graph, [task])  # type: ignore[no-any-return]
 
 
-def _is_held(key: Any, held: Collection[str]) -> bool:
+def _is_wanted(key: Any, wanted: Collection[str]) -> bool:
     try:
-        return text_of(key) in held
+        return text_of(key) in wanted
     except (TypeError, ValueError):
         return True  # it has another name
 

@@ -111,8 +111,8 @@ def submit_graph(
     check_options(options)
     given = {name: options.get(name) for name in KEYWORDS}
     mapping, annotations = read_annotated(dsk, graph_with_parts)
-    held = client._running().table.states
-    mapping = with_chains(with_read_pieces(mapping), keys, held, annotations)
+    wanted = client._running().table.states
+    mapping = with_chains(with_read_pieces(mapping), keys, wanted, annotations)
     of_tasks = AnnotatedOptions(given, active_annotations(), annotations)
     order = checked_order(options.get("order"))
     submission = _Submission(client, of_tasks, keeps_names=keeps_names)

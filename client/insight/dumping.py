@@ -204,9 +204,9 @@ async def _keys(engine: Engine, workers: dict[str, Any]) -> dict[str, None]:
     for at_worker in (await processing.on(engine)).values():
         keys |= dict.fromkeys(map(text_of, at_worker))
     keys |= dict.fromkeys(list(engine.table.states))
-    for held in (await has_what.on(engine)).values():
-        if not isinstance(held, WeftError):
-            keys |= dict.fromkeys(map(text_of, held))
+    for kept in (await has_what.on(engine)).values():
+        if not isinstance(kept, WeftError):
+            keys |= dict.fromkeys(map(text_of, kept))
     return keys
 
 

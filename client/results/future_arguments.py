@@ -62,10 +62,10 @@ def items_of(futures: Any, call: str) -> Iterable[Any]:
         TypeError: the argument cannot hold futures, or is a collection that was not persisted.
     """
     if is_collection(futures):
-        held = futures_of(futures)
-        if not held:
+        found = futures_of(futures)
+        if not found:
             raise no_future(futures, call)
-        return held
+        return found
     if isinstance(futures, (str, bytes)) or not isinstance(futures, Iterable):
         raise no_future(futures, call)
     return futures

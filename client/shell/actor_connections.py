@@ -53,13 +53,13 @@ _IDLE_LOOKS: Final = 60
 
 
 class _ActorConnection:
-    """The connection to one worker, until it ends. `lines.lock` guards it."""
+    """The connection to one worker, until it ends. `owner.lock` guards it."""
 
-    def __init__(self, lines: ActorConnections, address: str, number: int) -> None:
-        self._lines = lines
-        self.loop = lines.engine.loop
+    def __init__(self, owner: ActorConnections, address: str, number: int) -> None:
+        self._owner = owner
+        self.loop = owner.engine.loop
         self.address = address
-        self._calls = ConnectionCalls(lines.holder, number)
+        self._calls = ConnectionCalls(owner.holder, number)
         self._connection: Connection | None = None
         self._can_bypass = False
         #: `_flush` will be called.
@@ -90,7 +90,7 @@ class _ActorConnection:
         if message is not None:
             assert connection is not None, "it can send"
             try:
-                if self._lines.engine.is_own_thread:
+                if self._owner.engine.is_own_thread:
                     connection.send([message])
                     is_sent = True
                 else:
@@ -121,7 +121,7 @@ class _ActorConnection:
 
     def _flush(self) -> None:
         notify: list[Callable[[], object]] = []
-        with self._lines.lock:
+        with self._owner.lock:
             self._is_woken = False
             connection = self._connection
             if connection is None:
@@ -149,7 +149,7 @@ class _ActorConnection:
         return []
 
     async def _connect(self) -> None:
-        engine = self._lines.engine
+        engine = self._owner.engine
         assert engine.link is not None, "the client is open"
         try:
             connection = await connect_to_data_port(
@@ -158,15 +158,15 @@ class _ActorConnection:
         except WeftError as error:
             self.end(f"cannot be reached at its worker's address {self.address} ({error})", "")
             return
-        with self._lines.lock:
+        with self._owner.lock:
             self._connection = connection
             self._can_bypass = connection.allow_bypass()
         self._look()
         self._flush()
 
     def _look(self) -> None:
-        """Fail the calls of actors that the scheduler has lost; close a line without calls."""
-        with self._lines.lock:
+        """Fail the calls of actors that the scheduler has lost; without calls close it."""
+        with self._owner.lock:
             calls = self._calls
             if calls.is_over:
                 return
@@ -183,17 +183,17 @@ class _ActorConnection:
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
         notify: list[Callable[[], object]] = []
-        with self._lines.lock:
+        with self._owner.lock:
             for message in settle_unknown(connection, messages):
                 if isinstance(message, ActorResults):
-                    notify += self._calls.on_results(message, self._lines.hold)
+                    notify += self._calls.on_results(message, self._owner.hold)
                     if message.keys:
                         taken = partial(call_in, self.loop, self.confirm, message)
-                        self._lines.engine.post(Confirm(Calling(taken)))
+                        self._owner.engine.post(Confirm(Calling(taken)))
                 elif isinstance(message, ActorFailures):
                     notify += self._calls.on_failures(message)
                 elif isinstance(message, Unsupported):
-                    reason = "its worker's release of weft has no actors; install the same release"
+                    reason = "its worker's version of weft has no actors; install the same version"
                     self.loop.call_soon(self.close, reason)
                 else:
                     raise RemoteProtocolError(
@@ -205,7 +205,7 @@ class _ActorConnection:
 
     def confirm(self, message: ActorResults) -> None:
         """Report that the scheduler has read that this client wants the futures in results."""
-        with self._lines.lock:
+        with self._owner.lock:
             if self._connection is not None and not self._calls.is_over:
                 self._connection.send([ActorResultsTaken(requests=message.requests)])
 
@@ -229,10 +229,10 @@ class _ActorConnection:
 
     def end(self, unsent: str, sent: str) -> None:
         """Fail all calls, by whether they were sent."""
-        with self._lines.lock:
+        with self._owner.lock:
             if self._calls.is_over:
                 return
-            self._lines.forget(self)
+            self._owner.forget(self)
             notify = self._calls.end(unsent, sent)
         if self._timer is not None:
             self._timer.cancel()
@@ -244,11 +244,11 @@ class ActorConnections:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        #: Guards all lines and their calls. It is held for moments only.
+        #: Guards all connections and their calls. It is held for moments only.
         self.lock = threading.RLock()
         self.holder = uuid.uuid4().hex
         self._by_address: dict[str, _ActorConnection] = {}
-        self._n_lines = 0
+        self._n_connections = 0
         self._is_closed = False
 
     def send(self, call: ActorCall) -> None:
@@ -256,9 +256,9 @@ class ActorConnections:
         assert call.actor is not None, "it is new"
         address = call.actor._info.address
         with self.lock:
-            line = self._by_address.get(address)
-            if line is not None and not (line.is_clear and has_room_for_calls()):
-                line.add_behind(call)
+            connection = self._by_address.get(address)
+            if connection is not None and not (connection.is_clear and has_room_for_calls()):
+                connection.add_behind(call)
                 return
         # Not for the calls above, of which this would double the cost.
         delayed = delay_handlers()
@@ -272,11 +272,13 @@ class ActorConnections:
         if self._is_closed:
             call.finish(None, ["client-closed", call.actor_key])
             return
-        line = self._by_address.get(address)
-        if line is None:
-            self._n_lines += 1
-            line = self._by_address[address] = _ActorConnection(self, address, self._n_lines)
-        line.add(call)
+        connection = self._by_address.get(address)
+        if connection is None:
+            self._n_connections += 1
+            connection = self._by_address[address] = _ActorConnection(
+                self, address, self._n_connections
+            )
+        connection.add(call)
 
     def hold(self, keys: list[str]) -> list[Any]:
         """Return futures of these keys, for a result in which they are."""
@@ -284,21 +286,21 @@ class ActorConnections:
 
         return [future_of(self.engine, key) for key in keys]
 
-    def forget(self, line: _ActorConnection) -> None:
+    def forget(self, connection: _ActorConnection) -> None:
         """Let the next call open another connection."""
-        if self._by_address.get(line.address) is line:
-            del self._by_address[line.address]
+        if self._by_address.get(connection.address) is connection:
+            del self._by_address[connection.address]
 
     async def close(self) -> None:
         """Close all connections."""
         with self.lock:
             self._is_closed = True
-            lines = list(self._by_address.values())
-        tasks = [line.task for line in lines if line.task is not None]
+            connections = list(self._by_address.values())
+        tasks = [connection.task for connection in connections if connection.task is not None]
         for task in tasks:
             task.cancel()
-        for line in lines:
-            line.close("this client was closed")
+        for connection in connections:
+            connection.close("this client was closed")
         await asyncio.gather(*tasks, return_exceptions=True)
 
 

@@ -1,7 +1,7 @@
 """Fetches large results from the workers that hold them, and puts large arguments at workers.
 
 Turns the core's `FetchFrom` into `GetData` and `PutAt` into `Put`, and each answer or failure of a
-line into one `ResultsFetched`, `ResultsNotFetched` or `PutEnded`. The first failure with each
+connection into one `ResultsFetched`, `ResultsNotFetched` or `PutEnded`. The first failure with each
 worker is logged, because the way through the scheduler, which is taken then, is slower and limited
 in size. At most one such line per minute is a warning: where workers die one after the other, each
 failure is one with a new one.
@@ -42,7 +42,7 @@ class DataLinks:
         self, security: Callable[[], Security], on_event: Callable[[ClientEvent], None]
     ) -> None:
         self._on_event = on_event
-        self._lines = DataConnections(
+        self._connections = DataConnections(
             security, self._on_answer, self._on_failed, connect_timeout_s=_CONNECT_TIMEOUT_S
         )
         #: {request: holder} of the puts that were not answered.
@@ -66,11 +66,11 @@ class DataLinks:
             )
         else:
             message = GetData(request=action.request, keys=action.keys)
-        self._lines.ask(action.holder, message)
+        self._connections.ask(action.holder, message)
 
     async def close(self) -> None:
-        """Close all lines; the core gets no more events."""
-        await self._lines.close()
+        """Close all connections; the core gets no more events."""
+        await self._connections.close()
 
     def _on_answer(self, _holder: str, message: KeysData | PutDone) -> None:
         if isinstance(message, PutDone):

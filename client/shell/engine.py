@@ -488,7 +488,7 @@ class Engine(EngineWaiting):
         self._is_confirming = False
 
     def on_event(self, event: ClientEvent) -> None:
-        """Handle an event of the link or of a line; messages may come on the thread of a caller."""
+        """Handle an event of the link or a connection; messages may come on a caller's thread."""
         with self.lock:
             if event.__class__ is Disconnected:
                 self._confirmed = -1

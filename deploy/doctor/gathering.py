@@ -127,8 +127,8 @@ async def _ask_scheduler(viewer: Viewer) -> list[Finding]:
         checks.append(judge_loop(SCHEDULER, overview["loop_lag_s"]))
         checks += judge_health(SCHEDULER, overview)
     except (QuestionFailed, UnsupportedRequest) as error:
-        text = f"it runs another release of weft ({error})"
-        advice = "compare 'weft --version' there, and install the same release on all machines"
+        text = f"it runs another version of weft ({error})"
+        advice = "compare 'weft --version' there, and install the same version on all machines"
         checks.append(Finding(WARNING, SCHEDULER, "release", text, advice))
     asked = choose_asked(workers)
     answers = await asyncio.gather(*[_ask_worker(viewer, worker) for worker in asked])
@@ -189,7 +189,7 @@ async def _try_data_ports(viewer: Viewer, workers: list[Worker]) -> list[Finding
     checks = judge_reach(n_tried, unreached)
     if problems:
         text = f"{counted(len(problems), 'worker')} could not try the others: {problems[0]}"
-        advice = "they may run another release of weft ('versions' below), or have just left"
+        advice = "they may run another version of weft ('versions' below), or have just left"
         checks.append(Finding(WARNING, PLACE, "reach", text, advice))
     return checks
 

@@ -78,7 +78,7 @@ class Viewer:
 
         Raises:
             TimeoutError: it did not answer in time.
-            UnsupportedRequest: it runs a release of weft that does not know this question.
+            UnsupportedRequest: it runs a version of weft that does not know this question.
             WeftError: the connection is gone.
         """
         if self._metrics is None or self._metrics.done():

@@ -5,7 +5,7 @@ where `run_in_child` was called, and never returns there in the parent. So nothi
 scheduler, be it the kernel for want of memory, ends the parent, which holds no secret and has
 nothing to fail at: it waits for signals and for the child's end. All modules were imported before,
 so the next scheduler need not import them (0.25 s of CPU), and it runs the same code although
-another release may have been installed meanwhile.
+another version may have been installed meanwhile.
 
 A child that dies is started again, at once for the first time and then with growing pauses
 (`protocol/restarting.py`), with one log line for each death. A final exit code is passed on: 0 (it

@@ -234,7 +234,7 @@ class StateDirectory:
         if content["version"] > FILE_VERSION:
             raise ConfigError(
                 f"{path} was written by a newer weft (format {content['version']}, this one reads "
-                f"{FILE_VERSION}); install that release, or give another --state-dir"
+                f"{FILE_VERSION}); install that version, or give another --state-dir"
             )
         return content
 

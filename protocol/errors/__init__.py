@@ -22,9 +22,9 @@ from collections.abc import Iterable
 from .actors import *
 from .base import WeftError as WeftError
 from .commands import *
+from .coordination import *
 from .ending import *
 from .graphs import *
-from .held import *
 from .questions import *
 from .remedies import with_remedy
 from .tasks import *
@@ -91,7 +91,7 @@ class WrongToken(HandshakeError):
 class WrongVersion(HandshakeError):
     """The two ends have no protocol version in common.
 
-    The text names the versions of each end. Install the same release of weft on both.
+    The text names the versions of each end. Install the same version of weft on both.
     """
 
 

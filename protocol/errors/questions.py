@@ -65,9 +65,9 @@ class PluginFailed(WeftError):
 
 
 class UnsupportedRequest(WeftError):
-    """A process of the cluster runs a release of weft that does not know the request.
+    """A process of the cluster runs a version of weft that does not know the request.
 
-    Install the same release of weft on both machines, the newer one. Nothing else has failed: the
+    Install the same version of weft on both machines, the newer one. Nothing else has failed: the
     connection stays open.
 
     Args:
@@ -82,6 +82,6 @@ class UnsupportedRequest(WeftError):
 
     def __str__(self) -> str:
         return (
-            f"{self.process} does not know {self.request}, because it runs another release of "
-            "weft; install the same release on both machines"
+            f"{self.process} does not know {self.request}, because it runs another version of "
+            "weft; install the same version on both machines"
         )

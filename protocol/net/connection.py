@@ -176,7 +176,7 @@ class Connection(abc.ABC):
 
 
 def settle_unknown(connection: Connection, messages: list[Message]) -> list[Message]:
-    """Answer messages that this release does not know; return the messages for the handler.
+    """Answer messages that this version does not know; return the messages for the handler.
 
     An `Unsupported` is for the handler only if it names a request, which fails then; any other is
     logged, once for each code. A peer that sends unknown messages and does not read the answers is
@@ -214,7 +214,7 @@ def _log_unsupported(connection: Connection, code: int) -> None:
         logged[code] = None
         _log.warning(
             "%s does not know messages of code %d, which this process sent: it runs another "
-            "release of weft; install the same release on both machines",
+            "version of weft; install the same version on both machines",
             connection.peer_address,
             code,
         )

@@ -1,10 +1,10 @@
 """Connections to workers' data ports: one per worker, opened with the first request and kept.
 
-Workers fetch inputs from each other over these lines; clients fetch large results, and put large
-arguments. A request (`GetData`, `GetParts` or `Put`) is answered by exactly one call: `on_answer`
-with the answer, or `on_failed` when the worker cannot be reached, closes the connection, breaks the
-protocol, is silent for too long or is given up by the caller. Requests made before the connection
-is open are sent when it opens.
+Workers fetch inputs from each other over these connections; clients fetch large results, and put
+large arguments. A request (`GetData`, `GetParts` or `Put`) is answered by exactly one call:
+`on_answer` with the answer, or `on_failed` when the worker cannot be reached, closes the
+connection, breaks the protocol, is silent for too long or is given up by the caller. Requests made
+before the connection is open are sent when it opens.
 
 **Large values of this host are not sent.** With a request goes what stands for this host
 (`host_files`). A worker of the same host answers with names of files, which are mapped here; values
@@ -41,13 +41,13 @@ _log: Final = logging.getLogger("weft.data")
 _SILENCE_S: Final = 60.0
 _LOOKS: Final = 12
 #: Why a request has failed that the worker does not know.
-NOT_KNOWN_THERE: Final = "its release of weft does not know the request; install the same release"
+NOT_KNOWN_THERE: Final = "its version of weft does not know the request; install the same version"
 
-#: A line without open requests is closed after this time.
+#: A connection without open requests is closed after this time.
 _IDLE_S: Final = 60.0
-#: Number of lines without open requests that are kept; beyond that the least recently used is
+#: Number of connections without open requests that are kept; beyond that the least recently used is
 #: closed.
-_MAX_LINES: Final = 128
+_MAX_CONNECTIONS: Final = 128
 
 
 async def connect_to_data_port(
@@ -76,9 +76,9 @@ async def connect_to_data_port(
 class _DataConnection:
     """The connection to one worker, until it is closed."""
 
-    def __init__(self, lines: DataConnections, address: str) -> None:
+    def __init__(self, owner: DataConnections, address: str) -> None:
         self.address = address
-        self._lines = lines
+        self._owner = owner
         #: {request: message} of the open requests: sent, or to be sent once connected.
         self.asked: dict[int, Request] = {}
         self._connection: Connection | None = None
@@ -91,10 +91,10 @@ class _DataConnection:
         self.connecting = self._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
-        lines = self._lines
+        owner = self._owner
         try:
             connection = await connect_to_data_port(
-                self.address, lines._security(), self, lines._connect_timeout_s
+                self.address, owner._security(), self, owner._connect_timeout_s
             )
         except WeftError as error:
             self._end(str(error))
@@ -127,7 +127,7 @@ class _DataConnection:
             connection.send([offered])
         except LocalProtocolError as error:  # larger than a frame can be
             del self.asked[message.request]
-            self._lines._on_failed(self.address, message.request, str(error))
+            self._owner._on_failed(self.address, message.request, str(error))
             return
         if offered is message and isinstance(message, Put):
             # The connection has the values now; they are only needed until they are sent.
@@ -174,9 +174,9 @@ class _DataConnection:
             if not self.asked:
                 self._watch()
             if isinstance(message, Unsupported):
-                self._lines._on_failed(self.address, message.request, NOT_KNOWN_THERE)
+                self._owner._on_failed(self.address, message.request, NOT_KNOWN_THERE)
             else:
-                self._lines._on_answer(self.address, message)
+                self._owner._on_answer(self.address, message)
 
     def _is_whole(self, connection: Connection, message: KeysData | PutDone | Unsupported) -> bool:
         """Map the files of an answer; ask again without them if that fails, and return False."""
@@ -204,7 +204,7 @@ class _DataConnection:
 
     def _read(self, file: Blob) -> HostBlob | None:
         try:
-            return read_reference(file, is_kept=self._lines._keeps_files)
+            return read_reference(file, is_kept=self._owner._keeps_files)
         except FileGone:
             pass  # the worker has dropped the value, or moved it, since
         except OSError as error:
@@ -230,12 +230,12 @@ class _DataConnection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        lines = self._lines
-        if lines._by_address.get(self.address) is self:
-            del lines._by_address[self.address]
+        owner = self._owner
+        if owner._by_address.get(self.address) is self:
+            del owner._by_address[self.address]
         asked, self.asked = self.asked, {}
-        for request in () if lines._is_closed else asked:
-            lines._on_failed(self.address, request, reason)
+        for request in () if owner._is_closed else asked:
+            owner._on_failed(self.address, request, reason)
 
 
 def _offered(message: Request) -> Message:
@@ -262,7 +262,7 @@ def _offered(message: Request) -> Message:
 
 
 class DataConnections:
-    """All lines of one process. For the loop's thread only."""
+    """All connections of one process. For the loop's thread only."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class DataConnections:
         self._on_answer = on_answer
         self._on_failed = on_failed
         self._connect_timeout_s = connect_timeout_s
-        #: {address: line}, the most recently used one last.
+        #: {address: connection}, the most recently used one last.
         self._by_address: dict[str, _DataConnection] = {}
         self._is_closed = False
 
@@ -295,39 +295,44 @@ class DataConnections:
         """Send a request to the worker at `address`; do nothing once closed."""
         if self._is_closed:
             return
-        line = self._by_address.pop(address, None)
-        if line is None:
+        connection = self._by_address.pop(address, None)
+        if connection is None:
             self._make_room()
-            line = _DataConnection(self, address)
-        self._by_address[address] = line
-        line.ask(message)
+            connection = _DataConnection(self, address)
+        self._by_address[address] = connection
+        connection.ask(message)
 
     def tell(self, address: str, message: Message) -> None:
-        """Send what gets no answer to the worker at `address`, if there is a line to it."""
-        line = self._by_address.get(address)
-        if line is not None:
-            line.tell(message)
+        """Send what gets no answer to the worker at `address`, if there is a connection to it."""
+        connection = self._by_address.get(address)
+        if connection is not None:
+            connection.tell(message)
 
     def give_up(self, address: str, reason: str) -> None:
-        """Close the line to the worker at `address`, if there is one; open requests fail.
+        """Close the connection to the worker at `address`, if there is one; open requests fail.
 
         Called for a worker that the scheduler has lost: a suspended process keeps its connections
         open, so that its requests would otherwise fail only after the time for silence.
         """
-        line = self._by_address.get(address)
-        if line is not None:
-            line.close(reason)
+        connection = self._by_address.get(address)
+        if connection is not None:
+            connection.close(reason)
 
     def _make_room(self) -> None:
-        if len(self._by_address) >= _MAX_LINES:
-            unused = next((line for line in self._by_address.values() if not line.asked), None)
+        if len(self._by_address) >= _MAX_CONNECTIONS:
+            unused = next(
+                (connection for connection in self._by_address.values() if not connection.asked),
+                None,
+            )
             if unused is not None:
                 unused.close("it was not used")
 
     async def close(self) -> None:
-        """Close all lines; neither callback is called any more."""
+        """Close all connections; neither callback is called any more."""
         self._is_closed = True
-        lines = list(self._by_address.values())
-        for line in lines:
-            line.close("this process stops")
-        await asyncio.gather(*(line.connecting for line in lines), return_exceptions=True)
+        connections = list(self._by_address.values())
+        for connection in connections:
+            connection.close("this process stops")
+        await asyncio.gather(
+            *(connection.connecting for connection in connections), return_exceptions=True
+        )

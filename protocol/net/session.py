@@ -127,7 +127,7 @@ class _SessionConnection:
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
         runner = self._runner
-        if self is not runner._line:
+        if self is not runner._handler:
             return  # of an earlier session, of which all is dropped
         try:
             if not self.is_welcomed:
@@ -137,7 +137,7 @@ class _SessionConnection:
             messages = settle_unknown(connection, messages)
             if Heartbeat in map(type, messages):
                 messages = self._take_heartbeats(messages)
-            if messages and self is runner._line:
+            if messages and self is runner._handler:
                 runner._owner.on_messages(connection, messages)
         except RemoteProtocolError:
             raise
@@ -172,13 +172,13 @@ class _SessionConnection:
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`."""
-        if self is self._runner._line and self.is_welcomed:
+        if self is self._runner._handler and self.is_welcomed:
             self._runner._guard(self._runner._owner.on_writable, connection)
 
     def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
         """See `Handler`."""
         self.closed.set_result(None)
-        if self is self._runner._line:
+        if self is self._runner._handler:
             text = "the connection to the scheduler ended"
             error = error or CommClosed(text, connection.peer_address)
             self._runner._guard(self._runner._on_closed, error)
@@ -208,7 +208,7 @@ class SessionRunner:
         #: Shows a scheduler which epoch this process has seen.
         self._epoch_proof = ""
         #: The current connection; None between two of them.
-        self._line: _SessionConnection | None = None
+        self._handler: _SessionConnection | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         #: Done when no further attempt is made: with None after `leave` or `abort`.
@@ -217,8 +217,8 @@ class SessionRunner:
     @property
     def connection(self) -> Connection | None:
         """The connection of the open session."""
-        line = self._line
-        return line.connection if line is not None and line.is_welcomed else None
+        handler = self._handler
+        return handler.connection if handler is not None and handler.is_welcomed else None
 
     def start(self) -> None:
         """Make the first attempt."""
@@ -227,7 +227,7 @@ class SessionRunner:
 
     def fail(self, error: CommError | ProtocolError) -> None:
         """Give up the connection because of `error`, and reconnect if the `Session` decides so."""
-        if self._line is not None:
+        if self._handler is not None:
             self._abandon()
             self._on_closed(error)
 
@@ -244,22 +244,22 @@ class SessionRunner:
             await asyncio.wait([attempt], timeout=_SETTLE_S)
             attempt.cancel()
             await asyncio.gather(attempt, return_exceptions=True)
-        line, self._line = self._line, None
-        if line is None or line.connection is None:
+        handler, self._handler = self._handler, None
+        if handler is None or handler.connection is None:
             return
         deadline = self._loop.time() + timeout_s
         try:
-            if line.is_welcomed:  # before the welcome nothing but the registration may be sent
-                line.connection.send([Bye(reason=reason[:_MAX_REASON_CHARS])])
+            if handler.is_welcomed:  # before the welcome nothing but the registration may be sent
+                handler.connection.send([Bye(reason=reason[:_MAX_REASON_CHARS])])
                 # The scheduler closes when it has read this. If this end closed first, a message
                 # on its way here would fail and end the connection with the goodbye unread.
-                await asyncio.wait([line.closed], timeout=min(_GOODBYE_S, timeout_s))
-            line.connection.close()
-            await within(max(deadline - self._loop.time(), 0.0), asyncio.shield(line.closed))
+                await asyncio.wait([handler.closed], timeout=min(_GOODBYE_S, timeout_s))
+            handler.connection.close()
+            await within(max(deadline - self._loop.time(), 0.0), asyncio.shield(handler.closed))
         except TimeoutError:
             pass
         finally:
-            line.connection.abort()
+            handler.connection.abort()
 
     def abort(self) -> None:
         """Close at once; no further attempt is made."""
@@ -293,13 +293,13 @@ class SessionRunner:
         elif isinstance(action, Connect):
             self._attempt = self._loop.create_task(self._connect(action.timeout_s))
         elif isinstance(action, Register):
-            assert self._line is not None
-            assert self._line.connection is not None
+            assert self._handler is not None
+            assert self._handler.connection is not None
             first = self._owner.registration(action.number, action.last_epoch)
             if isinstance(first, (RegisterClient, RegisterSupervisor, RegisterWorker)):
                 first.epoch_proof = self._epoch_proof
             try:
-                self._line.connection.send([first])
+                self._handler.connection.send([first])
             except LocalProtocolError as error:  # what the process is called, for instance
                 self.fail(error)
         elif isinstance(action, Abandon):
@@ -316,9 +316,9 @@ class SessionRunner:
                 self.over.set_result(action)
 
     def _abandon(self) -> None:
-        line, self._line = self._line, None
-        if line is not None and line.connection is not None:
-            line.connection.abort()
+        handler, self._handler = self._handler, None
+        if handler is not None and handler.connection is not None:
+            handler.connection.abort()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -335,22 +335,22 @@ class SessionRunner:
         self._drain()
 
     async def _connect(self, timeout_s: float) -> None:
-        line = _SessionConnection(self)
+        handler = _SessionConnection(self)
         try:
-            address, security, line.connection = await self._open(line, timeout_s)
+            address, security, handler.connection = await self._open(handler, timeout_s)
             self.address, self.security = address, security
-            self._line = line
+            self._handler = handler
             if self.session.phase == "connecting":  # the owner may be leaving already
-                await self._owner.prepare(line.connection, address, security)
-                if self._line is not line:
+                await self._owner.prepare(handler.connection, address, security)
+                if self._handler is not handler:
                     raise CommClosed("the connection to the scheduler ended", address)
         except WeftError as error:
-            self._guard(self._on_attempt_failed, line, error)
+            self._guard(self._on_attempt_failed, handler, error)
         except Exception as bug:
             self._on_bug(bug)
         except BaseException:
-            if line.connection is not None:
-                line.connection.abort()
+            if handler.connection is not None:
+                handler.connection.abort()
             raise
         else:
             self._attempt = None
@@ -358,8 +358,8 @@ class SessionRunner:
                 self.session.on_connected(self._loop.time())
                 self._guard(self._drain)
 
-    def _on_attempt_failed(self, line: _SessionConnection, error: WeftError) -> None:
-        if self._line is line:
+    def _on_attempt_failed(self, handler: _SessionConnection, error: WeftError) -> None:
+        if self._handler is handler:
             self._abandon()
         self._attempt = None
         if self.session.phase == "connecting":
@@ -367,7 +367,7 @@ class SessionRunner:
             self._drain()
 
     async def _open(
-        self, line: _SessionConnection, timeout_s: float
+        self, handler: _SessionConnection, timeout_s: float
     ) -> tuple[str, Security, Connection]:
         """Connect to the first address that answers; the addresses may change between attempts."""
         from .transport import connect  # imported late, to keep `import weft` light
@@ -381,7 +381,7 @@ class SessionRunner:
                     role=self._role,
                     server_role=Role.SCHEDULER,
                     security=security,
-                    handler=line,
+                    handler=handler,
                     timeout_s=timeout_s / (len(addresses) - i),
                 )
             except CommError as error:
@@ -411,7 +411,7 @@ class SessionRunner:
     # --- Calls of the connections -----------------------------------------------------------------
 
     def _on_first(
-        self, line: _SessionConnection, connection: Connection, messages: list[Message]
+        self, handler: _SessionConnection, connection: Connection, messages: list[Message]
     ) -> list[Message]:
         """Begin the session if the scheduler sent a welcome; return its other messages."""
         first, *messages = messages
@@ -422,7 +422,7 @@ class SessionRunner:
             self.fail(_older(first.epoch, self.session.epoch, connection.peer_address))
             return []
         connection.wire.epoch, connection.wire.session = first.epoch, first.session
-        line.is_welcomed = True
+        handler.is_welcomed = True
         self._epoch_proof = first.epoch_proof
         # The `Session` comes first: the owner may end the session at once, or raise.
         outage = self.session.outage
@@ -432,13 +432,13 @@ class SessionRunner:
         self._drain()
         return messages
 
-    def _on_answered(self, line: _SessionConnection, next_ms: int) -> None:
-        if line is self._line and line.is_welcomed:
+    def _on_answered(self, handler: _SessionConnection, next_ms: int) -> None:
+        if handler is self._handler and handler.is_welcomed:
             self.session.on_answered(next_ms, self._loop.time())
             self._set_timer()
 
     def _on_closed(self, error: WeftError) -> None:
-        self._line = None
+        self._handler = None
         self.session.on_closed(error, self._loop.time())
         self._drain()
 
@@ -453,7 +453,7 @@ def _older(epoch: int, seen: int, address: str) -> HandshakeError:
 
 def _refusal(message: Message, address: str) -> HandshakeError:
     if isinstance(message, Unsupported):
-        text = "the scheduler runs another release of weft: install the same release on both"
+        text = "the scheduler runs another version of weft: install the same version on both"
         return NotAdmitted(f"the scheduler does not know this registration; {text}", address)
     if not isinstance(message, Refused):
         return HandshakeError("the scheduler sent no welcome", address)

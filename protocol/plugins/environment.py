@@ -172,7 +172,7 @@ class PipInstall(InstallPlugin):
     Args:
         packages: requirements, as pip takes them.
         pip_options: of `pip install`, as `["--upgrade"]`.
-        restart_workers: replace the workers that run after it, so that none keeps an older release
+        restart_workers: replace the workers that run after it, so that none keeps an older version
             that it has imported; needs workers in processes of their own.
     """
 

@@ -185,7 +185,7 @@ class ConnectionFile:
             if name == "version" and value > FILE_VERSION:
                 raise ConfigError(
                     f"{where} was written by a newer weft (format {value}, this one reads "
-                    f"{FILE_VERSION}); install the same release of weft on both"
+                    f"{FILE_VERSION}); install the same version of weft on both"
                 )
             values[name] = value
         values["addresses"] = tuple(values["addresses"])

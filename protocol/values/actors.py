@@ -134,14 +134,14 @@ class _PassedOn:
 def actor_from(found: Any, info: ActorInfo) -> Actor:
     """Return the handle of a pickle, from the actor's future or, in a task, from its result."""
     if isinstance(found, Actor):
-        return _calls().held(found)
+        return _calls().kept(found)
     return Actor(info, found)
 
 
 def passed_on(found: Any) -> Any:
     """Return the handle of a future of an actor in a pickle; outside of tasks the future."""
     if isinstance(found, Actor):
-        return _calls().held(found)
+        return _calls().kept(found)
     return _calls().future_of_actor(found)
 
 
@@ -158,7 +158,7 @@ class HandleCalls(NamedTuple):
 
     call: Callable[..., Any]  #: (actor, name of a method, its arguments) -> the future of a call
     read: Callable[[Actor, str], Any]  #: the value of an attribute
-    held: Callable[[Actor], Actor]  #: a handle that keeps the actor alive, of a stored one
+    kept: Callable[[Actor], Actor]  #: a handle that keeps the actor alive, of a stored one
     future_of_actor: Callable[[Any], Any]  #: of any other future of the same key
 
 

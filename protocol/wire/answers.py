@@ -1,6 +1,6 @@
 """The answer to a question, as the peer that asked receives it: page by page, or an error.
 
-An asked process may be of another release, broken, or not honest. So no answer is followed without
+An asked process may be of another version, broken, or not honest. So no answer is followed without
 end, and what cannot be read is an error of that process alone.
 """
 
@@ -58,7 +58,7 @@ def answer_in(message: object, question: str, process: str = "") -> Answer | Non
         NoAnswer: the process is gone, or could not answer.
         QuestionFailed: it does not know the question, or an argument is not valid.
         NotPermitted: the token does not permit this question.
-        UnsupportedRequest: the scheduler runs a release of weft that does not know it.
+        UnsupportedRequest: the scheduler runs a version of weft that does not know it.
     """
     if isinstance(message, Answer):
         return message
@@ -85,7 +85,7 @@ def reading(process: str) -> Iterator[None]:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         text = (
             f"its answer cannot be read ({type(error).__name__}: {error}); it may run another "
-            "release of weft: `weft info` and client.get_versions() show which"
+            "version of weft: `weft info` and client.get_versions() show which"
         )
         raise QuestionFailed(text, process) from error
 

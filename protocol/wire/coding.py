@@ -27,7 +27,7 @@ def any_long(blobs: list[Any]) -> bool:
 
 
 def completed(cls: type[Message], wire: list[Any]) -> list[Any]:
-    """Bring a message of an earlier or a later release to its length."""
+    """Bring a message of an earlier or a later version to its length."""
     n_sent = len(wire) - 1
     if n_sent < cls._n_required:
         raise RemoteProtocolError(

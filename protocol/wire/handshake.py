@@ -138,7 +138,7 @@ def _check_secrets(token: bytes, binding: bytes) -> None:
 def _wrong_version(client: Hello, server: Hello) -> WrongVersion:
     return WrongVersion(
         f"no common protocol version: the client speaks {client.proto_min} to {client.proto_max}, "
-        f"the server {server.proto_min} to {server.proto_max}; install the same release of weft on "
+        f"the server {server.proto_min} to {server.proto_max}; install the same version of weft on "
         "both"
     )
 

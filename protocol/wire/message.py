@@ -6,9 +6,9 @@ dataclass (frozen ones take twice as long), and needs no type checks after the b
 message is checked in `from_wire`, by a function that `generating` has made for its class. A failed
 check is a `RemoteProtocolError`.
 
-Messages grow at their end: a later release may add fields with defaults behind the last one. So
+Messages grow at their end: a later version may add fields with defaults behind the last one. So
 missing trailing fields get their defaults, and unknown trailing ones are skipped. A message with
-a code that this release does not know becomes an `Unknown`, and its receiver answers it with
+a code that this version does not know becomes an `Unknown`, and its receiver answers it with
 `Unsupported`.
 
 A message also names the roles of its senders and receivers, and so the level of token that it takes
@@ -251,7 +251,7 @@ def _made_coders() -> dict[int, tuple[int, Any, Any, Any]]:
 
 
 class Unknown(Message):
-    """A received message whose code this release does not know; it is never sent.
+    """A received message whose code this version does not know; it is never sent.
 
     Attributes:
         unknown_code: its code.

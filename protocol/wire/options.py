@@ -7,8 +7,8 @@ to workers. Every option goes to the scheduler, where the group of a task has th
 On the wire the options of a row are a map, without those that have their default. A scheduler may
 not know an option of a newer client. It leaves it out, which is right for a hint. One that *must be
 understood*, as a limit, comes with a mark: an amount of a resource that no worker has. A scheduler
-that knows the option takes the mark away, one that does not refuses the row, and one of a release
-before the mark has the row wait. Options of the first release have none, since all know them.
+that knows the option takes the mark away, one that does not refuses the row, and one of a version
+before the mark has the row wait. Options of the first version have none, since all know them.
 """
 
 from __future__ import annotations

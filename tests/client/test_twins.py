@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import weft
-from weft.client.coordination.limits import Limit
+from weft.client.coordination.concurrency_limits import Limit
 from weft.client.dask import absent_names
 from weft.client.waiting import DoneAndNotDone
 
@@ -76,7 +76,7 @@ AT_ONCE = {
         "is_done",
         "kept",
         "key",
-        "line",
+        "connection",
         "name",
         "nbytes",
         "notify",

@@ -72,7 +72,7 @@ def test_stranger_is_refused(
 
 
 class NewerHandshake(ClientHandshake):
-    """A peer of a release with other protocol versions only."""
+    """A peer of a version with other protocol versions only."""
 
     def start(self) -> bytes:
         hello = bytearray(super().start())

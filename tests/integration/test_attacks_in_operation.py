@@ -80,9 +80,9 @@ RENEW, SET_UP = (
     m.RenewWorkers(request=1),
     m.SetUpOnSupervisor(request=1, plugin="x", name="x", blobs=[b"x"]),
 )
-TEAR_DOWN, HELD = m.TearDownOnSupervisor(request=1, plugin="x"), m.PluginsHeld(plugins=[])
+TEAR_DOWN, KEPT = m.TearDownOnSupervisor(request=1, plugin="x"), m.PluginsKept(plugins=[])
 WRONG_ROLES = [
-    *((role, order) for role in REGISTRATIONS for order in (RENEW, SET_UP, TEAR_DOWN, HELD)),
+    *((role, order) for role in REGISTRATIONS for order in (RENEW, SET_UP, TEAR_DOWN, KEPT)),
     (Role.CLIENT, lines()),
     (Role.CLIENT, records()),
     (Role.CLIENT, times()),

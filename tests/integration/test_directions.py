@@ -67,7 +67,7 @@ def test_a_viewer_handles_what_it_is_sent():
     assert named_in(Viewer.on_messages) == {*sent_to(Role.VIEWER)} - {m.Bye, m.Heartbeat}
 
 
-def test_both_ends_of_a_line_to_a_data_port_handle_what_they_are_sent():
+def test_both_ends_of_a_connection_to_a_data_port_handle_what_they_are_sent():
     assert named_in(DataServer.on_messages) == {*sent_by(Role.PEER)}
     read = named_in(_DataConnection.on_messages) | named_in(_ActorConnection.on_messages)
     assert read == {*sent_to(Role.PEER)}

@@ -1,6 +1,6 @@
-"""Peers of an earlier and of a later release beside this one: real processes and sockets.
+"""Peers of an earlier and of a later version beside this one: real processes and sockets.
 
-Such a peer is made of this release, by code that runs first in its process: it leaves fields out of
+Such a peer is made of this version, by code that runs first in its process: it leaves fields out of
 the messages, or adds some, where they are encoded and decoded.
 """
 
@@ -111,19 +111,19 @@ with weft.Client(connection_file=sys.argv[1]) as client:
 """
 
 
-@pytest.mark.parametrize("release", [EARLIER, LATER], ids=["earlier", "later"])
-def test_a_worker_and_a_client_of_another_release_do_their_work(tmp_path, release):
+@pytest.mark.parametrize("version", [EARLIER, LATER], ids=["earlier", "later"])
+def test_a_worker_and_a_client_of_another_version_do_their_work(tmp_path, version):
     with (
         scheduler(folder=tmp_path) as started,
-        daemon(folder=tmp_path, code=release + WORKER) as theirs,
+        daemon(folder=tmp_path, code=version + WORKER) as theirs,
         daemon(folder=tmp_path, code=WORKER) as ours,
     ):
         for workers in (theirs, ours):
             workers.wait_for("registered")
-        for client in (release + JOB, JOB):
+        for client in (version + JOB, JOB):
             done = run(str(file_of(started)), folder=tmp_path, code=client)
             assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
-        if release is LATER:
+        if version is LATER:
             # From the worker, and from its supervisor.
             theirs.wait_for("does not know messages of code 250", 2)
         for process in (started, theirs, ours):
@@ -154,7 +154,7 @@ def test_a_request_that_the_scheduler_does_not_know_fails_with_a_typed_error(
     ):
         with monkeypatch.context() as patch:
             patch.setattr(m.Ask, "short_wire", lambda self: [251, self.request, "of a later one"])
-            with pytest.raises(UnsupportedRequest, match=r"'cluster'.*install the same release"):
+            with pytest.raises(UnsupportedRequest, match=r"'cluster'.*install the same version"):
                 client.scheduler_info()
         assert client.scheduler_info()["workers"] == {}
         assert not caplog.records

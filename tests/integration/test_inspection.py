@@ -110,7 +110,7 @@ def test_a_large_result_of_run_is_refused_and_the_connection_stays(client):
     assert [len(result) for result in client.run(bytes, 1 << 20).values()] == [1 << 20] * 2
 
 
-def test_many_held_results_come_in_pages(client):
+def test_many_kept_results_come_in_pages(client):
     futures = client.map(abs, range(10_000))
     client.gather(futures)
     assert client.who_has().keys() == {future.key for future in futures}

@@ -117,7 +117,7 @@ def test_a_copy_is_as_good_as_the_result_if_its_call_has_a_name(tmp_path):
 
 
 @pytest.mark.parametrize("release", [EARLIER, LATER], ids=["earlier", "later"])
-def test_a_worker_of_another_release_comes_back_to_the_next_scheduler_with_its_results(
+def test_a_worker_of_another_version_comes_back_to_the_next_scheduler_with_its_results(
     tmp_path, release
 ):
     path = tmp_path / "calls"

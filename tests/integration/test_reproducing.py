@@ -12,7 +12,7 @@ import pytest
 import weft
 from tests.leaks import wait_until
 
-#: The line to the worker, for large data, stays open with the client.
+#: The connection to the worker, for large data, stays open with the client.
 pytestmark = pytest.mark.shares_resources
 
 

@@ -246,8 +246,8 @@ def test_a_worker_killed_after_the_put_with_calls_pending_loses_nothing(tmp_path
 
 
 def test_a_worker_out_of_reach_gets_the_argument_through_the_scheduler(monkeypatch, caplog):
-    def refuse(lines, address, message):
-        lines._on_failed(address, message.request, "a firewall drops it")
+    def refuse(owner, address, message):
+        owner._on_failed(address, message.request, "a firewall drops it")
 
     monkeypatch.setattr(data_connection.DataConnections, "ask", refuse)
     with LocalCluster(n_workers=1) as cluster, weft.Client(cluster) as client:

@@ -47,7 +47,7 @@ def test_facts_come_back_from_reports_and_failures(facts):
     items = facts.to_items()
     assert {type(item) for item in items} <= {int, str, type(None)}, "a failure is flat"
     assert DeathFacts.from_items(items) == facts
-    assert DeathFacts.from_items([*items, "of a later release"]) == facts
+    assert DeathFacts.from_items([*items, "of a later version"]) == facts
 
 
 @pytest.mark.parametrize(

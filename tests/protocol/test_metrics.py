@@ -56,7 +56,7 @@ def test_a_list_of_numbers_becomes_the_values_of_its_metrics():
     assert lag["sum"] == (lag["counts"][-1] + 1) / 1e6
 
 
-def test_numbers_that_an_earlier_release_does_not_report_are_zero():
+def test_numbers_that_an_earlier_version_does_not_report_are_zero():
     assert values_of(OF_SUPERVISORS, [7])["weft_supervisor_workers"] == 7
     assert values_of(OF_SUPERVISORS, [7])["weft_supervisor_memory_bytes"] == 0
     assert values_of(OF_SUPERVISORS, [])["weft_supervisor_workers_died_total"]["memory"] == 0

@@ -258,7 +258,7 @@ class Board:
         `rows` are {key: attempt} for each kind of row (see `inventory`), and options of `worker`.
         """
         kinds = (
-            "held", "running", "assigned", "dropped", "failed", "functions", "spec_hash", "n_raised"
+            "kept", "running", "assigned", "dropped", "failed", "functions", "spec_hash", "n_raised"
         )  # fmt: skip
         options = {name: value for name, value in rows.items() if name not in kinds}
         epoch = self.state.epoch if last_epoch is None else last_epoch
@@ -336,7 +336,7 @@ class Board:
 
 def inventory(
     *,
-    held: dict[str, int] | None = None,
+    kept: dict[str, int] | None = None,
     running: dict[str, int] | None = None,
     assigned: dict[str, int] | None = None,
     dropped: dict[str, int] | None = None,
@@ -349,7 +349,7 @@ def inventory(
 
     `n_raised` is the number of exceptions before each attempt that has not finished.
     """
-    held, failed = held or {}, failed or {}
+    kept, failed = kept or {}, failed or {}
     kinds = [(assigned, m.ASSIGNED), (running, m.RUNNING), (dropped, m.DROPPED)]
     rows = sorted((a, key, phase) for some, phase in kinds for key, a in (some or {}).items())
 
@@ -357,11 +357,11 @@ def inventory(
         return [function_id(spec_hash)] * n if spec_hash else []
 
     return [
-        m.InventoryHeld(
-            keys=[*held],
-            attempts=[*held.values()],
-            nbytes=[8] * len(held),
-            spec_hashes=hashes(len(held)),
+        m.InventoryKept(
+            keys=[*kept],
+            attempts=[*kept.values()],
+            nbytes=[8] * len(kept),
+            spec_hashes=hashes(len(kept)),
         ),
         m.InventoryUnfinished(
             keys=[key for _, key, _ in rows],
@@ -378,7 +378,7 @@ def inventory(
             n_raised=[n_raised] * len(failed) if n_raised else [],
         ),
         m.InventoryFunctions(functions=[function_id(name) for name in functions]),
-        m.InventoryEnd(n_rows=len(held) + len(rows) + len(failed)),
+        m.InventoryEnd(n_rows=len(kept) + len(rows) + len(failed)),
     ]
 
 

@@ -19,7 +19,9 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="do not stop at a failure")
     parser.add_argument("--trace", action="store_true", help="print each run's checksum")
     parser.add_argument("--plan", action="store_true", help="print each run's plan")
-    parser.add_argument("--sessions", action="store_true", help="only lines and schedulers fail")
+    parser.add_argument(
+        "--sessions", action="store_true", help="only connections and schedulers fail"
+    )
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.seeds)
     if options.seed is not None:

@@ -7,9 +7,10 @@ A handle keeps its actor, and a call keeps its handle until it has an answer. Wh
 - A call that has an answer was done, and the answer is what that execution gave: its result or its
   exception. A call that is lost was never begun, and never is.
 - Each call of a process that lives has an end.
-- Where only lines and schedulers fail, an actor whose handle somebody has stays alive, and so does
-  a future in the arguments or the result of a call, which its giver keeps until it is taken: unless
-  the call is in doubt, since an actor may still do it later, or the task of the future has failed.
+- Where only connections and schedulers fail, an actor whose handle somebody has stays alive, and so
+  does a future in the arguments or the result of a call, which its giver keeps until it is taken:
+  unless the call is in doubt, since an actor may still do it later, or the task of the future has
+  failed.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class UserCall(ActorCall):
     @property
     def id(self) -> str:
         """The text by which the scheduler knows it, once it is sent."""
-        return call_text(self.handle.process.client_id, self.line, self.request)
+        return call_text(self.handle.process.client_id, self.connection, self.request)
 
     def __repr__(self) -> str:
         return f"<call {self.number} of {self.info.key} by {self.handle.process!r}>"
@@ -203,7 +204,7 @@ class ActorUsers:
 
     def send(self, call: UserCall) -> None:
         """Call an actor."""
-        call.handle.process.actor_lines.send(call)
+        call.handle.process.actor_connections.send(call)
 
     def finish(self) -> None:
         """Let all users drop their handles."""

@@ -51,7 +51,7 @@ class Execution:
 
     link: Link
     holder: str
-    line: int
+    connection: int
     request: int
     blob: Blob | None = None
     failure: Failure | None = None
@@ -61,7 +61,7 @@ class Execution:
     @property
     def id(self) -> str:
         """The text that names the call."""
-        return call_text(self.holder, self.line, self.request)
+        return call_text(self.holder, self.connection, self.request)
 
 
 class ActorNode:
@@ -118,7 +118,7 @@ class ActorNode:
             self._begin(*self._rows.popleft())
 
     def _begin(self, link: Link, message: ActorCalls, i: int) -> None:
-        call = Execution(link, message.holder, message.line, message.requests[i])
+        call = Execution(link, message.holder, message.connection, message.requests[i])
         arguments = message.arguments[i]
         assert isinstance(arguments, bytes)
         self._open[call] = None
@@ -219,7 +219,7 @@ class ActorNode:
         self._go_on()
 
     def forget(self, holder: str) -> None:
-        """Forget a holder whose line has ended."""
+        """Forget a holder whose connection has ended."""
         self._begun.pop(holder, None)
 
 
@@ -232,7 +232,7 @@ class WorkerActors:
         #: {attempt that made one: the actor}
         self.by_attempt: dict[int, ActorNode] = {}
         self._by_secret: dict[str, ActorNode] = {}
-        self._lines: HolderConnections[Link] = HolderConnections()
+        self._connections: HolderConnections[Link] = HolderConnections()
         self._handed: HandedOver[Link] = HandedOver()
         #: Connections of holders.
         self.links: dict[Link, None] = {}
@@ -271,8 +271,8 @@ class WorkerActors:
                 self._let_go(self._handed.taken(link, message.requests))
                 continue
             assert isinstance(message, ActorCalls)
-            if not self._lines.accept(link, message.holder, message.line):
-                self._world.probes["actor line: given up"] += 1
+            if not self._connections.accept(link, message.holder, message.connection):
+                self._world.probes["actor connection: given up"] += 1
                 continue
             actor = self._by_secret.get(message.actor)
             if actor is None or actor.is_over:
@@ -291,10 +291,10 @@ class WorkerActors:
         if not self.node.when_awake(self.on_closed, link):
             return
         self.links.pop(link, None)
-        if ended := self._lines.end(link):
+        if ended := self._connections.end(link):
             for actor in self._by_secret.values():
                 actor.forget(ended[0])
-            self._world.at(OVER_S, self._lines.forget, *ended, is_work=False)
+            self._world.at(OVER_S, self._connections.forget, *ended, is_work=False)
         if futures := self._handed.end(link):
             self._world.probes["actor call: futures not taken"] += 1
             self._world.at(HAND_OVER_S, self._let_go, futures)

@@ -8,7 +8,7 @@ from weft.client.core.features.coordination import calls_of
 from weft.scheduler.core.data.relays import relays_of
 from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.scheduler.core.invariants.validate import validate as validate_scheduler
-from weft.scheduler.core.recovery.records import HELD, recovery_of
+from weft.scheduler.core.recovery.records import KEPT, recovery_of
 
 from . import copies, following, memory, pausing, plugins, reading, retiring
 from .client_node import FAILED
@@ -92,16 +92,16 @@ def check_agreement(sim: Simulation) -> None:
         waiting = [
             (row.key, row.attempt)
             for row in recovery_of(core).rows_at.get(ws, {}).values()
-            if row.kind == HELD
+            if row.kind == KEPT
         ]
-        theirs_held = sorted([(task.key, task.attempt) for task in ws.has_what] + waiting)
-        held = sorted(
+        theirs_kept = sorted([(task.key, task.attempt) for task in ws.has_what] + waiting)
+        kept = sorted(
             (record.key, record.attempt)
             for record in worker.core.by_key.values()
             if record.state == "memory"
         )
-        assert theirs_held == held, f"{worker!r} has {held}, the scheduler thinks {theirs_held}"
-        nbytes = sum(sim.nbytes(key) for key, _ in held) - sum(
+        assert theirs_kept == kept, f"{worker!r} has {kept}, the scheduler thinks {theirs_kept}"
+        nbytes = sum(sim.nbytes(key) for key, _ in kept) - sum(
             sim.nbytes(key) for key, _ in waiting
         )
         assert ws.nbytes == nbytes, f"{worker!r} has {nbytes} bytes, and not {ws.nbytes}"
@@ -136,7 +136,7 @@ def check_empty(sim: Simulation) -> None:
     for client in sim.clients:
         if client.is_alive:
             assert not client.table.states, f"{client!r} has futures left"
-            assert not client.core.held
+            assert not client.core.unsent
     for worker in sim.workers.values():
         worker.check_at_rest()
         assert not worker.core.by_key, f"{worker!r} keeps {list(worker.core.by_key.values())}"

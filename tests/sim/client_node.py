@@ -251,7 +251,7 @@ class ClientNode(ClientProcess):
         for future in self.futures:
             self.sim.released[future.spec.key] = None
         self.futures = []
-        self.actor_lines.close()
+        self.actor_connections.close()
 
     def release_all(self) -> None:
         """Release every future."""

@@ -34,7 +34,7 @@ from weft.protocol.wire.options import TaskOptions
 from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import Policy
 
-from .actor_lines import ActorLinesNode
+from .actor_connections import ActorConnectionsNode
 from .graphs import INDEX, PUT, Constants, Spec, function_id
 from .puts import put
 from .session import SimulatedSession
@@ -64,7 +64,7 @@ class ClientProcess:
         self._functions: dict[str, FunctionRecord] = {}
         #: Returns the first messages of each session.
         self.first_messages: Callable[[], list[Message]] = list
-        self.actor_lines = ActorLinesNode(self)
+        self.actor_connections = ActorConnectionsNode(self)
         self.session = SimulatedSession(sim, self, self.role, Policy())
         self.world.at(1.0, self._on_tick, is_work=False)
 
@@ -259,7 +259,7 @@ class ClientProcess:
     def check(self) -> None:
         """Validate the core, and what those who use it believe to hold."""
         validate(self.core)
-        self.sim.held.check(self)
+        self.sim.objects.check(self)
 
 
 def _alike(one: Spec, other: Spec, is_graph: bool) -> bool:

@@ -189,7 +189,7 @@ class ObjectUsers:
     def give_up(self, watcher: ObjectWatcher) -> None:
         """Interrupt a call that was not answered."""
         if watcher.client.is_alive and self.waiting.pop(watcher, self) is None:
-            self.sim.world.probes["held: given up"] += 1
+            self.sim.world.probes["objects: given up"] += 1
             watcher.client.post(CallAbandoned(watcher.call))
 
     def on_answer(self, watcher: ObjectWatcher, answer: Operated) -> None:
@@ -197,7 +197,7 @@ class ObjectUsers:
         if self.waiting.pop(watcher, self) is self:
             return
         client, call, world = watcher.client, watcher.call, self.sim.world
-        world.probes[f"held: {call.operation} {answer.problem or 'done'}"] += 1
+        world.probes[f"objects: {call.operation} {answer.problem or 'done'}"] += 1
         problems = ("", h.LATE, h.KEY_LOST, h.HOLD_LOST, h.EXISTS, h.UNKNOWN_NAME)
         may_cycle = call.name in NESTED or call.name in TASK_LOCKS
         assert answer.problem in problems or (may_cycle and answer.problem == h.CYCLE), answer
@@ -242,8 +242,8 @@ class ObjectUsers:
             if holder is not client:
                 continue
             if lease in calls_of(core).lost or not client.is_alive:
-                self.sim.world.probes["held: lost"] += client.is_alive
-                # Where only lines and schedulers fail, all holders are back in time.
+                self.sim.world.probes["objects: lost"] += client.is_alive
+                # Where only connections and schedulers fail, all holders are back in time.
                 assert not (client.is_alive and self.sim.plan.executes_once), f"{lease} was lost"
                 del self.believed[lease]
             elif (
@@ -273,20 +273,20 @@ class ObjectUsers:
                 assert not remembered.stating, f"{client!r} has no answer for what it stated"
                 gone = [x.what for n, x in remembered.settings.items() if n not in known]
                 assert not gone, f"{client!r} was not told that others have set {gone}"
-                self.sim.world.probes["held: set, at rest"] += len(remembered.settings)
+                self.sim.world.probes["objects: set, at rest"] += len(remembered.settings)
         if self.sim.n_restarts or self.sim.zombies:
             return
-        held = objects_of(self.sim.scheduler.core)
+        objects = objects_of(self.sim.scheduler.core)
         there = {
             _plain(value.blob)
-            for record in held.records.values()
+            for record in objects.records.values()
             if isinstance(record, QueueRecord)
             for value in record.items
         }
         # What a client has not acknowledged is given back when it is gone for good.
         there |= {
             _plain(value.blob)
-            for calls in held.calls.values()
+            for calls in objects.calls.values()
             for call, reply in calls.answered.values()
             if call.kind == h.QUEUE
             for value in reply.values

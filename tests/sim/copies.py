@@ -1,4 +1,4 @@
-"""Orders of users for copies: each is answered in the end, and the copies are there."""
+"""Wishes of users for copies: each is answered in the end, and the copies are there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CopyWatcher(Watcher):
-    """Waits for the answer to one order."""
+    """Waits for the answer to one wish."""
 
     __slots__ = ("answers", "client", "keys")
 
@@ -31,7 +31,7 @@ class CopyWatcher(Watcher):
         self.answers += items
 
 
-def order(sim: Simulation) -> None:
+def wish(sim: Simulation) -> None:
     """Let a user have copies of some results."""
     rng = sim.world.rng
     clients = [client for client in sim.clients if client.is_alive and client.futures]
@@ -45,7 +45,7 @@ def order(sim: Simulation) -> None:
     if sim.world.chance(0.2):
         arguments["workers"] = ["host0"]
     watcher = CopyWatcher(client, arguments["keys"])
-    sim.copy_orders.append(watcher)
+    sim.copy_wishes.append(watcher)
     question = "rebalance" if sim.world.chance(0.3) else "replicate"
     if question == "rebalance":
         arguments["keys"] = [future.spec.key for future in client.futures[:MAX_KEYS]]
@@ -55,11 +55,13 @@ def order(sim: Simulation) -> None:
 
 
 def check(sim: Simulation) -> None:
-    """Check that each order is answered, and that each wish is fulfilled."""
-    for watcher in sim.copy_orders:
+    """Check that each wish is answered and fulfilled."""
+    for watcher in sim.copy_wishes:
         if watcher.client.is_alive:
             n = len(watcher.answers)
-            assert n == 1, f"{watcher.client!r} has ordered copies of {watcher.keys}: {n} answers"
+            assert n == 1, (
+                f"{watcher.client!r} has wished for copies of {watcher.keys}: {n} answers"
+            )
             assert isinstance(watcher.answers[0], Answer), watcher.answers
     core = sim.scheduler.core
     for task, wish in copies_of(core).wishes.items():

@@ -58,12 +58,12 @@ class Plan:
     p_crash: float
     lease: float
 
-    held_rate: float  #: calls of locks, queues and others
+    object_rate: float  #: calls of locks, queues and others
     plugin_rate: float  #: plugins that users register and unregister
     p_plugin_fails: float
     read_rate: float  #: questions for the task stream
     follow_rate: float  #: records of loggers that users follow, and changes of what they follow
-    copy_rate: float  #: orders of several copies
+    copy_rate: float  #: wishes for several copies
 
     # -- the network
     timing: Timing
@@ -81,7 +81,7 @@ class Plan:
     restart_rate: float  #: of the scheduler
 
     # -- sessions
-    blip_rate: float  #: all lines to the scheduler are reset at once
+    blip_rate: float  #: all connections to the scheduler are reset at once
     suspend_rate: float  #: the scheduler stops for a while, and another one is started beside it
     p_recorded: float  #: share of starts of a scheduler that know the last members and epoch
     p_clock_back: float  #: share of starts of a scheduler whose clock is an hour behind
@@ -121,7 +121,7 @@ class Plan:
 
     @classmethod
     def draw_sessions(cls, rng: Random) -> Plan:
-        """Draw a run in which lines break and the scheduler dies, and no worker."""
+        """Draw a run in which connections break and the scheduler dies, and no worker."""
         plan = cls.draw(rng, [1.0, 3.0, 10.0])
         plan.plugin_rate = rng.choice([1.0, 8.0]) / plan.time
         plan.duration = rng.choice([0.0002, 0.003, 0.05, 0.3, 1.0])
@@ -223,7 +223,7 @@ class Plan:
             away=rng.choice([0.1, 1.0, 5.0]),
             p_release=0.3,
             executes_once=False,
-            held_rate=some(0.5, 3.0, 40.0) / time,
+            object_rate=some(0.5, 3.0, 40.0) / time,
             plugin_rate=some(0.4, 2.0, 10.0) / time,
             p_plugin_fails=some(0.3 * faults, 0.02, 0.3),
             copy_rate=some(0.4, 2.0, 15.0) / time,

@@ -141,7 +141,7 @@ def check_unused(core: SchedulerState, peers: Iterable[int]) -> None:
     """Assert that workers which have had nothing to do get nothing before their plugins."""
     plugins = plugins_of(core)
     for ws in (core.workers[peer] for peer in peers if peer in core.workers):
-        awaited = [plugin for plugin in plugins.held.values() if ws in plugin.waiting]
+        awaited = [plugin for plugin in plugins.kept.values() if ws in plugin.waiting]
         assert not awaited or ws in plugins.preparing, f"{ws!r} does not wait for {awaited}"
 
 
@@ -161,16 +161,16 @@ def check(sim: Simulation) -> None:
     plugins = plugins_of(sim.scheduler.core)
     assert not plugins.ending, plugins.ending
     assert not plugins.preparing, plugins.preparing
-    for plugin in plugins.held.values():
+    for plugin in plugins.kept.values():
         assert not plugin.waiting, plugin
         assert not plugin.renewing, plugin
         probes["plugin: set aside"] += plugin.is_aside
-    held = {plugin.plugin_id for plugin in plugins.held.values()}
-    aside = {p.plugin_id for p in plugins.held.values() if p.is_aside}
-    for_supervisors = {p.plugin_id for p in plugins.held.values() if p.is_for_supervisors}
+    registered = {plugin.plugin_id for plugin in plugins.kept.values()}
+    aside = {p.plugin_id for p in plugins.kept.values() if p.is_aside}
+    for_supervisors = {p.plugin_id for p in plugins.kept.values() if p.is_for_supervisors}
     # On a process that was there before, a plugin that is stated again may have failed.
     for worker in sim.workers.values():
-        missing = held - for_supervisors - aside - {*worker.plugins.ready}
+        missing = registered - for_supervisors - aside - {*worker.plugins.ready}
         assert not missing or sim.plan.p_plugin_fails, f"{worker!r} has not {missing}"
     for supervisor in sim.supervisors:
         missing = for_supervisors - {*supervisor.plugins.core.ready}
@@ -179,4 +179,4 @@ def check(sim: Simulation) -> None:
     kept = {
         name for client in sim.clients if client.is_alive for name in kept_plugins(client.core).kept
     }
-    assert kept <= held or sim.plan.p_plugin_fails, (kept, held)
+    assert kept <= registered or sim.plan.p_plugin_fails, (kept, registered)

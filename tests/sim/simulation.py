@@ -102,8 +102,8 @@ class Simulation:
         self.refused: dict[str, None] = {}
         #: What users asked for, and the answers.
         self.orders: list[retiring.OrderWatcher] = []
-        self.copy_orders: list[copies.CopyWatcher] = []
-        self.held = ObjectUsers(self)
+        self.copy_wishes: list[copies.CopyWatcher] = []
+        self.objects = ObjectUsers(self)
         self.actor_users = ActorUsers(self)
         self.readers: dict[ClientNode, reading.Reader] = {}
         self.followers: dict[ClientNode, following.Follower] = {}
@@ -275,14 +275,14 @@ class Simulation:
             if i == 0:
                 world.at(0.001, client.submit, self.graph.specs)
             self._each(plan.client_rate, client.act)
-        self._each(plan.held_rate, self.held.act)
+        self._each(plan.object_rate, self.objects.act)
         self._each(plan.call_rate, self.actor_users.act)
         self._each(plan.plugin_rate, lambda: plugins.act(self))
         self._each(plan.read_rate, lambda: reading.act(self))
         self._each(plan.follow_rate, lambda: following.act(self))
-        self._each(plan.copy_rate, lambda: copies.order(self))
+        self._each(plan.copy_rate, lambda: copies.wish(self))
         self._each(plan.break_rate, self._break_link)
-        self._each(plan.break_actor_rate, self._break_actor_line)
+        self._each(plan.break_actor_rate, self._break_actor_connection)
         self._each(plan.kill_rate, self._kill_worker)
         self._each(plan.freeze_rate, self._freeze_worker)
         self._each(plan.leave_rate, self._retire_worker)
@@ -377,16 +377,16 @@ class Simulation:
         link.break_(delays)
 
     def break_line_of(self, node: WorkerNode) -> None:
-        """Reset the line of a worker to the scheduler."""
+        """Reset the connection of a worker to the scheduler."""
         for owner, link in self._links:
             if owner is node.session:
                 link.break_()
 
-    def _break_actor_line(self) -> None:
+    def _break_actor_connection(self) -> None:
         links = [link for w in self.workers.values() for link in w.actors.open_links()]
         busy = [link for link in links if link.sides[1].incoming]  # with calls on their way
         if links:
-            self.world.probes["actor line: breaks"] += 1
+            self.world.probes["actor connection: breaks"] += 1
             self.world.rng.choice(busy or links).break_(self._notice())
 
     def _notice(self) -> tuple[float, float] | None:
@@ -398,9 +398,9 @@ class Simulation:
         return (late, 0.0) if self.world.chance(0.5) else (0.0, late)
 
     def _blip(self) -> None:
-        """Reset all lines to the scheduler at once, with the messages on their way."""
+        """Reset all connections to the scheduler at once, with the messages on their way."""
         self.world.probes["blip"] += 1
-        self.world.note("all lines are reset")
+        self.world.note("all connections are reset")
         for _, link in self._links:
             link.break_()
 
@@ -460,7 +460,7 @@ class Simulation:
         self._rest()
         checks.check_ends(self)
         checks.check_agreement(self)
-        self.held.check_values()
+        self.objects.check_values()
 
     def _missing_workers(self) -> list[str]:
         """Return the names to be started so that no task stays unrunnable.
@@ -515,7 +515,7 @@ class Simulation:
     # -- leaving ----------------------------------------------------------------------------------
     def _leave(self) -> None:
         world = self.world
-        self.held.finish()
+        self.objects.finish()
         self.actor_users.check_at_rest()
         self.actor_users.finish()
         self._rest()
@@ -523,9 +523,9 @@ class Simulation:
         if not alive:
             alive = [ClientNode(self, "cleaner")]
             self.clients += alive
-        self.held.clean(alive[0])
+        self.objects.clean(alive[0])
         self._rest()
-        self.held.check_at_rest()
+        self.objects.check_at_rest()
         for client in self.clients:
             if world.chance(0.5):
                 client.release_all()

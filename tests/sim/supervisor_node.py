@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     EndWorkers,
-    PluginsHeld,
+    PluginsKept,
     RegisterSupervisor,
     RenewWorkers,
     SetUpOnSupervisor,
@@ -78,7 +78,7 @@ class SupervisorNode:
         self.successor = SupervisorNode(self.sim, self.sim.new_id("supervisor"))
         self.sim.supervisors[self.sim.supervisors.index(self)] = self.successor
         self.end_workers("their supervisor ends")
-        for dead in self.plugins.take_held():
+        for dead in self.plugins.take_held_back():
             self.start_again(dead)
 
     def start_again(self, dead: WorkerNode) -> None:
@@ -146,7 +146,7 @@ class SupervisorNode:
                         self.world.probes["ended for a task"] += 1
                         worker.kill(message.reason, on_request=True)
             elif isinstance(
-                message, (SetUpOnSupervisor, TearDownOnSupervisor, RenewWorkers, PluginsHeld)
+                message, (SetUpOnSupervisor, TearDownOnSupervisor, RenewWorkers, PluginsKept)
             ):
                 self.plugins.on_order(message)
 

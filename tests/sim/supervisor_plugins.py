@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.messages import (
     PluginDone,
-    PluginsHeld,
+    PluginsKept,
     SetUpOnSupervisor,
     TearDownOnSupervisor,
 )
@@ -49,7 +49,7 @@ class SupervisorPluginsNode:
         #: those without which a worker must run no task, until they are set up
         self.required: dict[str, None] = {}
         #: workers that are to be started when the core releases them
-        self._held: list[WorkerNode] = []
+        self._held_back: list[WorkerNode] = []
         #: increases with each host; events of earlier ones are dropped
         self._n_hosts = 0
 
@@ -60,7 +60,7 @@ class SupervisorPluginsNode:
                 self.required[order.plugin] = None
         elif isinstance(order, TearDownOnSupervisor):
             self.required.pop(order.plugin, None)
-        elif isinstance(order, PluginsHeld):
+        elif isinstance(order, PluginsKept):
             self.required = {p: None for p in self.required if p in order.plugins}
         self.core.on_order(self.supervisor.session.link, order)
         self.act()
@@ -68,13 +68,13 @@ class SupervisorPluginsNode:
     def holds(self, dead: WorkerNode) -> bool:
         """Return whether another worker in the place of this one must wait."""
         if self.core.is_holding:
-            self._held.append(dead)
+            self._held_back.append(dead)
         return self.core.is_holding
 
-    def take_held(self) -> list[WorkerNode]:
+    def take_held_back(self) -> list[WorkerNode]:
         """Return the workers that wait, and forget them."""
-        held, self._held = self._held, []
-        return held
+        held_back, self._held_back = self._held_back, []
+        return held_back
 
     def check(self) -> None:
         """Assert, when a task begins, that the supervisor has what it is required to have."""
@@ -109,7 +109,7 @@ class SupervisorPluginsNode:
                 self.world.probes["supervisor plugin: workers wait"] += 1
                 supervisor.end_workers("they are started after a plugin")
         elif isinstance(action, ReleaseWorkers):
-            for dead in self.take_held():
+            for dead in self.take_held_back():
                 supervisor.start_again(dead)
         elif isinstance(action, ReplaceWorkers):
             self.world.probes["supervisor plugin: workers replaced"] += 1

@@ -75,7 +75,7 @@ class TaskClientNode(ClientProcess):
         """End with the process."""
         self.is_alive = False
         self.session.abort()
-        self.actor_lines.close()
+        self.actor_connections.close()
 
     def scheduler(self) -> SchedulerNode | None:
         """Return the scheduler with which it has a session."""
@@ -103,7 +103,7 @@ class Compute:
 class Wait:
     """The thread gives its seat up and waits."""
 
-    watcher: TaskWatcher | TaskHeldWatcher
+    watcher: TaskWatcher | TaskObjectWatcher
     operation: Any
     keys: list[str]
     may_park: bool = False
@@ -144,13 +144,13 @@ class TaskWatcher(Watcher):
             self.parent.wake(self)
 
 
-class TaskHeldWatcher(ObjectWatcher):
+class TaskObjectWatcher(ObjectWatcher):
     """Wakes the thread of a task when its call is answered."""
 
     __slots__ = ("parent",)
 
     def __init__(self, parent: Parent) -> None:
-        super().__init__(parent.sim.held, parent.client)
+        super().__init__(parent.sim.objects, parent.client)
         self.parent = parent
 
     def on_ready(self, items: list[Any]) -> None:
@@ -242,7 +242,7 @@ class Parent:
                 self._check_lease()
         finally:
             if self.lease:
-                self.sim.held.release(self.lease)
+                self.sim.objects.release(self.lease)
                 self.lease = ""
             for one in list(self.states):
                 self._let_go(one)
@@ -305,9 +305,9 @@ class Parent:
 
     def _acquire(self) -> Iterator[Wait]:
         """Take the lock."""
-        users, owner = self.sim.held, h.owner_of_attempt(self.task.attempt)
+        users, owner = self.sim.objects, h.owner_of_attempt(self.task.attempt)
         lease = self.sim.new_id("lease")
-        watcher = TaskHeldWatcher(self)
+        watcher = TaskObjectWatcher(self)
         arguments: dict[str, Any] = {"lease": lease, "owner": owner}
         kind = h.LIMIT if self.spec.lock == "limit" else h.LOCK
         if kind == h.LIMIT:
@@ -461,7 +461,7 @@ class Parent:
 
     def _check_lease(self) -> None:
         """Fail if the lock was lost."""
-        if self.lease not in self.sim.held.believed:
+        if self.lease not in self.sim.objects.believed:
             self.lease = ""
             raise ReadFailure("the lock was lost")
 

@@ -48,8 +48,8 @@ EXPECTED = {
     "actor call: refused",
     "actor call: result",
     "actor call: sent alone",
-    "actor line: breaks",
-    "actor line: idle",
+    "actor connection: breaks",
+    "actor connection: idle",
     "actor waits",
     "attempts adopted",
     "attempts_timed_out",
@@ -77,13 +77,13 @@ EXPECTED = {
     "fetch missing",
     "fetch refused",
     "freeze",
-    "held: acquire cycle",
-    "held: acquire done",
-    "held: get done",
-    "held: given up",
-    "held: keep done",
-    "held: next done",
-    "held: publish done",
+    "objects: acquire cycle",
+    "objects: acquire done",
+    "objects: get done",
+    "objects: given up",
+    "objects: keep done",
+    "objects: next done",
+    "objects: publish done",
     "interrupt",
     "interrupted in the end",
     "interrupted in a task",
@@ -191,7 +191,7 @@ def test_every_seed_holds_all_invariants_and_ends_as_the_serial_run(batch, probe
 
 
 @pytest.mark.parametrize("batch", batches(N_SESSION_BATCHES, 1))
-def test_no_call_is_executed_again_where_only_lines_and_schedulers_fail(batch):
+def test_no_call_is_executed_again_where_only_connections_and_schedulers_fail(batch):
     for seed in range(batch * SEEDS_PER_BATCH, (batch + 1) * SEEDS_PER_BATCH):
         Simulation(seed, sessions=True).run()
 
@@ -259,7 +259,7 @@ def test_a_lock_that_is_given_away_before_its_holder_could_be_back_is_found():
 
 
 @pytest.mark.slow
-def test_a_call_of_an_actor_that_comes_over_a_line_given_up_is_found():
+def test_a_call_of_an_actor_that_comes_over_a_connection_given_up_is_found():
     with patch.object(HolderConnections, "accept", lambda *_: True):
         report = run_until_failure(10, first=20, sessions=True)
     assert "is done behind call" in report

@@ -231,11 +231,11 @@ class Hands:
 
     def _check(self) -> None:
         state = self.state
-        held = {a for a, record in state.by_attempt.items() if record.state == "memory"}
+        kept = {a for a, record in state.by_attempt.items() if record.state == "memory"}
         unfinished = {t.attempt for tasks in self.started.values() for t in tasks}
-        assert held | set(state.released) <= self.store
+        assert kept | set(state.released) <= self.store
         early = {a for a, nbytes in state.record(EarlyValues).items() if isinstance(nbytes, int)}
-        assert early <= self.store <= held | set(state.released) | unfinished | early
+        assert early <= self.store <= kept | set(state.released) | unfinished | early
         for slot in state.slots:
             assert slot.busy == (slot.index in self.awake)
             assert (slot.place == "seated") == (slot.index in self.seated)

@@ -17,7 +17,7 @@ from weft.worker.data.peers import Peers
 from weft.worker.reaching import MAX_ADDRESSES
 
 
-class Line:
+class AnswerBox:
     """The connection that questions come on: it collects the answers."""
 
     def __init__(self):
@@ -36,19 +36,19 @@ async def asked(cluster, security):
     cluster.scheduler.send(worker, *tasks)
     await cluster.scheduler.until_done(5)
     answers = Answering(worker.executor, reach=worker._peers.reach)
-    line = Line()
+    box = AnswerBox()
 
     async def ask(name, page="", blobs=(), **arguments):
         question = Ask(request=7, name=name, arguments=arguments, page=page, blobs=[*blobs])
-        answers.on_ask(line, question)
-        return await asyncio.wait_for(line.answers.get(), 30)
+        answers.on_ask(box, question)
+        return await asyncio.wait_for(box.answers.get(), 30)
 
     yield ask
     answers.close()
 
 
-async def test_held_results_come_in_pages_of_one_moment(asked, monkeypatch):
-    monkeypatch.setattr(answering, "N_HELD", 2)
+async def test_kept_results_come_in_pages_of_one_moment(asked, monkeypatch):
+    monkeypatch.setattr(answering, "N_KEPT", 2)
     first = await asked("held")
     assert first.info["keys"] == ["k0", "k1"]
     second = await asked("held", first.next_page)
@@ -61,13 +61,13 @@ async def test_held_results_come_in_pages_of_one_moment(asked, monkeypatch):
 
 
 async def test_a_page_can_be_asked_for_again(asked, monkeypatch):
-    monkeypatch.setattr(answering, "N_HELD", 2)
+    monkeypatch.setattr(answering, "N_KEPT", 2)
     first = await asked("held")
     assert await asked("held", first.next_page) == await asked("held", first.next_page)
 
 
 async def test_many_lists_at_once_are_read_to_their_ends(asked, monkeypatch):
-    monkeypatch.setattr(answering, "N_HELD", 2)
+    monkeypatch.setattr(answering, "N_KEPT", 2)
     pages = [await asked("held") for _ in range(50)]
     for n_more in (1, 0):
         pages = [await asked("held", page.next_page) for page in pages]
@@ -75,7 +75,7 @@ async def test_many_lists_at_once_are_read_to_their_ends(asked, monkeypatch):
 
 
 async def test_the_list_that_waits_longest_is_dropped_beyond_the_limit(asked, monkeypatch):
-    monkeypatch.setattr(answering, "N_HELD", 2)
+    monkeypatch.setattr(answering, "N_KEPT", 2)
     monkeypatch.setattr(answering, "_MAX_ROWS", 10)  # two lists of five
     (oldest, second, latest) = [await asked("held") for _ in range(3)]
     assert isinstance(await asked("held", oldest.next_page), AskFailed)
@@ -84,14 +84,14 @@ async def test_the_list_that_waits_longest_is_dropped_beyond_the_limit(asked, mo
 
 
 async def test_a_list_beyond_the_limit_is_kept_while_it_is_the_latest(asked, monkeypatch):
-    monkeypatch.setattr(answering, "N_HELD", 2)
+    monkeypatch.setattr(answering, "N_KEPT", 2)
     monkeypatch.setattr(answering, "_MAX_ROWS", 1)
     first = await asked("held")
     assert isinstance(await asked("held", first.next_page), Answer)
 
 
 async def test_lists_that_are_not_asked_for_are_forgotten(asked, monkeypatch):
-    monkeypatch.setattr(answering, "N_HELD", 2)
+    monkeypatch.setattr(answering, "N_KEPT", 2)
     monkeypatch.setattr(answering, "_KEEP_S", 0.0)
     first = await asked("held")
     while isinstance(answer := await asked("held", first.next_page), Answer):
@@ -166,11 +166,11 @@ async def test_the_result_of_a_call(asked):
 
 async def test_nothing_is_sent_after_the_end(cluster, security):
     worker = await cluster.start()
-    answers, line = Answering(worker.executor), Line()
-    answers.on_ask(line, Ask(request=7, name="held"))
+    answers, box = Answering(worker.executor), AnswerBox()
+    answers.on_ask(box, Ask(request=7, name="held"))
     answers.close()
     for thread in answers._threads:
         await asyncio.to_thread(thread.join, 30)
     assert answers.join()
     await asyncio.sleep(0)
-    assert line.answers.empty()
+    assert box.answers.empty()

@@ -25,7 +25,7 @@ from weft.protocol.wire.messages import (
     Bye,
     GetData,
     Heartbeat,
-    InventoryHeld,
+    InventoryKept,
     ReplicasAdded,
     Stop,
     WorkerStatus,
@@ -188,10 +188,10 @@ async def test_a_worker_that_finds_its_scheduler_again_has_kept_everything(clust
     assert again.address == scheduler.registrations[0].address
     await asyncio.wait_for(worker.registered.wait(), 20)
     assert len(worker.executor.store) == 1
-    await scheduler.until(lambda: scheduler.of(InventoryHeld))
-    (held,) = scheduler.of(InventoryHeld)
-    assert isinstance(held, InventoryHeld)
-    assert held.keys == ["x"]
+    await scheduler.until(lambda: scheduler.of(InventoryKept))
+    (kept,) = scheduler.of(InventoryKept)
+    assert isinstance(kept, InventoryKept)
+    assert kept.keys == ["x"]
     scheduler.send(worker, scheduler.task(inc, 5, key="x"))
     assert (await scheduler.until_done(2))[2] == 6
 

@@ -96,11 +96,11 @@ async def test_a_silent_scheduler_is_abandoned(cluster, monkeypatch, caplog):
 async def test_messages_of_an_old_connection_do_not_reach_the_next_session(cluster):
     scheduler = cluster.scheduler
     worker = await cluster.start()
-    old = worker._runner._line
+    old = worker._runner._handler
     scheduler.send(worker, Bye(reason="for a moment"))
     await scheduler.until(lambda: len(scheduler.registrations) == 2)
     await asyncio.wait_for(worker.registered.wait(), 20)
-    assert old is not worker._runner._line
+    assert old is not worker._runner._handler
     scheduler.send(worker, scheduler.task(inc, 1, key="x"))
     old.on_messages(scheduler.connections[worker.config.worker_id], [Bye(reason="too late")])
     assert await scheduler.until_done(1) == {1: 2}

@@ -266,7 +266,7 @@ class ActorThread:
         return [*begun.values()]
 
     def forget(self, holder: str) -> None:
-        """Forget a holder whose line has ended: none of its calls is waited for."""
+        """Forget a holder whose connection has ended: none of its calls is waited for."""
         self._begun.pop(holder, None)
 
     def open(self) -> list[CallId]:
@@ -368,7 +368,7 @@ class ActorThread:
         self._mail = mail
         connection, message = mail
         last = message.requests[-1] if message.requests else 0
-        self._caller = message.holder, message.line
+        self._caller = message.holder, message.connection
         since = time.perf_counter_ns()
         for request, name, arguments in zip(
             message.requests, message.names, message.arguments, strict=True
@@ -400,9 +400,9 @@ class ActorThread:
         self.actors.wait_for_reader(connection)
 
     def _note_begun(self, connection: Connection, request: int) -> None:
-        holder, line = self._caller
+        holder, number = self._caller
         if holder in self._begun or len(self._begun) < _MAX_HOLDERS:
-            self._begun[holder] = line, request
+            self._begun[holder] = number, request
         if connection.closed:  # `forget` came before this, perhaps
             self.forget(holder)
 
@@ -498,7 +498,7 @@ class ActorThread:
                 self._over.set()
                 return
             self._connection, message = mail
-            self._caller = message.holder, message.line
+            self._caller = message.holder, message.connection
             self._rows.extend(zip(message.requests, message.names, message.arguments, strict=True))
         if self.actors.has_to_wait(self._connection, self._on_read):
             self._unread = loop.call_later(

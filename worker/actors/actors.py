@@ -89,7 +89,7 @@ class Actors:
         #: Threads that may still run.
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         #: For the loop's thread.
-        self._lines: HolderConnections[Connection] = HolderConnections()
+        self._connections: HolderConnections[Connection] = HolderConnections()
         #: {called when it is writable or closed: a connection whose reader an actor waits for}
         self._readers: dict[Callable[[], object], Connection] = {}
 
@@ -234,7 +234,7 @@ class Actors:
             raise RemoteProtocolError(
                 f"a holder of actors named itself by {len(message.holder)} characters"
             )
-        if not self._lines.accept(connection, message.holder, message.line):
+        if not self._connections.accept(connection, message.holder, message.connection):
             return
         connection.allow_bypass()
         actor = self._actors.get(message.actor)
@@ -270,11 +270,11 @@ class Actors:
     def on_closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self.on_writable(connection)
-        ended = self._lines.end(connection)
+        ended = self._connections.end(connection)
         if ended is not None:
             for actor in list(self._actors.values()):
                 actor.forget(ended[0])
-            self._loop.call_later(_OVER_S, self._lines.forget, *ended)
+            self._loop.call_later(_OVER_S, self._connections.forget, *ended)
         futures = self._handed.end(connection)
         if futures:
             self._loop.call_later(_HAND_OVER_S, futures.clear)

@@ -61,7 +61,7 @@ class Fetching:
         #: Sum of nbytes over `requests`.
         self.nbytes = 0
         #: No request is begun, because memory is short.
-        self.is_held = False
+        self.is_held_back = False
         #: Of this worker, bytes.
         self.memory_limit = inf
         #: Peers with a queue and no request, longest waiting first.
@@ -105,7 +105,7 @@ class Fetching:
     def start(self) -> list[Request]:
         """Begin a request to every peer that may be asked, with copies out of its queue."""
         begun: list[Request] = []
-        if self.is_held:
+        if self.is_held_back:
             return begun
         request_nbytes = min(REQUEST_BYTES, _REQUEST_PART * self.memory_limit)
         most_nbytes = min(IN_FLIGHT_BYTES, _IN_FLIGHT_PART * self.memory_limit)

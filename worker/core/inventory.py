@@ -2,7 +2,7 @@
 
 Nothing is forgotten when the connection to the scheduler breaks. The worker goes on running, and
 its reports are dropped meanwhile, because the inventory of the next session proves what they would
-have reported. A held value proves that its attempt has finished; a missing row proves that the
+have reported. A kept value proves that its attempt has finished; a missing row proves that the
 attempt was given back. Only a failure leaves no trace of its own, so the latest ones are kept.
 """
 
@@ -19,7 +19,7 @@ from ...protocol.wire.messages import (
     InventoryEnd,
     InventoryFailed,
     InventoryFunctions,
-    InventoryHeld,
+    InventoryKept,
     InventoryUnfinished,
 )
 from . import leaving
@@ -97,11 +97,11 @@ def _clear_reports(state: WorkerState) -> None:
 
 
 def _send_inventory(state: WorkerState) -> None:
-    held: list[WorkerTask] = []
+    kept: list[WorkerTask] = []
     unfinished: list[WorkerTask] = list(state.cancelled.values())
     for record in state.by_key.values():
         if record.state == MEMORY:
-            held.append(record)
+            kept.append(record)
         elif record.state in UNFINISHED:
             unfinished.append(record)
         elif record.state == MISSING:
@@ -112,13 +112,13 @@ def _send_inventory(state: WorkerState) -> None:
     # The scheduler waits for the end of each.
     state.owed = dict.fromkeys(state.cancelled)
     send = state.to_scheduler.append
-    if held:
+    if kept:
         send(
-            InventoryHeld(
-                keys=[record.key for record in held],
-                attempts=[record.attempt for record in held],
-                nbytes=[record.nbytes for record in held],
-                spec_hashes=sparse((record.spec_hash for record in held), NO_HASH),
+            InventoryKept(
+                keys=[record.key for record in kept],
+                attempts=[record.attempt for record in kept],
+                nbytes=[record.nbytes for record in kept],
+                spec_hashes=sparse((record.spec_hash for record in kept), NO_HASH),
             )
         )
     if unfinished:
@@ -144,7 +144,7 @@ def _send_inventory(state: WorkerState) -> None:
     functions = [id for id, function in state.functions.items() if function.blob is not None]
     if functions:
         send(InventoryFunctions(functions=functions))
-    send(InventoryEnd(n_rows=len(held) + len(unfinished) + len(failed)))
+    send(InventoryEnd(n_rows=len(kept) + len(unfinished) + len(failed)))
     waiting = (*state.seats.blocked.values(), *state.returning.values())
     blocked = [attempt for attempt in waiting if attempt not in state.seats.parked]
     if blocked:

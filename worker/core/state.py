@@ -230,7 +230,7 @@ _KERNEL: Final = WorkerFeature(
         m.DropFunctions: drops.on_drop_functions,
         m.FailWaits: seats.on_fail_waits,
         m.MayLeave: leaving.on_may_leave,
-        # A scheduler of an earlier release does not know a worker's only request.
+        # A scheduler of an earlier version does not know a worker's only request.
         m.Unsupported: leaving.on_may_leave,
     },
 )

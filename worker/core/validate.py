@@ -336,7 +336,7 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     "each copy is at its peer, once": _at_peers,
     "a peer is asked while any waits": lambda state: (
         []
-        if state.fetching.requests or state.fetching.is_held
+        if state.fetching.requests or state.fetching.is_held_back
         else (peer.address for peer in state.fetching.waiting)
     ),
     "functions are filed by id": lambda state: (

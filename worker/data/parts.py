@@ -74,7 +74,7 @@ class PartReader:
 
         Raises:
             PartsGone: some are not where the index says.
-            UnsupportedRequest: a holder runs a release of weft that has no values with parts.
+            UnsupportedRequest: a holder runs a version of weft that has no values with parts.
         """
         executor = self._executor
         store = executor.store

@@ -1,6 +1,6 @@
 """Fetches values from other workers.
 
-Turns the core's `Fetch` into `GetData`, and each answer or failure of a line into one
+Turns the core's `Fetch` into `GetData`, and each answer or failure of a connection into one
 `CopiesFetched` or `CopiesNotFetched`. Values that arrive go into the store as they are, still
 packed.
 """
@@ -72,7 +72,7 @@ class Peers:
         self._parts: dict[int, tuple[float, Future[Blob]]] = {}
         self._last_parts = _FIRST_PARTS
         self._is_closed = False
-        self._lines = DataConnections(
+        self._connections = DataConnections(
             lambda: self._security,
             self._on_answer,
             self._on_failed,
@@ -81,7 +81,7 @@ class Peers:
         )
 
     def belong_to(self, token: bytes, cluster_id: bytes) -> None:
-        """Connect to peers of this cluster from now on; lines that are open stay."""
+        """Connect to peers of this cluster from now on; connections that are open stay."""
         self._security = dataclasses.replace(self._security, token=token, cluster_id=cluster_id)
 
     async def reach(self, addresses: list[str]) -> dict[str, list[str]]:
@@ -91,7 +91,7 @@ class Peers:
     def do(self, action: WorkerAction) -> None:
         """Carry out an action of the core: it is about requests to peers."""
         if isinstance(action, EndFetch):
-            self._lines.give_up(action.holder, "the scheduler has lost this worker")
+            self._connections.give_up(action.holder, "the scheduler has lost this worker")
         else:
             assert isinstance(action, Fetch)
             self._asked[action.request] = action, time.monotonic()
@@ -99,7 +99,7 @@ class Peers:
             is_limited = action.nbytes >= LARGE_BYTES and self._is_elsewhere(action.holder)
             address = self._address if is_limited else ""
             asking = GetData(request=action.request, keys=action.keys, address=address)
-            self._lines.ask(action.holder, asking)
+            self._connections.ask(action.holder, asking)
 
     def _is_elsewhere(self, holder: str) -> bool:
         """Return whether a link to another host brings what that worker sends."""
@@ -127,12 +127,12 @@ class Peers:
         message = GetParts(
             request=self._last_parts, attempts=attempts, numbers=numbers, n_numbers=n_numbers
         )
-        self._lines.ask(holder, message)
+        self._connections.ask(holder, message)
 
     async def close(self) -> None:
-        """Close all lines; the core gets no more events."""
+        """Close all connections; the core gets no more events."""
         self._is_closed = True
-        await self._lines.close()
+        await self._connections.close()
         for _, answer in self._parts.values():
             answer.set_exception(PartsLost("this worker stops"))
         self._parts.clear()
@@ -180,7 +180,7 @@ class Peers:
         transfers.n_failed[0] += bool(attempts)
         self._handle(CopiesFetched(fetch.holder, fetch.request, keys, nbytes))
         if message.acknowledge:
-            self._lines.tell(holder, DataTaken(request=message.request))
+            self._connections.tell(holder, DataTaken(request=message.request))
 
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
         self._transfers.n_failed[0] += 1

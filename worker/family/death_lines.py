@@ -18,32 +18,32 @@ class DeathLines:
         self._failed_starts = DeathLog("could not be started")
 
     def note_death(
-        self, slot: Place, reason: str, lived_s: float, delay_s: float, now: float, *, quiet: bool
+        self, place: Place, reason: str, lived_s: float, delay_s: float, now: float, *, quiet: bool
     ) -> None:
         """Log that a worker ended and is started again; `quiet` = another process warns of it."""
-        is_first = not quiet and self._deaths.note(slot.spec.name, reason, now)
+        is_first = not quiet and self._deaths.note(place.spec.name, reason, now)
         again = f"; it is started again in {delay_s:g} s" if delay_s else "; it is started again"
         _log.log(
             logging.WARNING if is_first else logging.INFO,
             "worker %s ended after %.1f s: %s",
-            slot.spec.name,
+            place.spec.name,
             lived_s,
             with_advice(reason + again, reason) if is_first else reason + again,
-            extra={"event": "worker-exited", "worker": slot.worker_id},
+            extra={"event": "worker-exited", "worker": place.worker_id},
         )
 
-    def note_failed_start(self, slot: Place, why: str, delay_s: float, now: float) -> None:
+    def note_failed_start(self, place: Place, why: str, delay_s: float, now: float) -> None:
         """Log that there was no process for a worker, and that it is tried again."""
-        is_first = self._failed_starts.note(slot.spec.name, why, now)
+        is_first = self._failed_starts.note(place.spec.name, why, now)
         _log.log(
             logging.WARNING if is_first else logging.INFO,
             "worker %s could not be started: this machine has no process for it (%s). This is "
             "tried again, the next time %s. If it goes on, end other processes, raise the "
             "limit (ulimit -u), or start fewer workers",
-            slot.spec.name,
+            place.spec.name,
             why,
             f"in {delay_s:g} s" if delay_s else "at once",
-            extra={"event": "worker-not-started", "worker": slot.worker_id},
+            extra={"event": "worker-not-started", "worker": place.worker_id},
         )
 
     def log_due(self, now: float) -> None:

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ...protocol.restarting import Restarting
 from ...protocol.wire.messages import (
-    PluginsHeld,
+    PluginsKept,
     RenewWorkers,
     SetUpOnSupervisor,
     TearDownOnSupervisor,
@@ -63,7 +63,7 @@ class Job:
     ends_workers: bool = False
 
 
-Order: TypeAlias = SetUpOnSupervisor | TearDownOnSupervisor | RenewWorkers | PluginsHeld
+Order: TypeAlias = SetUpOnSupervisor | TearDownOnSupervisor | RenewWorkers | PluginsKept
 
 # --- Actions --------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class HoldWorkers:
 
 @dataclass(slots=True)
 class ReleaseWorkers:
-    """Start the workers that were held."""
+    """Start the workers that were held back."""
 
 
 @dataclass(slots=True)
@@ -179,7 +179,7 @@ class Hosting:
             self._order_set_up(connection, order)
         elif isinstance(order, TearDownOnSupervisor):
             self._order_tear_down(order.plugin, Asked(connection, order.request))
-        elif isinstance(order, PluginsHeld):
+        elif isinstance(order, PluginsKept):
             setting_up = [job.plugin for job in self._all_jobs() if job.step == "setup"]
             for plugin in dict.fromkeys([*self.ready, *setting_up]):
                 if plugin not in order.plugins:

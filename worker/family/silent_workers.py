@@ -44,31 +44,31 @@ def held_up(places: Iterable[Place], now: float) -> list[WorkerHeldUp]:
     return reports
 
 
-async def look_at_silence(slot: Place, elapsed_s: float, ask: Callable[..., None]) -> None:
+async def look_at_silence(place: Place, elapsed_s: float, ask: Callable[..., None]) -> None:
     """Report a worker if it has done nothing for too long; see `report_silence`.
 
     Args:
-        slot: its place.
+        place: its place.
         elapsed_s: time since the last look.
         ask: sends a request to the spawner.
     """
     with contextlib.suppress(psutil.Error):  # it ends just now
-        if slot.process is None or slot.process.status() in SUSPENDED:
+        if place.process is None or place.process.status() in SUSPENDED:
             return
-        used = slot.process.cpu_times()
-        if slot.silence.look(read_beats(slot.record), used.user + used.system, elapsed_s):
-            await report_silence(slot, ask)
+        used = place.process.cpu_times()
+        if place.silence.look(read_beats(place.record), used.user + used.system, elapsed_s):
+            await report_silence(place, ask)
 
 
-async def report_silence(slot: Place, ask: Callable[..., None]) -> None:
+async def report_silence(place: Place, ask: Callable[..., None]) -> None:
     """Log the stacks of a silent worker. It is not killed: it may wait for good reason.
 
     Args:
-        slot: its place.
+        place: its place.
         ask: sends a request to the spawner.
     """
-    pid, seconds = slot.pid, slot.silence.silent_s
-    file = slot.record.with_suffix(STACK_SUFFIX)
+    pid, seconds = place.pid, place.silence.silent_s
+    file = place.record.with_suffix(STACK_SUFFIX)
     stack = ""
     if STACK_SIGNAL and file.exists():
         ask("kill", pid, STACK_SIGNAL)
@@ -82,10 +82,10 @@ async def report_silence(slot: Place, ask: Callable[..., None]) -> None:
         "worker %s (process %d) has not answered for %.0f s and uses no processor time: "
         "perhaps a task sleeps or waits in C code with the interpreter lock. It is left alone; "
         "to end it: kill -9 %d. Its stacks:\n%s",
-        slot.spec.name,
+        place.spec.name,
         pid,
         seconds,
         pid,
         stack.rstrip() or "(not known)",
-        extra={"event": "worker-silent", "worker": slot.worker_id},
+        extra={"event": "worker-silent", "worker": place.worker_id},
     )

@@ -108,7 +108,7 @@ class Supervisor:
         self._commands = commands
         self._lifeline = lifeline
         self._on_started = on_started
-        self._slots = [Place(spec) for spec in config.workers]
+        self._places = [Place(spec) for spec in config.workers]
         self._growth = Growth(config.workers, config.first)
         #: {worker_id: its place} of every worker that was requested and has not ended
         self._running: dict[str, Place] = {}
@@ -118,7 +118,7 @@ class Supervisor:
         #: what runs beside `run`
         self._tasks: set[asyncio.Task[None]] = set()
         #: {id(place): place} of those whose workers are started when plugins are set up
-        self._held: dict[int, Place] = {}
+        self._held_back: dict[int, Place] = {}
         self._death_lines = DeathLines()
         #: The signal that workers are ended with; 0 while they are not being ended.
         self._end_signal = 0
@@ -179,9 +179,9 @@ class Supervisor:
             if not self.config.embedded:
                 await self._link.first(self._stop_asked)
             if not self._stop_asked.done():
-                for slot in self._slots:
-                    if not slot.worker_id:
-                        self._start(slot)
+                for place in self._places:
+                    if not place.worker_id:
+                        self._start(place)
                 if self._on_started is not None:
                     self._on_started()
                 self.accompany(self._watch_memory())
@@ -226,46 +226,48 @@ class Supervisor:
         """
         if self._stop_asked.done():
             raise CannotScale("its workers are being stopped")
-        n_more = 0 if n is None else n - len(self._slots)
-        for spec in self._growth.more(len(self._slots), n_more):
-            self._slots.append(Place(spec))
-            self._start(self._slots[-1])
+        n_more = 0 if n is None else n - len(self._places)
+        for spec in self._growth.more(len(self._places), n_more):
+            self._places.append(Place(spec))
+            self._start(self._places[-1])
         if n_more < 0:
-            waiting = [slot for slot in self._slots if not (slot.pid and read_joined(slot.record))]
-            for slot in waiting[n_more:]:
-                self._give_up(slot)
-        return [slot.spec.name for slot in self._slots]
+            waiting = [
+                place for place in self._places if not (place.pid and read_joined(place.record))
+            ]
+            for place in waiting[n_more:]:
+                self._give_up(place)
+        return [place.spec.name for place in self._places]
 
     def _on_retired(self, worker_ids: list[str]) -> None:
         """Drop the places of workers that leave, before their processes end."""
         for worker_id in worker_ids:
-            slot = self._running.get(worker_id)
-            if slot is not None and not slot.retired:
-                self._retire(slot)
+            place = self._running.get(worker_id)
+            if place is not None and not place.retired:
+                self._retire(place)
 
     def _on_end(self, worker_ids: list[str], reason: str) -> None:
         """End the processes of workers at once; others are started in their places."""
         for worker_id in worker_ids:
-            slot = self._running.get(worker_id)
-            if slot is not None and not slot.retired and not slot.ended_for:
-                slot.ended_for = reason
-                if slot.pid:
-                    self._ask("kill", slot.pid, int(signal.SIGKILL))
+            place = self._running.get(worker_id)
+            if place is not None and not place.retired and not place.ended_for:
+                place.ended_for = reason
+                if place.pid:
+                    self._ask("kill", place.pid, int(signal.SIGKILL))
 
-    def _retire(self, slot: Place) -> None:
-        slot.retired = True
-        slot.asked = slot.asked or "it was asked to leave"
-        self._slots.remove(slot)
-        _log.info("worker %s ends on request", slot.spec.name)
+    def _retire(self, place: Place) -> None:
+        place.retired = True
+        place.asked = place.asked or "it was asked to leave"
+        self._places.remove(place)
+        _log.info("worker %s ends on request", place.spec.name)
 
-    def _give_up(self, slot: Place) -> None:
+    def _give_up(self, place: Place) -> None:
         """End the worker of a place before it has joined, and start no other."""
-        self._retire(slot)
-        timer = self._restarts.pop(id(slot), None)
+        self._retire(place)
+        timer = self._restarts.pop(id(place), None)
         if timer is not None:
             timer.cancel()
-        if slot.pid:
-            self._ask("kill", slot.pid, int(signal.SIGTERM))
+        if place.pid:
+            self._ask("kill", place.pid, int(signal.SIGTERM))
 
     def accompany(self, life: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a coroutine beside the supervisor; its failure is a bug that ends this process."""
@@ -331,32 +333,32 @@ class Supervisor:
                 continue
         self.stop("the owner of this cluster has closed it, or is gone")
 
-    def _start(self, slot: Place) -> None:
-        self._restarts.pop(id(slot), None)
+    def _start(self, place: Place) -> None:
+        self._restarts.pop(id(place), None)
         if self._plugins.is_holding:
-            self._held[id(slot)] = slot
+            self._held_back[id(place)] = place
             return
-        slot.worker_id = uuid.uuid4().hex
-        slot.verdict = slot.ended_for = slot.asked = ""
-        slot.pid = 0
-        slot.started = time.monotonic()
-        slot.record = Path(self.config.directory, f"{slot.worker_id}.started")
-        slot.silence = SilenceWatch(self.config.silent_after_s)
-        slot.held_up = HeldUpWatch()
-        self._running[slot.worker_id] = slot
+        place.worker_id = uuid.uuid4().hex
+        place.verdict = place.ended_for = place.asked = ""
+        place.pid = 0
+        place.started = time.monotonic()
+        place.record = Path(self.config.directory, f"{place.worker_id}.started")
+        place.silence = SilenceWatch(self.config.silent_after_s)
+        place.held_up = HeldUpWatch()
+        self._running[place.worker_id] = place
         # The last known address is enough: a worker looks the scheduler up itself if it moved.
         addresses, security = self._find()
-        self._plugins.on_worker_started(slot.worker_id)
-        options = slot.spec.options
+        self._plugins.on_worker_started(place.worker_id)
+        options = place.spec.options
         environment = {**options.get("environment", {}), **self._plugins.environment}
         self._ask(
             "start",
             {
-                "worker_id": slot.worker_id,
-                "name": slot.spec.name,
-                "memory_limit": slot.spec.memory_limit,
+                "worker_id": place.worker_id,
+                "name": place.spec.name,
+                "memory_limit": place.spec.memory_limit,
                 "supervisor_id": self.supervisor_id,
-                "started_path": str(slot.record),
+                "started_path": str(place.record),
                 "scheduler_addresses": list(addresses),
                 "security": security.to_plain(),
                 **options,
@@ -371,64 +373,64 @@ class Supervisor:
         return self._known
 
     def _on_started_worker(self, worker_id: str, pid: int) -> None:
-        slot = self._running[worker_id]
-        slot.pid = pid
+        place = self._running[worker_id]
+        place.pid = pid
         # It may have ended already: then the spawner's next line reports it.
         with contextlib.suppress(psutil.NoSuchProcess):
-            slot.process = psutil.Process(pid)
-        slot.oom = mark_of(pid)
-        self._by_pid[pid] = slot
+            place.process = psutil.Process(pid)
+        place.oom = mark_of(pid)
+        self._by_pid[pid] = place
         self._meter.note_start()
-        if self._stopping or slot.retired:
+        if self._stopping or place.retired:
             self._ask("kill", pid, self._end_signal or int(signal.SIGTERM))
-        elif slot.ended_for:
+        elif place.ended_for:
             self._ask("kill", pid, int(signal.SIGKILL))
         else:
-            self._lifetimes.begin(worker_id, slot.spec.name)
+            self._lifetimes.begin(worker_id, place.spec.name)
 
     def _kill_one(self, worker_id: str, number: int) -> None:
         self._end_one(self._running[worker_id], number, "its lifetime is over")
 
-    def _end_one(self, slot: Place, number: int, why: str) -> None:
+    def _end_one(self, place: Place, number: int, why: str) -> None:
         """Send a worker a signal to leave, and the reason, or end it because it has not left."""
-        slot.asked = slot.asked or why
+        place.asked = place.asked or why
         if number != signal.SIGKILL:
-            ask_because(slot.record, slot.asked)
-        self._ask("kill", slot.pid, int(number))
+            ask_because(place.record, place.asked)
+        self._ask("kill", place.pid, int(number))
 
     def _on_exited(self, pid: int, status: int, peak_nbytes: int = 0) -> None:
-        slot = self._by_pid.pop(pid)
-        del self._running[slot.worker_id]
-        slot.pid = 0
-        slot.process = None
+        place = self._by_pid.pop(pid)
+        del self._running[place.worker_id]
+        place.pid = 0
+        place.process = None
         code, is_embedded = os.waitstatus_to_exitcode(status), self.config.embedded
-        ended = exit_of(slot, code, peak_nbytes, self._claims, is_embedded=is_embedded)
-        remove_files(slot, self._known[0])
-        for folder in folders_of(slot):
+        ended = exit_of(place, code, peak_nbytes, self._claims, is_embedded=is_embedded)
+        remove_files(place, self._known[0])
+        for folder in folders_of(place):
             self._loop.run_in_executor(None, shutil.rmtree, folder, True)
-        is_over = self._lifetimes.end(slot.worker_id)
-        if not self._stopping and slot.asked and (how := after_request(slot.asked, ended)):
-            self._link.report_exit(slot.worker_id, how, [], REQUESTED, ended.facts)
-        if not self._stopping and slot.retired:
+        is_over = self._lifetimes.end(place.worker_id)
+        if not self._stopping and place.asked and (how := after_request(place.asked, ended)):
+            self._link.report_exit(place.worker_id, how, [], REQUESTED, ended.facts)
+        if not self._stopping and place.retired:
             self._on_place_gone()
         elif not self._stopping and is_over and self._lifetimes.restart:
-            self._start_later(slot, 0.0)
-        elif not self._stopping and slot.ended_for:
+            self._start_later(place, 0.0)
+        elif not self._stopping and place.ended_for:
             # No task is at fault, and so none is named.
-            self._link.report_exit(slot.worker_id, slot.ended_for, [], REQUESTED)
-            _log.info("worker %s is started again: %s", slot.spec.name, slot.ended_for)
-            self._start_later(slot, 0.0)
+            self._link.report_exit(place.worker_id, place.ended_for, [], REQUESTED)
+            _log.info("worker %s is started again: %s", place.spec.name, place.ended_for)
+            self._start_later(place, 0.0)
         elif not self._stopping:
-            outcome = Retire() if is_over else judge(ended, slot.restarting)
-            self._follow(slot, ended, outcome)
+            outcome = Retire() if is_over else judge(ended, place.restarting)
+            self._follow(place, ended, outcome)
         if not self._running:
             self._all_ended.set()
-        self._plugins.on_worker_ended(slot.worker_id)
+        self._plugins.on_worker_ended(place.worker_id)
 
-    def _follow(self, slot: Place, ended: WorkerExit, outcome: Outcome) -> None:
-        name = slot.spec.name
+    def _follow(self, place: Place, ended: WorkerExit, outcome: Outcome) -> None:
+        name = place.spec.name
         if isinstance(outcome, Retire):
-            self._retire(slot)
+            self._retire(place)
             self._on_place_gone()
         elif isinstance(outcome, StopFamily):
             # Logged once for the whole family: all its workers are refused for the same reason.
@@ -442,39 +444,39 @@ class Supervisor:
             kind = kind_of(ended)
             if kind != REQUESTED:
                 self._meter.note_death(kind)
-            self._link.report_exit(slot.worker_id, outcome.reason, attempts, kind, ended.facts)
+            self._link.report_exit(place.worker_id, outcome.reason, attempts, kind, ended.facts)
             # An embedded scheduler logs each report to the same terminal.
             quiet = kind == REQUESTED or (self.config.embedded and self._link.connected)
             self._death_lines.note_death(
-                slot, outcome.reason, ended.lived_s, outcome.pause_s, time.monotonic(), quiet=quiet
+                place, outcome.reason, ended.lived_s, outcome.pause_s, time.monotonic(), quiet=quiet
             )
             if end := self._hopeless():
-                self._follow(slot, ended, end)
+                self._follow(place, ended, end)
                 return
-            self._start_later(slot, outcome.pause_s)
+            self._start_later(place, outcome.pause_s)
 
     def _on_place_gone(self) -> None:
         # A family that a program has started may get workers again; another one has ended.
-        if not self._running and not self._slots and not self.config.embedded:
+        if not self._running and not self._places and not self.config.embedded:
             self.stop("all workers have ended on request")
 
     def _hopeless(self) -> StopFamily | None:
-        for slot in self._by_pid.values():
-            slot.restarting.was_ready |= read_joined(slot.record)
-        return give_up([slot.restarting for slot in self._slots])
+        for place in self._by_pid.values():
+            place.restarting.was_ready |= read_joined(place.record)
+        return give_up([place.restarting for place in self._places])
 
     def _on_failed_start(self, worker_id: str, why: str) -> None:
-        slot = self._running.pop(worker_id)
-        if not self._stopping and not slot.retired:
-            delay_s = slot.restarting.died(0.0, by_start=False)
-            self._death_lines.note_failed_start(slot, why, delay_s, time.monotonic())
-            self._start_later(slot, delay_s)
+        place = self._running.pop(worker_id)
+        if not self._stopping and not place.retired:
+            delay_s = place.restarting.died(0.0, by_start=False)
+            self._death_lines.note_failed_start(place, why, delay_s, time.monotonic())
+            self._start_later(place, delay_s)
         if not self._running:
             self._all_ended.set()
         self._plugins.on_worker_ended(worker_id)
 
-    def _start_later(self, slot: Place, delay_s: float) -> None:
-        self._restarts[id(slot)] = self._loop.call_later(delay_s, self._start, slot)
+    def _start_later(self, place: Place, delay_s: float) -> None:
+        self._restarts[id(place)] = self._loop.call_later(delay_s, self._start, place)
 
     async def _stop_workers(self) -> None:
         for timer in self._restarts.values():
@@ -493,9 +495,9 @@ class Supervisor:
 
     def _kill_all(self, number: int) -> None:
         self._end_signal = int(number)  # also for those that are being started
-        for slot in self._by_pid.values():
-            if not self._lifetimes.has_sent(slot.worker_id, number):
-                self._end_one(slot, number, f"its supervisor stops: {self._stop_asked.result()}")
+        for place in self._by_pid.values():
+            if not self._lifetimes.has_sent(place.worker_id, number):
+                self._end_one(place, number, f"its supervisor stops: {self._stop_asked.result()}")
 
     # --- Plugins (`plugin_link` calls these) ------------------------------------------------------
 
@@ -512,29 +514,29 @@ class Supervisor:
         self._on_end([*self._running], reason)
 
     def release_workers(self) -> None:
-        """Start the workers that were held."""
-        held, self._held = self._held, {}
-        for slot in held.values():
-            if slot in self._slots and not self._stop_asked.done():
-                self._start(slot)
+        """Start the workers that were held back."""
+        held_back, self._held_back = self._held_back, {}
+        for place in held_back.values():
+            if place in self._places and not self._stop_asked.done():
+                self._start(place)
 
     # --- What is watched ------------------------------------------------------------------------
 
     def _processes(self) -> dict[str, psutil.Process]:
-        slots = self._by_pid.values()
-        return {slot.worker_id: slot.process for slot in slots if slot.process is not None}
+        places = self._by_pid.values()
+        return {place.worker_id: place.process for place in places if place.process is not None}
 
     async def _watch_memory(self) -> None:
-        if {slot.spec.memory_limit for slot in self._slots} == {0}:
+        if {place.spec.memory_limit for place in self._places} == {0}:
             return
         while True:
             await asyncio.sleep(_CHECK_S)
             for worker_id, rss in self._meter.rss(self._processes()).items():
-                slot = self._running[worker_id]
-                verdict = memory_verdict(rss, slot.spec.memory_limit, slot.spec.terminate)
-                if verdict and not slot.verdict:
-                    slot.verdict = verdict
-                    self._ask("kill", slot.pid, int(signal.SIGKILL))
+                place = self._running[worker_id]
+                verdict = memory_verdict(rss, place.spec.memory_limit, place.spec.terminate)
+                if verdict and not place.verdict:
+                    place.verdict = verdict
+                    self._ask("kill", place.pid, int(signal.SIGKILL))
 
     async def _watch_silence(self) -> None:
         pause_s = min(self.config.silent_after_s / 20, _MAX_LOOK_S)
@@ -546,8 +548,8 @@ class Supervisor:
             self._death_lines.log_due(now)
             # If this process itself was held up, the time counts as at most two pauses.
             elapsed_s, last = min(now - last, 2 * pause_s), now
-            for slot in list(self._by_pid.values()):
-                await look_at_silence(slot, elapsed_s, self._ask)
+            for place in list(self._by_pid.values()):
+                await look_at_silence(place, elapsed_s, self._ask)
 
     # --- The scheduler --------------------------------------------------------------------------
 

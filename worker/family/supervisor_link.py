@@ -26,7 +26,7 @@ from ...protocol.wire.messages import (
     Ask,
     AskFailed,
     EndWorkers,
-    PluginsHeld,
+    PluginsKept,
     RegisterSupervisor,
     RenewWorkers,
     SetUpOnSupervisor,
@@ -46,7 +46,7 @@ from .hosting import Order
 
 _log: Final = logging.getLogger("weft.supervisor")
 
-_ORDERS: Final = (SetUpOnSupervisor, TearDownOnSupervisor, RenewWorkers, PluginsHeld)
+_ORDERS: Final = (SetUpOnSupervisor, TearDownOnSupervisor, RenewWorkers, PluginsKept)
 _LEAVE_TIMEOUT_S: Final = 2.0
 
 

@@ -43,10 +43,10 @@ class ActorCall:
         "actor_key",
         "arguments",
         "blob",
+        "connection",
         "failure",
         "is_done",
         "kept",
-        "line",
         "name",
         "nbytes",
         "request",
@@ -63,7 +63,7 @@ class ActorCall:
         #: The futures in the arguments; then those in the result, until that is unpickled.
         self.kept = kept
         #: Numbers: of the connection over which it is sent, and its own there.
-        self.line = 0
+        self.connection = 0
         self.request = 0
         self.blob: Blob | None = None
         self.failure: Failure | None = None
@@ -100,7 +100,7 @@ class ConnectionCalls:
 
     def add(self, call: ActorCall, *, can_send: bool) -> ActorCalls | None:
         """Take a call; return its message if it is alone and can be sent at once."""
-        call.line, call.request = self._number, self._n_requests
+        call.connection, call.request = self._number, self._n_requests
         self._n_requests += 1
         if not can_send or self.sent or self.waiting:
             self.waiting.append(call)
@@ -135,7 +135,7 @@ class ConnectionCalls:
         return ActorCalls(
             actor=actor._info.secret,
             holder=self._holder,
-            line=self._number,
+            connection=self._number,
             requests=[call.request for call in calls],
             names=[call.name for call in calls],
             arguments=[call.arguments for call in calls],

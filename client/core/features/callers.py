@@ -27,7 +27,7 @@ from ..lineage import release_temporary, submit_with_inputs
 from ..recipes import has_recipe
 from ..releasing import guard, release
 from ..submitting import close_submissions
-from ..tasks import ERROR, HELD, KEPT, SENT, FutureState, is_unreadable
+from ..tasks import ERROR, KEPT, SENT, UNSENT, FutureState, is_unreadable
 from ..transitions import move
 from ..watching import fail
 
@@ -155,7 +155,7 @@ def _submit_for(
     None = on behalf of the same one.
     """
     guard(core, [state.key])
-    move(core, state, HELD)
+    move(core, state, UNSENT)
     if submit_with_inputs(core, state, caller) is not None:
         return False
     close_submissions(core)

@@ -3,7 +3,7 @@
 A part of the core. The scheduler keeps plugins in its memory only, and a later one knows none. So a
 client states its own before all that it submits again; workers that have them only answer. A
 plugin that any client has unregistered or replaced is not stated any more (`PluginGone`, or
-`PluginsHeld` after a lost connection). One that was stated and not confirmed before the connection
+`PluginsKept` after a lost connection). One that was stated and not confirmed before the connection
 ended is stated again in the next session.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.wire.messages import Answer, AskFailed, PluginGone, PluginsHeld
+from ....protocol.wire.messages import Answer, AskFailed, PluginGone, PluginsKept
 from ..events import Warn
 from ..feature import ClientFeature
 from ..tasks import Watcher
@@ -56,7 +56,7 @@ def on_plugin_gone(core: ClientState, message: PluginGone) -> None:
     plugins_of(core).kept.pop(message.plugin, None)
 
 
-def on_plugins_held(core: ClientState, message: PluginsHeld) -> None:
+def on_plugins_kept(core: ClientState, message: PluginsKept) -> None:
     """Forget the plugins that have ended while this client was away."""
     plugins = plugins_of(core)
     known = {*message.plugins, *map(_id_of, plugins.restating.values())}
@@ -119,7 +119,7 @@ FEATURE: Final = ClientFeature(
         Answer: on_answer,
         AskFailed: on_answer,
         PluginGone: on_plugin_gone,
-        PluginsHeld: on_plugins_held,
+        PluginsKept: on_plugins_kept,
     },
     requests=(lambda core: plugins_of(core).restating,),
     begun=(_on_begun,),

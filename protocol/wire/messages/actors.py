@@ -31,9 +31,9 @@ from ..roles import PEERS, WORKERS
 ACTOR_FUNCTION: Final = b"weft: make actor"
 
 
-def call_text(holder: str, line: int, request: int) -> str:
+def call_text(holder: str, connection: int, request: int) -> str:
     """Return the text that names a call: its holder, the number of its connection, its request."""
-    return f"{holder}/{line}/{request}"
+    return f"{holder}/{connection}/{request}"
 
 
 def call_of(text: str) -> tuple[str, int, int] | None:
@@ -54,7 +54,7 @@ class ActorCalls(Message):
 
     actor: Text  #: what only holders of the actor know
     holder: Text
-    line: Number
+    connection: Number
     requests: Ints
     names: Texts
     arguments: Blobs

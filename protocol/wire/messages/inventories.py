@@ -28,7 +28,7 @@ DROPPED: Final = 2
 
 # -- of a worker to the scheduler -----------------------------------------------------------------
 @message(72, by=WORKERS, columns=("keys", "attempts", "nbytes"), optional_columns=("spec_hashes",))
-class InventoryHeld(Message):
+class InventoryKept(Message):
     """List results, and copies of other workers' results, that are in the worker's store."""
 
     keys: Keys
@@ -78,7 +78,7 @@ class InventoryFunctions(Message):
 
 @message(75, by=WORKERS)
 class InventoryEnd(Message):
-    """End the inventory, which had `n_rows` held, unfinished and failed attempts."""
+    """End the inventory, which had `n_rows` kept, unfinished and failed attempts."""
 
     n_rows: Number
 

@@ -53,7 +53,7 @@ class PluginGone(Message):
     plugin: Text
 
 
-# The messages to supervisors are others than those to workers: a supervisor of a release that does
+# The messages to supervisors are others than those to workers: a supervisor of a version that does
 # not know them answers `Unsupported`.
 @message(200, to=SUPERVISORS)
 class SetUpOnSupervisor(Message):
@@ -86,7 +86,7 @@ class RenewWorkers(Message):
 
 
 @message(203, to=CLIENTS + SUPERVISORS)
-class PluginsHeld(Message):
+class PluginsKept(Message):
     """Send the ids of all plugins to a client that is back: its others ended while it was away.
 
     A `PluginGone` on a connection that ended may not have been read. A supervisor that is back gets

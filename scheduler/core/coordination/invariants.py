@@ -260,7 +260,7 @@ OBJECT_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
     "n_uses of a value counts its places": lambda s: [
         (value, value.n_uses, n) for value, n in _uses(s).items() if value.n_uses != n
     ],
-    "held bytes are the sum over the values": lambda s: unless(
+    "kept bytes are the sum over the values": lambda s: unless(
         values_of(s).nbytes == sum(value.nbytes for value in _uses(s)), values_of(s).nbytes
     ),
     "the size of the metadata is the sum over its items": lambda s: [

@@ -1,7 +1,7 @@
 """Copies that clients want: how many a key shall have, and where.
 
-A client orders n copies of keys that are in memory (the question `replicate`). That is a *wish*: it
-is fulfilled now, and again when one of the copies is lost with a worker, or leaves with one.
+A client wishes for n copies of keys in memory (the question `replicate`). Such a *wish* is
+fulfilled now, and again when one of the copies is lost with a worker, or leaves with one.
 Workers are asked for a copy each (`HoldCopies`), those with the fewest bytes first, and fetch it
 from holders that are named to them. A key has at most `FAN_OUT` fetches under way for each copy
 that it has: so many copies spread as a tree, and do not come from one worker.
@@ -11,7 +11,7 @@ It is over with the first copy elsewhere, or when no worker has room for one: it
 that is to be tried again. A task of which copies are wanted anyway keeps that wish, and if those
 that are named for it cannot hold it, another worker gets the copy that saves it.
 
-A wish ends with the data: a result that is computed again has one copy. An order is answered when
+A wish ends with the data: a result that is computed again has one copy. A question is answered when
 each of its keys has as many copies as the wish, or as there are workers for, or will get no more.
 
 A worker that is asked may never answer, because its connection ended, or it could not reach a
@@ -49,10 +49,10 @@ LOOK_S: Final = 5.0
 MAX_TRIES: Final = 12
 #: A worker that could not get a copy so often is asked no more.
 MAX_FAILURES: Final = 3
-#: Orders under way at the same time.
-MAX_ORDERS: Final = 1000
+#: Questions under way at the same time.
+MAX_QUESTIONS: Final = 1000
 MAX_COPIES: Final = 1_000_000
-#: Names in one order.
+#: Names in one question.
 MAX_NAMES: Final = 1000
 #: Wishes of tasks that are not in memory any more are taken out when there are so many, or twice as
 #: many as the others.
@@ -84,8 +84,8 @@ def is_over(task: SchedulerTask, wish: Wish) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class CopyOrder:
-    """The order of a client, until it is answered."""
+class CopyQuestion:
+    """The question of a client, until it is answered."""
 
     peer: int
     request: int
@@ -97,7 +97,7 @@ class CopyOrder:
 class Copies:
     """The wishes of all clients."""
 
-    __slots__ = ("n_before_next_look", "next_look", "open", "orders", "short", "wishes")
+    __slots__ = ("n_before_next_look", "next_look", "open", "questions", "short", "wishes")
 
     def __init__(self) -> None:
         #: {task: wish}; some are of tasks that are not in memory any more
@@ -106,7 +106,7 @@ class Copies:
         self.open: dict[SchedulerTask, None] = {}
         #: {task: None} of those for which there were too few workers
         self.short: dict[SchedulerTask, None] = {}
-        self.orders: list[CopyOrder] = []
+        self.questions: list[CopyQuestion] = []
         #: when workers are asked again
         self.next_look: Deadline | None = None
         self.n_before_next_look = _LEAST_WISHES
@@ -135,10 +135,10 @@ def copies_of(state: SchedulerState) -> Copies:
 
 
 def on_replicate(state: SchedulerState, peer: int, message: m.Ask) -> None:
-    """Follow an order: make copies of keys; those that are not in memory are left out.
+    """Make copies of keys; those that are not in memory are left out.
 
     Raises:
-        BadArgument: the order cannot be followed.
+        BadArgument: the wish cannot be fulfilled.
     """
     arguments = message.arguments
     n, names = _number(arguments), names_of(arguments)
@@ -161,20 +161,20 @@ def follow(
     tasks: list[SchedulerTask],
     wishes: dict[SchedulerTask, Wish],
 ) -> None:
-    """Fulfil the wishes of an order, and answer it when that is done.
+    """Fulfil the wishes of a question, and answer it when that is done.
 
     Raises:
-        BadArgument: there are too many orders.
+        BadArgument: there are too many questions.
     """
     copies = copies_of(state)
-    copies.orders = [order for order in copies.orders if order.peer in state.roles]
-    if len(copies.orders) >= MAX_ORDERS:
-        raise BadArgument(f"{MAX_ORDERS} others are under way; ask again when one is done")
+    copies.questions = [question for question in copies.questions if question.peer in state.roles]
+    if len(copies.questions) >= MAX_QUESTIONS:
+        raise BadArgument(f"{MAX_QUESTIONS} others are under way; ask again when one is done")
     for task, wish in wishes.items():
         copies.add(task, wish)
-    copies.orders.append(CopyOrder(peer, message.request, tasks, dict.fromkeys(wishes)))
+    copies.questions.append(CopyQuestion(peer, message.request, tasks, dict.fromkeys(wishes)))
     advance(state)
-    _answer_orders(state)
+    _answer_questions(state)
 
 
 def _number(arguments: Info) -> int | None:
@@ -283,7 +283,7 @@ def _look_later(state: SchedulerState) -> None:
 
 # -- making copies ---------------------------------------------------------------------------------
 def advance(state: SchedulerState) -> None:
-    """Ask workers for the copies that are missing; answer the orders that are done."""
+    """Ask workers for the copies that are missing; answer the questions that are done."""
     copies = copies_of(state)
     if not copies.open:
         return
@@ -303,7 +303,7 @@ def advance(state: SchedulerState) -> None:
                 copies.forget(task)
                 _end_move(state, task, wish, wish.moves_from)
     _send(state, asked)
-    _answer_orders(state)
+    _answer_questions(state)
     if copies.open:
         _look_later(state)
 
@@ -351,7 +351,7 @@ def _ask(
 
 
 def _fits(task: SchedulerTask, wish: Wish, coming: Counter[WorkerHandle], ws: WorkerHandle) -> bool:
-    """Return whether a worker has room for a copy. What clients order may fill it."""
+    """Return whether a worker has room for a copy. What clients wish for may fill it."""
     if ws.closed:
         return False
     return not wish.is_rescue or ws.free_nbytes(MEMORY_HIGH) - coming[ws] >= task.nbytes
@@ -446,19 +446,19 @@ def _look(state: SchedulerState) -> None:
     advance(state)
 
 
-def _answer_orders(state: SchedulerState) -> None:
-    """Answer the orders of which no copy is under way any more."""
+def _answer_questions(state: SchedulerState) -> None:
+    """Answer the questions of which no copy is under way any more."""
     copies = copies_of(state)
-    for order in list(copies.orders):
-        for task in [task for task in order.waiting if task not in copies.open]:
-            del order.waiting[task]
-        if order.waiting:
+    for question in list(copies.questions):
+        for task in [task for task in question.waiting if task not in copies.open]:
+            del question.waiting[task]
+        if question.waiting:
             continue
-        copies.orders.remove(order)
-        if order.peer in state.roles:
-            numbers = {task.key: len(task.replicas) for task in order.tasks}
+        copies.questions.remove(question)
+        if question.peer in state.roles:
+            numbers = {task.key: len(task.replicas) for task in question.tasks}
             info = {"keys": list(numbers), "n_copies": list(numbers.values())}
-            state.send(order.peer, m.Answer(request=order.request, info=info, next_page=""))
+            state.send(question.peer, m.Answer(request=question.request, info=info, next_page=""))
 
 
 # -- invariants ------------------------------------------------------------------------------------
@@ -488,10 +488,10 @@ COPY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
     "workers are asked again while copies are under way": lambda s: [
         task for task in copies_of(s).open if copies_of(s).next_look is None
     ],
-    "an order waits for copies that are under way": lambda s: [
-        (order.request, task)
-        for order in copies_of(s).orders
-        for task in order.waiting
+    "a question waits for copies that are under way": lambda s: [
+        (question.request, task)
+        for question in copies_of(s).questions
+        for task in question.waiting
         if task not in copies_of(s).open
     ],
 }

@@ -1,4 +1,4 @@
-"""Data that moves from workers with many bytes to those with few, as a client orders.
+"""Data that moves from workers with many bytes to those with few, as a client wishes.
 
 A move is a wish for a copy at one worker (`copies`), after which the copy that it is for is
 dropped. Keys of which several copies are wanted stay where they are, and so do those that have
@@ -24,7 +24,7 @@ def on_rebalance(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """Move some of the named keys, until no move makes two workers more equal.
 
     Raises:
-        BadArgument: the order cannot be followed.
+        BadArgument: the wish cannot be fulfilled.
     """
     names = names_of(message.arguments)
     tasks = [task for key in keys_of(message.arguments) if (task := state.tasks.get(key))]

@@ -115,7 +115,7 @@ class Sums:
         """Take a report; the process is new if it has never had a session before this one."""
         own = [*numbers[: len(self.numbers)]]
         if not own:
-            return  # of an earlier release
+            return  # of an earlier version
         own += [0] * (len(self.numbers) - len(own))
         last = self.latest.get(process_id)
         if last is None:

@@ -146,7 +146,7 @@ def on_unsupported(state: SchedulerState, who: object, request: int) -> None:
     if isinstance(who, (WorkerHandle, SupervisorHandle)):
         passed = _take(state, who, request)
         if passed is not None:
-            text = "it runs a release of weft that answers no questions"
+            text = "it runs a version of weft that answers no questions"
             _fail(state, passed.peer, passed.request, UNKNOWN_QUESTION, text)
 
 

@@ -103,7 +103,7 @@ def _report_unexplained(state: SchedulerState, worker_id: str, loss: Loss) -> No
 def _on_worker_exited(state: SchedulerState, report: m.WorkerExited) -> None:
     """Record a supervisor's report. A worker that is still connected is logged with its loss.
 
-    A supervisor whose line broke reports again what it does not know to have arrived.
+    A supervisor whose connection broke reports again what it does not know to have arrived.
     """
     losses, worker_id, reason = losses_of(state), report.worker_id, report.reason
     was_reported = worker_id in losses.exits
@@ -156,7 +156,7 @@ def _report_deaths(state: SchedulerState) -> None:
 
 def _report(state: SchedulerState, loss: Loss, report: m.WorkerExited | None = None) -> None:
     reason, kind = ("", "") if report is None else (report.reason, report.kind)
-    # An earlier release does not report the kind.
+    # An earlier version does not report the kind.
     kind = "signal" if kind == REQUESTED else kind
     losses_of(state).by_reason[kind if kind in DEATHS else "exit" if reason else loss.seen] += 1
     why = reason or "connection closed"

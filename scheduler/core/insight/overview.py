@@ -127,7 +127,7 @@ def _signs(
         unreached=recently_unreached(state),
         set_aside=[
             SetAside(plugin.name, plugin.n_deaths, plugin.last_death)
-            for plugin in plugins_of(state).held.values()
+            for plugin in plugins_of(state).kept.values()
             if plugin.is_aside
         ],
     )

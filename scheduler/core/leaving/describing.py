@@ -42,10 +42,10 @@ def remainder(ws: WorkerHandle, leaver: Leaver) -> Remainder:
     sole = [task for task in seen if is_sole(task, ws)]
     factor = n_all / len(seen) if seen else 0.0
     stuck = [task for task in islice(leaver.stuck, MAX_SEEN) if is_sole(task, ws)]
-    held = [task for task in stuck if is_needed(task) or task.group.function.is_unique]
+    kept = [task for task in stuck if is_needed(task) or task.group.function.is_unique]
     share = len(leaver.stuck) / max(1, min(len(leaver.stuck), MAX_SEEN))
     nbytes = int(sum(task.nbytes for task in sole) * factor)
-    return Remainder(round(len(sole) * factor), min(nbytes, MAX_NUMBER), round(len(held) * share))
+    return Remainder(round(len(sole) * factor), min(nbytes, MAX_NUMBER), round(len(kept) * share))
 
 
 def facts_of(state: SchedulerState, ws: WorkerHandle) -> Info:

@@ -68,7 +68,7 @@ class Leaver:
     def __init__(self, ws: WorkerHandle, now: float) -> None:
         #: when it began to leave
         self.since = now
-        #: of its `AskToLeave`; 0 = it has not asked: it is of an earlier release, and goes when it
+        #: of its `AskToLeave`; 0 = it has not asked: it is of an earlier version, and goes when it
         #: runs nothing
         self.request = 0
         #: when it ends without the word; None = it waits as long as it takes, or has not said

@@ -83,7 +83,7 @@ def lose_worker(
         elif is_named and not task.delivered:
             for client in task.wanted_by:
                 moved.setdefault(client, []).append(task.key)
-    held = {task.attempt: task for task in lost} if ws.supervisor_id else {}
+    sole = {task.attempt: task for task in lost} if ws.supervisor_id else {}
     replace_lost(state, lost)
     for client, keys in moved.items():
         # They may be waiting for an answer of the lost worker, which need not come.
@@ -92,8 +92,8 @@ def lose_worker(
         del function.workers[ws]
     ws.functions.clear()
     report = state.lost.exit_reports.pop(ws.worker_id, None)
-    if (had or held) and ws.supervisor_id:
-        lost_worker = LostWorker(ws, had, held, most)
+    if (had or sole) and ws.supervisor_id:
+        lost_worker = LostWorker(ws, had, sole, most)
         state.lost.unreported[ws.worker_id] = lost_worker
         state.call_after(EXIT_REPORT_WAIT_S, _end_wait_for_report, lost_worker)
         if report is not None:
@@ -126,7 +126,7 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
     lost = state.lost.unreported.pop(report.worker_id, None)
     if lost is None:
         return
-    ws, processing, held, most = lost
+    ws, processing, sole, most = lost
     facts = DeathFacts.from_plain(report.facts).holding(most)
     reason = report.reason + facts.of_memory_after(report.reason)
     running = [processing[attempt] for attempt in report.running if attempt in processing]
@@ -136,7 +136,7 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
         task = processing.get(attempt)
         is_served = task is None
         if is_served:
-            task = held.get(attempt)
+            task = sole.get(attempt)
         # One that has failed since, or is not needed, starts to count anew if it runs again.
         if task is None or task.state in (RELEASED, ERRED, FORGOTTEN):
             continue
@@ -145,7 +145,7 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
         for attempt_died in state.features.attempt_died:
             attempt_died(state, task, ws.name, reason, is_served)
         what = f", while its result ({task.nbytes} bytes) was pickled or sent" * is_served
-        holdings = holdings_text(report.reason, ws.name, [x.nbytes for x in held.values()])
+        holdings = holdings_text(report.reason, ws.name, [x.nbytes for x in sole.values()])
         blame(state, task, ws, report.reason + what, facts, holdings)
 
 

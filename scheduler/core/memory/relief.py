@@ -192,14 +192,14 @@ def _relieve(state: SchedulerState, classes: Iterable[TaskClass]) -> None:
         client = task.group.client
         sizes[client] = sizes.get(client, 0) + _size(task)
     greedy = max(sizes, key=sizes.__getitem__)
-    held = [task for task in there if task.group.client == greedy]
+    kept = [task for task in there if task.group.client == greedy]
     waiting = [task for task in aside if task.group.client == greedy and _adds(task)]
-    victims = _victims(full, aside, held, waiting) or waiting
+    victims = _victims(full, aside, kept, waiting) or waiting
     if not victims:
         return  # not results fill them: that these fail would make no room
     text = (
         f"{_filled_text(state, full)}, and nothing has made room for {lasting(STALLED_S)}; "
-        f"{_shares(held, waiting)}"
+        f"{_shares(kept, waiting)}"
     )
     _give_way(state, victims, text)
 
@@ -225,7 +225,7 @@ def _size(task: SchedulerTask) -> int:
 def _victims(
     full: Iterable[WorkerHandle],
     aside: Iterable[SchedulerTask],
-    held: Iterable[SchedulerTask],
+    kept: Iterable[SchedulerTask],
     waiting: Iterable[SchedulerTask],
 ) -> list[SchedulerTask]:
     """Return the newest of these results without which the others fit that are wanted."""
@@ -233,7 +233,7 @@ def _victims(
     missing -= sum(int(FULL_SHARE * ws.memory_limit) - ws.used_nbytes for ws in full)
     n_left = len(list(aside))
     found: list[SchedulerTask] = []
-    for task in _newest_first((*waiting, *(t for t in held if t.wanted_by and not is_actor(t)))):
+    for task in _newest_first((*waiting, *(t for t in kept if t.wanted_by and not is_actor(t)))):
         if missing <= 0 or not n_left:
             break
         missing -= _size(task)
@@ -268,9 +268,9 @@ def _newest_first(tasks: Iterable[SchedulerTask]) -> list[SchedulerTask]:
     return sorted(tasks, key=lambda task: (task.group.submitted, task.priority), reverse=True)
 
 
-def _shares(held: list[SchedulerTask], waiting: list[SchedulerTask]) -> str:
+def _shares(kept: list[SchedulerTask], waiting: list[SchedulerTask]) -> str:
     """Return how much of a client is there, and how much more was wanted."""
-    text = f"{counted(len(held), 'result')} of this client {_take(held)}"
+    text = f"{counted(len(kept), 'result')} of this client {_take(kept)}"
     if waiting:
         more = counted(len(waiting), "more task")
         text += f", and {more} would add {sized(sum(map(_size, waiting)))}"
@@ -307,7 +307,7 @@ def note_kill(state: SchedulerState, lost: LostWorker, running: Collection[Sched
     """
     ws = lost.worker
     clients = {task.group.client: None for task in running}
-    results = [t for t in lost.held.values() if not clients or t.group.client in clients]
+    results = [t for t in lost.sole.values() if not clients or t.group.client in clients]
     nbytes = sum(task.nbytes for task in results)
     if not running:
         nbytes = max(nbytes, sum(held.nbytes for held in lost.held_most))

@@ -22,29 +22,29 @@ def _with_orders_at_once(state: SchedulerState) -> list[object]:
     return [
         ws
         for ws in state.workers.values()
-        if sum(bool(plugin.waiting.get(ws)) for plugin in plugins_of(state).held.values()) > 1
+        if sum(bool(plugin.waiting.get(ws)) for plugin in plugins_of(state).kept.values()) > 1
     ]
 
 
 #: {what holds: what breaks it}
 PLUGIN_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "plugins are filed by name": lambda s: [
-        plugin for name, plugin in plugins_of(s).held.items() if name != plugin.name
+        plugin for name, plugin in plugins_of(s).kept.items() if name != plugin.name
     ],
-    "a plugin is held or ends": lambda s: [
-        *(plugin for plugin in plugins_of(s).held.values() if plugin.is_ending),
+    "a plugin is kept or ends": lambda s: [
+        *(plugin for plugin in plugins_of(s).kept.values() if plugin.is_ending),
         *(plugin for plugin in plugins_of(s).ending if not plugin.is_ending or not plugin.waiting),
     ],
-    "each process has a held plugin, or waits for it": lambda s: differences(
+    "each process has a kept plugin, or waits for it": lambda s: differences(
         [
             (p, process)
-            for p in plugins_of(s).held.values()
+            for p in plugins_of(s).kept.values()
             for process in (s.supervisors if p.is_for_supervisors else s.workers).values()
             if not p.is_aside
         ],
         [
             (p, process)
-            for p in plugins_of(s).held.values()
+            for p in plugins_of(s).kept.values()
             for process in (*p.ready, *p.waiting)
             if not p.is_aside
         ],
@@ -67,7 +67,7 @@ PLUGIN_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         or s.workers_by_id.get(ws.worker_id) is not ws
         or (
             is_preparing(s, ws)
-            and not any(ws in plugin.waiting for plugin in plugins_of(s).held.values())
+            and not any(ws in plugin.waiting for plugin in plugins_of(s).kept.values())
             and not lacks_supervisor(s, ws)
         )
     ],
@@ -77,6 +77,6 @@ PLUGIN_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         if plugin.orders and not plugin.waiting and not plugin.renewing
     ],
     "plugins are few and small": lambda s: unless(
-        _bytes(s) <= 2 * MAX_NBYTES and len(plugins_of(s).held) <= MAX_PLUGINS, _bytes(s)
+        _bytes(s) <= 2 * MAX_NBYTES and len(plugins_of(s).kept) <= MAX_PLUGINS, _bytes(s)
     ),
 }

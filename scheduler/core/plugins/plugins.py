@@ -40,7 +40,7 @@ from .records import ENDING, Plugin, Process, plugins_of
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
-#: Plugins that are held at a time, and the bytes of all their pickles, each of which a worker that
+#: Plugins that are kept at a time, and the bytes of all their pickles, each of which a worker that
 #: joins is sent.
 MAX_PLUGINS: Final = 256
 MAX_NBYTES: Final = 128 << 20
@@ -84,8 +84,8 @@ def _register(
     plugin_id = _text(message.arguments, "plugin")
     if len(message.blobs) != 1 or message.blobs[0] is None:
         raise BadArgument("one pickle is expected")
-    held = plugins_of(state).held
-    plugin = held.get(name)
+    kept = plugins_of(state).kept
+    plugin = kept.get(name)
     is_other = plugin is not None and plugin.plugin_id != plugin_id
     is_ignored = is_other and message.arguments.get("idempotent") is True
     if plugin is not None and (not is_other or (is_ignored and not plugin.is_aside)):
@@ -104,7 +104,7 @@ def _register(
         _check_size(state, plugin, replaced)
         if replaced is not None:
             _end_on_request(state, replaced)
-        held[name] = plugin
+        kept[name] = plugin
         _set_up_everywhere(state, plugin)
     plugin.orders.append((peer, message.request, plugin.plugin_id != plugin_id))
     _settle(state, plugin)
@@ -173,9 +173,9 @@ def on_unregister(state: SchedulerState, peer: int, message: m.Ask) -> None:
         BadArgument: there is none of this name.
     """
     name = _text(message.arguments, "name")
-    plugin = plugins_of(state).held.get(name)
+    plugin = plugins_of(state).kept.get(name)
     if plugin is None:
-        first = [*plugins_of(state).held.values()][:10]
+        first = [*plugins_of(state).kept.values()][:10]
         there = ", ".join(f"{p.name!r}" + " (set aside)" * p.is_aside for p in first) or "none"
         raise BadArgument(f"workers have no plugin {name[:100]!r}; they have: {there}")
     where = "supervisors" if plugin.is_for_supervisors else "workers"
@@ -201,7 +201,7 @@ def _end_on_request(state: SchedulerState, plugin: Plugin) -> None:
 def _end(state: SchedulerState, plugin: Plugin) -> None:
     """Begin to tear a plugin down: its set-up is not waited for any more."""
     plugins = plugins_of(state)
-    del plugins.held[plugin.name]
+    del plugins.kept[plugin.name]
     plugins.ending[plugin] = None
     plugin.is_ending = True
     plugin.ready, had = {}, {**plugin.ready, **plugin.waiting}
@@ -224,12 +224,12 @@ def _end(state: SchedulerState, plugin: Plugin) -> None:
 def greet(state: SchedulerState, ws: WorkerHandle) -> None:
     """Send a worker whose session begins the plugins that it has not reported."""
     plugins = plugins_of(state)
-    if plugins.held:
+    if plugins.kept:
         _hold_back(state, ws)
     for plugin in plugins.ending:
         if ws in plugin.waiting:
             _ask(state, plugin, ws)
-    for plugin in plugins.held.values():
+    for plugin in plugins.kept.values():
         if plugin.is_for_supervisors or ws in plugin.ready:
             continue
         if plugin.is_aside:
@@ -253,7 +253,7 @@ def lacks_supervisor(state: SchedulerState, ws: WorkerHandle) -> bool:
     supervisors = state.supervisors_by_id.get(ws.supervisor_id, {}).values()
     return any(
         plugin.is_for_supervisors and not any(one in plugin.ready for one in supervisors)
-        for plugin in plugins_of(state).held.values()
+        for plugin in plugins_of(state).kept.values()
     )
 
 
@@ -301,7 +301,7 @@ def _send_next(state: SchedulerState, ws: WorkerHandle) -> None:
     """
     if ws.peer not in state.roles or _is_held_back(state, ws):
         return
-    asked = [plugin for plugin in plugins_of(state).held.values() if ws in plugin.waiting]
+    asked = [plugin for plugin in plugins_of(state).kept.values() if ws in plugin.waiting]
     if not asked or any(plugin.waiting[ws] for plugin in asked):
         return
     if asked[0].trial in (None, ws):
@@ -386,9 +386,9 @@ def _renew_workers(state: SchedulerState, plugin: Plugin) -> None:
 
 
 def on_unsupported(state: SchedulerState, who: object, request: int) -> None:
-    """A process of another release does not know plugins: it fails to set one up."""
+    """A process of another version does not know plugins: it fails to set one up."""
     if isinstance(who, (WorkerHandle, SupervisorHandle)) and request:
-        text = f"{named(who)} runs a release of weft that knows no plugins there; install this one"
+        text = f"{named(who)} runs a version of weft that knows no plugins there; install this one"
         # The form of a packed exception of which no more than the text is known.
         failure = [b"", "UnsupportedRequest", text, f"UnsupportedRequest: {text}", b""]
         on_done(state, who, m.PluginDone(request=request, info={"failure": failure}))
@@ -507,11 +507,11 @@ def greet_supervisor(state: SchedulerState, supervisor: SupervisorHandle) -> Non
     One that was here before has missed what has ended meanwhile. One that comes from an earlier
     scheduler keeps the plugins of clients that are gone.
     """
-    held = [plugin for plugin in plugins_of(state).held.values() if plugin.is_for_supervisors]
+    kept = [plugin for plugin in plugins_of(state).kept.values() if plugin.is_for_supervisors]
     if supervisor.last_epoch == state.epoch and plugins_of(state).has_ended:
-        ids = [plugin.plugin_id for plugin in held]
-        state.send(supervisor.peer, m.PluginsHeld(plugins=ids))
-    for plugin in held:
+        ids = [plugin.plugin_id for plugin in kept]
+        state.send(supervisor.peer, m.PluginsKept(plugins=ids))
+    for plugin in kept:
         _ask(state, plugin, supervisor, is_required=supervisor.is_new)
 
 
@@ -529,7 +529,7 @@ def admit_later(state: SchedulerState, ws: WorkerHandle) -> bool:
 def _admit_prepared(state: SchedulerState, ws: WorkerHandle) -> None:
     """Give work to a worker that prepares, if it has set up everything."""
     plugins = plugins_of(state)
-    if any(ws in plugin.waiting for plugin in plugins.held.values()):
+    if any(ws in plugin.waiting for plugin in plugins.kept.values()):
         return
     if ws.peer in state.roles and ws.inventory is None and not lacks_supervisor(state, ws):
         del plugins.preparing[ws]
@@ -547,8 +547,8 @@ def _go_on_preparing(state: SchedulerState, ws: WorkerHandle) -> None:
 def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
     """Send a client that has been here before what it needs to forget the plugins that ended."""
     if plugins_of(state).has_ended:
-        ids = [plugin.plugin_id for plugin in plugins_of(state).held.values()]
-        state.send_client(client, m.PluginsHeld(plugins=ids))
+        ids = [plugin.plugin_id for plugin in plugins_of(state).kept.values()]
+        state.send_client(client, m.PluginsKept(plugins=ids))
 
 
 def is_preparing(state: SchedulerState, ws: WorkerHandle) -> bool:

@@ -111,11 +111,11 @@ class Plugin:
 class Plugins:
     """All plugins of a scheduler."""
 
-    __slots__ = ("ending", "has_ended", "held", "preparing")
+    __slots__ = ("ending", "has_ended", "kept", "preparing")
 
     def __init__(self) -> None:
         #: {name: plugin}, in the order of their registration; none is ending
-        self.held: dict[str, Plugin] = {}
+        self.kept: dict[str, Plugin] = {}
         #: {plugin: None} of those that some worker has not torn down yet
         self.ending: dict[Plugin, None] = {}
         #: {worker: None}: away, because they have not set up all plugins yet
@@ -125,13 +125,13 @@ class Plugins:
 
     def all(self) -> list[Plugin]:
         """Return those that end, then the others."""
-        return [*self.ending, *self.held.values()]
+        return [*self.ending, *self.kept.values()]
 
     def set_up_on(self, ws: WorkerHandle) -> Plugin | None:
         """Return the plugin that a worker is setting up, if it does nothing else with plugins."""
         if any(plugin.waiting.get(ws) for plugin in self.ending):
             return None  # it may have died of the teardown, or of a set-up that was given up
-        return next((p for p in self.held.values() if p.waiting.get(ws, 0) > 0), None)
+        return next((p for p in self.kept.values() if p.waiting.get(ws, 0) > 0), None)
 
 
 def plugins_of(state: SchedulerState) -> Plugins:

@@ -320,7 +320,7 @@ class Inventory:
     """The inventory of a worker, while its rows come."""
 
     __slots__ = (
-        "held",
+        "has_what",
         "listed",
         "n_adopted",
         "n_dropped",
@@ -334,7 +334,7 @@ class Inventory:
         #: entries of its `processing`, `zombies` and `has_what` that no row has named
         self.processing = dict(ws.processing)
         self.zombies = dict.fromkeys(ws.zombies)
-        self.held = dict(ws.has_what)
+        self.has_what = dict(ws.has_what)
         #: {message class: {attempt: what its row says}}; no attempt is in two of the inner maps
         self.listed: dict[type[Message], dict[int, Any]] = {}
         #: rows that came so far, and what became of them

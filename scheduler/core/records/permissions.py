@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def answer_unhandled(state: SchedulerState, peer: int, role: Role, message: Message) -> bool:
     """Answer a message that the peer's role may not send; False if that ended the connection."""
     kind = type(message)
-    if isinstance(message, Unknown):  # its sender runs a later release
+    if isinstance(message, Unknown):  # its sender runs a later version
         state.send(peer, m.unsupported(message))
         return True
     if kind.least_level > state.levels[peer]:

@@ -59,7 +59,7 @@ class LostWorker(NamedTuple):
     #: {attempt: task} that it was given
     processing: dict[int, SchedulerTask]
     #: {attempt: task} of the results whose only copy it had
-    held: dict[int, SchedulerTask]
+    sole: dict[int, SchedulerTask]
     #: its results by function, those with most bytes
     held_most: list[HeldResults]
 

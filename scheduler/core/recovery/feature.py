@@ -96,7 +96,7 @@ FEATURE: Final = Feature(
     invariants=RECOVERY_INVARIANTS,
     handlers={
         m.Resubmitted: barrier.on_resubmitted,
-        m.InventoryHeld: inventories.on_held,
+        m.InventoryKept: inventories.on_kept,
         m.InventoryUnfinished: inventories.on_unfinished,
         m.InventoryFailed: inventories.on_failed,
         m.InventoryFunctions: inventories.on_functions,

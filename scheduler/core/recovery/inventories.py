@@ -1,4 +1,4 @@
-"""Merges what a worker has, row by row, when it comes back: after its line broke, or from the
+"""Merges what a worker has, row by row, when it comes back: after its connection broke, or from the
 scheduler before this one.
 
 A row says that a worker holds a result, runs or was assigned an attempt, or keeps a failure. It is
@@ -30,7 +30,7 @@ from ..records.peers import Inventory, WorkerHandle
 from ..records.tasks import SchedulerTask
 from ..reports.missing import lose_replica, replace_lost
 from .merging import report
-from .records import ASSIGNED, FAILED, HELD, RUNNING, InventoryRow, recovery_of
+from .records import ASSIGNED, FAILED, KEPT, RUNNING, InventoryRow, recovery_of
 from .rows import bring
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 # -- messages -------------------------------------------------------------------------------------
-def on_held(state: SchedulerState, ws: WorkerHandle, message: m.InventoryHeld) -> None:
+def on_kept(state: SchedulerState, ws: WorkerHandle, message: m.InventoryKept) -> None:
     """Results, and copies of results, that the worker holds."""
     inventory = _open(state, ws, message)
     if inventory is None:
@@ -49,11 +49,11 @@ def on_held(state: SchedulerState, ws: WorkerHandle, message: m.InventoryHeld) -
         _end_zombie(state, ws, inventory, attempt)
         task = state.tasks.get(key)
         if task is not None:
-            inventory.held.pop(task, None)
+            inventory.has_what.pop(task, None)
             if task.attempt == attempt and ws in task.replicas:
                 inventory.n_kept += 1
                 continue
-        if bring(state, InventoryRow(ws, key, attempt, HELD, spec_hash, nbytes), news):
+        if bring(state, InventoryRow(ws, key, attempt, KEPT, spec_hash, nbytes), news):
             inventory.n_kept += 1
         else:
             inventory.n_dropped += 1
@@ -147,7 +147,7 @@ def on_end(state: SchedulerState, ws: WorkerHandle, message: m.InventoryEnd) -> 
     processing = inventory.processing.items()
     absent = {task: None for attempt, task in processing if ws.processing.get(attempt) is task}
     take_back_from(state, ws, absent)
-    gone = [task for task in inventory.held if task in ws.has_what]
+    gone = [task for task in inventory.has_what if task in ws.has_what]
     replace_lost(state, [task for task in gone if lose_replica(state, task, ws)])
     if not any(admitting(state, ws) for admitting in state.features.admitting):
         bring_back(state, ws)
@@ -190,7 +190,7 @@ def _new_rows(
     state: SchedulerState,
     ws: WorkerHandle,
     inventory: Inventory,
-    message: m.InventoryHeld | m.InventoryUnfinished | m.InventoryFailed,
+    message: m.InventoryKept | m.InventoryUnfinished | m.InventoryFailed,
     values: list[Any],
     *columns: list[Any],
 ) -> Iterable[Any]:

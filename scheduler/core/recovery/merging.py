@@ -53,7 +53,7 @@ _ADOPTING: Final = frozenset((WAITING, QUEUED, NO_WORKER))
 def is_other(task: SchedulerTask, row: InventoryRow) -> bool:
     """Return whether a row is of a task of the same name with other content.
 
-    Workers of an earlier release do not know the hashes of copies that they fetched: the attempt
+    Workers of an earlier version do not know the hashes of copies that they fetched: the attempt
     must be the same then.
     """
     known = task.spec_hash
@@ -62,7 +62,7 @@ def is_other(task: SchedulerTask, row: InventoryRow) -> bool:
     return row.spec_hash != m.NO_HASH or task.state != MEMORY or task.attempt != row.attempt
 
 
-def merge_held(
+def merge_kept(
     state: SchedulerState,
     task: SchedulerTask,
     row: InventoryRow,
@@ -79,7 +79,7 @@ def merge_held(
         if task.group.function.is_unique and row.attempt >= state.first_attempt:
             return False  # its maker has reported to this scheduler, so this is a copy
         task.replicas = (*task.replicas, ws)
-        _note_held(state, task, ws)
+        _note_kept(state, task, ws)
         return True
     if task.state in (MEMORY, ERRED) or is_other(task, row):
         return False
@@ -92,7 +92,7 @@ def merge_held(
     return True
 
 
-def _note_held(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> None:
+def _note_kept(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> None:
     """Note that a worker has the result of a task: it may be full now, or leave with it."""
     ws.has_what[task] = None
     ws.nbytes += task.nbytes
@@ -117,7 +117,7 @@ def _finish(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> No
     task.attempt = row.attempt
     task.replicas = ws.alone
     task.nbytes = row.nbytes
-    _note_held(state, task, ws)
+    _note_kept(state, task, ws)
     state.out_of_reach.pop(task, None)
     for dependent in task.dependents or ():
         if dependent.state == WAITING:

@@ -59,13 +59,13 @@ def keep(state: SchedulerState, task: SchedulerTask) -> bool:
 
     A client that comes back can submit the task of any other result again.
     """
-    if task.is_without_recipe or _may_be_held(state, task):
+    if task.is_without_recipe or _may_be_kept(state, task):
         recovery_of(state).kept[task] = None
         return True
     return False
 
 
-def _may_be_held(state: SchedulerState, task: SchedulerTask) -> bool:
+def _may_be_kept(state: SchedulerState, task: SchedulerTask) -> bool:
     """Return whether a client that is not back yet may have a future of this unique result."""
     barrier = recovery_of(state).barrier
     return (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .barrier import Barrier
 
 #: The kinds of rows, in the order in which those of one key are merged.
-HELD: Final = 0
+KEPT: Final = 0
 RUNNING: Final = 1
 ASSIGNED: Final = 2
 FAILED: Final = 3
@@ -35,7 +35,7 @@ class InventoryRow:
     attempt: int
     kind: int
     spec_hash: bytes
-    nbytes: int = 0  #: of a held result
+    nbytes: int = 0  #: of a kept result
     failure: Failure | None = None  #: of a failed attempt
     n_raised: int = 0  #: exceptions before an unfinished or a failed attempt
 

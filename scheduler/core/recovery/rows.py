@@ -18,7 +18,7 @@ from ....protocol.wire.failure import Failure
 from ..moves.transitions import drop_attempt
 from ..records.tasks import WAITING, Function, SchedulerTask
 from . import merging
-from .records import ASSIGNED, FAILED, HELD, InventoryRow, look_again, recovery_of
+from .records import ASSIGNED, FAILED, KEPT, InventoryRow, look_again, recovery_of
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -38,7 +38,7 @@ def waits(state: SchedulerState, row: InventoryRow) -> bool:
     if not state.awaits_peers:
         return False
     if task.is_without_recipe:
-        return row.kind != HELD
+        return row.kind != KEPT
     return (
         row.kind == ASSIGNED
         and task.state == WAITING
@@ -58,8 +58,8 @@ def bring(
     if waits(state, row):
         return _file(state, row)
     task = state.tasks[row.key]
-    if row.kind == HELD:
-        return merging.merge_held(state, task, row, news)
+    if row.kind == KEPT:
+        return merging.merge_kept(state, task, row, news)
     if row.kind == FAILED:
         return merging.merge_failed(state, task, row)
     return merging.adopt(state, task, row)
@@ -106,8 +106,8 @@ def on_ended(
     if isinstance(outcome, int) and twin is not None and twin[0] is ws:
         task = state.twins.pop(attempt)[1]
         news: list[tuple[WorkerHandle, SchedulerTask]] = []
-        row = InventoryRow(ws, task.key, attempt, HELD, task.spec_hash or m.NO_HASH, outcome)
-        is_kept = merging.merge_held(state, task, row, news)
+        row = InventoryRow(ws, task.key, attempt, KEPT, task.spec_hash or m.NO_HASH, outcome)
+        is_kept = merging.merge_kept(state, task, row, news)
         merging.report(state, news)
         return is_kept
     found = recovery_of(state).find(ws, attempt)
@@ -118,7 +118,7 @@ def on_ended(
         look_again(state, ws)
         return False
     if isinstance(outcome, int):
-        found.kind, found.nbytes = HELD, outcome
+        found.kind, found.nbytes = KEPT, outcome
     else:
         found.kind, found.failure = FAILED, outcome
     take_all(state, [found.key])

@@ -55,7 +55,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     queue_times = state.prefixes.queue_times
     if message.fetched_us:
         _note_fetched(ws, message)
-    queued = message.queued_us or [0] * len(message.attempts)  # an earlier release reports none
+    queued = message.queued_us or [0] * len(message.attempts)  # an earlier version reports none
     n = us_total = queued_us_total = occupancy_ns = nbytes_total = n_stale = 0
     # as they were before the rows of `prefix`, and of `group`
     n_before = us_before = queued_us_before = nbytes_before = n_before_group = 0

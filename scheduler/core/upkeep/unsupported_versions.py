@@ -1,4 +1,4 @@
-"""Peers of another release of weft, and the messages that they do not know."""
+"""Peers of another version of weft, and the messages that they do not know."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UnknownCodes(dict[int, None]):
 
 
 def _on_unsupported(state: SchedulerState, who: Any, message: m.Unsupported) -> None:
-    """A peer of another release does not know a message: its part of a request is missing."""
+    """A peer of another version does not know a message: its part of a request is missing."""
     for unsupported in state.features.unsupported:
         unsupported(state, who, message.request)
     code = message.unknown_code
@@ -27,8 +27,8 @@ def _on_unsupported(state: SchedulerState, who: Any, message: m.Unsupported) -> 
         name = getattr(who, "name", "a supervisor or viewer")
         state.log(
             "warning",
-            f"{name} does not know messages of code {code}: it runs another release of "
-            "weft; install the same release on all machines",
+            f"{name} does not know messages of code {code}: it runs another version of "
+            "weft; install the same version on all machines",
         )
 
 

@@ -186,8 +186,8 @@ def test_actor_takes_truth_values_only_and_else_nothing_is_submitted(client, val
 
 def test_a_call_beyond_a_limit_of_the_protocol_fails_alone(client, counter):
     assert counter.add().result() == 1
-    (line,) = client._engine.actor_connections()._by_address.values()
-    line._connection.wire.limits = FrameLimits(payload=1000)
+    (connection,) = client._engine.actor_connections()._by_address.values()
+    connection._connection.wire.limits = FrameLimits(payload=1000)
     with pytest.raises(ActorLost, match=r"was not called: the arguments of add\(\) cannot be sent"):
         counter.add(b"x" * 2000).result()
     calls = [counter.add(), counter.add(b"x" * 2000), counter.add()]

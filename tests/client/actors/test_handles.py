@@ -184,7 +184,7 @@ _offer_client()
 
 def use():
     barrier.wait(30)
-    found.append(callable(actors._calls().held))
+    found.append(callable(actors._calls().kept))
 
 found = []
 barrier = threading.Barrier(4)

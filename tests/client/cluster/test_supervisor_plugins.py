@@ -225,7 +225,7 @@ def test_variables_are_there_before_workers_import_anything(client):
     assert {*client.run(noted).values()} == {None}
 
 
-def test_workers_that_have_imported_an_older_release_are_replaced(client, tmp_path):
+def test_workers_that_have_imported_an_older_version_are_replaced(client, tmp_path):
     options = ["--no-index", "--no-deps", "--target", str(tmp_path / "target")]
     before = {*client.run(os.getpid).values()}
     client.register_plugin(

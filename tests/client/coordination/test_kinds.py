@@ -14,8 +14,8 @@ import pytest
 
 import weft
 from weft import Client, CountDown, Event, Lock, MultiLock, Queue, Semaphore, Variable
+from weft.client.coordination.concurrency_limits import Limit
 from weft.client.coordination.coordination_object import CoordinationObject
-from weft.client.coordination.limits import Limit
 from weft.protocol.errors import ClientClosed
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -33,7 +33,7 @@ class Row:
     #: ends the wait of another object
     let_go: Callable[[Any], Any]
     #: makes others wait
-    hold: Callable[[Any], Any] = lambda _held: None
+    hold: Callable[[Any], Any] = lambda _shared: None
     #: what a late wait returns; None = it raises TimeoutError
     late: Any = False
 
@@ -41,10 +41,10 @@ class Row:
 def acquired(make: Callable[..., Any]) -> Row:
     return Row(
         make,
-        wait=lambda held, timeout: held.acquire(timeout=timeout),
+        wait=lambda shared, timeout: shared.acquire(timeout=timeout),
         answer=True,
-        let_go=lambda held: held.release(),
-        hold=lambda held: held.acquire(),
+        let_go=lambda shared: shared.release(),
+        hold=lambda shared: shared.acquire(),
     )
 
 
@@ -133,12 +133,12 @@ def test_a_wait_ends_with_its_client(
     row = ROWS[cls]
     row.hold(row.make(name, client=other))
     client = Client(cluster, set_as_default=False)
-    held = row.make(name, client=client)
+    shared = row.make(name, client=client)
     started = threading.Event()
 
     def wait() -> None:
         started.set()
-        row.wait(held, None)
+        row.wait(shared, None)
 
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(wait)
@@ -147,7 +147,7 @@ def test_a_wait_ends_with_its_client(
         with pytest.raises(ClientClosed):
             waits.result(30)
     with pytest.raises(ClientClosed):
-        row.wait(held, None)
+        row.wait(shared, None)
 
 
 @CLASSES
@@ -176,10 +176,10 @@ def test_an_object_is_awaited_once_or_twice_and_returns_itself(
 ) -> None:
     async def main() -> None:
         async with Client(cluster, asynchronous=True) as client:
-            held = ROWS[cls].make(name)
-            assert await held is held
-            assert await held is held
-            assert held.client is client
+            shared = ROWS[cls].make(name)
+            assert await shared is shared
+            assert await shared is shared
+            assert shared.client is client
 
     asyncio.run(main())
 
@@ -200,14 +200,14 @@ def test_an_object_is_made_without_a_client_and_used_when_there_is_one(
     cluster: weft.LocalCluster, cls: type, name: str
 ) -> None:
     row = ROWS[cls]
-    held = row.make(name)
-    assert held.client is None
+    shared = row.make(name)
+    assert shared.client is None
     with pytest.raises(ClientClosed, match="make one first"):
-        row.wait(held, 0)
+        row.wait(shared, 0)
     with Client(cluster) as client:
-        row.hold(held)
-        row.let_go(held)
-        assert held.client is client
+        row.hold(shared)
+        row.let_go(shared)
+        assert shared.client is client
 
 
 @CLASSES

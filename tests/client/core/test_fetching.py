@@ -114,7 +114,7 @@ def test_a_relayed_request_goes_on_when_the_first_holder_is_lost(bench):
     assert [state.blob for state in notice.items] == [b"1"]
 
 
-def test_relayed_requests_wait_while_the_line_is_down_and_are_repeated_then(bench):
+def test_relayed_requests_wait_while_the_connection_is_down_and_are_repeated_then(bench):
     want(bench, "ab")
     (fetch,) = bench.acted_on(in_memory({"a": 100}))
     (asked,) = bench.sent(ResultsNotFetched(fetch.request, "no route"))

@@ -529,7 +529,7 @@ class ClientMachine(RuleBasedStateMachine):
         self.held.clear()
         self.come_to_rest()
         assert self.table.states == {}
-        assert not self.core.held
+        assert not self.core.unsent
         assert self.core.unanswered is None
         assert [f.n_wanted for f in self.functions] == [0, 0]
         assert self.scheduler.wants == {}

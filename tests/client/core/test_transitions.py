@@ -68,7 +68,7 @@ def test_a_move_that_the_table_lacks_is_refused_with_a_description(start, finish
     is_phase = start in PHASES
     if is_phase:
         state.phase = start
-        if start in ("held", "kept"):
+        if start in ("unsent", "kept"):
             getattr(core, start)[state] = None
     else:
         state.status = start
@@ -83,7 +83,7 @@ def test_a_move_that_the_table_lacks_is_refused_with_a_description(start, finish
         move(core, state, finish) if is_phase else set_status(state, finish)
     if caught is None:
         assert (state.phase if is_phase else state.status) == finish
-        assert (state in core.held) == (state.phase == "held")
+        assert (state in core.unsent) == (state.phase == "unsent")
         assert (state in core.kept) == (state.phase == "kept")
     else:
         assert f"{'phase' if is_phase else 'status'}: {start!r}" in str(caught.value)

@@ -17,10 +17,10 @@ from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
     GONE,
-    HELD,
     KEPT,
     NO_VALUE,
     SENT,
+    UNSENT,
     FunctionRecord,
     FutureState,
     TaskRecord,
@@ -44,8 +44,8 @@ def core():
 
 def hold(core, key):
     state = core.table.states[key]
-    state.phase = HELD
-    core.held[state] = None
+    state.phase = UNSENT
+    core.unsent[state] = None
 
 
 def count_for(core, function):
@@ -83,8 +83,8 @@ BREAKAGES = {
         for name, value in (("status", "finished"), ("blob", b"1"), ("watchers", Watcher(True)))
     ],
     "no submission is open between events": lambda core, a: setattr(core, "open_nbytes", 1),
-    "all held states are known": lambda core, a: core.held.update({FutureState("b"): None}),
-    "held are the states of that phase": lambda core, a: setattr(a, "phase", HELD),
+    "all unsent states are known": lambda core, a: core.unsent.update({FutureState("b"): None}),
+    "unsent are the states of that phase": lambda core, a: setattr(a, "phase", UNSENT),
     "kept are the states of that phase": lambda core, a: setattr(a, "phase", KEPT),
     "kept states are done": lambda core, a: [
         setattr(a, "phase", KEPT),
@@ -97,7 +97,7 @@ BREAKAGES = {
     "no input is left to be released between events": lambda core, a: core.temporary.update(
         {"b": None}
     ),
-    "nothing is held while linked": lambda core, a: hold(core, "a"),
+    "nothing is unsent while linked": lambda core, a: hold(core, "a"),
     "only sent states count for functions": lambda core, a: [
         count_for(core, F),
         setattr(a, "phase", "gone"),

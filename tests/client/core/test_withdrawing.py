@@ -72,12 +72,12 @@ def test_calls_that_were_not_sent_are_cancelled_here(bench, listener):
     sent = bench.task("sent")
     bench.do(sent)
     bench.handle(Disconnected())
-    held = bench.task("held")
+    unsent = bench.task("unsent")
     messages, actions = bench.handle(
-        Operations([held, Withdraw(listener, [held.state, sent.state], "why")])
+        Operations([unsent, Withdraw(listener, [unsent.state, sent.state], "why")])
     )
     assert messages == []
     # Nobody can be asked about the other, so it counts as begun.
-    assert [set(n.items) for n in actions] == [{held.state, sent.state}]
-    assert held.state.failure == ["cancelled", "held", "why"]
+    assert [set(n.items) for n in actions] == [{unsent.state, sent.state}]
+    assert unsent.state.failure == ["cancelled", "unsent", "why"]
     assert sent.state.status == "pending"

@@ -1,4 +1,4 @@
-"""The lines to actors, between the threads that call and the loop that sends."""
+"""The connections to actors, between the threads that call and the loop that sends."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def test_a_signal_while_the_loop_is_woken_lets_later_calls_wake_it():
         raise KeyboardInterrupt
 
     loop = SimpleNamespace(call_soon_threadsafe=interrupted)
-    line = SimpleNamespace(loop=loop, _is_woken=False, _flush="flush")
+    to_worker = SimpleNamespace(loop=loop, _is_woken=False, _flush="flush")
     with pytest.raises(KeyboardInterrupt):
-        _ActorConnection.wake(line)
-    _ActorConnection.wake(line)
-    _ActorConnection.wake(line)
+        _ActorConnection.wake(to_worker)
+    _ActorConnection.wake(to_worker)
+    _ActorConnection.wake(to_worker)
     assert woken == ["flush"]
 
 
@@ -46,13 +46,13 @@ class Connection:
 
 
 @pytest.fixture
-def lines():
-    """The lines of a client with one line, whose loop is woken in vain."""
+def connections():
+    """The connections of a client with one connection, whose loop is woken in vain."""
     loop = SimpleNamespace(call_soon_threadsafe=lambda *_: None)
-    lines = ActorConnections(SimpleNamespace(loop=loop, is_own_thread=False))
-    line = lines._by_address["here"] = _ActorConnection(lines, "here", 1)
-    line._can_bypass = True
-    return lines
+    connections = ActorConnections(SimpleNamespace(loop=loop, is_own_thread=False))
+    to_worker = connections._by_address["here"] = _ActorConnection(connections, "here", 1)
+    to_worker._can_bypass = True
+    return connections
 
 
 def call():
@@ -60,18 +60,18 @@ def call():
     return ActorCall(SimpleNamespace(_info=info, key="counter"), "add", b"", None)
 
 
-def check_whole(lines, connection):
+def check_whole(connections, connection):
     """Check that the call that was interrupted was sent, so that it will be answered."""
-    line = lines._by_address["here"]
+    to_worker = connections._by_address["here"]
     assert [message.requests for message in connection.sent] == [[0]]
-    assert [*line._calls.sent] == [0]
-    lines.send(call())  # waits behind it
+    assert [*to_worker._calls.sent] == [0]
+    connections.send(call())  # waits behind it
     assert [message.requests for message in connection.sent] == [[0]]
 
 
-def test_a_handler_of_a_signal_that_raises_leaves_a_call_whole(lines):
+def test_a_handler_of_a_signal_that_raises_leaves_a_call_whole(connections):
     connection = Connection(lambda: signal.raise_signal(signal.SIGUSR1))
-    lines._by_address["here"]._connection = connection
+    connections._by_address["here"]._connection = connection
 
     def on_signal(*_):
         raise KeyboardInterrupt
@@ -79,26 +79,26 @@ def test_a_handler_of_a_signal_that_raises_leaves_a_call_whole(lines):
     before = signal.signal(signal.SIGUSR1, on_signal)
     try:
         with pytest.raises(KeyboardInterrupt):
-            lines.send(call())
+            connections.send(call())
     finally:
         signal.signal(signal.SIGUSR1, before)
-    check_whole(lines, connection)
+    check_whole(connections, connection)
 
 
-def test_a_task_is_not_interrupted_in_the_middle_of_a_call(lines):
+def test_a_task_is_not_interrupted_in_the_middle_of_a_call(connections):
     gate = SlotGate()
     seen = []
     connection = Connection(lambda: seen.append(gate.is_open))
-    lines._by_address["here"]._connection = connection
+    connections._by_address["here"]._connection = connection
 
     def run():
         on_interrupts_here(gate)
         gate.open()
-        lines.send(call())
+        connections.send(call())
         seen.append(gate.is_open)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
     assert seen == [False, True]
-    check_whole(lines, connection)
+    check_whole(connections, connection)

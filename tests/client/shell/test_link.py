@@ -22,7 +22,7 @@ from weft.protocol.wire.roles import Role
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 
 
-class Line:
+class SchedulerOfClients:
     """Accepts clients; `on_registered` decides about each."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Line:
         self._listener: Listener | None = None
         self._news = asyncio.Event()
 
-    async def start(self) -> Line:
+    async def start(self) -> SchedulerOfClients:
         self._listener = await Listener(
             self.address,
             role=Role.SCHEDULER,
@@ -89,8 +89,8 @@ class Line:
 class Link:
     """A link, and the parts of an engine that it uses."""
 
-    def __init__(self, line: Line, reconnect_timeout_s: float = 20.0) -> None:
-        self.line = line
+    def __init__(self, scheduler: SchedulerOfClients, reconnect_timeout_s: float = 20.0) -> None:
+        self.scheduler = scheduler
         self.events: list[ClientEvent] = []
         self.problem: Exception | None = None
         #: What the link uses of its engine.
@@ -102,7 +102,7 @@ class Link:
     def find(self) -> tuple[list[str], Security]:
         if self.problem is not None:
             raise self.problem
-        return [self.line.address], SECURITY
+        return [self.scheduler.address], SECURITY
 
     def count_pending(self) -> int:
         return 0
@@ -111,69 +111,71 @@ class Link:
 
     def on_event(self, event: ClientEvent) -> None:
         self.events.append(event)
-        self.line.tell()
+        self.scheduler.tell()
 
     def of(self, kind: type[ClientEvent]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
 
 @pytest.fixture
-async def line() -> AsyncIterator[Line]:
-    line = await Line().start()
-    yield line
-    await line.stop()
+async def scheduler() -> AsyncIterator[SchedulerOfClients]:
+    scheduler = await SchedulerOfClients().start()
+    yield scheduler
+    await scheduler.stop()
 
 
 @pytest.fixture
-async def bench(line: Line) -> AsyncIterator[Link]:
-    bench = Link(line)
+async def bench(scheduler: SchedulerOfClients) -> AsyncIterator[Link]:
+    bench = Link(scheduler)
     yield bench
     await bench.link.close("the test ends", 5.0)
-    await line.until(lambda: line.n_closed == len(line.registrations))
+    await scheduler.until(lambda: scheduler.n_closed == len(scheduler.registrations))
 
 
-async def test_an_attempt_that_is_cancelled_before_the_welcome_leaves_no_connection(line, bench):
-    line.on_registered = lambda connection: None
+async def test_an_attempt_that_is_cancelled_before_the_welcome_leaves_no_connection(
+    scheduler, bench
+):
+    scheduler.on_registered = lambda connection: None
     opening = asyncio.ensure_future(bench.link.open(20.0))
-    await line.until(lambda: line.registrations)
+    await scheduler.until(lambda: scheduler.registrations)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    await line.until(lambda: line.n_closed)
+    await scheduler.until(lambda: scheduler.n_closed)
     assert bench.events == []
 
 
-async def test_a_close_before_the_welcome_leaves_no_connection(line, bench):
+async def test_a_close_before_the_welcome_leaves_no_connection(scheduler, bench):
     await bench.link.open(20.0)
     late: list[Connection] = []
-    line.on_registered = late.append
+    scheduler.on_registered = late.append
     bench.link.connection.abort()
-    await line.until(lambda: late)
+    await scheduler.until(lambda: late)
     closing = asyncio.ensure_future(bench.link.close("enough", 5.0))
     await asyncio.sleep(0)
-    line.greet(late[0])
+    scheduler.greet(late[0])
     await closing
-    await line.until(lambda: line.n_closed == 2)
+    await scheduler.until(lambda: scheduler.n_closed == 2)
     assert len(bench.of(Connected)) == 1
 
 
-async def test_a_silent_scheduler_is_abandoned(line, bench, monkeypatch):
+async def test_a_silent_scheduler_is_abandoned(scheduler, bench, monkeypatch):
     monkeypatch.setattr("weft.protocol.wire.session.MISSED_HEARTBEATS", 3)
     await bench.link.open(20.0)
-    await line.until(lambda: line.n_beats > 5)
+    await scheduler.until(lambda: scheduler.n_beats > 5)
     assert bench.of(Disconnected) == []
-    line.is_mute = True
-    await line.until(lambda: bench.of(Disconnected))
+    scheduler.is_mute = True
+    await scheduler.until(lambda: bench.of(Disconnected))
     assert "it was silent" in str(bench.link._runner.session.outage.error)
-    line.is_mute = False
-    await line.until(lambda: len(bench.of(Connected)) == 2)
+    scheduler.is_mute = False
+    await scheduler.until(lambda: len(bench.of(Connected)) == 2)
 
 
-async def test_a_bug_in_the_search_is_reported_to_pending_futures(line, bench, caplog):
+async def test_a_bug_in_the_search_is_reported_to_pending_futures(scheduler, bench, caplog):
     await bench.link.open(20.0)
     bench.problem = RuntimeError("a bug in the finder")
     bench.link.connection.abort()
-    await line.until(lambda: bench.of(GaveUp))
+    await scheduler.until(lambda: bench.of(GaveUp))
     assert "a bug in the finder" in bench.of(GaveUp)[0].reason
     assert "a bug of weft ends the session" in caplog.text
 

@@ -78,7 +78,7 @@ def test_each_kind_of_failure_has_advice_of_its_own():
     lines = judge_reach(4, [OutOfReach(reader, holder, kind, kind) for kind in kinds])
     assert len({line.advice for line in lines}) == 4
     assert lines[0].text == "0-0 on h0 does not reach 1-0 on h1 at tcp://h1:0: refused"
-    (later,) = judge_reach(1, [OutOfReach(reader, holder, "of a later release", "why")])
+    (later,) = judge_reach(1, [OutOfReach(reader, holder, "of a later version", "why")])
     assert later.advice == lines[3].advice
 
 

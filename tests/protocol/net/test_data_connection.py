@@ -1,4 +1,4 @@
-"""Lines to data ports: each request is answered once, whatever the other end does."""
+"""Connections to data ports: each request is answered once, whatever the other end does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Asker:
     def __init__(self, **options):
         self.answers, self.failures = [], []
         self._changed = asyncio.Event()
-        self.lines = DataConnections(
+        self.connections = DataConnections(
             lambda: PLAIN, self.on_answer, self.on_failed, connect_timeout_s=5.0, **options
         )
 
@@ -87,18 +87,18 @@ async def started(address, make=Port):
     return server, address
 
 
-def test_requests_before_and_after_the_connection_are_answered_over_one_line(run, tmp_path):
+def test_requests_before_and_after_the_connection_are_answered_over_one(run, tmp_path):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s")
         asker = Asker()
-        asker.lines.ask(address, get(1))
-        asker.lines.ask(address, get(2))
+        asker.connections.ask(address, get(1))
+        asker.connections.ask(address, get(2))
         await asker.until(lambda: asker.answers == [1, 2])
-        asker.lines.ask(address, get(3))
+        asker.connections.ask(address, get(3))
         await asker.until(lambda: asker.answers == [1, 2, 3])
         assert len(server.connections) == 1
         assert asker.failures == []
-        await asker.lines.close()
+        await asker.connections.close()
         await server.listener.close()
 
     run(main())
@@ -108,27 +108,29 @@ def test_a_worker_out_of_reach_fails_each_request_once(run, tmp_path):
     async def main():
         asker = Asker()
         for request in (1, 2):
-            asker.lines.ask(f"unix://{tmp_path}/nobody", get(request))
+            asker.connections.ask(f"unix://{tmp_path}/nobody", get(request))
         await asker.until(lambda: len(asker.failures) == 2)
         assert [request for request, _ in asker.failures] == [1, 2]
-        await asker.lines.close()
+        await asker.connections.close()
         assert len(asker.failures) == 2
 
     run(main())
 
 
-def test_a_line_that_is_lost_fails_its_requests_and_the_next_request_opens_another(run, tmp_path):
+def test_a_connection_that_is_lost_fails_its_requests_and_the_next_request_opens_another(
+    run, tmp_path
+):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
-        asker.lines.ask(address, get(1))
+        asker.connections.ask(address, get(1))
         await (await server.end(0)).got(1)
         server.connections[0].abort()
         await asker.until(lambda: asker.failures)
-        asker.lines.ask(address, get(2))
+        asker.connections.ask(address, get(2))
         await (await server.end(1)).got(1)
         assert [request for request, _ in asker.failures] == [1]
-        await asker.lines.close()
+        await asker.connections.close()
         await server.listener.close()
 
     run(main())
@@ -138,29 +140,29 @@ def test_a_worker_that_is_given_up_fails_its_requests_and_accepts_new_ones(run, 
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
-        asker.lines.ask(address, get(1))
+        asker.connections.ask(address, get(1))
         await (await server.end(0)).got(1)
-        asker.lines.ask(f"unix://{tmp_path}/nobody", get(2))  # which is still connecting
+        asker.connections.ask(f"unix://{tmp_path}/nobody", get(2))  # which is still connecting
         for each in (address, f"unix://{tmp_path}/nobody", "unix:///never/asked"):
-            asker.lines.give_up(each, "lost")
+            asker.connections.give_up(each, "lost")
         assert asker.failures == [(1, "lost"), (2, "lost")]
         await server.ends[0].closed()
-        asker.lines.ask(address, get(3))
+        asker.connections.ask(address, get(3))
         await (await server.end(1)).got(1)
-        await asker.lines.close()
+        await asker.connections.close()
         await server.listener.close()
 
     run(main())
 
 
-def test_nothing_is_reported_or_asked_once_the_lines_are_closed(run, tmp_path):
+def test_nothing_is_reported_or_asked_once_the_connections_are_closed(run, tmp_path):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
-        asker.lines.ask(address, get(1))
+        asker.connections.ask(address, get(1))
         await (await server.end(0)).got(1)
-        await asker.lines.close()
-        asker.lines.ask(address, get(2))
+        await asker.connections.close()
+        asker.connections.ask(address, get(2))
         await server.ends[0].closed()
         assert (asker.answers, asker.failures) == ([], [])
         assert len(server.connections) == 1
@@ -169,38 +171,38 @@ def test_nothing_is_reported_or_asked_once_the_lines_are_closed(run, tmp_path):
     run(main())
 
 
-def test_silence_ends_a_line_that_owes_an_answer(run, tmp_path, monkeypatch):
+def test_silence_ends_a_connection_that_owes_an_answer(run, tmp_path, monkeypatch):
     monkeypatch.setattr(data_connection, "_SILENCE_S", 0.12)
 
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
-        asker.lines.ask(address, get(1))
+        asker.connections.ask(address, get(1))
         await asker.until(lambda: asker.failures)
         assert asker.failures == [(1, "no answer within 0.12 s")]
         await server.ends[0].closed()
-        await asker.lines.close()
+        await asker.connections.close()
         await server.listener.close()
 
     run(main())
 
 
-def test_an_unused_line_is_closed_and_an_unused_one_makes_room(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(data_connection, "_MAX_LINES", 1)
+def test_an_unused_connection_is_closed_and_an_unused_one_makes_room(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(data_connection, "_MAX_CONNECTIONS", 1)
 
     async def main():
         server, address = await started(f"unix://{tmp_path}/s")
         other, second = await started(f"unix://{tmp_path}/t")
         asker = Asker()
-        asker.lines.ask(address, get(1))
+        asker.connections.ask(address, get(1))
         await asker.until(lambda: asker.answers == [1])
         monkeypatch.setattr(data_connection, "_IDLE_S", 0.01)
-        asker.lines.ask(second, get(2))
+        asker.connections.ask(second, get(2))
         await server.ends[0].closed()  # room for the second
         await asker.until(lambda: asker.answers == [1, 2])
         await other.ends[0].closed()  # nothing was asked any more
         assert asker.failures == []
-        await asker.lines.close()
+        await asker.connections.close()
         for each in (server, other):
             await each.listener.close()
 
@@ -208,23 +210,23 @@ def test_an_unused_line_is_closed_and_an_unused_one_makes_room(run, tmp_path, mo
 
 
 @pytest.mark.parametrize("message", [answer(99), GetData(request=1, keys=["k"])])
-def test_data_that_was_not_asked_for_ends_the_line(run, tmp_path, message):
+def test_data_that_was_not_asked_for_ends_the_connection(run, tmp_path, message):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
-        asker.lines.ask(address, get(1))
+        asker.connections.ask(address, get(1))
         await (await server.end(0)).got(1)
         server.connections[0].send([message])
         await asker.until(lambda: asker.failures)
         assert asker.failures == [(1, "it sent data that was not requested")]
-        await asker.lines.close()
+        await asker.connections.close()
         await server.listener.close()
 
     run(main())
 
 
 class EarlierPort(Port):
-    """A data port of a release that does not know the request."""
+    """A data port of a version that does not know the request."""
 
     def on_messages(self, connection, messages):
         End.on_messages(self, connection, messages)
@@ -232,17 +234,17 @@ class EarlierPort(Port):
             connection.send([Unsupported(unknown_code=GetData.code, request=message.request)])
 
 
-def test_a_request_that_the_worker_does_not_know_fails_and_the_line_stays(run):
+def test_a_request_that_the_worker_does_not_know_fails_and_the_connection_stays(run):
     async def main():
         server, address = await started("tcp://127.0.0.1:0", EarlierPort)
         asker = Asker()
         for request in (1, 2):
-            asker.lines.ask(address, get(request))
+            asker.connections.ask(address, get(request))
             await asker.until(lambda n=request: len(asker.failures) >= n)
         assert [request for request, _ in asker.failures] == [1, 2]
-        assert all("install the same release" in reason for _, reason in asker.failures)
+        assert all("install the same version" in reason for _, reason in asker.failures)
         assert len(server.ends) == 1
-        await asker.lines.close()
+        await asker.connections.close()
         await server.listener.close()
 
     run(main())

@@ -1,4 +1,4 @@
-"""Lines to data ports of the same host: files in the place of data, and what is done without."""
+"""Connections to data ports of the same host: files in the place of data, and without them."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def asked(run, tmp_path, make, *requests):
         reader = Reader()
         found = []
         for i, message in enumerate(requests):
-            reader.lines.ask(address, message)
+            reader.connections.ask(address, message)
             await reader.until(lambda n=i + 1: len(reader.answers) + len(reader.failures) == n)
             found.append(reader.results)
         end = await server.end(0)
         assert reader.failures == []
-        await reader.lines.close()
+        await reader.connections.close()
         await server.listener.close()
         outcome.append((found, end.messages))
 
@@ -160,11 +160,11 @@ def test_each_of_several_values_is_sent_again(run, tmp_path):
         reader = Reader()
         value = share(array_of(3))
         for i in (1, 2, 3):
-            reader.lines.ask(address, put(i, value))
+            reader.connections.ask(address, put(i, value))
         await reader.until(lambda: reader.answers == [1, 2, 3])
         end = await server.end(0)
         assert [type(message) for message in end.messages] == [PutFiles] * 3 + [Put] * 3
-        await reader.lines.close()
+        await reader.connections.close()
         await server.listener.close()
 
     run(main())

@@ -1,4 +1,4 @@
-"""Messages of codes that this release does not know, on real connections."""
+"""Messages of codes that this version does not know, on real connections."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_unsupported_message_without_a_request_is_logged_once_for_each_code(
 
     run(main())
     assert [record.args[1] for record in caplog.records] == [250, 251]
-    assert all("install the same release" in record.getMessage() for record in caplog.records)
+    assert all("install the same version" in record.getMessage() for record in caplog.records)
 
 
 def test_a_peer_that_sends_unknown_messages_and_reads_no_answer_is_closed(

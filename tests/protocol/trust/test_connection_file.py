@@ -397,7 +397,7 @@ def test_a_newer_format_is_named_as_such(tmp_path: Path) -> None:
         ConnectionFile.read(path)
 
 
-def test_fields_that_a_newer_release_adds_are_left_alone(tmp_path: Path) -> None:
+def test_fields_that_a_newer_version_adds_are_left_alone(tmp_path: Path) -> None:
     path = put(tmp_path / "weft.json", colour="green")
     assert ConnectionFile.read(path).token == TOKEN
 

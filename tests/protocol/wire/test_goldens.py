@@ -1,4 +1,4 @@
-"""Today's code sends the recorded bytes, and reads those of each release that changed them."""
+"""Today's code sends the recorded bytes, and reads those of each version that changed them."""
 
 from __future__ import annotations
 

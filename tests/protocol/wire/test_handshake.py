@@ -290,7 +290,7 @@ def test_a_peer_of_version_1_gets_one_clear_error_from_either_end(
         at_server = s.on_eof()
         assert isinstance(at_server, WrongVersion)
         assert text in str(at_server)
-        assert "install the same release" in str(at_server)
+        assert "install the same version" in str(at_server)
 
 
 @pytest.mark.parametrize(

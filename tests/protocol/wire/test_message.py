@@ -398,7 +398,7 @@ def test_index_points_into_the_first_table(
             from_wire(wire, [])
 
 
-def test_an_option_that_this_release_does_not_know_is_left_out() -> None:
+def test_an_option_that_this_version_does_not_know_is_left_out() -> None:
     decoded = from_wire(submit(options=[{"later": [1], "retries": 2}, {"later": None}]), [])
     assert isinstance(decoded, SubmitTasks)
     assert decoded.options == [{"retries": 2}, {}]

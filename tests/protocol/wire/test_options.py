@@ -8,7 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire import options
 from weft.protocol.wire.options import KEYWORDS, MARK, NO_OPTIONS, OPTIONS, TaskOptions
 
-#: A mark of an option of a later release.
+#: A mark of an option of a later version.
 LATER = MARK + "later"
 
 
@@ -50,7 +50,7 @@ def test_options_without_a_mark_are_understood(record):
     assert options.unknown_options(record) == []
 
 
-def test_a_mark_of_another_release_names_its_option():
+def test_a_mark_of_another_version_names_its_option():
     assert options.unknown_options({"resources": {"GPU": 1, LATER: 1}}) == ["later"]
 
 

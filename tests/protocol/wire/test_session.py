@@ -226,7 +226,7 @@ def test_schedulers_that_end_one_after_the_other_are_not_waited_for_without_end(
 
 
 @pytest.mark.parametrize(("epoch", "lasts_s"), [(7, 1.0), (8, 11.0)], ids=["line", "sound"])
-def test_a_broken_line_and_the_end_of_a_sound_session_renew_the_time(epoch, lasts_s):
+def test_a_broken_connection_and_the_end_of_a_sound_session_renew_the_time(epoch, lasts_s):
     session = opened(Policy(again_s=60.0, sound_s=10.0))
     now = 100.0
     for _ in range(5):

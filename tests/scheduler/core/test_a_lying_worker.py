@@ -31,7 +31,7 @@ class Honest:
         self.board = board
         self.peer = board.worker("honest", nthreads=2)
         self.assigned: dict[int, str] = {}
-        self.held: dict[int, str] = {}
+        self.kept: dict[int, str] = {}
         self.fetched: list[int] = []
 
     def read(self) -> None:
@@ -41,11 +41,11 @@ class Honest:
                 self.assigned |= dict(zip(message.attempts, message.keys, strict=True))
             elif isinstance(message, m.DropAttempts):
                 for attempt in message.attempts:
-                    self.held.pop(attempt, None)
+                    self.kept.pop(attempt, None)
                     self.assigned.pop(attempt, None)
                 self.fetched += message.attempts
             elif isinstance(message, m.FetchKeys):
-                there = {key: key.encode() for key in self.held.values()}
+                there = {key: key.encode() for key in self.kept.values()}
                 keys = [key for key in message.keys if key in there]
                 self.say(
                     m.KeysData(
@@ -65,7 +65,7 @@ class Honest:
         if ended:
             self.say(m.AttemptsEnded(attempts=ended))
         done, self.assigned = self.assigned, {}
-        self.held |= done
+        self.kept |= done
         if done:
             report = m.AttemptsFinished(
                 attempts=[*done],
@@ -146,7 +146,7 @@ class Play:
                     cpu_percent=number,
                 ),
                 m.Unsupported(unknown_code=number, request=number),
-                m.InventoryHeld(keys=keys, attempts=attempts, nbytes=sizes, spec_hashes=hashes),
+                m.InventoryKept(keys=keys, attempts=attempts, nbytes=sizes, spec_hashes=hashes),
                 m.InventoryUnfinished(
                     keys=keys,
                     attempts=attempts,

@@ -23,9 +23,9 @@ def new() -> Board:
     return board
 
 
-def held(*rows: tuple[str, int]) -> m.InventoryHeld:
+def kept(*rows: tuple[str, int]) -> m.InventoryKept:
     keys, attempts = [key for key, _ in rows], [attempt for _, attempt in rows]
-    return m.InventoryHeld(keys=keys, attempts=attempts, nbytes=[8] * len(rows))
+    return m.InventoryKept(keys=keys, attempts=attempts, nbytes=[8] * len(rows))
 
 
 def unfinished(*rows: tuple[str, int], phase: int = m.RUNNING) -> m.InventoryUnfinished:
@@ -75,12 +75,12 @@ def play_inventory(board: Board, is_early: bool, *messages: m.Message) -> list[s
 @pytest.mark.parametrize(
     "messages",
     [
-        [held(("a", 7), ("b", 7))],
-        [held(("a", 7)), held(("b", 7))],
+        [kept(("a", 7), ("b", 7))],
+        [kept(("a", 7)), kept(("b", 7))],
         [unfinished(("a", 7), ("b", 7))],
         [unfinished(("a", 7)), unfinished(("a", 7), phase=m.ASSIGNED)],
-        [held(("a", 7)), unfinished(("a", 7))],
-        [held(("a", 7)), failed(("a", 7))],
+        [kept(("a", 7)), unfinished(("a", 7))],
+        [kept(("a", 7)), failed(("a", 7))],
         [unfinished(("a", 7)), failed(("a", 7))],
     ],
     ids=[
@@ -88,8 +88,8 @@ def play_inventory(board: Board, is_early: bool, *messages: m.Message) -> list[s
         "two keys in two messages",
         "runs twice",
         "runs and waits",
-        "held and running",
-        "held and failed",
+        "kept and running",
+        "kept and failed",
         "running and failed",
     ],
 )
@@ -102,18 +102,18 @@ def test_an_attempt_in_rows_that_differ_ends_only_that_session(new, messages, is
 @pytest.mark.parametrize(
     "messages",
     [
-        [held(("a", 7), ("a", 7))],
-        [held(("a", 7)), held(("b", 8), ("a", 7))],
+        [kept(("a", 7), ("a", 7))],
+        [kept(("a", 7)), kept(("b", 8), ("a", 7))],
         [unfinished(("a", 7), ("a", 7))],
         [failed(("a", 7), ("a", 7))],
     ],
-    ids=["held", "in two messages", "running", "failed"],
+    ids=["kept", "in two messages", "running", "failed"],
 )
 def test_a_row_that_is_repeated_exactly_changes_nothing(new, messages, is_early):
     assert play_inventory(new, is_early, *messages) == []
 
 
-@pytest.mark.parametrize("message", [held(("a", 0)), unfinished(("a", 0)), failed(("a", 0))])
+@pytest.mark.parametrize("message", [kept(("a", 0)), unfinished(("a", 0)), failed(("a", 0))])
 def test_an_attempt_that_no_scheduler_gives_out_ends_only_that_session(new, message):
     (text,) = play_inventory(new, True, message)
     assert text == "worker liar lists attempt 0, which no scheduler has given out"

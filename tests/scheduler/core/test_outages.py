@@ -1,4 +1,4 @@
-"""Cases at the edges of an outage of the scheduler, or of a line to it, as sequences of events.
+"""Cases at the edges of an outage of the scheduler or a connection to it, as sequences of events.
 
 The table in tests/README.md lists all of them, with their tests.
 """
@@ -56,7 +56,7 @@ def test_a_result_that_was_made_again_meanwhile_is_dropped_at_the_worker_that_co
     board.pass_time(6.0)
     board.finish(other, "a", blob=None)
     second = board.attempt("a")
-    back = board.come_back("w", held={"a": first})
+    back = board.come_back("w", kept={"a": first})
     assert dropped(board.out, back) == [first]
     assert sent_keys(board.out, client, m.KeysInMemory) == []
     assert (board.states("a"), board.attempt("a")) == (["memory"], second)
@@ -77,7 +77,7 @@ def test_a_worker_started_again_under_its_name_runs_the_tasks_that_are_restricte
 def test_a_result_that_its_client_has_runs_again_only_for_a_task_that_reads_it(new):
     client = new.client(last_epoch=BEFORE)
     new.send(client, resubmission("a"), m.Resubmitted())
-    worker = new.come_back(last_epoch=BEFORE, held={"a": 3})
+    worker = new.come_back(last_epoch=BEFORE, kept={"a": 3})
     assert (new.states("a"), new.attempt("a")) == (["memory"], 3)
     new.pass_time(QUIET_S)
     new.close(worker)
@@ -110,7 +110,7 @@ def test_a_client_that_is_gone_for_good_during_the_recovery_leaves_nothing(new):
     client = new.client(last_epoch=BEFORE)
     new.send(client, graph("a", "b -> c"))  # and dies before the rest, and `Resubmitted`
     new.close(client)
-    worker = new.come_back(last_epoch=BEFORE, held={"a": 3, "d": 4}, running={"b": 5})
+    worker = new.come_back(last_epoch=BEFORE, kept={"a": 3, "d": 4}, running={"b": 5})
     gone: list[int] = []
     for _ in range(80):
         new.send(worker, m.Heartbeat())
@@ -122,7 +122,7 @@ def test_a_client_that_is_gone_for_good_during_the_recovery_leaves_nothing(new):
 
 
 def test_the_keys_of_a_client_that_never_comes_back_stay_with_another_one_that_wants_them(new):
-    new.come_back(last_epoch=BEFORE, held={"a": 3, "b": 4})
+    new.come_back(last_epoch=BEFORE, kept={"a": 3, "b": 4})
     alice, bob = new.client("alice", last_epoch=BEFORE), new.client("bob", last_epoch=BEFORE)
     new.send(alice, graph("a", "b"), m.Resubmitted())
     new.send(bob, m.WantKeys(keys=["a"]), m.Resubmitted())
@@ -192,7 +192,7 @@ def test_a_failure_whose_drop_was_lost_is_counted_once_by_the_next_scheduler(new
     assert new.rest() == ["Reconciled", "Reconciled", "Reconciled"]
 
 
-def test_a_worker_of_an_earlier_release_counts_no_exceptions(new):
+def test_a_worker_of_an_earlier_version_counts_no_exceptions(new):
     client = new.client(last_epoch=BEFORE)
     new.send(client, graph("a", retries=1))
     new.come_back(last_epoch=BEFORE, running={"a": 3})
@@ -201,7 +201,7 @@ def test_a_worker_of_an_earlier_release_counts_no_exceptions(new):
 
 # -- a scheduler that dies while it recovers ------------------------------------------------------
 def test_a_scheduler_that_follows_one_which_died_while_it_recovered_finds_the_same():
-    rows = {"held": {"h": 3}, "running": {"r": 4}, "failed": {"f": 6}}
+    rows = {"kept": {"h": 3}, "running": {"r": 4}, "failed": {"f": 6}}
     seen: list[tuple[object, ...]] = []
     for epoch in (7, 8):
         board = Board(away_s=5.0)
@@ -269,7 +269,7 @@ def test_an_attempt_without_recipe_gets_its_input_from_a_worker_that_comes_back_
     new.send(bob, m.WantKeys(keys=["b", "a"]), m.Resubmitted())
     worker = new.come_back(last_epoch=BEFORE, assigned={"b": 4})
     new.send(worker, m.KeysMissing(keys=["a"], holder="tcp://w"))
-    new.come_back("holder", last_epoch=BEFORE, held={"a": 3})
+    new.come_back("holder", last_epoch=BEFORE, kept={"a": 3})
     located = m.LocatedKeys(keys=["a"], attempts=[3], nbytes=[8], holders=[["tcp://holder"]])
     assert answers(new.tick(QUIET_S), worker) == [located]
     assert new.rest() == ["Recovered"]

@@ -89,11 +89,11 @@ class Slot:
     def actor(self) -> Any:
         return self.actors._actors[self.secret]
 
-    def calls(self, line: int, *names: str, **fields: Any) -> m.ActorCalls:
-        arguments = [pickle.dumps((line,)) if name == "append" else None for name in names]
+    def calls(self, connection: int, *names: str, **fields: Any) -> m.ActorCalls:
+        arguments = [pickle.dumps((connection,)) if name == "append" else None for name in names]
         requests = [*range(len(names))]
         given = {"actor": self.secret, "holder": "h", "arguments": arguments, **fields}
-        return m.ActorCalls(line=line, names=[*names], requests=requests, **given)
+        return m.ActorCalls(connection=connection, names=[*names], requests=requests, **given)
 
 
 async def ended(slot: Slot) -> None:
@@ -117,7 +117,7 @@ def message_of(slot: Slot, *calls: tuple[str, bytes], first: int = 0) -> m.Actor
     return m.ActorCalls(
         actor=slot.secret,
         holder="h",
-        line=1,
+        connection=1,
         requests=[*range(first, first + len(calls))],
         names=[name for name, _ in calls],
         arguments=[arguments for _, arguments in calls],

@@ -110,7 +110,7 @@ def texts_of(end: End) -> list[str]:
     return [str(exception_from(failure, "call")) for failure in failures]
 
 
-async def test_calls_over_a_line_that_the_holder_has_given_up_are_not_done(slot, wait_until):
+async def test_calls_over_a_connection_that_the_holder_has_given_up_are_not_done(slot, wait_until):
     old, new = End(), End()
     slot.actors.on_calls(old, slot.calls(1, "append"))
     slot.actors.on_calls(new, slot.calls(2, "append"))
@@ -152,7 +152,7 @@ async def test_calls_behind_the_end_of_an_actor_are_refused(slot, wait_until):
     assert end.sent[0].failures[0][0] == "actor-lost"
 
 
-async def test_calls_over_an_earlier_line_are_not_done_after_the_end_of_a_later_one(
+async def test_calls_over_an_earlier_connection_are_not_done_after_the_end_of_a_later_one(
     slot, wait_until
 ):
     old, new = End(), End()
@@ -173,11 +173,11 @@ async def test_holders_of_closed_connections_are_forgotten(slot, wait_until, mon
     (actor,) = slot.actors._actors.values()
     slot.actors.on_calls(end, slot.calls(5, "append"))
     wait_until(lambda: end.sent)
-    assert len(slot.actors._lines) == 1
+    assert len(slot.actors._connections) == 1
     assert actor.begun()
     slot.actors.on_closed(end)
     assert not actor.begun()
-    await until(lambda: not len(slot.actors._lines))
+    await until(lambda: not len(slot.actors._connections))
 
 
 @pytest.mark.parametrize("cls", [Gated, AsyncGated])

@@ -38,8 +38,8 @@ def test_an_inventory_lists_each_record_once():
         assign("4 d", "5 e <- a", "6 f <- x", "7 g <- y", located=[("x", 60, 10, [A])]), drop(2)
     )
     worker.handle(SchedulerLost())
-    held, unfinished, functions, end, missing = come_back(worker)
-    assert held == m.InventoryHeld(keys=["a"], attempts=[1], nbytes=held.nbytes)
+    kept, unfinished, functions, end, missing = come_back(worker)
+    assert kept == m.InventoryKept(keys=["a"], attempts=[1], nbytes=kept.nbytes)
     assert isinstance(unfinished, m.InventoryUnfinished)
     assert dict(zip(unfinished.keys, unfinished.phases, strict=True)) == {
         "b": m.DROPPED,
@@ -78,7 +78,7 @@ def test_reports_of_the_time_without_a_session_are_not_sent_beside_the_inventory
     worker.handle(SchedulerLost())
     worker.report()
     assert [type(x) for x in come_back(worker)] == [
-        m.InventoryHeld,
+        m.InventoryKept,
         m.InventoryFunctions,
         m.InventoryEnd,
     ]
@@ -113,9 +113,9 @@ def test_hashes_of_named_keys_are_part_of_the_rows():
     message.spec_hashes = [b"h" * 16, m.NO_HASH]
     worker.receive(message)
     worker.run_all()
-    held, *_ = come_back(worker)
-    assert isinstance(held, m.InventoryHeld)
-    assert dict(zip(held.keys, held.spec_hashes, strict=True)) == {"a": b"h" * 16, "b": m.NO_HASH}
+    kept, *_ = come_back(worker)
+    assert isinstance(kept, m.InventoryKept)
+    assert dict(zip(kept.keys, kept.spec_hashes, strict=True)) == {"a": b"h" * 16, "b": m.NO_HASH}
 
 
 def test_exceptions_of_earlier_attempts_are_part_of_the_rows():
@@ -142,11 +142,11 @@ def test_a_leaving_worker_comes_back_with_what_it_has_and_runs_and_gives_the_res
     worker.handle(Leave("SIGTERM", 20.0))
     worker.handle(SchedulerLost())
     assert not worker.has_ended
-    says, asks, held, unfinished, _, end = come_back(worker)
+    says, asks, kept, unfinished, _, end = come_back(worker)
     assert says == m.WorkerLeaving(reason="SIGTERM")
     assert asks == m.AskToLeave(request=1, left_ms=20_000)
-    assert isinstance(held, m.InventoryHeld)
-    assert held.keys == ["a"]
+    assert isinstance(kept, m.InventoryKept)
+    assert kept.keys == ["a"]
     assert isinstance(unfinished, m.InventoryUnfinished)
     assert dict(zip(unfinished.keys, unfinished.phases, strict=True)) == {
         "b": m.RUNNING,
@@ -183,9 +183,9 @@ def test_a_copy_has_the_hash_of_its_task(by):
         located.spec_hashes = [b"x" * 16, m.NO_HASH]
         worker.receive(located)
     worker.answer(A)
-    held, *_ = come_back(worker)
-    assert isinstance(held, m.InventoryHeld)
-    assert dict(zip(held.keys, held.spec_hashes, strict=True)) == {"x": b"x" * 16, "y": m.NO_HASH}
+    kept, *_ = come_back(worker)
+    assert isinstance(kept, m.InventoryKept)
+    assert dict(zip(kept.keys, kept.spec_hashes, strict=True)) == {"x": b"x" * 16, "y": m.NO_HASH}
 
 
 # -- tasks whose inputs the scheduler does not know -----------------------------------------------

@@ -153,7 +153,7 @@ def data(request: int, **fields: Any) -> KeysData:
     return KeysData(**{"keys": [], "results": [], "missing": [], **fields, "request": request})
 
 
-async def test_a_holder_of_an_earlier_release_is_an_error_that_names_it(cluster, security):
+async def test_a_holder_of_an_earlier_version_is_an_error_that_names_it(cluster, security):
     def answer(message):
         return Unsupported(request=message.request, unknown_code=78)
 
@@ -164,7 +164,7 @@ async def test_a_holder_of_an_earlier_release_is_an_error_that_names_it(cluster,
     assert type(error) is UnsupportedRequest
     assert str(error) == (
         f"the worker at {address} does not know requests for parts of results, because it runs "
-        "another release of weft; install the same release on both machines"
+        "another version of weft; install the same version on both machines"
     )
 
 

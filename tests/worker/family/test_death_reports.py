@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from tests.worker.family.test_supervisor import Spawner, config_for
-from tests.worker.family.test_supervisor_link import Line, greet
+from tests.worker.family.test_supervisor_link import SchedulerOfSupervisors, greet
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.reported import REQUESTED
 from weft.protocol.wire.messages import RegisterSupervisor, WorkerExited
@@ -34,28 +34,28 @@ def joined(told) -> Path:
 
 
 async def test_a_worker_learns_why_its_supervisor_sends_it_a_signal(tmp_path):
-    line = Line("patient", greet)
-    await line.start()
-    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    scheduler = SchedulerOfSupervisors("patient", greet)
+    await scheduler.start()
+    spawner = await Spawner(config_for([scheduler.address], tmp_path)).open()
     _, told = await spawner.asked()
     record = joined(told)
     spawner.say("started", told["worker_id"], 1234567)
-    await line.until(lambda: line.of(RegisterSupervisor))
+    await scheduler.until(lambda: scheduler.of(RegisterSupervisor))
     spawner.say("signal", int(signal.SIGTERM))
     assert await spawner.asked() == ["kill", 1234567, int(signal.SIGTERM)]
     assert asked_because(record) == "its supervisor stops: SIGTERM"
     assert asked_because(record) == "", "a signal that comes later is of somebody else"
     spawner.say("exited", 1234567, 0, 5 << 20)
     assert await spawner.code() == 0
-    assert not line.of(WorkerExited)
-    await line.stop()
+    assert not scheduler.of(WorkerExited)
+    await scheduler.stop()
 
 
 async def test_a_worker_that_outstays_its_lifetime_is_reported_with_that_reason(tmp_path):
-    line = Line("patient", greet)
-    await line.start()
+    scheduler = SchedulerOfSupervisors("patient", greet)
+    await scheduler.start()
     options = {"lifetime": Lifetime(0.01, restart=True), "grace_s": 0.01}
-    spawner = await Spawner(config_for([line.address], tmp_path, **options)).open()
+    spawner = await Spawner(config_for([scheduler.address], tmp_path, **options)).open()
     _, told = await spawner.asked()
     record = joined(told)
     spawner.say("started", told["worker_id"], 1234567)
@@ -64,8 +64,8 @@ async def test_a_worker_that_outstays_its_lifetime_is_reported_with_that_reason(
     assert await spawner.asked() == ["kill", 1234567, int(signal.SIGKILL)]
     spawner.say("exited", 1234567, int(signal.SIGKILL), 5 << 20)
     _, again = await spawner.asked()
-    await line.until(lambda: line.of(WorkerExited))
-    (report,) = line.of(WorkerExited)
+    await scheduler.until(lambda: scheduler.of(WorkerExited))
+    (report,) = scheduler.of(WorkerExited)
     assert report.worker_id == told["worker_id"] != again["worker_id"]
     assert report.reason == "its lifetime is over; it had not left in time, and was killed"
     assert (report.running, report.kind) == ([], REQUESTED)
@@ -73,7 +73,7 @@ async def test_a_worker_that_outstays_its_lifetime_is_reported_with_that_reason(
     assert [*tmp_path.glob(f"{told['worker_id']}*")] == []
     spawner.writer.write_eof()
     assert await spawner.code() == 1
-    await line.stop()
+    await scheduler.stop()
 
 
 def test_without_a_place_for_the_note_no_reason_is_known(tmp_path):

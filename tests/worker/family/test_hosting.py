@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from weft.protocol.wire.messages import (
-    PluginsHeld,
+    PluginsKept,
     RenewWorkers,
     SetUpOnSupervisor,
     TearDownOnSupervisor,
@@ -224,7 +224,7 @@ def test_workers_are_replaced_and_the_answer_follows_when_the_old_ones_have_ende
 
 def test_plugins_that_ended_during_a_lost_connection_are_torn_down(play):
     play.ready("p", "q")
-    (run,) = play.order(PluginsHeld(plugins=["q"]))
+    (run,) = play.order(PluginsKept(plugins=["q"]))
     assert (run.job.step, run.job.plugin) == ("teardown", "p")
     assert play.done() == []
     assert [*play.core.ready] == ["q"]

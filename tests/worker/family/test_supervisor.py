@@ -15,7 +15,12 @@ import pytest
 
 import weft
 from tests.deploy.daemons import gone
-from tests.worker.family.test_supervisor_link import SECURITY, Line, greet, welcome
+from tests.worker.family.test_supervisor_link import (
+    SECURITY,
+    SchedulerOfSupervisors,
+    greet,
+    welcome,
+)
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.reported import OF_SUPERVISORS, REQUESTED, values_of
 from weft.protocol.trust.security import Security
@@ -108,9 +113,9 @@ async def test_a_stop_does_not_wait_for_a_scheduler_that_does_not_answer(tmp_pat
 
 
 async def test_a_second_signal_does_not_wait_for_a_worker_that_is_just_started(tmp_path):
-    line = Line("patient", greet)
-    await line.start()
-    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    scheduler = SchedulerOfSupervisors("patient", greet)
+    await scheduler.start()
+    spawner = await Spawner(config_for([scheduler.address], tmp_path)).open()
     _, told = await spawner.asked()
     spawner.say("signal", int(signal.SIGINT))
     spawner.say("signal", int(signal.SIGINT))
@@ -118,13 +123,13 @@ async def test_a_second_signal_does_not_wait_for_a_worker_that_is_just_started(t
     assert await spawner.asked() == ["kill", 1234567, int(signal.SIGKILL)]
     spawner.say("exited", 1234567, int(signal.SIGKILL))
     assert await spawner.code() == 0
-    await line.stop()
+    await scheduler.stop()
 
 
 async def test_a_worker_that_could_not_be_started_is_tried_again(tmp_path, caplog):
-    line = Line("patient", greet)
-    await line.start()
-    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    scheduler = SchedulerOfSupervisors("patient", greet)
+    await scheduler.start()
+    spawner = await Spawner(config_for([scheduler.address], tmp_path)).open()
     ids = []
     for i in range(3):
         verb, told = await spawner.asked()
@@ -140,7 +145,7 @@ async def test_a_worker_that_could_not_be_started_is_tried_again(tmp_path, caplo
     assert "[Errno 11] no process is left" in first
     assert "raise the limit (ulimit -u)" in first
     assert more.startswith("workers could not be started ")
-    await line.stop()
+    await scheduler.stop()
 
 
 async def test_a_worker_is_replaced_on_request_and_no_attempt_is_named(tmp_path):
@@ -150,12 +155,12 @@ async def test_a_worker_is_replaced_on_request_and_no_attempt_is_named(tmp_path)
         connections.append(connection)
         greet(connection)
 
-    line = Line("asks", greet_and_keep)
-    await line.start()
-    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    scheduler = SchedulerOfSupervisors("asks", greet_and_keep)
+    await scheduler.start()
+    spawner = await Spawner(config_for([scheduler.address], tmp_path)).open()
     _, first = await spawner.asked()
     spawner.say("started", first["worker_id"], 1234567)
-    await line.until(lambda: line.of(RegisterSupervisor))
+    await scheduler.until(lambda: scheduler.of(RegisterSupervisor))
     order = EndWorkers(worker_ids=[first["worker_id"], "of nobody"], reason="a task")
     connections[-1].send([order, order])
     assert await spawner.asked() == ["kill", 1234567, int(signal.SIGKILL)]
@@ -163,22 +168,22 @@ async def test_a_worker_is_replaced_on_request_and_no_attempt_is_named(tmp_path)
     verb, second = await spawner.asked()
     assert verb == "start"
     assert second["worker_id"] != first["worker_id"]
-    await line.until(lambda: line.of(WorkerExited))
-    (report,) = line.of(WorkerExited)
+    await scheduler.until(lambda: scheduler.of(WorkerExited))
+    (report,) = scheduler.of(WorkerExited)
     assert (report.reason, report.running) == ("a task", [])
     spawner.say("started", second["worker_id"], 1234568)
     spawner.say("signal", int(signal.SIGTERM))
     assert await spawner.asked() == ["kill", 1234568, int(signal.SIGTERM)]
     spawner.say("exited", 1234568, 0)
     assert await spawner.code() == 0
-    await line.stop()
+    await scheduler.stop()
 
 
 async def test_a_worker_that_left_after_a_signal_counts_as_no_death(tmp_path, caplog):
     """A worker of a program is started again: the signal came from a task, perhaps."""
-    line = Line("drained", greet)
-    await line.start()
-    spawner = await Spawner(config_for([line.address], tmp_path, embedded=True)).open()
+    scheduler = SchedulerOfSupervisors("drained", greet)
+    await scheduler.start()
+    spawner = await Spawner(config_for([scheduler.address], tmp_path, embedded=True)).open()
     for pid, notes in ((1234567, (SIGNALLED,)), (1234568, ())):
         _, told = await spawner.asked()
         spawner.say("started", told["worker_id"], pid)
@@ -191,60 +196,64 @@ async def test_a_worker_that_left_after_a_signal_counts_as_no_death(tmp_path, ca
         record.close()
         spawner.say("exited", pid, 0 if notes else 3 << 8)
     await spawner.asked()
-    await line.until(lambda: len(line.of(WorkerExited)) == 2)
-    assert [report.kind for report in line.of(WorkerExited)] == [REQUESTED, "exit"]
+    await scheduler.until(lambda: len(scheduler.of(WorkerExited)) == 2)
+    assert [report.kind for report in scheduler.of(WorkerExited)] == [REQUESTED, "exit"]
 
     def died():
-        numbers = line.of(WorkersAlive)[-1].numbers
+        numbers = scheduler.of(WorkersAlive)[-1].numbers
         return values_of(OF_SUPERVISORS, numbers)["weft_supervisor_workers_died_total"]
 
-    await line.until(lambda: died()["exit"] == 1)
+    await scheduler.until(lambda: died()["exit"] == 1)
     assert sum(died().values()) == 1
     spawner.say("signal", int(signal.SIGTERM))
     spawner.say("failed", told["worker_id"], "the test ends")
     await spawner.close()
     await asyncio.wait_for(spawner.run, 20)
-    await line.stop()
+    await scheduler.stop()
 
 
 @pytest.mark.parametrize("embedded", [True, False])
 async def test_a_supervisor_that_lost_only_its_connection_comes_back(tmp_path, embedded):
     def greet_or_go(connection):
-        (greet_and_abort if len(line.of(RegisterSupervisor)) < 3 else greet)(connection)
+        (greet_and_abort if len(scheduler.of(RegisterSupervisor)) < 3 else greet)(connection)
 
-    line = Line("there", greet_or_go)
-    await line.start()
-    spawner = await Spawner(config_for([line.address], tmp_path, embedded=embedded)).open()
-    await line.until(lambda: len(line.of(RegisterSupervisor)) == 3)
+    scheduler = SchedulerOfSupervisors("there", greet_or_go)
+    await scheduler.start()
+    spawner = await Spawner(config_for([scheduler.address], tmp_path, embedded=embedded)).open()
+    await scheduler.until(lambda: len(scheduler.of(RegisterSupervisor)) == 3)
     spawner.say("signal", int(signal.SIGTERM))
     _, told = await spawner.asked()
     spawner.say("started", told["worker_id"], 1234567)
     assert await spawner.asked() == ["kill", 1234567, int(signal.SIGTERM)]
     spawner.say("exited", 1234567, 0)
     assert await spawner.code() == 0
-    await line.stop()
+    await scheduler.stop()
 
 
 @pytest.mark.slow
 async def test_a_suspended_worker_is_not_reported_alive(tmp_path, wait_until):
-    line = Line("judge", greet)
-    await line.start()
-    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    scheduler = SchedulerOfSupervisors("judge", greet)
+    await scheduler.start()
+    spawner = await Spawner(config_for([scheduler.address], tmp_path)).open()
     _, told = await spawner.asked()
     worker = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     try:
         spawner.say("started", told["worker_id"], worker.pid)
-        await line.until(lambda: line.of(WorkersAlive)[-1:] and line.of(WorkersAlive)[-1].rss)
+        await scheduler.until(
+            lambda: scheduler.of(WorkersAlive)[-1:] and scheduler.of(WorkersAlive)[-1].rss
+        )
         worker.send_signal(signal.SIGSTOP)
-        await line.until(lambda: not line.of(WorkersAlive)[-1].rss)
+        await scheduler.until(lambda: not scheduler.of(WorkersAlive)[-1].rss)
         worker.send_signal(signal.SIGCONT)
-        await line.until(lambda: line.of(WorkersAlive)[-1].worker_ids == [told["worker_id"]])
+        await scheduler.until(
+            lambda: scheduler.of(WorkersAlive)[-1].worker_ids == [told["worker_id"]]
+        )
     finally:
         worker.kill()
         worker.wait()
     spawner.writer.write_eof()
     assert await spawner.code() == 1
-    await line.stop()
+    await scheduler.stop()
 
 
 async def test_a_bug_in_a_background_task_ends_the_supervisor(tmp_path, caplog):

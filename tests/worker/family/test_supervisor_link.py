@@ -37,7 +37,7 @@ def welcome(session: int = 1) -> Welcome:
     return Welcome(epoch=7, session=session, heartbeat_ms=100, facts={})
 
 
-class Line:
+class SchedulerOfSupervisors:
     """Accepts supervisors at `inproc://name`; `on_registered` decides about each."""
 
     def __init__(self, name: str, on_registered: Callable[[Connection], object]) -> None:
@@ -123,22 +123,22 @@ class Family:
 
 
 async def test_reports_wait_for_a_session_and_come_before_the_heartbeat():
-    line = Line("good", greet)
-    await line.start()
-    family = Family(line.address)
+    scheduler = SchedulerOfSupervisors("good", greet)
+    await scheduler.start()
+    family = Family(scheduler.address)
     family.link.report_exit("w", "killed", [3], "signal")
     assert not family.link.connected
     family.link.start()
-    await line.until(lambda: line.of(WorkersAlive))
+    await scheduler.until(lambda: scheduler.of(WorkersAlive))
     assert family.link.connected
     report = WorkerExited(worker_id="w", reason="killed", running=[3], kind="signal")
-    assert line.heard[1:] == [report, WorkersAlive(worker_ids=["w"], rss=[5], numbers=[7])]
+    assert scheduler.heard[1:] == [report, WorkersAlive(worker_ids=["w"], rss=[5], numbers=[7])]
     family.link.report_exit("v", "exit code 3", [], "exit")
-    await line.until(lambda: len(line.of(WorkerExited)) == 2)
+    await scheduler.until(lambda: len(scheduler.of(WorkerExited)) == 2)
     await family.link.leave("x" * 100_000)
-    assert line.of(Bye) == [Bye(reason="x" * 1000)]
+    assert scheduler.of(Bye) == [Bye(reason="x" * 1000)]
     assert not family.link.connected
-    await line.stop()
+    await scheduler.stop()
 
 
 async def test_a_report_that_no_answer_covers_is_sent_again_in_the_next_session():
@@ -148,44 +148,52 @@ async def test_a_report_that_no_answer_covers_is_sent_again_in_the_next_session(
         connections.append(connection)
         connection.send([welcome(len(connections))])
 
-    line = Line("torn", accept)
-    await line.start()
-    family = Family(line.address, again_s=60.0)
+    scheduler = SchedulerOfSupervisors("torn", accept)
+    await scheduler.start()
+    family = Family(scheduler.address, again_s=60.0)
     family.link.report_exit("w", "killed", [3], "signal")
     family.link.start()
-    await line.until(lambda: line.of(WorkerExited))
+    await scheduler.until(lambda: scheduler.of(WorkerExited))
     connections[0].abort()
-    await line.until(lambda: len(connections) == 2 and isinstance(line.heard[-1], WorkersAlive))
-    assert len(line.of(WorkerExited)) == 2
+    await scheduler.until(
+        lambda: len(connections) == 2 and isinstance(scheduler.heard[-1], WorkersAlive)
+    )
+    assert len(scheduler.of(WorkerExited)) == 2
     connections[1].send([Heartbeat(next_ms=50)])
     connections[1].close()
-    await line.until(lambda: len(connections) == 3 and isinstance(line.heard[-1], WorkersAlive))
-    assert len(line.of(WorkerExited)) == 2
+    await scheduler.until(
+        lambda: len(connections) == 3 and isinstance(scheduler.heard[-1], WorkersAlive)
+    )
+    assert len(scheduler.of(WorkerExited)) == 2
     await family.link.leave("")
-    await line.stop()
+    await scheduler.stop()
 
 
 async def test_the_order_to_stop_is_handed_on():
-    line = Line("bossy", lambda connection: connection.send([welcome(), Stop(reason="enough")]))
-    await line.start()
-    family = Family(line.address)
+    scheduler = SchedulerOfSupervisors(
+        "bossy", lambda connection: connection.send([welcome(), Stop(reason="enough")])
+    )
+    await scheduler.start()
+    family = Family(scheduler.address)
     family.link.start()
-    await line.until(lambda: line.of(WorkersAlive))
+    await scheduler.until(lambda: scheduler.of(WorkersAlive))
     assert family.stops == ["enough"]
     await family.link.leave("")
-    await line.stop()
+    await scheduler.stop()
 
 
 async def test_orders_about_plugins_are_handed_on():
     order = TearDownOnSupervisor(request=1, plugin="p")
-    line = Line("plugins", lambda connection: connection.send([welcome(), order]))
-    await line.start()
-    family = Family(line.address)
+    scheduler = SchedulerOfSupervisors(
+        "plugins", lambda connection: connection.send([welcome(), order])
+    )
+    await scheduler.start()
+    family = Family(scheduler.address)
     family.link.start()
-    await line.until(lambda: line.of(WorkersAlive))
+    await scheduler.until(lambda: scheduler.of(WorkersAlive))
     assert family.orders == [order]
     await family.link.leave("")
-    await line.stop()
+    await scheduler.stop()
 
 
 async def test_the_number_of_workers_is_handed_on_and_answered():
@@ -200,58 +208,58 @@ async def test_the_number_of_workers_is_handed_on_and_answered():
             ]
         )
 
-    line = Line("scaling", boss)
-    await line.start()
-    family = Family(line.address)
+    scheduler = SchedulerOfSupervisors("scaling", boss)
+    await scheduler.start()
+    family = Family(scheduler.address)
     family.link.start()
-    await line.until(lambda: len(line.of(AskFailed)) == 3)
+    await scheduler.until(lambda: len(scheduler.of(AskFailed)) == 3)
     assert family.scaled == [3, None]
     assert family.retired == ["a", "b"]
-    assert [answer.info for answer in line.of(Answer)] == [{"names": ["w-0"]}] * 2
-    limit, wrong, unknown = [failed.text for failed in line.of(AskFailed)]
+    assert [answer.info for answer in scheduler.of(Answer)] == [{"names": ["w-0"]}] * 2
+    limit, wrong, unknown = [failed.text for failed in scheduler.of(AskFailed)]
     assert "9 is the limit" in limit
     assert "n= is a number of workers" in wrong
     assert "'why'" in unknown
     await family.link.leave("")
-    await line.stop()
+    await scheduler.stop()
 
 
 async def test_a_silent_scheduler_is_abandoned(monkeypatch, caplog):
     monkeypatch.setattr("weft.protocol.wire.session.MISSED_HEARTBEATS", 2)
-    line = Line("silent", greet)
-    await line.start()
-    family = Family(line.address)
+    scheduler = SchedulerOfSupervisors("silent", greet)
+    await scheduler.start()
+    family = Family(scheduler.address)
     family.link.start()
-    await line.until(lambda: len(line.of(RegisterSupervisor)) == 2)
+    await scheduler.until(lambda: len(scheduler.of(RegisterSupervisor)) == 2)
     assert "the scheduler is gone: it was silent for 0.2 s; trying to reconnect" in caplog.text
-    await line.until(lambda: line.n_closed)
+    await scheduler.until(lambda: scheduler.n_closed)
     await family.link.leave("")
-    await line.stop()
+    await scheduler.stop()
 
 
 async def test_after_stay_away_the_loss_of_the_session_is_the_end(caplog):
-    line = Line("last", greet)
-    await line.start()
-    family = Family(line.address)
+    scheduler = SchedulerOfSupervisors("last", greet)
+    await scheduler.start()
+    family = Family(scheduler.address)
     family.link.start()
-    await line.until(lambda: line.of(WorkersAlive))
+    await scheduler.until(lambda: scheduler.of(WorkersAlive))
     family.link.stay_away()
-    await line.stop()
+    await scheduler.stop()
     end = await asyncio.wait_for(family.link.over, 20)
     assert family.ends == [end]
     assert caplog.text == ""
 
 
 async def test_a_bug_in_the_measuring_of_workers_ends_the_session(caplog):
-    line = Line("buggy", greet)
-    await line.start()
-    family = Family(line.address)
+    scheduler = SchedulerOfSupervisors("buggy", greet)
+    await scheduler.start()
+    family = Family(scheduler.address)
     family.sizes = None
     family.link.start()
     await asyncio.wait_for(family.link.over, 20)
     assert isinstance(family.ends[0].error, InternalError)
     assert "a bug of weft" in caplog.text
-    await line.stop()
+    await scheduler.stop()
 
 
 def test_at_first_only_an_absent_scheduler_is_waited_for_and_later_any():

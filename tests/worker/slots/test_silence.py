@@ -12,7 +12,7 @@ import pytest
 
 from tests.deploy.daemons import ROOT
 from tests.worker.family.test_supervisor import Spawner, config_for
-from tests.worker.family.test_supervisor_link import Line, greet
+from tests.worker.family.test_supervisor_link import SchedulerOfSupervisors, greet
 from weft.worker.slots.silence import SilenceWatch
 from weft.worker.slots.started import (
     StartedRecord,
@@ -93,9 +93,9 @@ async def test_a_worker_that_is_stuck_is_reported_with_its_stacks_and_left_alone
     def is_reported():
         return "has not answered" in caplog.text
 
-    line = Line("there", greet)
-    await line.start()
-    spawner = await Spawner(config_for([line.address], tmp_path, silent_after_s=0.5)).open()
+    scheduler = SchedulerOfSupervisors("there", greet)
+    await scheduler.start()
+    spawner = await Spawner(config_for([scheduler.address], tmp_path, silent_after_s=0.5)).open()
     _, told = await spawner.asked()
     worker = subprocess.Popen(
         [sys.executable, "-c", STUCK, told["started_path"]],
@@ -106,7 +106,7 @@ async def test_a_worker_that_is_stuck_is_reported_with_its_stacks_and_left_alone
         verb, pid, number = await spawner.asked()
         assert (verb, pid, number) == ("kill", worker.pid, int(signal.SIGUSR2))
         worker.send_signal(number)
-        await line.until(is_reported)
+        await scheduler.until(is_reported)
         assert f"worker a (process {worker.pid}) has not answered" in caplog.text
         assert "in sleep_with_the_lock" in caplog.text
         assert worker.poll() is None
@@ -115,4 +115,4 @@ async def test_a_worker_that_is_stuck_is_reported_with_its_stacks_and_left_alone
         worker.wait()
     spawner.writer.write_eof()
     assert await spawner.code() == 1
-    await line.stop()
+    await scheduler.stop()

@@ -1,7 +1,7 @@
 """What a worker does with a block: it runs the tasks, and reports.
 
 A block is one task of the cluster, whose result is its last report. Values that others need are in
-it, or if they are large or cannot be pickled, beside it in a `Held`, which stays at the worker.
+it, or if they are large or cannot be pickled, beside it in a `Kept`, which stays at the worker.
 
 A block that comes late gives back the tasks that it has not begun, and reports what has finished
 (`_LateBlocks`). The last report repeats all that: the driver takes what it does not know yet.
@@ -76,7 +76,7 @@ class BlockOrder:
     #: {number: value} of simple values, and {number: pickle} of others.
     values: dict[int, Any] = field(default_factory=dict)
     pickles: dict[int, bytes] = field(default_factory=dict)
-    #: {number: index of the input that holds it, which is a `Held` or the value itself}
+    #: {number: index of the input that holds it, which is a `Kept` or the value itself}
     inputs: dict[int, int] = field(default_factory=dict)
     #: Folder of the notes of workers, see `_note_in`; "" = none.
     notes: str = ""
@@ -95,8 +95,8 @@ class BlockReport:
     #: {number: value} of those that others need and that are simple, and {number: pickle}.
     values: dict[int, Any] = field(default_factory=dict)
     pickles: dict[int, bytes] = field(default_factory=dict)
-    #: {number: bytes} of those whose value is in the `Held`.
-    held: dict[int, int] = field(default_factory=dict)
+    #: {number: bytes} of those whose value is in the `Kept`.
+    kept: dict[int, int] = field(default_factory=dict)
     #: Those among them that cannot be pickled.
     pinned: list[int] = field(default_factory=list)
     #: All tasks but so many were given back; None = none was.
@@ -114,7 +114,7 @@ class BlockReport:
     is_last: bool = True
 
 
-class Held:
+class Kept:
     """The result of a block with values that stay at the worker."""
 
     __slots__ = ("report", "values")
@@ -126,18 +126,18 @@ class Held:
     def __reduce__(self) -> tuple[Any, ...]:
         pinned = self.report.pinned
         values = {number: one for number, one in self.values.items() if number not in pinned}
-        return Held, (self.report, values)
+        return Kept, (self.report, values)
 
 
 def report_of(result: Any) -> BlockReport:
     """Return the report alone: a task of its own, at the worker that has the values."""
-    report: BlockReport = result.report if result.__class__ is Held else result
+    report: BlockReport = result.report if result.__class__ is Kept else result
     return report
 
 
-def value_of(held: Held, number: int) -> Any:
+def value_of(kept: Kept, number: int) -> Any:
     """Return one of the values: a task of its own, for one that is requested."""
-    return held.values[number]
+    return kept.values[number]
 
 
 class _RunningBlock:
@@ -215,7 +215,7 @@ def run_block(blob: bytes, *inputs: Any) -> Any:
     references.current.tables = tables
     for number, place in order.inputs.items():
         one = inputs[place]
-        values[number] = one.values[number] if one.__class__ is Held else one
+        values[number] = one.values[number] if one.__class__ is Kept else one
     is_watched = order.topic != "" and (order.shows or len(order.items) > 1)
     if is_watched:
         running.tell = _teller(order.topic)
@@ -285,7 +285,7 @@ def _run_items(running: _RunningBlock, tables: references.Tables, report: BlockR
 
 def _with_values(running: _RunningBlock, report: BlockReport) -> Any:
     """Return the report of a block with the values that others need."""
-    held: dict[int, Any] = {}
+    kept: dict[int, Any] = {}
     simple = report.values
     report.pickles = running.pickles
     get = running.values.get
@@ -308,11 +308,11 @@ def _with_values(running: _RunningBlock, report: BlockReport) -> Any:
             report.finished = running.finished
             return report
         if packed is None:
-            held[number] = value
-            report.held[number] = int(sizeof(value))
+            kept[number] = value
+            report.kept[number] = int(sizeof(value))
         else:
             report.pickles[number] = packed
-    return Held(report, held) if held else report
+    return Kept(report, kept) if kept else report
 
 
 def _is_simple(value: Any) -> bool:

@@ -52,7 +52,7 @@ class MemoryPressed(WorkerEvent):
 
 
 def _on_memory_pressed(state: WorkerState, event: MemoryPressed) -> None:
-    state.fetching.is_held = event.is_pressed
+    state.fetching.is_held_back = event.is_pressed
 
 
 def _on_value_lost(state: WorkerState, event: ValueLost) -> None:

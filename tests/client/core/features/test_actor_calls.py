@@ -28,8 +28,8 @@ def made(of: Actor = LIST, nbytes: int = 1) -> ActorCall:
     return ActorCall(of, "append", b"x" * nbytes, None)
 
 
-def line(*calls: ActorCall) -> ConnectionCalls:
-    """Return a line that could not send yet."""
+def connection(*calls: ActorCall) -> ConnectionCalls:
+    """Return a connection that could not send yet."""
     calls_of_line = ConnectionCalls("h", 3)
     for call in calls:
         assert calls_of_line.add(call, can_send=False) is None
@@ -41,10 +41,10 @@ def results(*requests: int, **fields: Any) -> ActorResults:
 
 
 def test_a_call_that_is_alone_is_sent_at_once_and_others_behind_it_wait():
-    calls = line()
+    calls = connection()
     message = calls.add(made(), can_send=True)
     assert message is not None
-    assert (message.holder, message.line, message.requests) == ("h", 3, [0])
+    assert (message.holder, message.connection, message.requests) == ("h", 3, [0])
     assert calls.add(made(), can_send=True) is None
     calls.on_results(results(0))
     assert calls.add(made(), can_send=True) is None, "one waits, and must not be overtaken"
@@ -54,7 +54,7 @@ def test_a_call_that_is_alone_is_sent_at_once_and_others_behind_it_wait():
 @pytest.mark.parametrize("is_alone", [True, False])
 def test_a_call_that_a_finalizer_makes_within_another_comes_behind_it(is_alone, monkeypatch):
     """When the message is made, as the collector may do then."""
-    calls = line() if is_alone else line(made(), made())
+    calls = connection() if is_alone else connection(made(), made())
     nested = made()
     build = ConnectionCalls.message
 
@@ -75,7 +75,7 @@ def test_a_call_that_a_finalizer_makes_within_another_comes_behind_it(is_alone, 
 
 
 def test_a_message_has_calls_of_one_actor_in_their_order():
-    calls = line(made(), made(), made(OTHER), made())
+    calls = connection(made(), made(), made(OTHER), made())
     taken = []
     while batch := calls.take_next():
         message = calls.message(batch)
@@ -90,7 +90,7 @@ def test_a_message_has_calls_of_one_actor_in_their_order():
 def test_calls_and_bytes_beyond_the_limit_wait_until_others_are_answered(monkeypatch):
     monkeypatch.setattr(actor_calls, "MAX_SENT", 3)
     monkeypatch.setattr(actor_calls, "MAX_SENT_NBYTES", 10)
-    calls = line(*[made(nbytes=1) for _ in range(5)], made(nbytes=50), made(nbytes=1))
+    calls = connection(*[made(nbytes=1) for _ in range(5)], made(nbytes=50), made(nbytes=1))
     calls.message(calls.take_next())
     assert [*calls.sent] == [0, 1, 2]
     assert calls.take_next() == []
@@ -106,7 +106,7 @@ def test_calls_and_bytes_beyond_the_limit_wait_until_others_are_answered(monkeyp
 
 
 def test_a_call_that_could_not_be_sent_at_once_is_sent_later_and_once():
-    calls = line()
+    calls = connection()
     call = made()
     calls.add(call, can_send=True)
     calls.put_back(call)
@@ -115,7 +115,7 @@ def test_a_call_that_could_not_be_sent_at_once_is_sent_later_and_once():
 
 
 def test_a_call_whose_message_is_beyond_a_limit_was_not_done_and_holds_up_no_other():
-    calls = line()
+    calls = connection()
     call = made()
     calls.add(call, can_send=True)
     calls.fail_unsent(call, "too long")
@@ -127,7 +127,7 @@ def test_a_call_whose_message_is_beyond_a_limit_was_not_done_and_holds_up_no_oth
 
 def test_an_answer_ends_its_call_and_no_other_and_comes_once():
     first, second = made(), made()
-    calls = line(first, second)
+    calls = connection(first, second)
     calls.message(calls.take_next())
     told: list[str] = []
     second._callbacks = [lambda: told.append("second")]
@@ -143,7 +143,7 @@ def test_an_answer_ends_its_call_and_no_other_and_comes_once():
 
 def test_a_refusal_names_the_actor_as_its_holder_knows_it():
     call = made()
-    calls = line(call)
+    calls = connection(call)
     calls.message(calls.take_next())
     calls.on_failures(ActorFailures(requests=[0], failures=[actor_lost("", "is gone")]))
     assert call.failure == ["actor-lost", "list", "is gone"]
@@ -151,7 +151,7 @@ def test_a_refusal_names_the_actor_as_its_holder_knows_it():
 
 def test_futures_in_a_result_are_held_by_its_call_alone():
     first, second = made(), made()
-    calls = line(first, second)
+    calls = connection(first, second)
     calls.message(calls.take_next())
     calls.on_results(results(0, 1, keys=[["a", "b"], []]), hold=list)
     assert (first.kept, second.kept) == (["a", "b"], None)
@@ -159,7 +159,7 @@ def test_futures_in_a_result_are_held_by_its_call_alone():
 
 def test_a_done_call_keeps_its_actor_alive_no_longer():
     call = made()
-    calls = line(call)
+    calls = connection(call)
     calls.message(calls.take_next())
     assert call.actor is LIST
     calls.on_results(results(0))
@@ -169,7 +169,7 @@ def test_a_done_call_keeps_its_actor_alive_no_longer():
 def test_calls_to_an_actor_that_the_scheduler_has_lost_are_in_doubt():
     gone = actor("gone")
     lost, other = made(gone), made()
-    calls = line(lost, other)
+    calls = connection(lost, other)
     calls.message(calls.take_next())
     calls.message(calls.take_next())
     assert calls.fail_lost() == []
@@ -184,10 +184,10 @@ def test_calls_to_an_actor_that_the_scheduler_has_lost_are_in_doubt():
 
 def test_at_the_end_of_the_connection_a_call_that_was_sent_is_in_doubt_and_others_were_not_done():
     sent, waits = made(), made()
-    calls = line()
+    calls = connection()
     calls.add(sent, can_send=True)
     calls.add(waits, can_send=True)
-    calls.end("was not called", "the line broke")
+    calls.end("was not called", "the connection broke")
     assert sent.failure is not None
     assert waits.failure is not None
     assert (sent.failure[0], waits.failure[0]) == ("actor-in-doubt", "actor-lost")
@@ -201,7 +201,7 @@ def test_at_the_end_of_the_connection_a_call_that_was_sent_is_in_doubt_and_other
     )
 )
 def test_each_call_is_sent_at_most_once_in_order_and_ends_once(steps):
-    calls = line()
+    calls = connection()
     all_calls: list[ActorCall] = []
     sent: list[int] = []
     ended: list[int] = []

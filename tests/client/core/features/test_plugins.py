@@ -8,7 +8,7 @@ from tests.client.core.core_kit import Bench, Listener
 from weft.client.core.events import Disconnected, Warn
 from weft.client.core.features.plugins import plugins_of
 from weft.client.core.features.questions import AskScheduler
-from weft.protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsHeld, Resubmitted
+from weft.protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, PluginsKept, Resubmitted
 
 
 @pytest.fixture
@@ -72,12 +72,12 @@ def test_plugins_that_ended_are_forgotten(bench):
 
 
 def test_plugins_that_ended_while_the_connection_was_lost_are_forgotten(bench):
-    """A `PluginGone` was sent before the line broke, and not read."""
+    """A `PluginGone` was sent before the connection broke, and not read."""
     register(bench, "1", workers=[])
     register(bench, "2", workers=[])
     bench.handle(Disconnected())
     bench.connect(1)
-    bench.hear(PluginsHeld(plugins=["p-2", "of another client"]))
+    bench.hear(PluginsKept(plugins=["p-2", "of another client"]))
     assert [stated.arguments["plugin"] for stated in again(bench)] == ["p-2"]
 
 
@@ -89,7 +89,7 @@ def test_unconfirmed_plugins_are_stated_again_in_the_next_session(bench):
     bench.handle(Disconnected())
     (stated,) = bench.connect(2)
     assert stated.arguments["plugin"] == "p-2"
-    bench.hear(PluginsHeld(plugins=["p-1"]))
+    bench.hear(PluginsKept(plugins=["p-1"]))
     assert {*plugins_of(bench.core).kept} == {"p-1", "p-2"}
     bench.hear(Answer(request=stated.request, info={"workers": []}))
     bench.handle(Disconnected())

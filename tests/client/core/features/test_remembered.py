@@ -98,7 +98,7 @@ def test_settings_are_stated_in_their_order_each_time_until_they_are_answered(be
     stated, _ = restarted(bench)
     assert [x.arguments["number"] for x in stated] == [7, 9]
     assert answer(bench, stated[:1]) == []
-    # The line breaks: the same scheduler is asked what holds of those that it has.
+    # The connection breaks: the same scheduler is asked what holds of those that it has.
     bench.handle(Disconnected())
     resume, again = bench.connect(2)
     assert resume.arguments == {"pending": [], "set": [7]}

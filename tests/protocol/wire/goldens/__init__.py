@@ -4,7 +4,7 @@
 
 adds what is not recorded yet to `recorded.txt`: messages that are new, and those that have grown at
 their end, whose older bytes stay. A message that has changed in another way would not be understood
-by other releases of the same version: it is refused, unless `--force` is given as well.
+by other versions of weft with this protocol version: it is refused, unless `--force` is given.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def current() -> dict[str, bytes]:
 
 
 def recorded() -> dict[str, list[bytes]]:
-    """Return what was recorded, by name: the bytes of each release that changed them, in order."""
+    """Return what was recorded, by name: the bytes of each version that changed them, in order."""
     found: dict[str, list[bytes]] = {}
     for line in FILE.read_text().splitlines() if FILE.exists() else ():
         name, _, data = line.rpartition(" ")

@@ -75,7 +75,7 @@ def test_a_copy_of_a_handle_at_a_worker_that_comes_back_is_no_replica(board):
     attempt = board.attempt("a")
     board.send(other, m.ReplicasAdded(attempts=[attempt], keys=["a"]))
     board.close(other)
-    other = board.come_back(names[other], held={"a": attempt})
+    other = board.come_back(names[other], kept={"a": attempt})
     assert dropped(board.out, other) == [attempt]
     assert [ws.peer for ws in board.task("a").replicas] == [home]
     assert board.rest() == ["Reconciled"]
@@ -193,7 +193,7 @@ def test_an_actor_of_an_earlier_scheduler_lives_if_its_worker_comes_back(is_back
     made = actors("a", made=True, delivered=is_delivered)
     board.send(client, made, graph(":a -> b"), m.Resubmitted())
     if is_back:
-        worker = board.come_back(last_epoch=1, held={"a": 1})
+        worker = board.come_back(last_epoch=1, kept={"a": 1})
     else:
         worker = board.worker("new")
     out = board.tick(2.0 if is_back else 90.0)
@@ -214,9 +214,9 @@ def test_a_worker_that_has_never_made_an_actor_is_not_taken_for_the_home_of_one(
     """It came back first, with a copy of the handle."""
     board = Board(expected=Members(("id of home", "id of reader"), ("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
-    reader = board.come_back("reader", last_epoch=1, held={"a": 1})
+    reader = board.come_back("reader", last_epoch=1, kept={"a": 1})
     home = board.worker("home", last_epoch=1)
-    rows = inventory(held={"a": 1})
+    rows = inventory(kept={"a": 1})
     board.send(home, *rows[:-1], m.InventoryFunctions(functions=[m.ACTOR_FUNCTION]), rows[-1])
     alice = board.client("alice", last_epoch=1)
     board.send(alice, actors("a", made=True, delivered=True), m.Resubmitted())
@@ -237,8 +237,8 @@ WAIT = m.ActorsBlocked(
 def test_the_wait_of_an_actor_counts_that_is_reported_before_its_client_is_back():
     board = Board(expected=Members(("id of home", "id of reader"), ("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
-    board.come_back("reader", last_epoch=1, held={"a": 1})
-    home = board.come_back("home", last_epoch=1, held={"a": 1})
+    board.come_back("reader", last_epoch=1, kept={"a": 1})
+    home = board.come_back("home", last_epoch=1, kept={"a": 1})
     board.send(home, WAIT)
     alice = board.client("alice", last_epoch=1)
     board.send(alice, actors("a", made=True, delivered=True), m.Resubmitted())
@@ -252,8 +252,8 @@ def test_a_worker_that_shows_that_an_actor_lives_there_is_its_home_though_a_copy
     """Which of two workers that are back has the handle only as a copy is not known before."""
     board = Board(expected=Members(("id of home", "id of reader"), ("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
-    reader = board.come_back("reader", last_epoch=1, held={"a": 1})
-    home = board.come_back("home", last_epoch=1, held={"a": 1})
+    reader = board.come_back("reader", last_epoch=1, kept={"a": 1})
+    home = board.come_back("home", last_epoch=1, kept={"a": 1})
     alice = board.client("alice", last_epoch=1)
     board.send(alice, actors("a", made=True, delivered=True), m.Resubmitted())
     board.tick(2.0)
@@ -283,7 +283,7 @@ def recovering_with_an_actor() -> tuple[Board, int]:
     """
     board = Board(expected=Members(("id of w",), ("alice", "tasks")))
     board.state.first_attempt = board.state.next_attempt = 100
-    worker = board.come_back(last_epoch=1, held={"a": 1})
+    worker = board.come_back(last_epoch=1, kept={"a": 1})
     tasks = board.client("tasks", last_epoch=1)
     board.send(tasks, m.WantKeys(keys=["a"], spec_hashes=[]), m.Resubmitted())
     out = board.send(tasks, m.ReleaseKeys(keys=["a"]))
@@ -308,7 +308,7 @@ def recovering_with_its_owner() -> tuple[Board, int, int]:
     """
     board = Board(expected=Members(("id of w",), ("alice", "bob")))
     board.state.first_attempt = board.state.next_attempt = 100
-    worker = board.come_back(last_epoch=1, held={"a": 1, "x": 2})
+    worker = board.come_back(last_epoch=1, kept={"a": 1, "x": 2})
     alice = board.client("alice", last_epoch=1)
     board.send(alice, actors("a", made=True, delivered=True), graph("x"), m.Resubmitted())
     assert board.states("a", "x") == ["memory", "memory"]

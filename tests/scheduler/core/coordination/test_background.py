@@ -87,7 +87,7 @@ def test_a_result_of_the_last_scheduler_that_a_worker_came_back_with_has_ended()
     board = Board(client_lease_s=60.0)
     board.state.first_attempt = board.state.next_attempt = 100
     alice = Caller(board, "alice", last_epoch=1)
-    worker = board.come_back("w", last_epoch=1, held={"a": 5})
+    worker = board.come_back("w", last_epoch=1, kept={"a": 5})
     assert "a" in recovery_of(board.state).rows
     assert alice.call(h.BACKGROUND, "keep", "all", keys=["a"]) == KEPT
     assert board.states("a") == ["memory"]

@@ -224,7 +224,7 @@ BREAKAGES = {
     ),
     "no call waits whose turn has come": lambda b: b.lock.holders.clear(),
     "n_uses of a value counts its places": lambda b: b.miscount_value(),
-    "held bytes are the sum over the values": lambda b: setattr(values_of(b.state), "nbytes", 0),
+    "kept bytes are the sum over the values": lambda b: setattr(values_of(b.state), "nbytes", 0),
     "the size of the metadata is the sum over its items": lambda b: b.miscount_metadata(),
     "marks are filed by the number of what is set, and by the place of what is deleted": lambda b: (
         marks_of(b.state).set.clear()

@@ -428,7 +428,7 @@ def test_reports_of_a_worker_about_actors_that_it_does_not_have_are_stale(board)
 def test_a_cycle_of_actors_is_found_by_the_next_scheduler():
     board = Board(expected=Members(("id of w",), ("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
-    worker = board.come_back(last_epoch=1, held={"a": 1, "b": 2})
+    worker = board.come_back(last_epoch=1, kept={"a": 1, "b": 2})
     texts = {"a": ("b", "h/1/5", "c/1/0"), "b": ("a", "h/1/6", "h/1/5")}
     for attempt, (key, (other, call, begun)) in enumerate(texts.items(), 1):
         report = m.ActorsBlocked(

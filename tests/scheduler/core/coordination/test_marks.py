@@ -323,7 +323,7 @@ def recovering_with_a_dataset() -> tuple[Board, Caller]:
 
 def test_a_dataset_is_there_again_with_the_result_that_only_a_worker_has_kept():
     board, alice = recovering_with_a_dataset()
-    board.come_back("w", last_epoch=1, held={"a": 3})
+    board.come_back("w", last_epoch=1, kept={"a": 3})
     board.tick(10)
     assert not board.state.awaits_peers
     assert alice.answers() == {1: {}}

@@ -40,7 +40,7 @@ class Copying:
             self.board.finish(self.workers[0], key, blob=None)
         self.workers += [self.board.worker(f"w{i}") for i in range(1, n_workers)]
 
-    def held(self, out):
+    def to_hold(self, out):
         """Return {worker: keys that it is asked to hold}."""
         return {
             peer: [key for message in messages for key in message.keys]
@@ -48,7 +48,7 @@ class Copying:
             if (messages := [x for x in out.get(peer, []) if isinstance(x, m.HoldCopies)])
         }
 
-    def order(self, *keys, **arguments):
+    def wish(self, *keys, **arguments):
         return self.board.send(self.alice, replicate(*keys, **arguments))
 
     def report(self, peer, *keys):
@@ -61,8 +61,8 @@ class Copying:
 
 def test_a_copy_is_fetched_by_another_worker_and_the_order_is_answered_then():
     c = Copying(3)
-    out = c.order("x", n=2)
-    ((peer, keys),) = c.held(out).items()
+    out = c.wish("x", n=2)
+    ((peer, keys),) = c.to_hold(out).items()
     assert keys == ["x"]
     (message,) = out[peer]
     assert message.holders == [["tcp://w0"]]
@@ -73,9 +73,9 @@ def test_a_copy_is_fetched_by_another_worker_and_the_order_is_answered_then():
 
 def test_copies_at_all_workers_spread_as_a_tree():
     c = Copying(8)
-    out = c.order("x")
+    out = c.wish("x")
     rounds = []
-    while asked := c.held(out):
+    while asked := c.to_hold(out):
         rounds.append(len(asked))
         merged: dict = {}
         for peer in asked:
@@ -88,54 +88,54 @@ def test_copies_at_all_workers_spread_as_a_tree():
 
 def test_named_workers_get_the_copies():
     c = Copying(4)
-    out = c.order("x", n=1, workers=["w3"])
-    assert list(c.held(out)) == [c.workers[3]]
+    out = c.wish("x", n=1, workers=["w3"])
+    assert list(c.to_hold(out)) == [c.workers[3]]
     assert answers(c.report(c.workers[3], "x"), c.alice) == [{"x": 2}]
 
 
 def test_more_copies_than_workers_are_answered_and_made_when_workers_come():
     c = Copying(2)
-    out = c.order("x", n=3)
+    out = c.wish("x", n=3)
     out = c.report(c.workers[1], "x")
     assert answers(out, c.alice) == [{"x": 2}]
     c.workers.append(c.board.worker("late"))
-    assert c.held(c.board.tick(0.01)) == {c.workers[2]: ["x"]}
+    assert c.to_hold(c.board.tick(0.01)) == {c.workers[2]: ["x"]}
 
 
 def test_a_copy_that_is_lost_with_its_worker_is_made_again():
     c = Copying(3)
-    ((peer, _),) = c.held(c.order("x", n=2)).items()
+    ((peer, _),) = c.to_hold(c.wish("x", n=2)).items()
     c.report(peer, "x")
     c.board.close(c.workers[0])
     out = c.board.tick(0.01)
     (other,) = [w for w in c.workers[1:] if w != peer]
-    assert c.held(out) == {other: ["x"]}
+    assert c.to_hold(out) == {other: ["x"]}
     c.report(other, "x")
     assert c.holders() == ["w1", "w2"]
 
 
 def test_a_copy_is_made_elsewhere_when_its_worker_leaves():
     c = Copying(3)
-    ((peer, _),) = c.held(c.order("x", n=2)).items()
+    ((peer, _),) = c.to_hold(c.wish("x", n=2)).items()
     c.report(peer, "x")
     c.board.send(c.workers[0], m.WorkerLeaving(reason="SIGTERM"))
     (other,) = [w for w in c.workers[1:] if w != peer]
-    assert c.held(c.board.tick(0.01)) == {other: ["x"]}
+    assert c.to_hold(c.board.tick(0.01)) == {other: ["x"]}
 
 
 def test_a_worker_that_dies_while_it_fetches_is_replaced():
     c = Copying(3)
-    ((peer, _),) = c.held(c.order("x", n=2)).items()
+    ((peer, _),) = c.to_hold(c.wish("x", n=2)).items()
     c.board.close(peer)
     out = c.board.tick(0.01)
     (other,) = [w for w in c.workers[1:] if w != peer]
-    assert c.held(out) == {other: ["x"]}
+    assert c.to_hold(out) == {other: ["x"]}
     assert answers(c.report(other, "x"), c.alice) == [{"x": 2}]
 
 
 def test_data_whose_last_copy_is_lost_meanwhile_is_answered_as_gone():
     c = Copying(2)
-    c.order("x", n=2)
+    c.wish("x", n=2)
     c.board.close(c.workers[0])
     out = c.board.tick(0.01)
     assert answers(out, c.alice) == [{"x": 0}]
@@ -144,9 +144,9 @@ def test_data_whose_last_copy_is_lost_meanwhile_is_answered_as_gone():
 
 def test_a_worker_that_cannot_get_a_copy_is_asked_a_few_times():
     c = Copying(2)
-    out = c.order("x", n=2)
+    out = c.wish("x", n=2)
     n = 0
-    while c.held(out):
+    while c.to_hold(out):
         n += 1
         c.board.send(
             c.workers[1],
@@ -159,7 +159,7 @@ def test_a_worker_that_cannot_get_a_copy_is_asked_a_few_times():
 
 def test_a_worker_that_could_not_get_a_copy_is_forgotten_with_its_end():
     c = Copying(2)
-    c.order("x", n=2)
+    c.wish("x", n=2)
     c.board.send(
         c.workers[1],
         m.KeysMissing(keys=["x"], holder="tcp://w0", unreachable=True, attempts=[1]),
@@ -172,9 +172,9 @@ def test_a_worker_that_could_not_get_a_copy_is_forgotten_with_its_end():
 
 def test_a_worker_that_does_not_report_is_asked_again_and_at_last_no_more():
     c = Copying(2)
-    assert c.held(c.order("x", n=2))
+    assert c.to_hold(c.wish("x", n=2))
     out = c.board.tick(LOOK_S + 0.1)
-    assert c.held(out) == {c.workers[1]: ["x"]}
+    assert c.to_hold(out) == {c.workers[1]: ["x"]}
     n, found = 0, []
     while not found and n < 2 * MAX_TRIES:
         n += 1
@@ -187,7 +187,7 @@ def test_a_worker_that_does_not_report_is_asked_again_and_at_last_no_more():
 
 def test_released_data_is_wanted_no_more():
     c = Copying(2)
-    c.order("x", n=2)
+    c.wish("x", n=2)
     c.board.send(c.alice, m.ReleaseKeys(keys=["x"]))
     out = c.board.tick(LOOK_S + 0.1)
     assert answers(out, c.alice) == [{"x": 0}]
@@ -201,7 +201,7 @@ def test_wishes_of_released_data_do_not_pile_up():
         c.board.send(c.alice, graph(f"k{i}"))
         worker = next(ws for ws in c.board.state.workers.values() if ws.processing).peer
         c.board.finish(worker, f"k{i}", blob=None)
-        ((peer, keys),) = c.held(c.order(f"k{i}", n=2)).items()
+        ((peer, keys),) = c.to_hold(c.wish(f"k{i}", n=2)).items()
         c.report(peer, *keys)
         c.board.send(c.alice, m.ReleaseKeys(keys=[f"k{i}"]))
     assert len(copies_of(c.board.state).wishes) <= 65
@@ -209,9 +209,9 @@ def test_wishes_of_released_data_do_not_pile_up():
 
 def test_one_copy_ends_the_wish_and_unknown_keys_are_left_out():
     c = Copying(2)
-    ((peer, _),) = c.held(c.order("x", n=2)).items()
+    ((peer, _),) = c.to_hold(c.wish("x", n=2)).items()
     c.report(peer, "x")
-    out = c.order("x", "never heard of", n=1)
+    out = c.wish("x", "never heard of", n=1)
     assert answers(out, c.alice) == [{"x": 2}]
     assert not copies_of(c.board.state).wishes
 
@@ -222,28 +222,28 @@ def test_one_copy_ends_the_wish_and_unknown_keys_are_left_out():
 )
 def test_orders_that_make_no_sense_are_refused(arguments):
     c = Copying(1)
-    (text,) = refusals(c.order("x", **arguments), c.alice)
+    (text,) = refusals(c.wish("x", **arguments), c.alice)
     assert "n= is" in text or "workers= is" in text
 
 
 def test_the_refusal_of_too_many_copies_names_the_limit():
     c = Copying(1)
-    (text,) = refusals(c.order("x", n=10**9), c.alice)
+    (text,) = refusals(c.wish("x", n=10**9), c.alice)
     assert "from 1 to 1000000, not 1000000000" in text
 
 
 def test_the_order_of_a_client_that_is_gone_is_dropped():
     c = Copying(2)
-    c.order("x", n=2)
+    c.wish("x", n=2)
     bob = c.board.client("bob")
     c.board.send(c.alice, m.Bye(reason=""))
     assert answers(c.board.send(bob, replicate("y")), bob) == [{}]
-    assert copies_of(c.board.state).orders == []
+    assert copies_of(c.board.state).questions == []
 
 
 def test_the_least_loaded_workers_get_the_copies_in_turns():
     c = Copying(4, "a", "b", "c")
-    asked = c.held(c.order("a", "b", "c", n=2))
+    asked = c.to_hold(c.wish("a", "b", "c", n=2))
     assert sorted(key for keys in asked.values() for key in keys) == ["a", "b", "c"]
     assert len(asked) == 3
 
@@ -251,7 +251,7 @@ def test_the_least_loaded_workers_get_the_copies_in_turns():
 def test_a_worker_that_is_away_is_waited_for():
     c = Copying(2, away_s=5.0)
     c.board.close(c.workers[1])
-    assert answers(c.order("x", n=2), c.alice) == []
+    assert answers(c.wish("x", n=2), c.alice) == []
     assert answers(c.board.tick(2.0), c.alice) == []
     assert answers(c.board.tick(2 * LOOK_S), c.alice) == [{"x": 1}]
 
@@ -263,13 +263,13 @@ def test_an_actor_has_no_copies():
     c.board.send(c.alice, message)
     (maker,) = [ws for ws in c.board.state.workers.values() if ws.processing]
     c.board.finish(maker.peer, "counter", blob=None)
-    assert answers(c.order("counter", n=2), c.alice) == [{"counter": 1}]
+    assert answers(c.wish("counter", n=2), c.alice) == [{"counter": 1}]
 
 
 def test_a_worker_that_is_asked_again_and_reports_its_copy_twice_has_one():
     c = Copying(2)
-    ((peer, _),) = c.held(c.order("x", n=2)).items()
-    assert c.held(c.board.tick(LOOK_S)) == {peer: ["x"]}, "it has not answered"
+    ((peer, _),) = c.to_hold(c.wish("x", n=2)).items()
+    assert c.to_hold(c.board.tick(LOOK_S)) == {peer: ["x"]}, "it has not answered"
     ws = c.board.state.workers[peer]
     assert answers(c.report(peer, "x"), c.alice) == [{"x": 2}]
     nbytes = ws.nbytes

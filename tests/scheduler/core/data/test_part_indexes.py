@@ -328,8 +328,8 @@ def test_a_new_scheduler_does_not_take_an_index_over() -> None:
     alice = board.client(last_epoch=BEFORE)
     shuffle(board, alice)
     board.send(alice, m.Resubmitted())
-    held = {"a0": 1, "a1": 2, "index": 3}
-    worker = board.come_back("w", last_epoch=BEFORE, held=held)
+    kept = {"a0": 1, "a1": 2, "index": 3}
+    worker = board.come_back("w", last_epoch=BEFORE, kept=kept)
     board.tick(1.0)
     assert board.states("a0", "a1") == ["memory"] * 2
     assert board.attempt("index") > 5

@@ -12,13 +12,13 @@ from .test_copies import Copying, answers, refusals, replicate
 
 
 def rebalance(c, *keys, **arguments):
-    order = m.Ask(name="rebalance", request=1, arguments={"keys": list(keys), **arguments})
-    return c.board.send(c.alice, order)
+    wish = m.Ask(name="rebalance", request=1, arguments={"keys": list(keys), **arguments})
+    return c.board.send(c.alice, wish)
 
 
 def test_data_moves_until_workers_have_the_same():
     c = Copying(2, "a", "b", "c", "d")
-    asked = c.held(rebalance(c, "a", "b", "c", "d"))
+    asked = c.to_hold(rebalance(c, "a", "b", "c", "d"))
     ((peer, keys),) = asked.items()
     assert peer == c.workers[1]
     assert len(keys) == 2
@@ -39,7 +39,7 @@ def test_balanced_workers_move_nothing():
 
 def test_the_source_keeps_its_copy_if_the_other_worker_dies():
     c = Copying(2, "a", "b")
-    assert c.held(rebalance(c, "a", "b"))
+    assert c.to_hold(rebalance(c, "a", "b"))
     c.board.close(c.workers[1])
     out = c.board.tick(0.01)
     assert answers(out, c.alice) == [{"a": 1, "b": 1}]
@@ -49,7 +49,7 @@ def test_the_source_keeps_its_copy_if_the_other_worker_dies():
 
 def test_the_source_keeps_its_copy_if_the_other_worker_cannot_get_one():
     c = Copying(2, "a", "b")
-    asked = c.held(rebalance(c, "a", "b"))
+    asked = c.to_hold(rebalance(c, "a", "b"))
     for _ in range(MAX_FAILURES):
         ((peer, keys),) = asked.items()
         attempts = [c.board.attempt(key) for key in keys]
@@ -57,7 +57,7 @@ def test_the_source_keeps_its_copy_if_the_other_worker_cannot_get_one():
         c.board.send(peer, missing)
         out = c.board.tick(0.01)
         assert dropped(out, c.workers[0]) == []
-        asked = c.held(out)
+        asked = c.to_hold(out)
     assert asked == {}
     assert answers(out, c.alice) == [{"a": 1, "b": 1}]
     assert c.holders("a") == c.holders("b") == ["w0"]
@@ -66,7 +66,7 @@ def test_the_source_keeps_its_copy_if_the_other_worker_cannot_get_one():
 def test_a_source_that_is_away_keeps_its_copy():
     """It might be the last one by the time that it is back."""
     c = Copying(2, "a", "b", away_s=5.0)
-    ((peer, (key,)),) = c.held(rebalance(c, "a", "b")).items()
+    ((peer, (key,)),) = c.to_hold(rebalance(c, "a", "b")).items()
     c.board.close(c.workers[0])
     c.report(peer, key)
     assert c.holders(key) == ["w0", "w1"]
@@ -74,7 +74,7 @@ def test_a_source_that_is_away_keeps_its_copy():
 
 def test_the_data_stays_at_the_target_if_the_source_dies():
     c = Copying(2, "a", "b")
-    ((peer, (key,)),) = c.held(rebalance(c, "a", "b")).items()
+    ((peer, (key,)),) = c.to_hold(rebalance(c, "a", "b")).items()
     c.report(peer, key)
     c.board.close(c.workers[0])
     assert c.holders(key) == ["w1"]
@@ -82,14 +82,14 @@ def test_the_data_stays_at_the_target_if_the_source_dies():
 
 def test_only_named_workers_take_part():
     c = Copying(3, "a", "b", "c")
-    asked = c.held(rebalance(c, "a", "b", "c", workers=["w0", "w2"]))
+    asked = c.to_hold(rebalance(c, "a", "b", "c", workers=["w0", "w2"]))
     assert list(asked) == [c.workers[2]]
 
 
 def test_keys_with_wished_copies_stay():
     c = Copying(3, "a", "b", "c", "d")
     c.board.send(c.alice, replicate("a", "b", n=2))
-    asked = c.held(rebalance(c, "a", "b", "c", "d"))
+    asked = c.to_hold(rebalance(c, "a", "b", "c", "d"))
     assert not {"a", "b"} & {key for keys in asked.values() for key in keys}
 
 

@@ -12,7 +12,7 @@ LEAVING = m.WorkerLeaving(reason="SIGTERM")
 def rescued(c, *keys):
     """Let the workers of results be rescued from, and return {worker: the keys that it fetches}."""
     rescue(c.board.state, [c.board.task(key) for key in keys])
-    return c.held(c.board.tick())
+    return c.to_hold(c.board.tick())
 
 
 def join(c, name, **options):
@@ -65,14 +65,14 @@ def test_a_target_that_leaves_is_replaced_by_one_that_stays():
     ((target, _),) = rescued(c, "x").items()
     (other,) = {*c.workers[1:]} - {target}
     c.board.send(target, LEAVING)
-    assert c.held(c.board.tick()) == {other: ["x"]}
+    assert c.to_hold(c.board.tick()) == {other: ["x"]}
     c.board.drop_rest()
 
 
 def test_a_wish_for_named_workers_is_kept_and_gives_way_where_they_cannot_hold_it():
     c = Copying(2)
     third = join(c, "w2")
-    c.order("x", n=2, workers=["w0", "w2"])
+    c.wish("x", n=2, workers=["w0", "w2"])
     c.report(third, "x")
     c.board.send(c.workers[0], LEAVING)
     c.board.send(third, LEAVING)

@@ -96,8 +96,8 @@ def test_a_copy_that_a_task_there_reads_stays_until_it_has_ended(two):
 
 
 def test_copies_that_are_wished_for_stay(two):
-    order = m.Ask(name="replicate", request=1, arguments={"keys": ["x"], "n": 2})
-    assert answers(two.board.send(two.alice, order), two.alice) == [{"x": 2}]
+    wish = m.Ask(name="replicate", request=1, arguments={"keys": ["x"], "n": 2})
+    assert answers(two.board.send(two.alice, wish), two.alice) == [{"x": 2}]
     assert not two.report(two.b)
     assert two.holders == ["a", "b"]
 
@@ -114,7 +114,7 @@ def test_an_actor_is_no_surplus_although_a_copy_of_its_handle_counts_after_a_res
     board.state.first_attempt = board.state.next_attempt = 100
     two.alice = board.client("alice", last_epoch=1)
     board.send(two.alice, actors("x", made=True, delivered=True), m.Resubmitted())
-    row = m.InventoryHeld(keys=["x"], attempts=[1], nbytes=[MB], spec_hashes=[])
+    row = m.InventoryKept(keys=["x"], attempts=[1], nbytes=[MB], spec_hashes=[])
     workers = {name: board.worker(name, last_epoch=1) for name in "ab"}
     for worker in workers.values():
         board.send(worker, row, m.InventoryEnd(n_rows=1))

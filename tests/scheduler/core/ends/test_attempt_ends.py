@@ -101,7 +101,7 @@ def test_a_worker_that_died_while_it_served_a_result_ends_that_attempt_once(boar
     assert attempt_ends(board.state, "a") == [("w", f"{LOST}: the worker died: SIGKILL")]
 
 
-def test_a_failure_that_a_worker_kept_while_its_line_was_broken_is_listed():
+def test_a_failure_that_a_worker_kept_while_its_connection_was_broken_is_listed():
     board = Board(away_s=5.0)
     client, worker = board.client(), board.worker("w")
     board.send(client, graph("a"))

@@ -175,7 +175,7 @@ def test_the_depth_of_maps_and_lists_is_counted(depth):
     assert is_flat(value) is (depth <= MAX_ANSWER_DEPTH)
 
 
-def test_a_process_of_an_older_release_fails_the_question(board):
+def test_a_process_of_an_older_version_fails_the_question(board):
     client, worker = board.client(), board.worker("w")
     (passed,) = ask(board, client, "id of w")[worker]
     out = board.send(worker, m.Unsupported(unknown_code=98, request=passed.request))

@@ -224,7 +224,7 @@ def test_a_worker_that_reports_less_than_before_takes_nothing_from_a_counter(boa
     assert shown_of(board, "transfers_total")["in"] == 12
 
 
-def test_reports_of_other_releases_may_be_shorter_or_longer(board):
+def test_reports_of_other_versions_may_be_shorter_or_longer(board):
     one, two = board.worker("one"), board.worker("two")
     board.send(one, status([1, 2]))
     board.send(two, status([*numbers(), 99, 99]))

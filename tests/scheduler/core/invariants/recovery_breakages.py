@@ -7,11 +7,11 @@ from typing import Any
 
 from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.recovery.barrier import Barrier
-from weft.scheduler.core.recovery.records import HELD, InventoryRow, recovery_of
+from weft.scheduler.core.recovery.records import KEPT, InventoryRow, recovery_of
 
 
 def let_wait(b: Any, key: str) -> None:
-    row = InventoryRow(b.w, key, 77, HELD, b"")
+    row = InventoryRow(b.w, key, 77, KEPT, b"")
     recovery_of(b.state).rows[key] = (row,)
     recovery_of(b.state).rows_at[b.w] = {77: row}
 

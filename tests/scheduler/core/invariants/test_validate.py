@@ -16,7 +16,7 @@ from weft.scheduler.core.actors.waits import WaitingActors
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
 from weft.scheduler.core.data.bandwidths import BANDWIDTH_INVARIANTS
-from weft.scheduler.core.data.copies import CopyOrder, Wish, copies_of
+from weft.scheduler.core.data.copies import CopyQuestion, Wish, copies_of
 from weft.scheduler.core.data.part_indexes import INDEX_INVARIANTS
 from weft.scheduler.core.data.relays import FetchRelay, RelayPart, relays_of
 from weft.scheduler.core.ends.attempt_ends import MAX_CANCELLED, ends_of
@@ -121,7 +121,7 @@ def refuse(b: Broken, *whens: float) -> None:
 
 
 def plugin(b: Broken, name: str = "p") -> Plugin:
-    found = plugins_of(b.state).held["p"] = Plugin(name, "id", b"")
+    found = plugins_of(b.state).kept["p"] = Plugin(name, "id", b"")
     found.ready[b.w] = None
     return found
 
@@ -519,9 +519,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         WaitingActors
     ).by_worker.update({copy(b.w): {}}),
     "plugins are filed by name": lambda b: plugin(b, "other"),
-    "a plugin is held or ends": lambda b: setattr(plugin(b), "is_ending", True),
-    "each process has a held plugin, or waits for it": lambda b: plugin(b).ready.clear(),
-    "a worker sets up one plugin at a time": lambda b: plugins_of(b.state).held.update(
+    "a plugin is kept or ends": lambda b: setattr(plugin(b), "is_ending", True),
+    "each process has a kept plugin, or waits for it": lambda b: plugin(b).ready.clear(),
+    "a worker sets up one plugin at a time": lambda b: plugins_of(b.state).kept.update(
         {name: waited_for(b, name) for name in ("p", "q")}
     ),
     "a worker that tries a plugin waits for it": lambda b: setattr(plugin(b), "trial", b.w),
@@ -550,8 +550,8 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         wish(b),
         copies_of(b.state).open.update({b.task("memory"): None}),
     ),
-    "an order waits for copies that are under way": lambda b: copies_of(b.state).orders.append(
-        CopyOrder(1, 1, [], {b.task("memory"): None})
+    "a question waits for copies that are under way": lambda b: copies_of(b.state).questions.append(
+        CopyQuestion(1, 1, [], {b.task("memory"): None})
     ),
 }
 

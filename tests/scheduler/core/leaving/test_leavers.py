@@ -53,7 +53,7 @@ def test_a_worker_that_was_asked_to_leave_asks_for_the_word_itself():
     assert may_go(board.send(worker, *LEAVE), worker)
 
 
-def test_a_worker_of_an_earlier_release_goes_by_itself():
+def test_a_worker_of_an_earlier_version_goes_by_itself():
     board = Board()
     worker = board.worker("w")
     assert board.send(worker, LEAVE[0]) == {}
@@ -87,7 +87,7 @@ class Leaving:
             self.board.send(self.workers[i], *LEAVE)
         return self.board.tick(2 * START_S)
 
-    def held(self, out: Out) -> dict[int, list[str]]:
+    def to_hold(self, out: Out) -> dict[int, list[str]]:
         """Return {number of a worker: keys that it is asked to hold}."""
         return {
             i: [key for message in messages for key in message.keys]
@@ -113,7 +113,7 @@ class Leaving:
 def test_a_result_that_only_a_leaver_has_is_moved_before_it_may_go():
     c = Leaving(2, "x")
     out = c.leave(0)
-    assert c.held(out) == {1: ["x"]}
+    assert c.to_hold(out) == {1: ["x"]}
     assert not c.may_go(out)
     assert c.may_go(c.report(1, "x"))
     c.end(0)
@@ -126,7 +126,7 @@ def test_the_result_of_a_task_that_ends_while_its_worker_leaves_is_moved():
     c.workers.append(c.board.worker("w1"))
     c.leave(0)
     c.board.send(c.workers[0], m.AttemptsReturned(attempts=[]))
-    assert c.held(c.board.finish(c.workers[0], "x", "y", blob=None)) == {1: ["x", "y"]}
+    assert c.to_hold(c.board.finish(c.workers[0], "x", "y", blob=None)) == {1: ["x", "y"]}
     assert not c.may_go(c.report(1, "x"))
     assert c.may_go(c.report(1, "y"))
     c.end(0)
@@ -136,7 +136,7 @@ def test_workers_that_leave_one_after_the_other_get_nothing_of_each_other():
     c = Leaving(3, "x")
     c.board.send(c.workers[0], *LEAVE)
     out = c.leave(1)
-    assert c.held(out) == {2: ["x"]}
+    assert c.to_hold(out) == {2: ["x"]}
     assert c.may_go(c.report(2, "x"))
     c.end(0, 1)
 
@@ -147,7 +147,7 @@ def test_both_holders_of_two_copies_are_held_until_there_is_a_third():
     ids = {"workers": ["id of w0", "id of w1"]}
     c.board.send(c.alice, m.Ask(request=9, name="retire", arguments={"order": "1", **ids}))
     out = c.leave(0, 1)
-    assert c.held(out) == {2: ["x"]}
+    assert c.to_hold(out) == {2: ["x"]}
     assert not c.may_go(out, 0)
     assert not c.may_go(out, 1)
     out = c.report(2, "x")
@@ -160,8 +160,8 @@ def test_a_result_whose_other_copy_is_lost_while_the_worker_leaves_is_moved():
     c = Leaving(3, "x")
     c.report(1, "x")
     c.board.send(c.alice, graph("runs", workers=["w0"]))
-    assert c.held(c.leave(0)) == {}
-    assert c.held(c.board.close(c.workers[1])) == {2: ["x"]}
+    assert c.to_hold(c.leave(0)) == {}
+    assert c.to_hold(c.board.close(c.workers[1])) == {2: ["x"]}
     c.board.finish(c.workers[0], "runs")
     assert not c.may_go(c.board.out)
     c.report(2, "x")
@@ -189,7 +189,7 @@ def test_a_needed_result_without_room_holds_its_worker_until(way):
         else:
             c.workers.append(c.board.worker("w1"))
             out = c.board.out
-        assert c.held(out) == {1: ["x"]}
+        assert c.to_hold(out) == {1: ["x"]}
         assert c.may_go(c.report(1, "x"))
     c.end(0)
 
@@ -204,7 +204,7 @@ def test_a_delivered_result_is_moved_and_holds_no_worker_where_no_room_is():
     c.board.send(c.alice, graph("x", workers=["w0"]), m.WantKeys(keys=["x"]))
     c.board.finish(c.workers[0], "x")
     out = c.leave(0)
-    assert c.held(out) == {1: ["x"]}
+    assert c.to_hold(out) == {1: ["x"]}
     assert not c.may_go(out)
     assert c.may_go(c.report(1, "x"))
     c.end(0)
@@ -212,9 +212,9 @@ def test_a_delivered_result_is_moved_and_holds_no_worker_where_no_room_is():
 
 def test_a_target_that_dies_or_cannot_fetch_is_replaced():
     c = Leaving(3, "x")
-    ((target, _),) = c.held(c.leave(0)).items()
+    ((target, _),) = c.to_hold(c.leave(0)).items()
     c.board.close(c.workers[target])
-    assert c.held(c.board.tick(LOOK_S)) == {3 - target: ["x"]}
+    assert c.to_hold(c.board.tick(LOOK_S)) == {3 - target: ["x"]}
     attempt = c.board.attempt("x")
     missing = m.KeysMissing(keys=["x"], holder="tcp://w0", unreachable=True, attempts=[attempt])
     for _ in range(20):
@@ -231,7 +231,7 @@ def test_an_actor_holds_its_worker_to_the_end_and_may_not_be_copied():
     c.board.send(c.alice, message)
     c.board.finish(c.workers[0], "a", blob=None)
     out = c.leave(0)
-    assert c.held(out) == {}
+    assert c.to_hold(out) == {}
     assert not c.may_go(c.board.tick(5.0))
     c.board.send(c.alice, m.ReleaseKeys(keys=["a"]))
     assert c.may_go(c.board.tick(LOOK_S))
@@ -242,7 +242,7 @@ def test_results_that_clients_may_come_back_for_hold_their_worker():
     board = Board(expected=Members(worker_ids=("id of w",), client_ids=("alice", "bob")))
     board.state.first_attempt = board.state.next_attempt = 100
     board.client("alice", last_epoch=3)
-    worker = board.come_back("w", held={"of bob": 5}, last_epoch=3)
+    worker = board.come_back("w", kept={"of bob": 5}, last_epoch=3)
     board.send(worker, *LEAVE)
     assert not may_go(board.tick(3.0), worker)
     board.drop_rest()
@@ -258,10 +258,10 @@ def test_of_many_results_only_some_are_under_way_at_once_and_needed_ones_go_firs
     c.board.send(c.alice, graph(f":{keys[-1]} -> reads", workers=["nowhere"]))
     for key in keys:
         c.board.task(key).delivered = True
-    (asked,) = c.held(c.leave(0)).values()
+    (asked,) = c.to_hold(c.leave(0)).values()
     assert len(asked) == 20
     assert asked[0] == keys[-1]
-    (rest,) = c.held(c.report(1, *asked)).values()
+    (rest,) = c.to_hold(c.report(1, *asked)).values()
     assert sorted([*asked, *rest]) == sorted(keys)
     assert c.may_go(c.report(1, *rest))
     c.end(0)
@@ -300,7 +300,7 @@ def test_a_worker_that_asks_very_often_is_looked_at_no_more_often(monkeypatch):
     assert n_looks["all"] <= n_before + 1
     assert sizes == [len(getattr(leaver, name)) for name in ("left", "moving", "stuck")]
     c.workers.append(c.board.worker("w1"))
-    keys = c.held(c.board.out)[1]
+    keys = c.to_hold(c.board.out)[1]
     out = c.report(1, *keys)
     assert m.MayLeave(request=499) in out[c.workers[0]], "the last question is answered"
     c.end(0)

@@ -208,7 +208,7 @@ def test_a_result_without_recipe_keeps_the_last_worker_and_another_one_goes():
     board.state.first_attempt = board.state.next_attempt = 100
     client = board.client("alice", last_epoch=3)
     board.send(client, m.WantKeys(keys=["kept"]))
-    board.come_back("w", held={"kept": 5}, last_epoch=3)
+    board.come_back("w", kept={"kept": 5}, last_epoch=3)
     board.send(client, m.Resubmitted())
     board.tick(3.0)
     assert board.states("kept") == ["memory"]
@@ -236,14 +236,14 @@ def follow_another(**rows: Any) -> tuple[Board, int]:
 
 
 def test_results_that_a_client_may_come_back_for_keep_their_worker():
-    board, client = follow_another(held={"of another client": 5})
+    board, client = follow_another(kept={"of another client": 5})
     out = retire(board, client, workers=["id of w"])
     assert not leaving(out)
     assert ends(out, client) == {"w": ("kept", 0)}
 
 
 def test_of_two_workers_with_the_only_copies_one_stays():
-    board, client = follow_another(held={"kept": 5})
+    board, client = follow_another(kept={"kept": 5})
     other = board.worker("other")
     board.send(other, m.ReplicasAdded(keys=["kept"], attempts=[5]))
     out = retire(board, client, workers=["id of w", "id of other"])

@@ -17,7 +17,7 @@ def may_go(out: Out, worker: int) -> bool:
     return m.MayLeave(request=1) in out.get(worker, [])
 
 
-def held(out: Out, worker: int) -> list[str]:
+def to_hold(out: Out, worker: int) -> list[str]:
     return [key for x in out.get(worker, []) if isinstance(x, m.HoldCopies) for key in x.keys]
 
 
@@ -49,11 +49,11 @@ def test_a_leaver_that_comes_back_finishes_and_moves_all_before_it_goes(board):
     board.send(board.w0, *LEAVE, m.AttemptsReturned(attempts=[]))
     board.close(board.w0)
     w1 = board.worker("w1")
-    assert held(board.tick(2 * START_S), w1) == []
+    assert to_hold(board.tick(2 * START_S), w1) == []
     assert board.states("x", "y") == ["memory", "processing"]
-    w0 = come_back(board, held={"x": board.attempt("x")}, running={"y": board.attempt("y")})
-    assert held(board.out, w1) == ["x"]
-    assert held(board.finish(w0, "y", blob=None), w1) == ["y"]
+    w0 = come_back(board, kept={"x": board.attempt("x")}, running={"y": board.attempt("y")})
+    assert to_hold(board.out, w1) == ["x"]
+    assert to_hold(board.finish(w0, "y", blob=None), w1) == ["y"]
     attempts = {key: board.attempt(key) for key in "xy"}
     out = board.send(w1, m.ReplicasAdded(attempts=[*attempts.values()], keys=[*attempts]))
     assert may_go(out, w0)
@@ -72,7 +72,7 @@ def test_a_leaver_that_was_let_go_and_comes_back_is_let_go_again(board):
     out = board.send(w1, m.ReplicasAdded(attempts=[*attempts.values()], keys=[*attempts]))
     assert may_go(out, board.w0)
     board.close(board.w0)
-    w0 = come_back(board, held=attempts)
+    w0 = come_back(board, kept=attempts)
     assert may_go(board.out, w0)
     board.drop_rest()
 
@@ -80,7 +80,7 @@ def test_a_leaver_that_was_let_go_and_comes_back_is_let_go_again(board):
 def test_a_worker_that_has_not_read_that_it_leaves_is_asked_again_when_it_is_back(board):
     board.send(board.client_peer, retire("id of w0"))
     board.close(board.w0)
-    w0 = board.come_back("w0", held={"x": board.attempt("x")}, running={"y": board.attempt("y")})
+    w0 = board.come_back("w0", kept={"x": board.attempt("x")}, running={"y": board.attempt("y")})
     assert m.LeaveCluster(reason="a client retired it") in board.out[w0]
     assert not may_go(board.send(w0, *LEAVE), w0)
     board.drop_rest()
@@ -141,7 +141,7 @@ def test_tasks_of_a_leaver_go_on_under_a_new_scheduler():
     board = Board(expected=Members(worker_ids=("id of w0",), client_ids=("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
     alice = board.client("alice", last_epoch=3)
-    w0 = come_back(board, epoch=3, held={"x": 5}, running={"y": 6})
+    w0 = come_back(board, epoch=3, kept={"x": 5}, running={"y": 6})
     board.send(alice, graph("x", "y"), m.WantKeys(keys=["x", "y"]), m.Resubmitted())
     w1 = board.worker("w1")
     board.tick(3.0)
@@ -161,19 +161,19 @@ def test_results_of_a_leaver_are_looked_at_when_all_its_rows_are_there(board):
     board.close(board.w0)
     w1 = board.worker("w1")
     w0 = board.worker("w0", last_epoch=board.state.epoch)
-    *rows, end = inventory(held={key: board.attempt(key) for key in "xy"})
-    assert held(board.send(w0, *LEAVE, *rows), w1) == []
+    *rows, end = inventory(kept={key: board.attempt(key) for key in "xy"})
+    assert to_hold(board.send(w0, *LEAVE, *rows), w1) == []
     board.send(w0, end)
-    assert held(board.tick(2 * START_S), w1) == ["x", "y"]
+    assert to_hold(board.tick(2 * START_S), w1) == ["x", "y"]
     board.drop_rest()
 
 
 def test_a_result_of_a_leaver_whose_client_is_back_later_is_moved_at_once():
     board = Board(expected=Members(worker_ids=("id of w0",), client_ids=("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
-    come_back(board, epoch=3, held={"x": 5})
+    come_back(board, epoch=3, kept={"x": 5})
     w1 = board.worker("w1")
     board.tick(2 * START_S)
     alice = board.client("alice", last_epoch=3)
-    assert held(board.send(alice, graph("x"), m.Resubmitted()), w1) == ["x"]
+    assert to_hold(board.send(alice, graph("x"), m.Resubmitted()), w1) == ["x"]
     board.drop_rest()

@@ -229,7 +229,7 @@ def test_the_client_ends_with_its_worker(board, inside):
     assert "in" not in board.state.clients
 
 
-def test_the_client_stays_while_the_line_of_its_worker_is_broken(board, inside):
+def test_the_client_stays_while_the_connection_of_its_worker_is_broken(board, inside):
     peer, worker, _ = inside
     attempt = board.attempt("parent")
     board.send(peer, graph("child", attempt=attempt, workers=["nowhere"]))

@@ -221,7 +221,7 @@ def test_the_failure_has_the_facts_of_the_last_death(is_first):
     name = board.task("first").group.prefix.name
     report = died("w1", [board.attempt("bad")], "memory limit: 0.98 of 1.00 GiB")
     known = DeathFacts(1 << 30, 0, (), ("the last line",))
-    report.facts = {**known.to_plain(), "later": "a fact of a later release"}
+    report.facts = {**known.to_plain(), "later": "a fact of a later version"}
     if is_first:
         board.send(supervisor, report)
     board.close(worker)

@@ -454,7 +454,7 @@ def test_a_loose_restriction_binds_as_soon_as_a_worker_satisfies_it(board):
     assert members == [["other"], ["other", "another"], ["strict"], ["strict"]]
 
 
-# --- Messages of a later release ------------------------------------------------------------------
+# --- Messages of a later version ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("role", ["client", "worker", "supervisor", "viewer"])

@@ -175,7 +175,7 @@ def lose_without_recipe() -> None:
     board = Board()
     board.state.first_attempt = board.state.next_attempt = 100
     client = board.client(last_epoch=5)
-    worker = board.come_back("w", last_epoch=5, held={"t": 1})
+    worker = board.come_back("w", last_epoch=5, kept={"t": 1})
     board.send(client, m.WantKeys(keys=["t"]))
     board.pass_time(QUIET_S)
     assert board.states("t") == ["memory"]

@@ -47,7 +47,7 @@ def test_a_worker_that_dies_during_the_registration_is_a_failure_and_nobody_else
     assert error.endswith(f"PluginFailed: plugin 'p': worker two: {text}")
     new = board.worker("new", supervisor_id="sup")
     assert not asked(board.out, new)
-    assert not plugins_of(board.state).held
+    assert not plugins_of(board.state).kept
 
 
 def test_one_worker_sets_it_up_before_the_others_and_dies_alone():
@@ -105,7 +105,7 @@ def test_the_others_set_it_up_after_the_first(end):
     if end == "failed":
         out = done(board, two, *asked(out, two, m.TearDownPlugin))
         out = done(board, one, *asked(board.out, one, m.TearDownPlugin))
-        assert not plugins_of(board.state).held
+        assert not plugins_of(board.state).kept
     else:
         (answer,) = answers(out, client)
         assert answer.info["workers"][-1] == ("tcp://one" if end == "late" else "tcp://two")
@@ -121,7 +121,7 @@ def test_the_plugin_that_a_worker_was_setting_up_is_the_one_that_fails():
     register(board, client, "q")
     (answer, other) = answers(dies(board, supervisor, worker), client)
     assert [a.info["n_failed"] for a in (answer, other)] == [0, 1]
-    assert [*plugins_of(board.state).held] == ["q"]
+    assert [*plugins_of(board.state).kept] == ["q"]
 
 
 @pytest.mark.parametrize("supervisor_id", ["", "sup"])
@@ -138,7 +138,7 @@ def test_a_worker_that_is_lost_during_the_set_up_is_a_failure_though_nothing_rep
     (failure,) = answer.info["failures"]
     text = "it was lost during the set-up, and nothing has reported why"
     assert failure["died"] == ["worker one", text]
-    assert not plugins_of(board.state).held
+    assert not plugins_of(board.state).kept
     assert board.rest() == ["SetUpPlugin", "PluginGone"]
 
 
@@ -171,7 +171,7 @@ def test_a_worker_that_did_not_die_is_no_failure(kind):
             out = dies(board, supervisor, worker, kind)
     (answer,) = answers(out, client)
     assert (answer.info["n_failed"], answer.info["workers"]) == (0, [])
-    assert plugins_of(board.state).held
+    assert plugins_of(board.state).kept
 
 
 def test_a_worker_that_dies_of_a_teardown_is_no_failure_of_another_plugin():
@@ -182,7 +182,7 @@ def test_a_worker_that_dies_of_a_teardown_is_no_failure_of_another_plugin():
     register(board, client, "q")
     unregister(board, client, "p")
     dies(board, supervisor, worker)
-    assert [*plugins_of(board.state).held] == ["q"]
+    assert [*plugins_of(board.state).kept] == ["q"]
 
 
 def health(board: Board, client: int) -> str:
@@ -244,7 +244,7 @@ def test_a_worker_that_was_away_when_a_plugin_was_set_aside_gets_the_others(is_u
     assert other.name == "q"
     out = board.send(back, m.PluginDone(request=other.request, info={}), *inventory())
     assert "x" in assigned(out, back)
-    assert not plugins_of(board.state).held["p"].waiting
+    assert not plugins_of(board.state).kept["p"].waiting
     assert board.rest() == ["Reconciled"]
 
 
@@ -256,7 +256,7 @@ def test_deaths_that_are_not_in_a_row_set_nothing_aside():
     good = board.worker("good", supervisor_id="sup")
     done(board, good, *asked(board.out, good))
     n_died(board, client, supervisor, plugins.MAX_DEATHS - 1)
-    assert not plugins_of(board.state).held["p"].is_aside
+    assert not plugins_of(board.state).kept["p"].is_aside
 
 
 def test_a_plugin_that_was_set_aside_is_tried_again_when_it_is_registered_again():
@@ -284,5 +284,5 @@ def test_a_new_worker_that_ends_because_a_plugin_has_failed_there_has_not_died_o
         assert not asked(register(board, client, f"q{i}"), worker), "nor is it asked again"
         unregister(board, client, f"q{i}")
         dies(board, supervisor, worker)
-    assert not plugins_of(board.state).held["p"].is_aside
+    assert not plugins_of(board.state).kept["p"].is_aside
     assert board.rest() == ["Answer", "Answer", "Answer", "Answer"]

@@ -101,7 +101,7 @@ def test_a_worker_that_prepares_and_loses_its_connection_goes_on_to_prepare():
     (first,) = asked((board.worker(), board.out)[1], 2)
     board.close(2)
     back = board.come_back()
-    (again,) = plugins_of(board.state).held.values()
+    (again,) = plugins_of(board.state).kept.values()
     assert board.state.workers[back] in again.waiting
     assert not assigned(board.out, back)
     request = again.waiting[board.state.workers[back]]
@@ -121,7 +121,7 @@ def test_a_worker_that_was_lost_while_it_prepared_prepares_again_when_it_comes_b
     assert not board.state.workers
     back = board.come_back(is_unused=True)
     assert not assigned(board.out, back)
-    (plugin,) = plugins_of(board.state).held.values()
+    (plugin,) = plugins_of(board.state).kept.values()
     request = plugin.waiting[board.state.workers[back]]
     out = board.send(back, m.PluginDone(request=request, info={}))
     assert "x" in assigned(out, back)
@@ -160,7 +160,7 @@ def test_a_failure_at_the_registration_ends_the_plugin_everywhere():
     assert answer.info == {
         "n_failed": 1, "failures": [{"worker": "tcp://two", "failure": FAILURE}]
     }  # fmt: skip
-    assert not plugins_of(board.state).held
+    assert not plugins_of(board.state).kept
     new = board.worker("new")
     assert not asked(board.out, new)
 
@@ -194,7 +194,7 @@ def test_an_idempotent_plugin_of_the_name_is_ignored():
     assert answer.info["workers"] == ["tcp://w"]
     (answer,) = answers(register(board, client, idempotent=True), client)
     assert "was_ignored" not in answer.info, "it is the same one"
-    assert [p.plugin_id for p in plugins_of(board.state).held.values()] == ["p-1"]
+    assert [p.plugin_id for p in plugins_of(board.state).kept.values()] == ["p-1"]
     assert board.rest() == ["Answer"]
 
 
@@ -204,7 +204,7 @@ def test_an_idempotent_plugin_replaces_one_that_was_set_aside():
     register(board, client)
     n_died(board, client, supervisor, plugins.MAX_DEATHS)
     register(board, client, content="2", idempotent=True)
-    assert [p.plugin_id for p in plugins_of(board.state).held.values()] == ["p-2"]
+    assert [p.plugin_id for p in plugins_of(board.state).kept.values()] == ["p-2"]
 
 
 def test_another_plugin_of_the_name_replaces_the_first():
@@ -217,7 +217,7 @@ def test_another_plugin_of_the_name_replaces_the_first():
     assert m.PluginGone(plugin="p-1") in out[client]
     down, up = out[worker]
     assert answers(done(board, worker, down, up), other)
-    assert [p.plugin_id for p in plugins_of(board.state).held.values()] == ["p-2"]
+    assert [p.plugin_id for p in plugins_of(board.state).kept.values()] == ["p-2"]
     assert board.rest() == ["PluginGone"]
 
 
@@ -317,7 +317,7 @@ def test_a_worker_that_prepared_under_the_last_scheduler_prepares_under_the_next
     assert not board.state.awaits_peers
     worker = worker or join()
     assert not assigned(board.out, worker)
-    (plugin,) = plugins_of(board.state).held.values()
+    (plugin,) = plugins_of(board.state).kept.values()
     request = plugin.waiting[board.state.workers[worker]]
     out = board.send(worker, m.PluginDone(request=request, info={}))
     assert "x" in assigned(out, worker)
@@ -346,7 +346,7 @@ def test_a_new_worker_whose_connection_breaks_before_the_barrier_still_prepares(
     assert board.rest() == ["Answer"]
 
 
-def test_a_client_that_comes_back_gets_what_is_held_if_something_has_ended():
+def test_a_client_that_comes_back_gets_what_is_kept_if_something_has_ended():
     """What it was sent before the connection ended, it may not have read."""
     board = Board()
     client = board.client()
@@ -355,13 +355,13 @@ def test_a_client_that_comes_back_gets_what_is_held_if_something_has_ended():
     def come_back(epoch: int) -> list[Any]:
         board.close(client)
         back = board.client(last_epoch=epoch)
-        return [x for x in board.out[back] if isinstance(x, m.PluginsHeld)]
+        return [x for x in board.out[back] if isinstance(x, m.PluginsKept)]
 
     assert come_back(board.state.epoch) == []
     bob = board.client("bob")
     register(board, bob, "q")
     unregister(board, bob)
-    assert come_back(board.state.epoch) == [m.PluginsHeld(plugins=["q-1"])]
+    assert come_back(board.state.epoch) == [m.PluginsKept(plugins=["q-1"])]
     assert come_back(3) == []
     assert board.rest() == ["Recovering", "Recovering"]
 
@@ -378,7 +378,7 @@ def test_a_stale_report_is_ignored():
     assert not board.refused()
 
 
-def test_a_worker_of_a_release_without_plugins_fails_to_set_one_up():
+def test_a_worker_of_a_version_without_plugins_fails_to_set_one_up():
     board = Board()
     client = board.client()
     worker = board.worker()
@@ -389,7 +389,7 @@ def test_a_worker_of_a_release_without_plugins_fails_to_set_one_up():
     (answer,) = answers(out, client)
     assert answer.info["n_failed"] == 1
     error = unpack_exception(answer.info["failures"][0]["failure"])
-    assert "worker w runs a release of weft that knows no plugins" in str(error)
+    assert "worker w runs a version of weft that knows no plugins" in str(error)
     assert board.rest() == ["PluginGone"]
 
 
@@ -439,7 +439,7 @@ def test_a_client_that_is_gone_leaves_its_plugins():
     board.worker()
     register(board, client)
     board.send(client, m.Bye(reason=""))
-    assert plugins_of(board.state).held
+    assert plugins_of(board.state).kept
 
 
 def test_plugins_are_listed_with_those_that_are_late():
@@ -467,7 +467,7 @@ def test_plugins_are_listed_with_those_that_are_late():
     assert listed["s"]["late"] == [["the supervisor on sup", ""]]
     unregister(board, client, "p")
     assert rows()["p"]["state"] == "being torn down"
-    done(board, supervisor, m.SetUpOnSupervisor(request=plugins_of(board.state).held["s"].waiting[
+    done(board, supervisor, m.SetUpOnSupervisor(request=plugins_of(board.state).kept["s"].waiting[
         board.state.supervisors[supervisor]], plugin="", name="", blobs=[]))  # fmt: skip
     assert (rows()["s"]["state"], rows()["s"]["n_ready"]) == ("kept", 1)
     assert one
@@ -482,6 +482,6 @@ def test_the_overview_shows_workers_that_prepare():
     (answer,) = answers(out, client)
     assert "1 new worker sets up plugins" in str(answer.info)
     done(board, worker, *[m.SetUpPlugin(request=p.waiting[w], plugin="", name="", blobs=[])
-         for p in plugins_of(board.state).held.values() for w in p.waiting])  # fmt: skip
+         for p in plugins_of(board.state).kept.values() for w in p.waiting])  # fmt: skip
     (answer,) = answers(board.send(client, m.Ask(request=1, name="overview")), client)
     assert "sets up plugins" not in str(answer.info)

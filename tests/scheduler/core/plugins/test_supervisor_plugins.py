@@ -25,7 +25,7 @@ def register(board: Board, peer: int, name: str = "p", **arguments: Any) -> Out:
 
 def sent(out: Out, peer: int) -> list[Any]:
     """Return the orders about plugins that a supervisor is sent."""
-    kinds = (m.SetUpOnSupervisor, m.TearDownOnSupervisor, m.RenewWorkers, m.PluginsHeld)
+    kinds = (m.SetUpOnSupervisor, m.TearDownOnSupervisor, m.RenewWorkers, m.PluginsKept)
     return [message for message in out.get(peer, []) if isinstance(message, kinds)]
 
 
@@ -134,7 +134,7 @@ def test_a_later_supervisor_on_which_it_fails_ends_and_its_workers_get_nothing()
     assert board.rest() == ["PluginGone", "Answer"]
 
 
-def test_a_supervisor_that_is_back_is_sent_what_is_held_and_replaces_its_workers_once():
+def test_a_supervisor_that_is_back_is_sent_what_is_kept_and_replaces_its_workers_once():
     board = Board()
     client = board.client()
     supervisor = board.supervisor()
@@ -144,8 +144,8 @@ def test_a_supervisor_that_is_back_is_sent_what_is_held_and_replaces_its_workers
     board.close(supervisor)
     unregister(board, client, "p")
     back = board.supervisor(last_epoch=board.state.epoch)
-    held, set_up = sent(board.out, back)
-    assert held == m.PluginsHeld(plugins=["q-1"])
+    kept, set_up = sent(board.out, back)
+    assert kept == m.PluginsKept(plugins=["q-1"])
     assert not set_up.is_required
     (renew,) = sent(done(board, back, set_up), back)
     done(board, back, renew)
@@ -195,7 +195,7 @@ def test_a_plugin_of_the_other_kind_replaces_it():
     assert board.rest() == ["PluginGone"]
 
 
-def test_a_supervisor_of_a_release_without_plugins_fails_to_set_one_up():
+def test_a_supervisor_of_a_version_without_plugins_fails_to_set_one_up():
     board = Board()
     client = board.client()
     supervisor = board.supervisor()

@@ -112,7 +112,7 @@ def test_the_barrier_waits_for_an_inventory_that_has_begun():
     board = Board(away_s=5.0, expected=Members(("id of w",), ()))
     worker = board.worker("w", last_epoch=BEFORE)
     for _ in range(4):
-        board.send(worker, m.InventoryHeld(keys=[], attempts=[], nbytes=[]))
+        board.send(worker, m.InventoryKept(keys=[], attempts=[], nbytes=[]))
         board.tick(5.0)
     assert board.state.awaits_peers
     board.send(worker, *inventory())
@@ -138,7 +138,7 @@ def test_the_barrier_comes_after_a_minute_in_any_case():
 
 def test_rows_that_no_client_takes_are_dropped_after_a_lease(new):
     worker = new.come_back(
-        last_epoch=BEFORE, held={"a": 3}, running={"b": 4}, failed={"c": 5}, functions=["f"]
+        last_epoch=BEFORE, kept={"a": 3}, running={"b": 4}, failed={"c": 5}, functions=["f"]
     )
     gone: list[int] = []
     functions = []

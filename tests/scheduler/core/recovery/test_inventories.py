@@ -15,15 +15,15 @@ from ...builders import assigned, dropped, finished, function_id, graph, invento
 # -- away workers ---------------------------------------------------------------------------------
 def test_a_worker_whose_connection_ends_keeps_its_work_and_gets_nothing_more(board):
     client, worker = board.client(), board.worker(nthreads=4)
-    board.send(client, graph("held", "runs"))
-    board.finish(worker, "held", blob=None)
+    board.send(client, graph("kept", "runs"))
+    board.finish(worker, "kept", blob=None)
     board.close(worker)
     assert lines(board) == ["the connection of worker w has ended: it may come back"]
-    assert board.states("held", "runs") == ["memory", "processing"]
+    assert board.states("kept", "runs") == ["memory", "processing"]
     board.send(client, graph("late"))
     assert board.states("late") == ["queued"]
     board.tick(5.5)
-    assert board.states("held", "runs", "late") == ["no_worker"] * 3
+    assert board.states("kept", "runs", "late") == ["no_worker"] * 3
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["report first", "close first"])
@@ -44,16 +44,16 @@ def test_an_exit_ends_the_wait_at_once_whatever_comes_first(board, is_first):
 
 def test_a_worker_that_is_back_goes_on_with_what_it_has(board):
     client, worker = board.client(), board.worker(nthreads=2)
-    board.send(client, graph("held", "runs", "ended"))
-    attempts = {key: board.attempt(key) for key in ("held", "runs", "ended")}
-    board.finish(worker, "held", blob=None)
+    board.send(client, graph("kept", "runs", "ended"))
+    attempts = {key: board.attempt(key) for key in ("kept", "runs", "ended")}
+    board.finish(worker, "kept", blob=None)
     board.close(worker)
     back = board.come_back(
         nthreads=2,
-        held={"held": attempts["held"], "ended": attempts["ended"]},
+        kept={"kept": attempts["kept"], "ended": attempts["ended"]},
         running={"runs": attempts["runs"]},
     )
-    assert board.states("held", "runs", "ended") == ["memory", "processing", "memory"]
+    assert board.states("kept", "runs", "ended") == ["memory", "processing", "memory"]
     assert board.attempt("runs") == attempts["runs"]
     assert sent_keys(board.out, client, m.KeysInMemory) == ["ended"]
     assert m.Reconciled(n_kept=2, n_adopted=1, n_dropped=0) in board.out[back]
@@ -75,13 +75,13 @@ def test_keys_that_an_inventory_does_not_name_are_not_there(board):
 
 def test_rows_that_are_not_wanted_any_more_are_dropped(board):
     client, worker = board.client(), board.worker(nthreads=2)
-    board.send(client, graph("held", "runs"))
-    held, runs = board.attempt("held"), board.attempt("runs")
-    board.finish(worker, "held", blob=None)
+    board.send(client, graph("kept", "runs"))
+    kept, runs = board.attempt("kept"), board.attempt("runs")
+    board.finish(worker, "kept", blob=None)
     board.close(worker)
-    board.send(client, m.ReleaseKeys(keys=["held", "runs"]))
-    back = board.come_back(nthreads=2, held={"held": held}, running={"runs": runs})
-    assert sorted(dropped(board.out, back)) == sorted([held, runs])
+    board.send(client, m.ReleaseKeys(keys=["kept", "runs"]))
+    back = board.come_back(nthreads=2, kept={"kept": kept}, running={"runs": runs})
+    assert sorted(dropped(board.out, back)) == sorted([kept, runs])
     (ws,) = board.state.workers.values()
     assert list(ws.zombies) == [runs]  # its thread is busy until the worker reports the end
     board.send(back, m.AttemptsEnded(attempts=[runs]))
@@ -89,12 +89,12 @@ def test_rows_that_are_not_wanted_any_more_are_dropped(board):
     assert board.rest() == ["Reconciled"]
 
 
-@pytest.mark.parametrize("was", ["held", "running"])
+@pytest.mark.parametrize("was", ["kept", "running"])
 def test_a_drop_before_the_row_of_an_attempt_is_left_to_that_row(board, was):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     attempt = board.attempt("a")
-    if was == "held":
+    if was == "kept":
         board.finish(worker, "a", blob=None)
     board.close(worker)
     back = board.worker(last_epoch=board.state.epoch)
@@ -102,7 +102,7 @@ def test_a_drop_before_the_row_of_an_attempt_is_left_to_that_row(board, was):
     out = board.send(client, m.ReleaseKeys(keys=["a"]))
     assert dropped(out, back) == []
     board.send(client, graph("a"))
-    out = board.send(back, *inventory(held={"a": attempt}))
+    out = board.send(back, *inventory(kept={"a": attempt}))
     assert dropped(out, back) == []
     assert m.Reconciled(n_kept=1, n_adopted=0, n_dropped=0) in out[back]
     assert (board.states("a"), board.attempt("a")) == (["memory"], attempt)
@@ -119,8 +119,8 @@ def test_a_drop_after_the_row_of_an_attempt_is_sent_before_the_inventory_ends(bo
     attempt = board.attempt("a")
     board.close(worker)
     back = board.worker(last_epoch=board.state.epoch)
-    held, *others = inventory(held={"a": attempt})
-    board.send(back, held)
+    kept, *others = inventory(kept={"a": attempt})
+    board.send(back, kept)
     assert dropped(board.send(client, m.ReleaseKeys(keys=["a"])), back) == [attempt]
     board.send(back, *others)
     assert not board.state.tasks
@@ -176,7 +176,7 @@ def test_a_client_s_report_about_an_away_worker_is_answered_when_it_is_back(boar
     attempt = board.attempt("a")
     board.close(worker)
     assert board.send(client, m.ReportMissing(keys=["a"], holder="tcp://w")) == {}
-    board.come_back(held={"a": attempt})
+    board.come_back(kept={"a": attempt})
     assert sent_keys(board.out, client, m.KeysInMemory) == ["a"]
     assert board.rest() == ["Reconciled"]
 
@@ -188,7 +188,7 @@ def test_a_worker_that_is_back_is_no_longer_noted_as_out_of_reach(board):
     attempt = board.attempt("a")
     board.send(other, m.KeysMissing(keys=["a"], holder="tcp://w", unreachable=True))
     board.close(worker)
-    board.come_back("w", held={"a": attempt})
+    board.come_back("w", kept={"a": attempt})
     assert not board.state.workers_by_id["id of other"].unreachable
 
 
@@ -201,7 +201,7 @@ def test_a_relayed_fetch_waits_for_an_away_worker(board):
     assert (
         sent_keys(board.send(client, m.FetchKeys(request=1, keys=["a"])), client, m.KeysData) == []
     )
-    back = board.come_back(held={"a": attempt})
+    back = board.come_back(kept={"a": attempt})
     (fetch,) = [x for x in board.out[back] if isinstance(x, m.FetchKeys)]
     out = board.send(
         back, m.KeysData(request=fetch.request, keys=["a"], results=[b"x"], missing=[])
@@ -212,16 +212,16 @@ def test_a_relayed_fetch_waits_for_an_away_worker(board):
 
 def test_a_worker_that_comes_back_too_late_is_merged_with_what_was_placed_again(board):
     client, worker, other = board.client(), board.worker("w"), board.worker("other")
-    board.send(client, graph("held", "runs", "twice", workers=["w"], allow_other_workers=True))
-    assert {board.where(key) for key in ("held", "runs", "twice")} == {worker}
-    attempts = {key: board.attempt(key) for key in ("held", "runs", "twice")}
+    board.send(client, graph("kept", "runs", "twice", workers=["w"], allow_other_workers=True))
+    assert {board.where(key) for key in ("kept", "runs", "twice")} == {worker}
+    attempts = {key: board.attempt(key) for key in ("kept", "runs", "twice")}
     board.close(worker)
     board.pass_time(6.0)
-    assert {board.where(key) for key in ("held", "runs", "twice")} <= {other, None}
+    assert {board.where(key) for key in ("kept", "runs", "twice")} <= {other, None}
     back = board.come_back(
-        "w", held={"held": attempts["held"]}, running={"twice": attempts["twice"]}
+        "w", kept={"kept": attempts["kept"]}, running={"twice": attempts["twice"]}
     )
-    assert board.states("held") == ["memory"]
+    assert board.states("kept") == ["memory"]
     # The first of the two that run "twice" counts, and the other one is dropped.
     board.send(back, finished([attempts["twice"]], blob=None))
     assert board.states("twice") == ["memory"]
@@ -238,7 +238,7 @@ def test_tasks_behind_an_attempt_that_a_kept_result_ends_are_placed_again(board)
     board.send(client, graph(":a -> b"))
     ahead = board.attempt("b")
     assert (board.where("a"), board.where("b")) == (other, other)
-    board.come_back("w", held={"a": first})
+    board.come_back("w", kept={"a": first})
     assert board.states("a", "b") == ["memory", "processing"]
     assert board.attempt("b") != ahead
 
@@ -272,7 +272,7 @@ def test_a_twin_takes_the_place_of_an_attempt_whose_worker_is_lost(board):
     ("messages", "reason"),
     [
         ([m.InventoryEnd(n_rows=3)], "announced 3 rows and sent 0"),
-        (inventory(held={"a": 1 << 40}), "which no scheduler has given out"),
+        (inventory(kept={"a": 1 << 40}), "which no scheduler has given out"),
         (inventory() * 2, "in the middle of its session"),
     ],
 )
@@ -302,8 +302,8 @@ def test_the_line_about_a_worker_that_is_back_counts_what_it_has(board):
     board.send(client, graph("a", "b", "c"))
     attempts = {key: board.attempt(key) for key in "abc"}
     board.close(worker)
-    held, running = {"a": attempts["a"]}, {"b": attempts["b"]}
-    board.come_back(nthreads=3, held=held, running=running)
+    kept, running = {"a": attempts["a"]}, {"b": attempts["b"]}
+    board.come_back(nthreads=3, kept=kept, running=running)
     (line,) = [line for line in lines(board) if "is back" in line]
     assert line == (
         "worker w is back with 1 result and 1 unfinished task; 1 other task is placed again"
@@ -312,7 +312,7 @@ def test_the_line_about_a_worker_that_is_back_counts_what_it_has(board):
 
 @pytest.mark.parametrize("is_early", [True, False], ids=["worker first", "client first"])
 def test_rows_and_tasks_are_merged_in_either_order(new, is_early):
-    rows = {"held": {"h": 3}, "running": {"r": 4}, "assigned": {"s": 5}, "failed": {"f": 6}}
+    rows = {"kept": {"h": 3}, "running": {"r": 4}, "assigned": {"s": 5}, "failed": {"f": 6}}
     if is_early:
         worker = new.come_back(last_epoch=BEFORE, **rows)
         assert sorted(recovery_of(new.state).rows) == ["f", "h", "r", "s"]
@@ -356,7 +356,7 @@ def test_an_unstarted_attempt_goes_on_although_its_inputs_are_known_later(new, l
         new.send(client, graph("a -> b"))
     worker = new.come_back("w", last_epoch=BEFORE, assigned={"b": 4})
     new.send(worker, m.KeysMissing(keys=["a"], holder="tcp://w"))
-    new.come_back("holder", last_epoch=BEFORE, held={"a": 3})
+    new.come_back("holder", last_epoch=BEFORE, kept={"a": 3})
     out = new.send(client, graph("a -> b")) if last == "client" else {}
     out = out or new.tick(QUIET_S)
     assert (new.where("b"), new.attempt("b")) == (worker, 4)
@@ -390,7 +390,7 @@ def test_an_unmerged_attempt_that_ends_before_its_client_is_back_is_kept(new):
     assert new.states("a", "b") == ["memory", "erred"]
 
 
-@pytest.mark.parametrize(("kind", "state"), [("held", "memory"), ("failed", "erred")])
+@pytest.mark.parametrize(("kind", "state"), [("kept", "memory"), ("failed", "erred")])
 def test_the_outcome_of_a_dropped_attempt_waits_for_a_client(new, kind, state):
     """The worker did not get the drop, and its attempt has ended meanwhile."""
     worker = new.come_back(last_epoch=BEFORE, running={"a": 3})
@@ -420,13 +420,13 @@ def test_a_failure_does_not_count_if_a_later_attempt_has_not_started(new):
     out = new.send(client, graph("a -> b"))
     assert new.states("a", "b") == ["queued", "waiting"]
     assert dropped(out, one) == [3]
-    new.come_back("holder", last_epoch=BEFORE, held={"a": 6})
+    new.come_back("holder", last_epoch=BEFORE, kept={"a": 6})
     new.tick(QUIET_S)
     assert (new.where("b"), new.attempt("b")) == (two, 7)
 
 
 def test_content_of_the_same_name_but_another_hash_is_not_the_same_task(new):
-    new.come_back(last_epoch=BEFORE, held={"a": 3}, spec_hash="old")
+    new.come_back(last_epoch=BEFORE, kept={"a": 3}, spec_hash="old")
     client = new.client(last_epoch=BEFORE)
     new.send(client, graph("a", named="new"))
     assert new.states("a") == ["queued"]
@@ -436,7 +436,7 @@ def test_content_of_the_same_name_but_another_hash_is_not_the_same_task(new):
 def test_a_result_without_recipe_is_found_by_a_client_that_wants_it(new):
     client = new.client(last_epoch=BEFORE)
     assert sent_keys(new.send(client, m.WantKeys(keys=["a"])), client, m.KeysUnknown) == []
-    new.come_back(last_epoch=BEFORE, held={"a": 3})
+    new.come_back(last_epoch=BEFORE, kept={"a": 3})
     assert sent_keys(new.out, client, m.KeysInMemory) == ["a"]
     new.send(client, graph(":a -> b"))
     assert new.states("a", "b") == ["memory", "queued"]
@@ -469,7 +469,7 @@ def test_a_task_gets_its_recipe_when_its_client_is_back(new):
 
 def test_a_result_without_recipe_gets_one_and_can_be_computed_again(new):
     bob = new.client("bob", last_epoch=BEFORE)
-    worker = new.come_back(last_epoch=BEFORE, held={"b": 3})
+    worker = new.come_back(last_epoch=BEFORE, kept={"b": 3})
     new.send(bob, m.WantKeys(keys=["b"]))
     alice = new.client("alice", last_epoch=BEFORE)
     new.send(alice, graph("a -> b"), m.ReleaseKeys(keys=["a"]))
@@ -480,7 +480,7 @@ def test_a_result_without_recipe_gets_one_and_can_be_computed_again(new):
     assert new.states("a", "b") == ["no_worker", "waiting"]
 
 
-@pytest.mark.parametrize("kind", ["held", "failed"])
+@pytest.mark.parametrize("kind", ["kept", "failed"])
 def test_an_attempt_that_is_dropped_while_its_worker_comes_back_with_its_end_has_ended(board, kind):
     client, worker = board.client(), board.worker("w")
     board.send(client, graph("t"))

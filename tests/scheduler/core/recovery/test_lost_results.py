@@ -40,25 +40,25 @@ def lose_worker(board: Board, worker: int) -> None:
     board.tick(board.state.settings.away_s + 0.1)
 
 
-def lose(board: Board, *, is_held: bool) -> None:
+def lose(board: Board, *, is_kept: bool) -> None:
     """Let t be lost: in memory, or assigned and given back, because others are idle."""
-    rows = {"held": {"t": 1}} if is_held else {"assigned": {"t": 1}}
+    rows = {"kept": {"t": 1}} if is_kept else {"assigned": {"t": 1}}
     worker = board.come_back("w", last_epoch=BEFORE, **rows)
     board.send(board.alice, m.WantKeys(keys=["t"]))
     for peer in (worker, board.alice) * 6:
         board.send(peer, m.Heartbeat())
         board.tick(QUIET_S / 10)
     board.send(board.alice, graph(":t -> u"))
-    if is_held:
+    if is_kept:
         lose_worker(board, worker)
     else:
         board.send(worker, m.AttemptsReturned(attempts=[1]))
         board.tick(0.1)
 
 
-@pytest.mark.parametrize("is_held", [True, False], ids=["held", "assigned"])
-def test_a_client_that_can_submit_what_is_lost_again_does_so_and_it_runs(board, is_held):
-    lose(board, is_held=is_held)
+@pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "assigned"])
+def test_a_client_that_can_submit_what_is_lost_again_does_so_and_it_runs(board, is_kept):
+    lose(board, is_kept=is_kept)
     assert unknown(board) == ["t"]
     assert board.states("t", "u") == ["no_worker", "waiting"]
     board.send(board.alice, graph("t"))
@@ -70,15 +70,15 @@ def test_a_client_that_can_submit_what_is_lost_again_does_so_and_it_runs(board, 
     assert board.states("t", "u") == ["memory", "memory"]
 
 
-@pytest.mark.parametrize("is_held", [True, False], ids=["held", "assigned"])
-def test_a_reader_of_a_lost_result_fails_if_no_client_submits_that_again(board, is_held):
-    lose(board, is_held=is_held)
+@pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "assigned"])
+def test_a_reader_of_a_lost_result_fails_if_no_client_submits_that_again(board, is_kept):
+    lose(board, is_kept=is_kept)
     wait(board)
     assert board.states("u") == ["erred"]
 
 
 def test_a_lost_result_that_nothing_else_reads_is_forgotten(board):
-    worker = board.come_back("w", last_epoch=BEFORE, held={"t": 1})
+    worker = board.come_back("w", last_epoch=BEFORE, kept={"t": 1})
     board.send(board.alice, m.WantKeys(keys=["t"]))
     board.pass_time(QUIET_S)
     lose_worker(board, worker)

@@ -219,7 +219,7 @@ def test_waits_at_the_worker_are_added_up_by_function(board):
     assert line.endswith("finished on w; from arrival to start at most 2.5 s, 1.5 s for inputs")
 
 
-def test_a_worker_of_an_earlier_release_reports_no_waits(board):
+def test_a_worker_of_an_earlier_version_reports_no_waits(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     board.finish(worker, "a")

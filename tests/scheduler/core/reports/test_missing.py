@@ -111,7 +111,7 @@ def test_a_missing_result_is_reported_when_a_worker_comes_back_with_it(board):
     board.close(worker)
     out = board.send(client, m.ReportMissing(keys=["a"], holder="tcp://w"))
     assert sent_keys(out, client, m.KeysPending) == ["a"]
-    board.come_back(held={"a": attempt})
+    board.come_back(kept={"a": attempt})
     assert sent_keys(board.out, client, m.KeysInMemory) == ["a"]
     assert board.rest() == ["Reconciled"]
 

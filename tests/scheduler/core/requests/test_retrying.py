@@ -136,7 +136,7 @@ def test_a_lost_result_that_its_client_had_is_reported_when_its_worker_is_back(b
     board.close(worker)
     assert board.states("a") == ["released"]
     assert sent_keys(board.send(client, retry("a")), client, m.KeysPending) == ["a"]
-    board.come_back(held={"a": attempt})
+    board.come_back(kept={"a": attempt})
     assert sent_keys(board.out, client, m.KeysInMemory) == ["a"]
     assert board.rest() == ["KeysRetried", "Reconciled"]
 

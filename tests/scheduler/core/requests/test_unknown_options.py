@@ -1,4 +1,4 @@
-"""Rows with options of a later release: limits are refused, and hints are left out before."""
+"""Rows with options of a later version: limits are refused, and hints are left out before."""
 
 from __future__ import annotations
 

@@ -170,10 +170,10 @@ def test_a_new_session_lists_values_that_came_and_no_task_that_awaits_one(worker
     worker.handle(SchedulerLost())
     take(worker, 1)
     messages = worker.handle(SessionOpened(is_first=False))
-    held, unfinished, functions, end, missing = messages
+    kept, unfinished, functions, end, missing = messages
     assert functions == InventoryFunctions(functions=[PUT_FUNCTION, INC])
     assert end == InventoryEnd(n_rows=2)
     assert missing == KeysMissing(keys=["e"], holder="tcp://me")
-    assert (held.keys, unfinished.keys) == (["d"], ["c"])
+    assert (kept.keys, unfinished.keys) == (["d"], ["c"])
     assert take(worker, 2, "e") == []
     assert worker.store == {1}

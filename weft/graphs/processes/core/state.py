@@ -426,14 +426,14 @@ class ProcessRun:
     def _place(self, task: ProcessTask) -> None:
         """Put a task, whose dependencies have finished, on the stack from which it is to be run."""
         task.state = READY
-        held: dict[int, float] = {}
+        kept: dict[int, float] = {}
         dependencies: list[Any] = task.dependencies
         for dependency in dependencies:
             if dependency.exported is None:
                 # Then only the worker that made it has it.
-                held[dependency.at] = held.get(dependency.at, 0.0) + dependency.nbytes
-        if held:
-            bit = max(held, key=held.__getitem__)
+                kept[dependency.at] = kept.get(dependency.at, 0.0) + dependency.nbytes
+        if kept:
+            bit = max(kept, key=kept.__getitem__)
             task.home = bit.bit_length() - 1
             self.workers[task.home].ready.append(task)
         else:

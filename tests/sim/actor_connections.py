@@ -34,32 +34,32 @@ IDLE_LOOKS = 2
 class _Taken(Watcher):
     """Waits until the scheduler has read that this process wants the keys in some results."""
 
-    def __init__(self, line: ActorLineNode, message: ActorResults) -> None:
+    def __init__(self, connection: ActorConnectionNode, message: ActorResults) -> None:
         super().__init__(wants_data=False)
-        self._line = line
+        self._connection = connection
         self._message = message
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""
-        self._line.confirm(self._message)
+        self._connection.confirm(self._message)
 
 
-class ActorLineNode:
+class ActorConnectionNode:
     """The connection of one process to one worker, until it ends."""
 
-    def __init__(self, lines: ActorLinesNode, address: str, number: int) -> None:
-        self._lines = lines
-        self._process = lines.process
-        self._world = lines.process.world
+    def __init__(self, owner: ActorConnectionsNode, address: str, number: int) -> None:
+        self._owner = owner
+        self._process = owner.process
+        self._world = owner.process.world
         self.address = address
-        self.calls = ConnectionCalls(lines.holder, number)
+        self.calls = ConnectionCalls(owner.holder, number)
         self.link: Link | None = None
         self._is_connecting = False
         self._is_woken = False
         self._n_idle = 0
 
     def __repr__(self) -> str:
-        return f"<line of {self._lines.holder} to {self.address}>"
+        return f"<connection of {self._owner.holder} to {self.address}>"
 
     def add(self, call: ActorCall) -> None:
         """Send a call now, or behind others."""
@@ -152,7 +152,7 @@ class ActorLineNode:
             self._flush()
 
     def _look(self) -> None:
-        """Fail the calls of actors that the scheduler has lost; close a line without calls."""
+        """Fail the calls of actors that the scheduler has lost; without calls close it."""
         if not self._process.when_awake(self._look) or self.calls.is_over:
             return
         for done in self.calls.fail_lost():
@@ -160,7 +160,7 @@ class ActorLineNode:
             done()
         self._n_idle = 0 if self.calls.sent or self.calls.waiting else self._n_idle + 1
         if self._n_idle >= IDLE_LOOKS:
-            self._world.probes["actor line: idle"] += 1
+            self._world.probes["actor connection: idle"] += 1
             self.close("it was not used")
         else:
             self._world.at(LOOK_S, self._look, is_work=False)
@@ -204,41 +204,47 @@ class ActorLineNode:
         """Fail all calls, by whether they were sent."""
         if self.calls.is_over:
             return
-        self._lines.forget(self)
+        self._owner.forget(self)
         for done in self.calls.end(unsent, sent):
             done()
 
 
-class ActorLinesNode:
+class ActorConnectionsNode:
     """The connections of one process to the workers of actors."""
 
     def __init__(self, process: ClientProcess) -> None:
         self.process = process
         self.holder = process.client_id
-        self._by_address: dict[str, ActorLineNode] = {}
-        self._n_lines = 0
+        self._by_address: dict[str, ActorConnectionNode] = {}
+        self._n_connections = 0
 
     def send(self, call: ActorCall) -> None:
         """Send a call."""
         assert call.actor is not None, "it is new"
         address = call.actor._info.address
-        line = self._by_address.get(address)
-        if line is None:
-            self._n_lines += 1
-            line = self._by_address[address] = ActorLineNode(self, address, self._n_lines)
-        line.add(call)
+        connection = self._by_address.get(address)
+        if connection is None:
+            self._n_connections += 1
+            connection = self._by_address[address] = ActorConnectionNode(
+                self, address, self._n_connections
+            )
+        connection.add(call)
 
-    def forget(self, line: ActorLineNode) -> None:
+    def forget(self, connection: ActorConnectionNode) -> None:
         """Let the next call open another connection."""
-        if self._by_address.get(line.address) is line:
-            del self._by_address[line.address]
+        if self._by_address.get(connection.address) is connection:
+            del self._by_address[connection.address]
 
     def links(self) -> list[Link]:
         """Return the connections that are open."""
-        lines = self._by_address.values()
-        return [line.link for line in lines if line.link is not None and not line.link.is_broken]
+        connections = self._by_address.values()
+        return [
+            connection.link
+            for connection in connections
+            if connection.link is not None and not connection.link.is_broken
+        ]
 
     def close(self) -> None:
         """Close all connections."""
-        for line in list(self._by_address.values()):
-            line.close("this client was closed")
+        for connection in list(self._by_address.values()):
+            connection.close("this client was closed")

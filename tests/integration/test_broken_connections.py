@@ -1,4 +1,4 @@
-"""All lines to the scheduler are reset while a program runs: real processes behind a TCP proxy."""
+"""All connections to the scheduler are reset while a program runs: processes behind a TCP proxy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def noted(path: str, i: int) -> bytes:
     return bytes([i % 256]) * (LARGE if i % 2 else 8)
 
 
-def test_no_call_runs_again_when_all_lines_are_reset(tmp_path: Path) -> None:
+def test_no_call_runs_again_when_all_connections_are_reset(tmp_path: Path) -> None:
     path = tmp_path / "calls"
     n = 300
     with scheduler(folder=tmp_path) as started:
@@ -65,7 +65,7 @@ def waiting(path: str, name: str) -> bytes:
     return b"a" * LARGE
 
 
-def test_a_worker_whose_line_is_reset_while_it_leaves_gives_all_away(tmp_path: Path) -> None:
+def test_a_worker_whose_connection_is_reset_while_it_leaves_gives_all_away(tmp_path: Path) -> None:
     with scheduler(folder=tmp_path) as started:
         proxy = Proxy(int(address_of(started).rsplit(":", 1)[1]))
         file = str(file_of(started))
