@@ -27,7 +27,7 @@ class HolderConnections(Generic[ConnectionT]):
 
     def __init__(self) -> None:
         #: {holder: (its connection, or None if that has ended; the number of that)}
-        self._lines: dict[str, tuple[ConnectionT | None, int]] = {}
+        self._connections: dict[str, tuple[ConnectionT | None, int]] = {}
         #: {connection that has not ended: its holder}
         self._holders: dict[ConnectionT, str] = {}
 
@@ -37,7 +37,7 @@ class HolderConnections(Generic[ConnectionT]):
         Raises:
             RemoteProtocolError: calls of another holder came over it before.
         """
-        known = self._lines.get(holder)
+        known = self._connections.get(holder)
         if known is not None:
             if known[0] is connection:
                 return True
@@ -45,7 +45,7 @@ class HolderConnections(Generic[ConnectionT]):
                 return False
         if self._holders.setdefault(connection, holder) != holder:
             raise RemoteProtocolError("calls of a second holder of actors came over one connection")
-        self._lines[holder] = connection, number
+        self._connections[holder] = connection, number
         return True
 
     def end(self, connection: ConnectionT) -> tuple[str, int] | None:
@@ -53,19 +53,19 @@ class HolderConnections(Generic[ConnectionT]):
         holder = self._holders.pop(connection, None)
         if holder is None:
             return None
-        known, number = self._lines.get(holder, (None, 0))
+        known, number = self._connections.get(holder, (None, 0))
         if known is not connection:
             return None
-        self._lines[holder] = None, number
+        self._connections[holder] = None, number
         return holder, number
 
     def forget(self, holder: str, number: int) -> None:
         """Forget a connection that has ended, unless the holder has another one by now."""
-        if self._lines.get(holder) == (None, number):
-            del self._lines[holder]
+        if self._connections.get(holder) == (None, number):
+            del self._connections[holder]
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._connections)
 
 
 class HandedOver(Generic[ConnectionT]):
