@@ -4,7 +4,7 @@ A result may consist of parts. A shuffle has n tasks whose results have m parts 
 that read one part of all n results. With an edge for each pair the scheduler would keep n x m
 edges. Instead the m tasks depend on an *index*, a task without a function that depends on the n.
 Its value says which attempts made these results, and where they are. The scheduler makes it, and
-sends it to a worker as a value that a client puts there (`puts`). Who reads it requests the parts
+sends it to a worker as a value that a client puts there (`puts`). Its readers request the parts
 from their holders.
 
 What differs from a task whose result is of no further use to its inputs:

@@ -154,7 +154,7 @@ class _RunningBlock:
         self.current = -1
         #: {number: pickle} of all tasks, if all results are wanted.
         self.pickles: dict[int, bytes] = {}
-        #: Held by who reports.
+        #: Held while one thread reports.
         self.lock = threading.Lock()
         self.tell: Callable[[bytes], object] | None = None
 
