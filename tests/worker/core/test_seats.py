@@ -181,7 +181,9 @@ def test_waits_of_several_kinds_are_reported_together_each_in_its_column():
     assert calls == [AttemptsBlocked(attempts=[2], actors=[["b"]], calls=[["h/1/2"]])]
     worker.handle(SchedulerLost())
     sent = worker.handle(SessionOpened(is_first=False))
-    assert sent[-1] == AttemptsBlocked(
+    *inventory, blocked = sent
+    assert kinds(inventory) == [InventoryUnfinished, InventoryFunctions, InventoryEnd]
+    assert blocked == AttemptsBlocked(
         attempts=[1, 2], keys=[["a"], []], actors=[[], ["b"]], calls=[[], ["h/1/2"]]
     )
 
