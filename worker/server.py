@@ -257,8 +257,8 @@ class WorkerServer(SessionOwner):
         transfers = Transfers()
         # Before anything is awaited: from then on connections may come.
         self._server = DataServer(self._executor, transfers, self._started)
-        handle = self._executor.handle
-        self._peers = Peers(security, self.address, self._executor.store, transfers, handle)
+        own = self._executor.store, transfers, self._executor.handle, self._server.answer_promises
+        self._peers = Peers(security, self.address, *own)
         context.set_own(parts=PartReader(self._executor, self._peers, self._loop).fetch)
         self._of_core = frozenset(self._executor.state.messages)
         self._answering = Answering(self._executor, self.stop, self._peers.reach)

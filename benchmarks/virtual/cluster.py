@@ -34,6 +34,12 @@ from weft.worker.core.events import (
     WorkerEvent,
 )
 from weft.worker.core.features import FEATURES as WORKER_FEATURES
+from weft.worker.core.features.promises import (
+    AnswerPromises,
+    AskPromised,
+    PromiseAsked,
+    PromiseEnded,
+)
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.data.core.sending import LARGE_BYTES, MEASURED_BYTES, LargeRequest, Sending
@@ -89,6 +95,9 @@ class _VirtualWorker:
         #: of the large fetches: bytes, and the time that they were on their way
         self._large_nbytes, self._large_s = 0, 0.0
         self._looks_at = 0.0
+        #: {number: (reader, what it asks for)} of the attempts that others wait for
+        self._promised: dict[int, tuple[_VirtualWorker, AskPromised]] = {}
+        self._last_promised = peer << 32
 
     def handle(self, event: WorkerEvent) -> None:
         core, clock = self.core, self._clock
@@ -102,6 +111,11 @@ class _VirtualWorker:
         for action in after:
             if isinstance(action, Fetch):
                 self._fetch(action)
+            elif isinstance(action, AskPromised):
+                self._ask_promised(action)
+            elif isinstance(action, AnswerPromises):
+                for number in action.asked:
+                    self._answer_promised(*self._promised.pop(number))
 
     def status(self) -> Message:
         """Return what it reports about itself with each heartbeat."""
@@ -159,6 +173,24 @@ class _VirtualWorker:
     def _fetch(self, action: Fetch) -> None:
         holder = self._cluster.by_address[action.holder]
         self._clock.at(MESSAGE_S, lambda: holder._serve(self, action))
+
+    def _ask_promised(self, asking: AskPromised) -> None:
+        def arrive() -> None:
+            self._last_promised += 1
+            holder._promised[self._last_promised] = self, asking
+            holder.handle(PromiseAsked(self._last_promised, asking.attempt))
+
+        holder = self._cluster.by_address[asking.holder]
+        self._clock.at(MESSAGE_S, arrive)
+
+    def _answer_promised(self, reader: _VirtualWorker, asking: AskPromised) -> None:
+        record = self.core.by_attempt.get(asking.attempt)
+        nbytes = record.nbytes if record is not None and record.state == "memory" else None
+        self._cluster.n_fetched += nbytes is not None
+        event = PromiseEnded(asking.request, nbytes)
+        self._cluster.network.send(
+            self.peer, reader.peer, nbytes or 0, lambda: reader.handle(event)
+        )
 
     def _serve(self, reader: _VirtualWorker, asked: Fetch) -> None:
         """Answer a request, now or when others are answered."""

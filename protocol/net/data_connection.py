@@ -1,8 +1,8 @@
 """Connections to workers' data ports: one per worker, opened with the first request and kept.
 
 Workers fetch inputs from each other over these connections; clients fetch large results, and put
-large arguments. A request (`GetData`, `GetParts` or `Put`) is answered by exactly one call:
-`on_answer` with the answer, or `on_failed` when the worker cannot be reached, closes the
+large arguments. A request (`GetData`, `GetParts`, `GetPromised` or `Put`) is answered by exactly
+one call: `on_answer` with the answer, or `on_failed` when the worker cannot be reached, closes the
 connection, breaks the protocol, is silent for too long or is given up by the caller. Requests made
 before the connection is open are sent when it opens.
 
@@ -25,13 +25,22 @@ from ..host.host_files import FileGone, host_id
 from ..trust.security import Security
 from ..values.host_blobs import HostBlob, read_reference
 from ..wire.message import Message
-from ..wire.messages import GetData, GetParts, KeysData, Put, PutDone, PutFiles, Unsupported
+from ..wire.messages import (
+    GetData,
+    GetParts,
+    GetPromised,
+    KeysData,
+    Put,
+    PutDone,
+    PutFiles,
+    Unsupported,
+)
 from ..wire.payload import Blob
 from ..wire.roles import Role
 from ..wire.session import Silence
 from .connection import Connection, Handler, settle_unknown
 
-Request: TypeAlias = GetData | GetParts | Put
+Request: TypeAlias = GetData | GetParts | GetPromised | Put
 
 _log: Final = logging.getLogger("weft.data")
 
@@ -240,7 +249,7 @@ class _DataConnection:
 
 def _offered(message: Request) -> Message:
     """Return a request that has files of this host in the place of values."""
-    if isinstance(message, GetParts):
+    if isinstance(message, (GetParts, GetPromised)):
         return message
     if isinstance(message, GetData):
         return GetData(

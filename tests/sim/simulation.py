@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from weft.protocol.wire.messages import GetData, KeysData
+from weft.protocol.wire.messages import GetData, GetPromised, KeysData
 from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.data.copies import copies_of
@@ -203,7 +203,7 @@ class Simulation:
         self,
         asking: Any,
         address: str,
-        request: GetData,
+        request: GetData | GetPromised,
         on_answer: Callable[[KeysData | None], None],
     ) -> None:
         """Ask a worker's data port; `on_answer` gets its answer, or None if there is none."""
@@ -222,6 +222,7 @@ class Simulation:
             if not holder.when_awake(arrive, holder):
                 return
             wanted = request
+            keys = [request.key] if isinstance(request, GetPromised) else request.keys
             if not self.is_healed and world.chance(plan.p_fetch_missing):
                 world.probes["fetch missing"] += 1
                 wanted = GetData(request=request.request, keys=[])
@@ -230,13 +231,17 @@ class Simulation:
                 if answer is None:
                     world.at(timing.draw(world), on_answer, None)
                     return
-                answer.missing += [key for key in request.keys if key not in wanted.keys]
+                if isinstance(wanted, GetData):
+                    answer.missing += [key for key in keys if key not in wanted.keys]
                 world.note(f"{holder!r} serves {asking!r}", answer)
                 shared = copied(answer)
                 delay = timing.draw(world) + sum(map(self.nbytes, answer.keys)) / 1e9
                 world.at(delay, reply, holder, shared)
 
-            holder.data.serve(asking, wanted, send)
+            if isinstance(wanted, GetPromised):
+                holder.data.wait_for_attempt(wanted, send)
+            else:
+                holder.data.serve(asking, wanted, send)
 
         def reply(holder: WorkerNode, answer: KeysData) -> None:
             on_answer(answer if holder.is_alive else None)

@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from weft.protocol.wire.messages import FetchKeys, GetData, KeysData, Put
-from weft.worker.core.events import CopiesElsewhere, CopiesFetched, CopiesNotFetched, Fetch
+from weft.protocol.wire.messages import FetchKeys, GetData, GetPromised, KeysData, Put
+from weft.worker.core.events import (
+    CopiesElsewhere,
+    CopiesFetched,
+    CopiesNotFetched,
+    EndFetch,
+    Fetch,
+    WorkerAction,
+)
+from weft.worker.core.features.promises import (
+    AnswerPromises,
+    AskPromised,
+    PromiseAsked,
+    PromiseEnded,
+    PromiseExpired,
+)
 from weft.worker.core.features.puts import EarlyValues, ValueExpired, ValuePut
 from weft.worker.data.core.sending import LargeRequest, Sending
 
@@ -27,6 +41,23 @@ class WorkerDataNode:
         self._large = Sending()
         #: {request: what takes its answer} of those that were not answered
         self._senders: dict[LargeRequest, Callable[[KeysData | None], None]] = {}
+        #: {number: (what is asked for, what takes the answer)} of attempts that others wait for
+        self._promised: dict[int, tuple[GetPromised, Callable[[KeysData | None], None]]] = {}
+        self._last_promised = 0
+        #: {request: (holder, callable that takes its answer)} of what this worker waits for
+        self.promises: dict[int, tuple[str, Callable[[KeysData | None], None]]] = {}
+
+    def do(self, action: WorkerAction) -> None:
+        """Carry out an action of the core: it is about requests to peers, or of peers."""
+        if isinstance(action, Fetch):
+            self._fetch(action)
+        elif isinstance(action, AskPromised):
+            self._ask_promised(action)
+        elif isinstance(action, AnswerPromises):
+            self._answer_promises(action.asked)
+        else:
+            assert isinstance(action, EndFetch)
+            self._give_up(action.holder)
 
     def answer(self, message: FetchKeys) -> KeysData:
         """Return what the scheduler asked for on behalf of a client."""
@@ -64,6 +95,9 @@ class WorkerDataNode:
         for send in self._senders.values():
             send(None)
         self._senders.clear()
+        for _, answer in self._promised.values():
+            answer(None)
+        self._promised.clear()
         self._large = Sending()
 
     def taken(self, reader: Any, request: int) -> None:
@@ -103,6 +137,61 @@ class WorkerDataNode:
             delay = self._large.next_look() - self._world.now
             self._world.at(max(delay, 0.0), self._look_at_large)
 
+    def wait_for_attempt(
+        self, message: GetPromised, send: Callable[[KeysData | None], None]
+    ) -> None:
+        """Answer a request for the result of an attempt, now or when that has ended."""
+        self._last_promised += 1
+        number = self._last_promised
+        self._promised[number] = message, send
+        self._node._handle(PromiseAsked(number, message.attempt))
+        if number in self._promised:
+            self._world.probes["promise waits"] += 1
+            seconds = self._world.rng.choice([0.01, 0.1, 10.0])
+            self._world.at(seconds, self._expire_promise, number, is_work=False)
+
+    def _answer_promises(self, asked: list[int]) -> None:
+        """Answer these requests: the attempts have ended."""
+        for number in asked:
+            if number not in self._promised:
+                continue
+            message, send = self._promised.pop(number)
+            record = self._node.core.by_key.get(message.key)
+            is_it = record is not None and record.attempt == message.attempt
+            keys, blobs = self.read([message.key]) if is_it else ([], [])
+            self._world.probes["promise kept" if keys else "promise broken"] += 1
+            missing = [] if keys else [message.key]
+            send(KeysData(request=message.request, keys=keys, results=blobs, missing=missing))
+
+    def _expire_promise(self, number: int) -> None:
+        if self._node.is_alive and number in self._promised:
+            self._world.probes["promise expired"] += 1
+            message, send = self._promised.pop(number)
+            send(KeysData(request=message.request, keys=[], results=[], missing=[message.key]))
+            self._node._handle(PromiseExpired(number, message.attempt))
+
+    def _ask_promised(self, action: AskPromised) -> None:
+        """Ask a peer for the result of an attempt."""
+        request = GetPromised(request=action.request, key=action.key, attempt=action.attempt)
+
+        def on_answer(answer: KeysData | None) -> None:
+            if action.request not in self.promises:
+                return  # it was given up
+            if not self._node.when_awake(on_answer, answer):
+                return
+            del self.promises[action.request]
+            if answer is None:
+                self._node._handle(PromiseEnded(action.request, None, is_unreachable=True))
+            elif not answer.keys:
+                self._node._handle(PromiseEnded(action.request, None))
+            else:
+                self._node.store[action.attempt] = unpacked(answer.results[0])
+                nbytes = self._node.sim.nbytes(action.key)
+                self._node._handle(PromiseEnded(action.request, nbytes))
+
+        self.promises[action.request] = action.holder, on_answer
+        self._node.sim.ask(self._node, action.holder, request, on_answer)
+
     def take_put(self, message: Put) -> None:
         """Take values that a client puts."""
         for key, attempt, args in zip(message.keys, message.attempts, message.values, strict=True):
@@ -121,7 +210,7 @@ class WorkerDataNode:
         if self._node.is_alive:
             self._node._handle(ValueExpired(attempt))
 
-    def fetch(self, action: Fetch) -> None:
+    def _fetch(self, action: Fetch) -> None:
         """Ask a peer for copies."""
         attempts = dict(zip(action.keys, action.attempts, strict=True))
         address = self._node.address if action.nbytes >= LARGE else ""
@@ -153,8 +242,11 @@ class WorkerDataNode:
         self._asked[action.holder] = on_answer
         self._node.sim.ask(self._node, action.holder, request, on_answer)
 
-    def give_up(self, holder: str) -> None:
+    def _give_up(self, holder: str) -> None:
         """End the request to a peer, if there is one, as if its connection had broken."""
         if holder in self._asked:
             self._world.probes["fetch given up"] += 1
             self._world.at(0.0, self._asked[holder], None)
+        for address, on_answer in list(self.promises.values()):
+            if address == holder:
+                self._world.at(0.0, on_answer, None)

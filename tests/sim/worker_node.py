@@ -21,7 +21,6 @@ from weft.worker.core.events import (
     ChunkDone,
     EndWorker,
     FailWait,
-    Fetch,
     ForgetValues,
     InterruptRunning,
     Leave,
@@ -308,9 +307,7 @@ class WorkerNode:
                 self.world.at(self.world.rng.random() * self.sim.plan.flush_delay, self._flush)
         after, self.core.after = self.core.after, []
         for action in after:
-            if isinstance(action, Fetch):
-                self.data.fetch(action)
-            elif isinstance(action, EndWorker):
+            if isinstance(action, EndWorker):
                 self.world.at(0.0, self.end)
             elif isinstance(action, InterruptRunning):
                 # Other tasks do not let themselves be interrupted; most end soon.
@@ -323,7 +320,7 @@ class WorkerNode:
             elif isinstance(action, WatchRunning):
                 self._look_at_running()
             else:
-                self.data.give_up(action.holder)
+                self.data.do(action)
 
     def _flush(self) -> None:
         self._flush_scheduled = False
@@ -593,4 +590,6 @@ class WorkerNode:
         assert not left, f"{self!r} keeps values of {left}, which nobody wants"
         assert not core.cancelled, f"{self!r} runs cancelled tasks for ever"
         assert not core.released, f"{self!r} keeps released data"
+        assert not core.awaited, f"{self!r} has promised what does not end: {core.awaited}"
+        assert not self.data.promises, f"{self!r} waits for promises: {self.data.promises}"
         assert not core.fetching.requests, f"{self!r} waits for peers"

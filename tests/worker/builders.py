@@ -41,6 +41,7 @@ from weft.worker.core.events import (
 )
 from weft.worker.core.features import FEATURES
 from weft.worker.core.features.output import CatchOutput
+from weft.worker.core.features.promises import AnswerPromises, AskPromised, PromiseEnded
 from weft.worker.core.features.puts import EarlyValues
 from weft.worker.core.features.timeouts import WatchRunning
 from weft.worker.core.state import WorkerState
@@ -156,6 +157,10 @@ class Hands:
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
         self.fetches: dict[int, Fetch] = {}
+        #: {key: what was asked for} of the promises.
+        self.promises: dict[str, AskPromised] = {}
+        #: The numbers of the requests of others that were answered.
+        self.answered: list[int] = []
         #: Holders whose requests the shell has given up.
         self.given_up: list[str] = []
         self.has_ended = False
@@ -225,6 +230,10 @@ class Hands:
             self.interrupted += action.attempts
         elif isinstance(action, WatchRunning):
             self.n_looks += 1
+        elif isinstance(action, AskPromised):
+            self.promises[action.key] = action
+        elif isinstance(action, AnswerPromises):
+            self.answered += action.asked
         else:
             assert isinstance(action, EndFetch)
             self.given_up.append(action.holder)
@@ -320,6 +329,17 @@ class Hands:
         return keys
 
     # --- Peers ------------------------------------------------------------------------------------
+
+    def keep(self, key: str) -> Outbox:
+        """Let the value come that was promised under this key."""
+        asked = self.promises.pop(key)
+        self.store.add(asked.attempt)
+        return self.handle(PromiseEnded(asked.request, 100))
+
+    def break_promise(self, key: str, *, is_unreachable: bool = False) -> Outbox:
+        """Let the answer be that it does not come."""
+        asked = self.promises.pop(key)
+        return self.handle(PromiseEnded(asked.request, None, is_unreachable))
 
     def answer(self, holder: str, *, missing: Iterable[str] = ()) -> Outbox:
         """Let a peer answer its request."""

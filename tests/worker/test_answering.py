@@ -132,7 +132,7 @@ async def test_data_ports_out_of_reach_are_returned_each_with_its_cause(
     monkeypatch.setattr(reaching, "TIMEOUT_S", 0.2)
     other = await cluster.start(name="other")
     stranger = Peers(
-        dataclasses.replace(security, token=new_token().encode()), "tcp://127.0.0.1:1", *[None] * 3
+        dataclasses.replace(security, token=new_token().encode()), "tcp://127.0.0.1:1", *[None] * 4
     )
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,

@@ -38,6 +38,7 @@ def fill(state: WorkerState, slot: Slot, share: int) -> None:
     ready = state.ready
     share = min(share, ready.turn())
     left_us = CHUNK_US
+    awaited = state.awaited
     tasks: list[WorkerTask] = []
     while len(tasks) < share:
         task = ready.pop()
@@ -51,6 +52,8 @@ def fill(state: WorkerState, slot: Slot, share: int) -> None:
         if not estimate_us:
             break
         left_us -= estimate_us
+        if awaited and task.attempt in awaited:
+            break
     slot.n_executing += len(tasks)
     _note_start(state, slot, tasks[0])
     slot.chunk.extend(tasks)

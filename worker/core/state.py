@@ -107,6 +107,8 @@ class WorkerState:
         #: {(holder, it is unreachable): (keys that it did not give, their attempts)}, to be
         #: reported likewise.
         self.missing: dict[tuple[str, bool], tuple[list[str], list[int]]] = {}
+        #: {attempt: whom its end is to be reported to at once}: it is the last of its chunk.
+        self.awaited: dict[int, list[int]] = {}
         #: {attempt: how it has ended} of those dropped before they finished, which no thread runs
         #: now; to be reported likewise.
         self.ended: dict[int, int] = {}

@@ -57,6 +57,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (RELEASED, MEMORY): "the scheduler names it as an input again",
     (RELEASED, FORGOTTEN): "the last task that used it has ended",
     (MISSING, FETCH): "the scheduler named holders, or another holder is left",
+    (MISSING, RELEASED): "its worker gave it as promised: for the tasks that wait, and no other",
     (MISSING, FORGOTTEN): "no task needs it any more, or its key was assigned",
     (FETCH, FLIGHT): "its holder was asked",
     (FETCH, MISSING): "its holder is out of reach, or the scheduler named another attempt",

@@ -18,7 +18,7 @@ from ...protocol.errors import UnsupportedRequest
 from ...protocol.net.data_connection import NOT_KNOWN_THERE, DataConnections
 from ...protocol.trust.security import Security
 from ...protocol.wire.address import parse_address
-from ...protocol.wire.messages import DataTaken, GetData, GetParts, KeysData
+from ...protocol.wire.messages import DataTaken, GetData, GetParts, GetPromised, KeysData
 from ...protocol.wire.payload import Blob, blob_nbytes
 from ..core.events import (
     CopiesElsewhere,
@@ -29,6 +29,7 @@ from ..core.events import (
     WorkerAction,
     WorkerEvent,
 )
+from ..core.features.promises import AnswerPromises, AskPromised, PromiseEnded
 from ..reaching import unreached
 from .core.failed_fetches import FetchFailureLog
 from .core.sending import LARGE_BYTES, MEASURED_BYTES
@@ -58,6 +59,7 @@ class Peers:
         store: Store,
         transfers: Transfers,
         handle: Callable[[WorkerEvent], object],
+        answer_promises: Callable[[list[int]], None],
     ) -> None:
         """Fetch for the worker whose data port is at `address`."""
         self._security = security
@@ -65,12 +67,15 @@ class Peers:
         self._store = store
         self._transfers = transfers
         self._handle = handle
+        self._answer_promises = answer_promises
         self._failed = FetchFailureLog()
         #: {request: (fetch, when)} of the requests that were not answered.
         self._asked: dict[int, tuple[Fetch, float]] = {}
         #: {request: (when, its answer)} of the open requests for parts.
         self._parts: dict[int, tuple[float, Future[Blob]]] = {}
         self._last_parts = _FIRST_PARTS
+        #: {request: what was asked for} of the promises that were not answered.
+        self._promised: dict[int, AskPromised] = {}
         self._is_closed = False
         self._connections = DataConnections(
             lambda: self._security,
@@ -92,6 +97,15 @@ class Peers:
         """Carry out an action of the core: it is about requests to peers."""
         if isinstance(action, EndFetch):
             self._connections.give_up(action.holder, "the scheduler has lost this worker")
+        elif isinstance(action, AnswerPromises):
+            self._answer_promises(action.asked)
+        elif isinstance(action, AskPromised):
+            self._promised[action.request] = action
+            self._transfers.n[0] += 1
+            asking_early = GetPromised(
+                request=action.request, key=action.key, attempt=action.attempt
+            )
+            self._connections.ask(action.holder, asking_early)
         else:
             assert isinstance(action, Fetch)
             self._asked[action.request] = action, time.monotonic()
@@ -150,10 +164,20 @@ class Peers:
             transfers.nbytes[0] += blob_nbytes(blob)
             answer.set_result(blob)
 
+    def _on_promised(self, message: KeysData) -> None:
+        asked = self._promised.pop(message.request)
+        blob = message.results[0] if message.keys == [asked.key] else None
+        nbytes = None if blob is None else self._store.put_packed(asked.attempt, blob)
+        self._transfers.nbytes[0] += nbytes or 0
+        self._handle(PromiseEnded(asked.request, nbytes))
+
     def _on_answer(self, holder: str, message: KeysData) -> None:
         self._note(*self._failed.on_answer(holder))
         if message.request in self._parts:
             self._on_parts(message)
+            return
+        if message.request in self._promised:
+            self._on_promised(message)
             return
         fetch, since = self._asked.pop(message.request)
         if message.elsewhere:
@@ -193,6 +217,10 @@ class Peers:
                     "requests for parts of results", f"the worker at {holder}"
                 )
             answer.set_exception(error)
+            return
+        if self._promised.pop(request, None) is not None:
+            is_unreachable = reason != NOT_KNOWN_THERE
+            self._handle(PromiseEnded(request, None, is_unreachable=is_unreachable))
             return
         del self._asked[request]
         self._handle(CopiesNotFetched(holder, request))

@@ -52,6 +52,7 @@ from ...protocol.wire.messages import (
     FetchKeys,
     GetData,
     GetParts,
+    GetPromised,
     KeysData,
     Put,
     PutFiles,
@@ -63,6 +64,7 @@ from . import putting
 from .core.sending import LARGE_BYTES, LargeRequest, Sending
 from .packing import error_blob, is_large
 from .parts import pack_parts
+from .promised import PromisedServing
 
 if TYPE_CHECKING:
     from ..slots.activity import Transfers
@@ -139,6 +141,7 @@ class DataServer:
         self._tasks: set[asyncio.Task[None]] = set()
         #: {connection: its waiting requests}; only connections that have some.
         self._readers: dict[Connection, _DataReader] = {}
+        self._promised = PromisedServing(executor, self.serve)
         self._large = Sending()
         #: Calls `_look_at_large` when that is due.
         self._timer: asyncio.TimerHandle | None = None
@@ -148,6 +151,8 @@ class DataServer:
         for message in settle_unknown(connection, messages):
             if isinstance(message, GetData):
                 self.serve(connection, message)
+            elif isinstance(message, GetPromised):
+                self._promised.ask(connection, message)
             elif isinstance(message, DataTaken):
                 self._on_taken(connection, message)
             elif isinstance(message, GetParts):
@@ -162,8 +167,8 @@ class DataServer:
                 self._actors.on_taken(connection, message)
             elif not isinstance(message, Unsupported):
                 logger.warning(
-                    "%s sent %s to the data port, which handles only GetData, GetParts, DataTaken, "
-                    "Put, PutFiles, ActorCalls and ActorResultsTaken",
+                    "%s sent %s to the data port, which handles only GetData, GetParts, "
+                    "GetPromised, DataTaken, Put, PutFiles, ActorCalls and ActorResultsTaken",
                     connection.peer_address,
                     type(message).__name__,
                 )
@@ -176,6 +181,10 @@ class DataServer:
             putting.take_values(self._executor, message)
         else:
             self.serve(connection, message)
+
+    def answer_promises(self, asked: list[int]) -> None:
+        """Answer requests for results of attempts that have ended."""
+        self._promised.answer(asked)
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`: answer requests that had to wait."""
@@ -192,6 +201,7 @@ class DataServer:
         if self._actors is not None:
             self._actors.on_closed(connection)
         self._readers.pop(connection, None)
+        self._promised.closed(connection)
         self._large.closed(connection)
         self._look_at_large()
 
@@ -309,6 +319,7 @@ class DataServer:
     async def close(self) -> None:
         """Stop answering."""
         self._started = None  # it is closed soon, and the thread may go on for a while
+        self._promised.close()
         self._large.waiting.clear()
         self._look_at_large()
         for task in self._tasks:

@@ -139,6 +139,19 @@ class GetParts(Message):
     n_numbers: Number = 0
 
 
+@message(82, by=PEERS)
+class GetPromised(Message):
+    """Ask a worker's data port for the result of an attempt that it has, or will be assigned.
+
+    The answer, `KeysData`, comes when the attempt has ended. The key is `missing` if it has ended
+    without a result, or lasts for too long.
+    """
+
+    request: Number
+    key: Text
+    attempt: Number
+
+
 @message(70, by=WORKERS, columns=("attempts",), optional_columns=("ends",))
 class AttemptsEnded(Message):
     """Report dropped attempts that occupy no thread of the worker any more, or never did.

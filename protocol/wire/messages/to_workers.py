@@ -28,17 +28,18 @@ from ..roles import SUPERVISORS, WORKERS
     tables=(
         ("functions", "function_blobs", "function_clients"),
         ("located_keys", "located_attempts", "located_nbytes", "located_holders"),
+        ("promised_keys", "promised_attempts", "promised_holders"),
     ),
     indexes=("function_of",),
 )
 class AssignTasks(Message):
     """Run these attempts.
 
-    Each dependency is in the worker's store, runs there earlier, or is listed with its holders in
-    `located_*`. `wanted[i]` is 1 if a client waits for the result: a small one is sent with the
-    completion. `spec_hashes` has NO_HASH for keys of weft's own. `n_raised` counts the exceptions
-    of earlier attempts; the worker keeps it for the next scheduler. `timeouts_us` is how long each
-    may run.
+    Each dependency is in the worker's store, runs there earlier, is listed with its holders in
+    `located_*`, or with the worker of its unfinished attempt in `promised_*`. `wanted[i]` is 1 if a
+    client waits for the result: a small one is sent with the completion. `spec_hashes` has
+    NO_HASH for keys of weft's own. `n_raised` counts the exceptions of earlier attempts; the worker
+    keeps it for the next scheduler. `timeouts_us` is how long each may run.
     """
 
     functions: Ids
@@ -59,6 +60,9 @@ class AssignTasks(Message):
     n_raised: Ints = field(default_factory=list)  #: empty if no earlier attempt of a row raised
     located_hashes: Ids = field(default_factory=list)  #: as `spec_hashes`; empty if none has one
     timeouts_us: Sizes = field(default_factory=list)  #: 0 = for ever; empty if none has a limit
+    promised_keys: Keys = field(default_factory=list)
+    promised_attempts: Ints = field(default_factory=list)
+    promised_holders: Texts = field(default_factory=list)  #: addresses
 
 
 @message(49, to=WORKERS, columns=("attempts",))

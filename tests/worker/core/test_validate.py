@@ -11,6 +11,7 @@ from weft.protocol.errors import InvalidState
 from weft.protocol.wire.messages import DropAttempts
 from weft.worker.core.features import FEATURES
 from weft.worker.core.features.desired_copies import DesiredCopies
+from weft.worker.core.features.promises import AskPromised, Promises
 from weft.worker.core.features.puts import EarlyValues
 from weft.worker.core.features.timeouts import TimeLimit, TimeLimits
 from weft.worker.core.state import WorkerState
@@ -199,6 +200,14 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "timeouts lists unfinished tasks, those that run with their begin": (
         lambda state: state.record(TimeLimits).update({2: TimeLimit(5)})
     ),
+    "awaited attempts are unfinished here, or early": lambda state: state.awaited.update({99: [1]}),
+    "early attempts are awaited, and above all that were assigned": (
+        lambda state: state.record(Promises).early.update({99: None})
+    ),
+    "requests are the open ones by attempt": (
+        lambda state: state.record(Promises).open.update({1: AskPromised("tcp://b", 1, "x", 9)})
+    ),
+    "somebody waits for what is awaited": lambda state: state.awaited.update({99: []}),
     "forget, missing and ended are empty between events": lambda state: state.ended.update({1: 0}),
 }
 

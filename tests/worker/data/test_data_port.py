@@ -208,6 +208,6 @@ def test_a_reader_of_much_data_from_another_host_names_its_port(
         DataConnections, "ask", lambda self, address, message: asked.append(message)
     )
     own = "tcp://10.0.0.1:5"
-    peers = Peers(security, own, Store(0), Transfers(), lambda event: None)
+    peers = Peers(security, own, Store(0), Transfers(), lambda event: None, print)
     peers.do(Fetch(holder, 1, ["x"], [9], nbytes))
     assert asked == [GetData(request=1, keys=["x"], address=own if is_named else "")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..feature import WorkerFeature
-from . import actor_waits, desired_copies, memory, output, puts, timeouts, times
+from . import actor_waits, desired_copies, memory, output, promises, puts, timeouts, times
 
 __all__ = ["FEATURES"]
 
@@ -18,6 +18,7 @@ FEATURES: Final[tuple[WorkerFeature, ...]] = (
     desired_copies.FEATURE,
     memory.FEATURE,
     output.FEATURE,
+    promises.FEATURE,
     puts.FEATURE,
     timeouts.FEATURE,
     times.FEATURE,
