@@ -222,6 +222,8 @@ class Feature:
     careful: tuple[Place, Give] | None = None
     #: after the others, with what gives a task to a worker, while a worker is `is_full`
     placing_late: Hooks[PlacingHook] = ()
+    #: last of all: `ahead` has waiting tasks whose inputs are not all where these may run
+    placing_split: Hooks[Callable[[SchedulerState, dict[WorkerHandle, Draft]], None]] = ()
     #: {function id: what follows when tasks of it are assigned}
     assigned: Mapping[bytes, AssignedHook] = field(default_factory=dict)
     #: a task that no worker could run is queued again, or dropped; while a feature is busy

@@ -143,7 +143,7 @@ def slow_assign(
             for dependent in task.dependents or ()
             if dependent.state == WAITING
             and ws.occupancy_ns < ws.backlog_ns
-            and placement.ahead_worker(dependent) is ws
+            and placement.ahead_worker(dependent, state.ahead) is ws
         )
 
 

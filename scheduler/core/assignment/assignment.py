@@ -14,8 +14,7 @@ Newcomers. A client that had nothing queued does not wait until a full worker ha
 task goes there at once, and runs after the chunk under way (workers give clients turns, too).
 
 Ahead. A waiting task all of whose missing inputs run or queue on one worker goes there at once,
-unless most of its inputs are elsewhere; that worker starts it without asking. A long chain
-therefore runs at the speed of its worker.
+unless most of its inputs are elsewhere. So a long chain runs at the speed of its worker.
 
 Back. When a worker is idle and nothing is queued, unstarted backlog is asked back
 (`asking_back`).
@@ -134,11 +133,11 @@ def settle(state: SchedulerState) -> None:
         return  # what looks unfinished may be running at a worker that is not back yet
     if state.ready or state.ahead:
         drafts: dict[WorkerHandle, Draft] = {}
-        for task in state.ahead:
-            ws = ahead_worker(task)
+        ahead, state.ahead = state.ahead, {}
+        for task in ahead:
+            ws = ahead_worker(task, state.ahead)
             if ws is not None and (ws.has_room or _lets_go(task, ws)):
                 assign(state, drafts, task, ws)
-        state.ahead.clear()
         if state.threadless:
             for placing in state.features.placing:
                 placing(state, partial(assign, state, drafts))
@@ -146,6 +145,10 @@ def settle(state: SchedulerState) -> None:
         if state.full and state.ready:
             for placing_late in state.features.placing_late:
                 placing_late(state, partial(assign, state, drafts))
+        if state.ahead:
+            for placing_split in state.features.placing_split:
+                placing_split(state, drafts)
+            state.ahead.clear()
         for ws, draft in drafts.items():
             _send_draft(state, ws, draft)
         if state.touched:
@@ -469,7 +472,7 @@ def assign(
                 for dependent in task.dependents
                 if dependent.state == WAITING
                 and ws.occupancy_ns < ws.backlog_ns
-                and ahead_worker(dependent) is ws
+                and ahead_worker(dependent, state.ahead) is ws
             )
 
 

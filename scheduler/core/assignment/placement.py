@@ -26,8 +26,7 @@ UNREACHABLE_S: Final = 30.0
 OUT_OF_REACH_NS: Final = 60_000_000_000
 #: Copies of one input that are looked at.
 MAX_REPLICAS_SEEN: Final = 4
-#: A task with more missing inputs than this is not looked at for assignment ahead (keeps the look
-#: constant).
+#: Assignment ahead looks at tasks with at most so many missing inputs.
 AHEAD_MAX_MISSING: Final = 4
 #: A longer fetch is left to workers that are idle.
 LONG_FETCH_NS: Final = 10_000_000
@@ -115,12 +114,14 @@ def _has_others(ws: WorkerHandle, task: SchedulerTask) -> bool:
     return last is task or not any(d in last.dependencies for d in task.dependencies)
 
 
-def ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
+def ahead_worker(
+    task: SchedulerTask, split: dict[SchedulerTask, None] | None = None
+) -> WorkerHandle | None:
     """Return the worker on which all missing inputs of a task run or queue, if it may run there.
 
-    None if one of these waits for other tasks, or if most inputs are in memory elsewhere: the task
-    would draw all that follows it to this worker, though the other ones are free. Only very short
-    tasks go there in any case.
+    None if one of these waits for other tasks, or if most inputs are in memory elsewhere: all that
+    follows would be drawn to this worker, though others are free. Only very short tasks go there in
+    any case. A task whose inputs are at several workers, or may not run at theirs, joins `split`.
     """
     missing = task.waiting_on
     if missing is None or len(missing) > AHEAD_MAX_MISSING:
@@ -128,22 +129,22 @@ def ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
     found = None
     for dependency in missing:
         ws = dependency.worker
-        if ws is None or (found is not None and ws is not found):
-            return None
-        if ws.blocked and dependency.attempt in ws.blocked:
-            return None  # what that waits for needs the room, perhaps
+        if ws is None or (ws.blocked and dependency.attempt in ws.blocked):
+            return None  # what a blocked one waits for needs the room, perhaps
+        if found is not None and ws is not found:
+            break
         found = ws
-    task_class = task.group.task_class
-    if found is None or task_class.resources or found not in task_class.members:
-        return None
-    if not task_class.takes_thread:
-        return None  # what is brought is made of finished inputs
-    n_inputs = len(task.dependencies)
-    if len(missing) < n_inputs and task.group.prefix.estimate_ns >= WORTH_WAITING_NS:
-        n_elsewhere = 0
-        for dependency in task.dependencies:
-            if dependency.state == MEMORY and found not in dependency.replicas:
-                n_elsewhere += 1
-        if n_elsewhere * 2 > n_inputs:
-            return None
-    return found
+    else:
+        task_class = task.group.task_class
+        if found is None or task_class.resources or not task_class.takes_thread:
+            return None  # what takes no thread is brought, which is made of finished inputs
+        if found in task_class.members:
+            inputs = task.dependencies
+            if len(missing) == len(inputs) or task.group.prefix.estimate_ns < WORTH_WAITING_NS:
+                return found
+            n_elsewhere = sum(d.state == MEMORY and found not in d.replicas for d in inputs)
+            if n_elsewhere * 2 <= len(inputs):
+                return found
+    if split is not None:
+        split[task] = None
+    return None
