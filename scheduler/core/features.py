@@ -43,6 +43,7 @@ from .leaving import idle_shutdown
 from .memory import feature as memory
 from .output import feature as output
 from .plugins import feature as plugins
+from .promises import feature as promises
 from .recovery import feature as recovery
 from .upkeep import memory_return, slow_readers, unsupported_versions
 
@@ -59,6 +60,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     bandwidths.FEATURE,
     data.COPIES,
     surplus.FEATURE,
+    promises.FEATURE,
     data.RELAYS,
     interruption.FEATURE,
     actors.FEATURE,

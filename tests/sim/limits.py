@@ -13,6 +13,7 @@ import weft.scheduler.core.memory.full
 import weft.worker.core.fetching
 import weft.worker.core.seats
 import weft.worker.core.slots
+from weft.scheduler.core.promises import feature as promises
 
 from .memory import Limits
 from .plan import Plan
@@ -31,6 +32,8 @@ def of_modules(plan: Plan, memory: Limits | None) -> ExitStack:
         (weft.worker.core.slots, "CHUNK_US", float(limits["worker.chunk_us"])),
         (weft.worker.core.seats, "MANY_BLOCKED", limits["worker.many_blocked"]),
         (weft.scheduler.core.data.relays, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
+        (promises, "LONGEST_NS", limits["scheduler.promised_ms"] * 10**6),
+        (promises, "LEAST_FINISHED", limits["scheduler.promised_of"]),
         # All members of a cycle are named: see `task_clients.py`.
         (weft.scheduler.core.coordination.cycles, "MAX_NAMED", 1000),
         (weft.scheduler.core.memory.full, "SWING_NBYTES", swing),

@@ -251,6 +251,8 @@ class Plan:
                 "scheduler.idle_functions": rng.choice([0, 1, 64]),
                 "scheduler.relayed": rng.choice([0, 100_000, 64 << 20]),
                 "worker.many_blocked": rng.choice([0, 1, 200]),
+                "scheduler.promised_of": rng.choice([0, 0, 1]),
+                "scheduler.promised_ms": rng.choice([5, 1000, 100_000]),
             },
             p_calls=some(0.4, 0.02, 0.4),
             p_deep=rng.choice([0.0, 0.3, 0.95]),

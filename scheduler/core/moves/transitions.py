@@ -57,8 +57,8 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (RELEASED, FORGOTTEN): "no longer needed, not even as lineage",
     (WAITING, QUEUED): "the last input arrived",
     (WAITING, NO_WORKER): "the last input arrived, but no worker may run it",
-    (WAITING, PROCESSING): "assigned ahead: its missing inputs run on the same worker; or a "
-    "worker that came back runs it",
+    (WAITING, PROCESSING): "assigned ahead: workers run its missing inputs; or a worker that came "
+    "back runs it",
     (WAITING, MEMORY): "a worker that came back holds it",
     (WAITING, ERRED): "an input failed; an input was cancelled; too many workers died under it; "
     "its inputs are at workers that cannot reach each other; it gave way in a full memory; "

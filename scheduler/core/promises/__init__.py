@@ -1,0 +1,3 @@
+"""Tasks that are assigned while other workers run their inputs."""
+
+from __future__ import annotations
