@@ -1,4 +1,4 @@
-"""What a core sends after one event; it notes what a test looks at.
+"""The messages and actions of a core after one event, and which of them a test looks at.
 
 A test that looks at some of it has to look at all, or state the rest: then nothing else was sent.
 What only prepares a test need not be looked at.

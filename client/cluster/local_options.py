@@ -8,7 +8,7 @@ from typing import TypedDict
 
 
 class OptionsByName(TypedDict, total=False):
-    """What is given by name; `LocalCluster` describes each."""
+    """The options that are given by name; `LocalCluster` describes each."""
 
     protocol: str | None
     host: str | None

@@ -1,4 +1,4 @@
-"""What a program that a task has run leaves behind, and the error of one that has failed."""
+"""The result of a program that a task has run, and the error of one that has failed."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class TaskWait(NamedTuple):
 
     @property
     def columns(self) -> dict[str, list[str]]:
-        """What it waits for, as the columns of `AttemptsBlocked` have it; none is empty."""
+        """The wait, as the columns of `AttemptsBlocked` have it; none is empty."""
         columns = {"keys": self.keys, "actors": self.actors, "calls": self.calls}
         return {name: row for name, row in columns.items() if row}
 

@@ -71,7 +71,7 @@ class Aside:
 
 
 class Expected:
-    """What the tasks of a worker may add to it, by the results of their functions so far.
+    """The bytes that the tasks of a worker may add to it, by the results of their functions so far.
 
     It is too large where some have ended since it was summed up.
     """

@@ -9,8 +9,10 @@ reports the key as missing, as it does with any input; the task that waits is pl
 reader's worker runs nothing for some time, the tasks that only wait there are placed again.
 
 Only tasks have one that are known to be short and to have small results, and only as long as their
-worker has little to do: one that is busy does not wait for the messages. A chain that stays on one
-worker, and a map, never come here: the kernel names only tasks whose inputs are at several workers.
+worker has little to do: one that is busy does not wait for the messages. No task has one while some
+function is known to have large results: workers are then chosen by their memory, too. A chain that
+stays on one worker, and a map, never come here: the kernel names only tasks whose inputs are at
+several workers.
 """
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
                 dependent.waiting_on[task] = None
     for task in [*needed, *stack]:
         activate(state, task)
-    # What is not made again, or has failed at once, reads nothing.
+    # A lost task that is not made again, or fails at once, reads nothing.
     release_unneeded(state, [d for task in lost for d in task.dependencies if d.state == MEMORY])
     state.counters.tasks_recomputed += len(needed)
     state.story.note(state.now, "last copy lost", [task.key for task in lost])

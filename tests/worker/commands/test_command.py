@@ -89,7 +89,7 @@ def test_places_of_any_name_are_options_of_a_call_but_for_its_files():
 
 
 def test_numbers_are_words_also_those_of_numpy():
-    numpy = pytest.importorskip("numpy")
+    numpy = pytest.importorskip("numpy", reason="numpy is missing: pip install 'weft[test]'")
     assert weft.Command(["echo", 5, 1.5, numpy.int64(7), "{0}"])(numpy.float32(0.5)).stdout == (
         "5 1.5 7 0.5\n"
     )
