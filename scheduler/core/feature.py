@@ -245,6 +245,8 @@ class Feature:
     #: an attempt has ended that is not current: with a result of so many bytes, with a failure, or
     #: None, with neither; True = the worker is to keep what it has of that
     stale_ended: Hooks[StaleHook] = ()
+    #: an attempt that is not current takes too long: whether the feature has dropped it
+    stale_overdue: Hooks[Callable[[SchedulerState, WorkerHandle, int], bool]] = ()
     #: after the rows of a report were handled
     attempts_finished: Hooks[
         Callable[[SchedulerState, WorkerHandle, m.AttemptsFinished], None]

@@ -126,7 +126,7 @@ def check_empty(sim: Simulation) -> None:
     assert not relays_of(core), "relays are left"
     assert not recovery_of(core).rows, "rows of inventories are left"
     assert not recovery_of(core).functions, "functions of earlier schedulers are left"
-    assert not core.twins, "attempts that run twice are left"
+    assert not recovery_of(core).twins, "attempts that run twice are left"
     assert not core.failed_at, "failures are left"
     assert not interruptions_of(core), "interrupted attempts are left"
     away = [ws for ws in core.workers.values() if ws.is_away]

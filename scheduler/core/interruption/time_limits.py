@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import timed_out
-from ..moves.transitions import abandon, drop_attempt, err, take_back_from
+from ..moves.transitions import abandon, err, take_back_from
 from ..requests.retrying import pause_until, take_retry
 from .interrupted import interruptions_of, note_overdue
 from .interrupting import END_PROCESS_AFTER_S, interrupt
@@ -58,11 +58,7 @@ def _end(state: SchedulerState, ws: WorkerHandle, timeouts_us: dict[int, int]) -
     for attempt, timeout_us in timeouts_us.items():
         task = ws.processing.get(attempt)
         if task is None:
-            twin = state.twins.get(attempt)
-            if twin is not None and twin[0] is ws:
-                del state.twins[attempt]
-                drop_attempt(state, ws, attempt)  # the other one has a time of its own
-            else:
+            if not any(dropped(state, ws, attempt) for dropped in state.features.stale_overdue):
                 state.counters.reports_stale += 1
             continue
         overdue.append(attempt)

@@ -102,9 +102,6 @@ class StateTables:
         self.lost = LostWorkers()
         #: {task: (worker, attempt)} of erred tasks whose failure that worker keeps
         self.failed_at: dict[SchedulerTask, tuple[WorkerHandle, int]] = {}
-        #: {attempt: (worker, task)}: attempts beside the current ones, among the worker's zombies;
-        #: the first result counts
-        self.twins: dict[int, tuple[WorkerHandle, SchedulerTask]] = {}
         #: peers of an earlier scheduler may run what looks unfinished: nothing is assigned
         self.awaits_peers = False
         #: ... or is so until a short time ago: clients may come back for what nobody needs

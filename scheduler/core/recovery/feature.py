@@ -10,7 +10,7 @@ from ..feature import Departure, Feature, StateMetric
 from ..invariants.checking import differences, unless
 from ..records.question_arguments import Info
 from ..records.tasks import PROCESSING
-from . import barrier, inventories, lacking, recipes, rows
+from . import barrier, inventories, lacking, merging, recipes, rows
 from .records import ASSIGNED, InventoryRow, Recovery, recovery_of
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ RECOVERY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]
     ],
     "a twin runs beside the current attempt": lambda s: [
         (ws, task, attempt)
-        for attempt, (ws, task) in s.twins.items()
+        for attempt, (ws, task) in recovery_of(s).twins.items()
         if task.state != PROCESSING or attempt not in ws.zombies
     ],
     "recovery is busy while attempts run twice": lambda s: unless(
-        Recovery in s.busy or not s.twins, s.twins
+        Recovery in s.busy or not recovery_of(s).twins, recovery_of(s).twins
     ),
 }
 
@@ -128,6 +128,7 @@ FEATURE: Final = Feature(
     later_epoch=(barrier.meet_later_epoch,),
     settling=((Recovery, lacking.settle),),
     stale_ended=(rows.on_ended,),
+    stale_overdue=(merging.end_twin,),
     function_made=(rows.on_function,),
     attempts_erred=(lacking.on_erred,),
     not_fetched=(lacking.on_not_fetched,),

@@ -82,7 +82,7 @@ def on_unfinished(state: SchedulerState, ws: WorkerHandle, message: m.InventoryU
                 inventory.n_adopted += 1
             continue
         if attempt in ws.zombies:
-            if phase != m.DROPPED and attempt not in state.twins:
+            if phase != m.DROPPED and attempt not in recovery_of(state).twins:
                 drop_attempt(state, ws, attempt)  # the first drop may be lost
             if attempt in interruptions_of(state):
                 state.send(ws.peer, m.InterruptAttempts(attempts=[attempt]))

@@ -59,7 +59,7 @@ def settle(state: SchedulerState) -> None:
     settle_twins(state)
     if recovery_of(state).has_news:
         answer_lacking(state)
-    if not state.twins:
+    if not recovery_of(state).twins:
         del state.busy[Recovery]
 
 

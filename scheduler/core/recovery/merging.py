@@ -163,7 +163,7 @@ def adopt(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool
         if row.kind != RUNNING or task.worker is ws:
             return False
         # It runs twice: the first result counts, and the other attempt is dropped then.
-        state.twins[attempt] = (ws, task)
+        recovery_of(state).twins[attempt] = (ws, task)
         state.busy[Recovery] = None
         return True
     if task.state not in _ADOPTING or not may_go_on(state, task, row):
@@ -274,13 +274,23 @@ def go_on(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, attempt:
 
 
 # -- attempts that run twice ----------------------------------------------------------------------
+def end_twin(state: SchedulerState, ws: WorkerHandle, attempt: int) -> bool:
+    """Drop an attempt that takes too long, if it is a twin: the other one has a time of its own."""
+    twin = recovery_of(state).twins.get(attempt)
+    if twin is None or twin[0] is not ws:
+        return False
+    del recovery_of(state).twins[attempt]
+    drop_attempt(state, ws, attempt)
+    return True
+
+
 def settle_twins(state: SchedulerState) -> None:
     """End the attempts that run beside the current ones, where these have ended or are gone."""
-    for attempt, (ws, task) in list(state.twins.items()):
+    for attempt, (ws, task) in list(recovery_of(state).twins.items()):
         if state.workers.get(ws.peer) is not ws or attempt not in ws.zombies:
-            del state.twins[attempt]
+            del recovery_of(state).twins[attempt]
         elif task.state == PROCESSING:
             continue
         else:
-            del state.twins[attempt]
+            del recovery_of(state).twins[attempt]
             go_on(state, ws, task, attempt)

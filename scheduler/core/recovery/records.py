@@ -55,6 +55,7 @@ class Recovery:
         "rows",
         "rows_at",
         "took_s",
+        "twins",
         "unstarted",
     )
 
@@ -83,6 +84,9 @@ class Recovery:
         #: {worker: {key: None}}: it waits for them, and no holder was known when it asked; answered
         #: when it turns out who has them, or that nothing known needs them there
         self.lacking: dict[WorkerHandle, dict[str, None]] = {}
+        #: {attempt: (worker, task)}: attempts beside the current ones, among the worker's zombies;
+        #: the first result counts
+        self.twins: dict[int, tuple[WorkerHandle, SchedulerTask]] = {}
         #: tasks without a recipe whose data is needed and lost, since the last event
         self.lost: list[SchedulerTask] = []
         #: `lacking` is to be looked at: it has grown, or more is known of what waits there

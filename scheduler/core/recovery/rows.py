@@ -102,9 +102,9 @@ def on_ended(
     state: SchedulerState, ws: WorkerHandle, attempt: int, outcome: int | Failure | None
 ) -> bool:
     """Follow the end of an attempt that is not current, if it is a twin or its row waits."""
-    twin = state.twins.get(attempt)
+    twin = recovery_of(state).twins.get(attempt)
     if isinstance(outcome, int) and twin is not None and twin[0] is ws:
-        task = state.twins.pop(attempt)[1]
+        task = recovery_of(state).twins.pop(attempt)[1]
         news: list[tuple[WorkerHandle, SchedulerTask]] = []
         row = InventoryRow(ws, task.key, attempt, KEPT, task.spec_hash or m.NO_HASH, outcome)
         is_kept = merging.merge_kept(state, task, row, news)

@@ -255,5 +255,5 @@ def test_whatever_a_worker_sends_others_get_their_results(seed):
     board.send(play.client, m.ReleaseKeys(keys=[*HONEST]))
     assert not board.state.tasks
     assert not recovery_of(board.state).rows
-    assert not board.state.twins
+    assert not recovery_of(board.state).twins
     board.drop_rest()

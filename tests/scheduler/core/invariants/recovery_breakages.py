@@ -45,10 +45,10 @@ RECOVERY_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "functions that no task uses are unknown": lambda b: recovery_of(b.state).functions.update(
         {key: {} for key in b.state.functions}
     ),
-    "a twin runs beside the current attempt": lambda b: b.state.twins.update(
+    "a twin runs beside the current attempt": lambda b: recovery_of(b.state).twins.update(
         {77: (b.w, b.task("processing"))}
     ),
-    "recovery is busy while attempts run twice": lambda b: b.state.twins.update(
+    "recovery is busy while attempts run twice": lambda b: recovery_of(b.state).twins.update(
         {77: (b.w, b.task("processing"))}
     ),
 }

@@ -226,7 +226,7 @@ def test_a_worker_that_comes_back_too_late_is_merged_with_what_was_placed_again(
     board.send(back, finished([attempts["twice"]], blob=None))
     assert board.states("twice") == ["memory"]
     assert board.attempt("twice") == attempts["twice"]
-    assert not board.state.twins
+    assert not recovery_of(board.state).twins
 
 
 def test_tasks_behind_an_attempt_that_a_kept_result_ends_are_placed_again(board):
@@ -251,7 +251,7 @@ def test_the_twin_of_an_attempt_that_finished_is_dropped(board):
     board.pass_time(6.0)
     assert board.where("a") == other
     back = board.come_back("w", running={"a": first})
-    assert list(board.state.twins) == [first]
+    assert list(recovery_of(board.state).twins) == [first]
     assert dropped(board.finish(other, "a"), back) == [first]
     assert board.rest() == ["ResultsReady"]
 
