@@ -30,6 +30,7 @@ from ....protocol.reported import MEMORY_HIGH
 from ....protocol.wire import messages as m
 from ..actors.actors import is_actor
 from ..assignment.placement import reachable
+from ..memory.usage import free_nbytes
 from ..moves.locating import located
 from ..moves.reporting import send_states
 from ..moves.transitions import drop_attempt
@@ -354,7 +355,7 @@ def _fits(task: SchedulerTask, wish: Wish, coming: Counter[WorkerHandle], ws: Wo
     """Return whether a worker has room for a copy. What clients wish for may fill it."""
     if ws.closed:
         return False
-    return not wish.is_rescue or ws.free_nbytes(MEMORY_HIGH) - coming[ws] >= task.nbytes
+    return not wish.is_rescue or free_nbytes(ws, MEMORY_HIGH) - coming[ws] >= task.nbytes
 
 
 def _choose(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.wording import sized
 from ..leaving.describing import describe
+from ..memory.usage import managed_nbytes, spilled_nbytes, used_nbytes
 from ..records.peers import AWAY, FULL, LEAVING, PAUSED, WorkerHandle
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ def why_not(state: SchedulerState, ws: WorkerHandle) -> str:
     if closed & PAUSED:
         return f"paused: {memory_text(ws)}{_advice(ws)}"
     if closed & FULL:
-        used = f"{sized(ws.used_nbytes)} of {sized(ws.memory_limit)}"
+        used = f"{sized(used_nbytes(ws))} of {sized(ws.memory_limit)}"
         return f"full: it uses {used}, so it gets only what adds nothing to that"
     return ""
 
 
 def _advice(ws: WorkerHandle) -> str:
     """Return what helps a paused worker whose memory is for the most part not that of results."""
-    if ws.resident_nbytes - ws.managed_nbytes <= ws.managed_nbytes:
+    if ws.resident_nbytes - managed_nbytes(ws) <= managed_nbytes(ws):
         return ""  # what is released, written to disk or moved makes room
     return (
         "; most of it is not of results, so it stays paused until its tasks give that back: look "
@@ -47,15 +48,15 @@ def memory_text(ws: WorkerHandle) -> str:
 
     `81 % of 4 GiB, 2.1 GiB of results, 0.9 GiB spilled, 0.3 GiB not by results`
     """
-    resident, managed = ws.resident_nbytes, ws.managed_nbytes
+    resident, managed = ws.resident_nbytes, managed_nbytes(ws)
     parts = []
     if ws.memory_limit:
         parts.append(f"{resident / ws.memory_limit:.0%} of {sized(ws.memory_limit)}")
     else:
         parts.append(sized(resident))
     parts.append(f"{sized(managed)} of results")
-    if ws.spilled_nbytes:
-        parts.append(f"{sized(ws.spilled_nbytes)} spilled")
+    if spilled_nbytes(ws):
+        parts.append(f"{sized(spilled_nbytes(ws))} spilled")
     if resident > managed:
         parts.append(f"{sized(resident - managed)} not by results")
     return ", ".join(parts)

@@ -26,6 +26,7 @@ from ....protocol.reported import (
 from ....protocol.wire.message import MAX_NUMBER
 from ..feature import Departure, Feature, StateMetric
 from ..invariants.checking import differences, unless
+from ..memory.usage import managed_nbytes
 from ..records.peers import SupervisorHandle, WorkerHandle
 
 if TYPE_CHECKING:
@@ -76,10 +77,10 @@ class ClusterTotals:
 
     def note_measured(self, ws: WorkerHandle) -> None:
         """Count what is known of the memory of a worker now."""
-        self.managed += ws.managed_nbytes
+        self.managed += managed_nbytes(ws)
         self.resident += ws.resident_nbytes
         managed, resident = self._counted.get(ws, (0, 0))
-        self._counted[ws] = ws.managed_nbytes, ws.resident_nbytes
+        self._counted[ws] = managed_nbytes(ws), ws.resident_nbytes
         self.managed -= managed
         self.resident -= resident
         if _is_full(ws):
@@ -218,9 +219,7 @@ FEATURE: Final = Feature(
         "the totals have the memory limits of all workers": _sum(
             lambda ws: ws.memory_limit, "memory_limit"
         ),
-        "the totals have the managed memory of all workers": _sum(
-            lambda ws: ws.managed_nbytes, "managed"
-        ),
+        "the totals have the managed memory of all workers": _sum(managed_nbytes, "managed"),
         "the totals have the resident memory of all workers": _sum(
             lambda ws: ws.resident_nbytes, "resident"
         ),

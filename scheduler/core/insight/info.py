@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ....protocol.wire.message import MAX_NUMBER
 from ....protocol.wording import counted
 from ..leaving.describing import facts_of
+from ..memory.usage import spilled_nbytes
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 from ..recovery.barrier import waits_for
 from .closed import why_not
@@ -109,7 +110,7 @@ def _measurements(ws: WorkerHandle) -> dict[str, int]:
         "tasks": status.n_records,
         "ready": status.n_ready,
         "managed": status.managed_nbytes,
-        "spilled": ws.spilled_nbytes,
+        "spilled": spilled_nbytes(ws),
         "rss": ws.resident_nbytes,
         "cpu": status.cpu_percent,
     }

@@ -29,6 +29,7 @@ from ....protocol.wire.message import MAX_FACTS
 from ....protocol.wording import counted, sized
 from ..actors.actors import is_actor
 from ..members.membership import let_leave
+from ..memory.usage import free_nbytes
 from ..records.peers import WorkerHandle
 from ..records.question_arguments import BadArgument, Info, Page
 from ..records.tasks import SchedulerTask
@@ -307,7 +308,7 @@ class _Room:
     def __init__(self, state: SchedulerState) -> None:
         there = [ws for ws in state.staying.values() if not ws.is_away]
         #: {worker: bytes that it may get, inf = any} of those that stay
-        self._free = {ws: max(0.0, ws.free_nbytes(MEMORY_HIGH)) for ws in there}
+        self._free = {ws: max(0.0, free_nbytes(ws, MEMORY_HIGH)) for ws in there}
         self._n_boundless = sum(free == inf for free in self._free.values())
         self._free_nbytes = sum(free for free in self._free.values() if free < inf)
         #: {worker: None} of those that leave with this order

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.reported import OF_WORKERS, SPILLED_BYTES, number_of
 from ....protocol.wire import messages as m
 from ....protocol.wire.session import MISSED_HEARTBEATS
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
@@ -92,14 +91,13 @@ def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
 def on_worker_status(state: SchedulerState, ws: WorkerHandle, message: m.WorkerStatus) -> None:
     """Keep what a worker reports about itself."""
     ws.status = message
-    ws.spilled_nbytes = number_of(OF_WORKERS, message.numbers, SPILLED_BYTES)
     _note_measured(state, ws, message.resident_nbytes)
     for numbers_reported in state.features.numbers_reported:
         numbers_reported(state, ws, message.numbers)
 
 
 def _note_measured(state: SchedulerState, ws: WorkerHandle, resident_nbytes: int) -> None:
-    ws.resident_nbytes = resident_nbytes
+    ws.resident_nbytes, ws.measured_nbytes = resident_nbytes, ws.nbytes
     for worker_measured in state.features.worker_measured:
         worker_measured(state, ws)
 

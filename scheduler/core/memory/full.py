@@ -28,6 +28,7 @@ from ..moves.taking import close, reopen
 from ..records.peers import FULL, NEVER_WATCHED, WorkerHandle
 from ..records.prefixes import LARGE_NBYTES
 from .records import Memory, expected_at, memory_of
+from .usage import spills, used_nbytes
 
 if TYPE_CHECKING:
     from ..records.tasks import SchedulerTask
@@ -55,10 +56,9 @@ MAX_LOOKED_AT: Final = 64
 
 def note_measured(state: SchedulerState, ws: WorkerHandle) -> None:
     """Note that the size of a worker's process is known, or that the worker is new."""
-    ws.measured_nbytes = ws.nbytes
-    if ws.memory_limit and not ws.spills:
+    if ws.memory_limit and not spills(ws):
         near = FULL_SHARE * ws.memory_limit - SWING_NBYTES * ws.nthreads
-        ws.watched_above = ws.nbytes + int(near) - ws.used_nbytes
+        ws.watched_above = ws.nbytes + int(near) - used_nbytes(ws)
         if ws.is_full or ws.nbytes > ws.watched_above:
             look_at(state, ws)
 
@@ -67,7 +67,7 @@ def look_at(state: SchedulerState, ws: WorkerHandle) -> None:
     """Decide whether a worker is full; what it was given too much is asked back."""
     sum_expected(state, ws)
     limit = ws.memory_limit
-    if ws.used_nbytes + expected_at(state, ws).nbytes > CROWDED_SHARE * limit > 0:
+    if used_nbytes(ws) + expected_at(state, ws).nbytes > CROWDED_SHARE * limit > 0:
         surplus = ws.n_busy - ws.nthreads
         if surplus > 0 and not ws.is_away and ws.may_be_asked_in(state.now) <= 0:
             ws.return_asked = True
@@ -146,7 +146,7 @@ def note_assigned(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) 
 
 
 def _is_over(state: SchedulerState, ws: WorkerHandle) -> bool:
-    return ws.used_nbytes + expected_at(state, ws).nbytes > FULL_SHARE * ws.memory_limit > 0
+    return used_nbytes(ws) + expected_at(state, ws).nbytes > FULL_SHARE * ws.memory_limit > 0
 
 
 def forget_worker(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -192,7 +192,7 @@ def adds_to(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> boo
     if need < LARGE_NBYTES:
         return False
     expected = expected_at(state, ws).nbytes
-    if ws.used_nbytes + expected + need > MEANWHILE_SHARE * ws.memory_limit:
+    if used_nbytes(ws) + expected + need > MEANWHILE_SHARE * ws.memory_limit:
         return True
     if growth(task, ws) < max(LARGE_NBYTES, ws.memory_limit // SMALL_PART):
         return False
@@ -201,7 +201,7 @@ def adds_to(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> boo
 
 def is_full_of_results(ws: WorkerHandle) -> bool:
     """Return whether results take most of what a full worker uses, so that others can make room."""
-    return ws.nbytes * 2 >= ws.used_nbytes
+    return ws.nbytes * 2 >= used_nbytes(ws)
 
 
 def decide_worker_with_memory(
@@ -222,7 +222,7 @@ FULL_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
     "a worker is watched if it has a limit and does not spill": lambda s: [
         ws
         for ws in s.workers.values()
-        if (ws.memory_limit > 0 and not ws.spills) != (ws.watched_above != NEVER_WATCHED)
+        if (ws.memory_limit > 0 and not spills(ws)) != (ws.watched_above != NEVER_WATCHED)
     ],
     "nothing is expected of a worker that is gone": lambda s: [
         ws for ws in memory_of(s).expected if s.workers_by_id.get(ws.worker_id) is not ws

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from .usage import spilled_nbytes
+
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
     from ..records.peers import ClientHandle, WorkerHandle
@@ -32,7 +34,7 @@ class Pause:
         self.status = ws.status
         self.n_reports = 0
         #: of results that it had written to its disk when that was last looked at
-        self.spilled_nbytes = ws.spilled_nbytes
+        self.spilled_nbytes = spilled_nbytes(ws)
 
 
 class Aside:

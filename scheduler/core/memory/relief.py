@@ -30,6 +30,7 @@ from ..moves.transitions import ACTIVE, err
 from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask, TaskClass
 from .full import FULL_SHARE, is_full_of_results, is_let_go
 from .records import Kill, memory_of
+from .usage import spilled_nbytes, used_nbytes
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle, WorkerHandle
@@ -103,10 +104,10 @@ def _stalled(state: SchedulerState) -> list[TaskClass]:
     for task_class in queued:
         clients.update((client, None) for _, client in task_class.queue.rotation.lanes)
     spill = {
-        ws: None for ws, pause in memory.paused.items() if ws.spilled_nbytes > pause.spilled_nbytes
+        ws: None for ws, pause in memory.paused.items() if spilled_nbytes(ws) > pause.spilled_nbytes
     }
     for ws, pause in memory.paused.items():
-        pause.spilled_nbytes = ws.spilled_nbytes
+        pause.spilled_nbytes = spilled_nbytes(ws)
         if ws in spill:
             pause.n_reports = 0
     stalled = {
@@ -230,7 +231,7 @@ def _victims(
 ) -> list[SchedulerTask]:
     """Return the newest of these results without which the others fit that are wanted."""
     missing = sum(map(_size, aside))
-    missing -= sum(int(FULL_SHARE * ws.memory_limit) - ws.used_nbytes for ws in full)
+    missing -= sum(int(FULL_SHARE * ws.memory_limit) - used_nbytes(ws) for ws in full)
     n_left = len(list(aside))
     found: list[SchedulerTask] = []
     for task in _newest_first((*waiting, *(t for t in kept if t.wanted_by and not is_actor(t)))):
@@ -255,7 +256,7 @@ def _filled_text(state: SchedulerState, full: Collection[WorkerHandle]) -> str:
 def _usage(workers: Collection[WorkerHandle]) -> str:
     """Return what the first of some workers use: `w0 uses 330 of 400 MiB, w1 ...`."""
     parts = [
-        f"{ws.name} uses {sized(ws.used_nbytes)}"
+        f"{ws.name} uses {sized(used_nbytes(ws))}"
         + (f" of {sized(ws.memory_limit)}" if ws.memory_limit else ", and has no limit")
         for ws in islice(workers, MAX_WORKERS_NAMED)
     ]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ....protocol.reported import SPILLS
 from ....protocol.wire.address import names_of_process
 from ....protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus
 
@@ -122,7 +121,6 @@ class WorkerHandle:
         "resident_nbytes",
         "resources",
         "return_asked",
-        "spilled_nbytes",
         "status",
         "supervisor_id",
         "task_clients",
@@ -169,8 +167,6 @@ class WorkerHandle:
         self.status: WorkerStatus | None = None
         #: memory of its process, as it or its supervisor last reported it; 0 = not known
         self.resident_nbytes = 0
-        #: of its results, on its disk and not in that memory, as it last reported it
-        self.spilled_nbytes = 0
         #: what a MiB of large values takes to come from other workers, as measured
         self.fetch_ns_per_mib = FETCH_NS_PER_MIB
         #: {attempt: task}: all and only tasks in state processing with `task.worker is self`
@@ -194,9 +190,9 @@ class WorkerHandle:
         self.has_what: dict[SchedulerTask, None] = {}
         #: sum of `nbytes` over `has_what`, exact
         self.nbytes = 0
-        #: ... when `resident_nbytes` was measured
+        #: ... when `resident_nbytes` was reported
         self.measured_nbytes = 0
-        #: whether it is full is looked at while `nbytes` is above this
+        #: a feature follows each change of its load while `nbytes` is above this
         self.watched_above = NEVER_WATCHED
         self.resources = {n: round(float(a), RESOURCE_DIGITS) for n, a in hello.resources.items()}
         #: resources minus the sums over `processing` and `zombies`, >= 0
@@ -241,37 +237,6 @@ class WorkerHandle:
         Half of the backlog is enough until then, if each thread has a task that waits for it.
         """
         return self.occupancy_ns * 2 < self.backlog_ns or self.n_busy < 2 * self.nthreads
-
-    @property
-    def used_nbytes(self) -> int:
-        """How much memory it uses, as far as that is known.
-
-        That is the size of its process as it was last measured, and the results that have come and
-        gone since. Workers that are threads of a program share one process: there only results
-        count.
-        """
-        if not self.resident_nbytes or self.address.startswith("inproc:"):
-            return self.nbytes
-        return max(self.resident_nbytes + self.nbytes - self.measured_nbytes, 0)
-
-    def free_nbytes(self, share: float) -> float:
-        """Return how much it may add until it uses this part of its limit.
-
-        inf = it has none, or makes room itself.
-        """
-        if not self.memory_limit or self.spills:
-            return inf
-        return share * self.memory_limit - self.used_nbytes
-
-    @property
-    def spills(self) -> bool:
-        """True if it writes results to its disk when its memory is nearly full."""
-        return bool(self.facts.get(SPILLS))
-
-    @property
-    def managed_nbytes(self) -> int:
-        """The bytes of the values in its memory, as it last reported them."""
-        return 0 if self.status is None else self.status.managed_nbytes
 
     def is_named(self, names: tuple[str, ...]) -> bool:
         """Return whether one of its names is among those that a restriction lists."""

@@ -526,6 +526,7 @@ def test_a_task_that_is_too_large_costs_results_of_its_own_client_only(board):
 
 BREAKAGES = {
     "full lists the workers that are full": lambda s, w: s.full.clear(),
+    "what is expected is of registered workers": lambda s, w: s.workers.pop(w.peer),
     "a full worker has a limit": lambda s, w: setattr(w, "memory_limit", 0),
     "a worker is watched if it has a limit and does not spill": lambda s, w: setattr(
         w, "watched_above", 1 << 62
