@@ -28,15 +28,15 @@ def main(client: weft.Client) -> None:
     done, _ = weft.wait(futures)
     bad_done: str = done.pop().result()  # error: expression has type "int"
     weft.wait(futures, return_when="SOME")  # error: No overload variant of "wait"
-    client.submit(inc, 1, retries="3")  # error: No overload variant of "submit"
-    client.submit(inc, 1, priority="high")  # error: No overload variant of "submit"
-    client.map(inc, [1], workers=3)  # error: No overload variant of "map"
+    client.submit(inc, 1, retries="3")  # error: No overload variant matches
+    client.submit(inc, 1, priority="high")  # error: No overload variant matches
+    client.map(inc, [1], workers=3)  # error: No overload variant matches
     client.gather(futures, errors="ignore")  # error: No overload variant
-    client.submit(inc, 1, actor=True, retries="3")  # error: No overload variant of "submit"
-    client.map(inc, [1], actor=True, priority="high")  # error: No overload variant of "map"
+    client.submit(inc, 1, actor=True, retries="3")  # error: No overload variant matches
+    client.map(inc, [1], actor=True, priority="high")  # error: No overload variant matches
     bad_scattered: str = client.scatter([1])[0].result()  # error: expression has type "int"
     client.scatter([1], broadcats=True)  # error: No overload variant matches
-    client.submit(5)  # error: No overload variant of "submit"
+    client.submit(5)  # error: No overload variant matches
     client.sumbit(inc, 1)  # error: has no attribute "sumbit"
     weft.Client(asynchronous="yes")  # error: No overload variant of "Client"
     weft.Client(n_workers="2")  # error: No overload variant of "Client"
