@@ -28,6 +28,7 @@ from ...protocol.wire.columns import MAX_SPAN_TAGS
 from ...protocol.wire.options import KEYWORDS, NO_OPTIONS, TaskOptions
 from ...protocol.wording import nearest
 from .call_options import NOT_GIVEN, option_of
+from .conditions import NO_CONDITIONS
 from .options import DEFAULTS, make_options
 from .spans import check_tags, current_span
 
@@ -112,6 +113,7 @@ def options_of_keywords(
     workers: Any,
     allow_other_workers: Any,
     resources: Any,
+    conditions: dict[str, Any] = NO_CONDITIONS,
 ) -> TaskOptions | AnnotatedOptions:
     """Return what `options_of_call` does, at once for a call without options, as most calls are.
 
@@ -122,6 +124,7 @@ def options_of_keywords(
         and retries is workers is resources is None
         and priority == 0
         and not allow_other_workers
+        and conditions is NO_CONDITIONS
         and not current_span()
         and not (_DASK in sys.modules and active_annotations())
     ):
@@ -134,7 +137,31 @@ def options_of_keywords(
         resources=resources,
         timeout=None if timeout is NOT_GIVEN else option_of(func, "timeout", timeout, keywords),
         meta=None if meta is NOT_GIVEN else option_of(func, "meta", meta, keywords),
+        **conditions,
     )
+
+
+def conditions_of_keywords(
+    func: Callable[..., Any],
+    keywords: dict[str, Any],
+    after: Any,
+    start_at: Any,
+    start_after: Any,
+    ttl: Any,
+    deadline: Any,
+) -> dict[str, Any]:
+    """Return the conditions of a call: `NO_CONDITIONS` itself if it has none, as most calls.
+
+    What the function takes itself is added to its `keywords`.
+    """
+    if after is start_at is start_after is ttl is deadline is NOT_GIVEN:
+        return NO_CONDITIONS
+    given = zip(NO_CONDITIONS, (after, start_at, start_after, ttl, deadline), strict=True)
+    found = {
+        name: None if value is NOT_GIVEN else option_of(func, name, value, keywords)
+        for name, value in given
+    }
+    return NO_CONDITIONS if found == NO_CONDITIONS else found
 
 
 def options_of_call(**given: Any) -> TaskOptions | AnnotatedOptions:

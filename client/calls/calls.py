@@ -7,9 +7,10 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..actors import check_actor, map_actors, submit_actor
-from .annotations import options_of_keywords
+from .annotations import conditions_of_keywords, options_of_keywords
 from .call_options import NOT_GIVEN, check_unsupported, checkpointed
 from .calling import submit_call, submit_rows
+from .conditions import NO_CONDITIONS, check_futures, keep
 from .encoding import rows_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ def submit(
     allow_other_workers: bool = False,
     timeout: Any = NOT_GIVEN,
     meta: Any = NOT_GIVEN,
+    after: Any = NOT_GIVEN,
+    start_at: Any = NOT_GIVEN,
+    start_after: Any = NOT_GIVEN,
+    ttl: Any = NOT_GIVEN,
+    deadline: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> Future[Actor, Mode]: ...
 @overload
@@ -56,6 +62,11 @@ def submit(
     pure: bool = True,
     timeout: Any = NOT_GIVEN,
     meta: Any = NOT_GIVEN,
+    after: Any = NOT_GIVEN,
+    start_at: Any = NOT_GIVEN,
+    start_after: Any = NOT_GIVEN,
+    ttl: Any = NOT_GIVEN,
+    deadline: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -77,6 +88,11 @@ def submit(
     pure: bool = True,
     timeout: Any = NOT_GIVEN,
     meta: Any = NOT_GIVEN,
+    after: Any = NOT_GIVEN,
+    start_at: Any = NOT_GIVEN,
+    start_after: Any = NOT_GIVEN,
+    ttl: Any = NOT_GIVEN,
+    deadline: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -97,6 +113,11 @@ def submit(
     pure: bool = True,
     timeout: Any = NOT_GIVEN,
     meta: Any = NOT_GIVEN,
+    after: Any = NOT_GIVEN,
+    start_at: Any = NOT_GIVEN,
+    start_after: Any = NOT_GIVEN,
+    ttl: Any = NOT_GIVEN,
+    deadline: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[Any, Any]:
@@ -129,6 +150,14 @@ def submit(
             the function takes such a keyword, it is given it instead. See docs/ending.md.
         meta: plain data of at most 2 kB that says what the task is for, shown by `attempts`,
             the task stream and its error. If the function takes such a keyword, see `timeout`.
+        after: others that are to have ended first, without reading their results: {state: future
+            or several}, with the states done, failed, cancelled, lost, and ended for any of these.
+            If that cannot come any more the task is cancelled, with the reason. It runs in any
+            case (`pure=False`). See docs/jobs.md, also for the next four.
+        start_at: when it may begin: a datetime, or a text such as "2030-12-24 18:00".
+        start_after: ... in so many seconds, or "10 min".
+        ttl: it is cancelled if it has not begun after so long.
+        deadline: it is cancelled if it has not ended by then: a point in time, or a time from now.
         persist_to: URL or path of a folder, as fsspec has it: the result is a file there, which
             later equal calls read instead of running. See docs/data.md.
         kwargs: its keyword arguments.
@@ -148,15 +177,31 @@ def submit(
         raise TypeError(f"submit needs a function, not {type(func).__name__}")
     if fifo_timeout is not None:
         check_unsupported(fifo_timeout=fifo_timeout)
+    conditions = conditions_of_keywords(func, kwargs, after, start_at, start_after, ttl, deadline)
     options = options_of_keywords(
-        func, kwargs, timeout, meta, priority, retries, workers, allow_other_workers, resources
+        func,
+        kwargs,
+        timeout,
+        meta,
+        priority,
+        retries,
+        workers,
+        allow_other_workers,
+        resources,
+        conditions,
     )
     if actor or actors:
         check_actor(actor or actors, func)
+        _check_unconditional(conditions)
         return submit_actor(engine, client._encoder, func, args, kwargs, key, options)
     if persist_to is not None:
         func = checkpointed(func, kwargs, persist_to)
-    return submit_call(engine, client._encoder, func, args, kwargs, key, options, pure)
+    if conditions is NO_CONDITIONS:
+        return submit_call(engine, client._encoder, func, args, kwargs, key, options, pure)
+    check_futures(engine, conditions)
+    # It is to run then, whatever has run before.
+    future = submit_call(engine, client._encoder, func, args, kwargs, key, options, pure=False)
+    return keep(engine, [future], conditions)[0]
 
 
 @overload
@@ -174,6 +219,11 @@ def map(
     allow_other_workers: bool = False,
     timeout: Any = NOT_GIVEN,
     meta: Any = NOT_GIVEN,
+    after: Any = NOT_GIVEN,
+    start_at: Any = NOT_GIVEN,
+    start_after: Any = NOT_GIVEN,
+    ttl: Any = NOT_GIVEN,
+    deadline: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[Actor, Mode]]: ...
 @overload
@@ -195,6 +245,11 @@ def map(
     batch_size: int | None = None,
     timeout: Any = NOT_GIVEN,
     meta: Any = NOT_GIVEN,
+    after: Any = NOT_GIVEN,
+    start_at: Any = NOT_GIVEN,
+    start_after: Any = NOT_GIVEN,
+    ttl: Any = NOT_GIVEN,
+    deadline: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -217,6 +272,11 @@ def map(
     batch_size: int | None = None,
     timeout: Any = NOT_GIVEN,
     meta: Any = NOT_GIVEN,
+    after: Any = NOT_GIVEN,
+    start_at: Any = NOT_GIVEN,
+    start_after: Any = NOT_GIVEN,
+    ttl: Any = NOT_GIVEN,
+    deadline: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -238,6 +298,11 @@ def map(
     batch_size: int | None = None,
     timeout: Any = NOT_GIVEN,
     meta: Any = NOT_GIVEN,
+    after: Any = NOT_GIVEN,
+    start_at: Any = NOT_GIVEN,
+    start_after: Any = NOT_GIVEN,
+    ttl: Any = NOT_GIVEN,
+    deadline: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[Any, Any]]:
@@ -259,6 +324,11 @@ def map(
         batch_size: the largest number of tasks in one message to the scheduler.
         timeout: how long an attempt of each call may run; see `submit`.
         meta: plain data that says what the calls are for; see `submit`.
+        after: others that are to have ended before any of the calls runs; see `submit`.
+        start_at: when they may begin; see `submit`.
+        start_after: ... in how long.
+        ttl: those are cancelled that have not begun after so long.
+        deadline: those are cancelled that have not ended by then.
         persist_to: a folder for the results, which later runs read; see `submit`.
         kwargs: keyword arguments, the same for all calls; they are sent once.
 
@@ -274,13 +344,36 @@ def map(
     if not iterables:
         raise TypeError("map needs an iterable of arguments beside the function")
     check_unsupported(fifo_timeout=fifo_timeout)
+    conditions = conditions_of_keywords(func, kwargs, after, start_at, start_after, ttl, deadline)
     options = options_of_keywords(
-        func, kwargs, timeout, meta, priority, retries, workers, allow_other_workers, resources
+        func,
+        kwargs,
+        timeout,
+        meta,
+        priority,
+        retries,
+        workers,
+        allow_other_workers,
+        resources,
+        conditions,
     )
     rows = rows_of(iterables)
     if actor or actors:
         check_actor(actor or actors, func)
+        _check_unconditional(conditions)
         return map_actors(engine, client._encoder, func, rows, kwargs, key, options)
     if persist_to is not None:
         func = checkpointed(func, kwargs, persist_to)
-    return submit_rows(engine, client._encoder, func, rows, kwargs, key, options, pure, batch_size)
+    encoder = client._encoder
+    if conditions is NO_CONDITIONS:
+        return submit_rows(engine, encoder, func, rows, kwargs, key, options, pure, batch_size)
+    check_futures(engine, conditions)
+    # They are to run then, whatever has run before.
+    futures = submit_rows(engine, encoder, func, rows, kwargs, key, options, False, batch_size)
+    return keep(engine, futures, conditions)
+
+
+def _check_unconditional(conditions: dict[str, Any]) -> None:
+    given = [f"{name}=" for name, value in conditions.items() if value is not None]
+    if given:
+        raise TypeError(f"{', '.join(given)} cannot be given for an actor: it is made at once")

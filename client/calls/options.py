@@ -14,6 +14,7 @@ from ...protocol.durations import seconds_or_none
 from ...protocol.errors import InvalidDuration
 from ...protocol.wire.columns import MAX_SIZE
 from ...protocol.wire.options import KEYWORDS, NO_OPTIONS, OPTIONS, TaskOptions
+from .conditions import READERS as CONDITIONS
 from .retries import Retries
 
 #: {keyword: the value that means that it was not given}
@@ -36,7 +37,11 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
     for keyword, value in given.items():
         if value is not None:
             read = _READERS.get(keyword)
-            made |= _read_plain(keyword, value) if read is None else read(value)
+            read_value = _read_plain(keyword, value) if read is None else read(value)
+            if twice := made.keys() & read_value:
+                names = " and ".join(f"{name}=" for one in twice for name in OPTIONS[one].keywords)
+                raise ValueError(f"{names} say the same thing: give one of them")
+            made |= read_value
     options = TaskOptions(**made)
     if options.allow_other_workers and not options.workers:
         raise ValueError("allow_other_workers= has no effect without workers=")
@@ -105,6 +110,7 @@ _READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "resources": _read_resources,
     "timeout": _read_timeout,
     "allow_other_workers": lambda value: {"allow_other_workers": bool(value)},
+    **CONDITIONS,
 }
 
 

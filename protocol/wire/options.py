@@ -1,7 +1,7 @@
 """The options of tasks: one table, of which all is made that handles them.
 
 A row of `TaskOptions` declares an option: its type, its default, the check of what arrives, the
-keyword of `submit` and `map` by which users give it, and the column of `AssignTasks` that takes it
+keywords of `submit` and `map` by which users give it, and the column of `AssignTasks` that takes it
 to workers. Every option goes to the scheduler, where the group of a task has them as one value.
 
 On the wire the options of a row are a map, without those that have their default. A scheduler may
@@ -43,6 +43,10 @@ Options = list[dict[str, Any]]  #: the schema of what messages carry; {} = all d
 
 #: Size of the data of `meta=`: texts count in UTF-8, and each item 64 more.
 MAX_META_NBYTES: Final = 2048
+#: The most conditions of a task on how others have ended.
+MAX_CONDITIONS: Final = 10_000
+#: How a task can end, and the last one for any of these.
+DONE, FAILED, CANCELLED, LOST, ENDED = ENDS = ("done", "failed", "cancelled", "lost", "ended")
 #: The mark of an option that must be understood is 1 of a resource: this, and the option's name.
 MARK: Final = "understanding of "
 
@@ -52,7 +56,7 @@ class Option(NamedTuple):
 
     default: Any  #: false, so that an option that is not false is one to be sent
     check: _Check
-    keyword: str  #: of `submit` and `map`; "" = users do not give it, or with another one
+    keywords: tuple[str, ...]  #: of `submit` and `map`; () = users do not give it
     column: str  #: of `AssignTasks`; "" = workers need not know it
     must_understand: bool
     is_shown: bool  #: with the attempts of the task: by the task stream, and by `Future.attempts`
@@ -62,14 +66,15 @@ def option(
     check: _Check,
     *,
     default: _T,
-    keyword: str = "",
+    keyword: str | tuple[str, ...] = (),
     column: str = "",
     must_understand: bool = False,
     is_shown: bool = False,
 ) -> _T:
     """Declare an option in the body of `TaskOptions`."""
     assert not default
-    declared: Any = Option(default, check, keyword, column, must_understand, is_shown)
+    keywords = (keyword,) if isinstance(keyword, str) else keyword
+    declared: Any = Option(default, check, keywords, column, must_understand, is_shown)
     return declared  # type: ignore[no-any-return]
 
 
@@ -95,6 +100,17 @@ def _check_pauses(value: Any, _buffers: list[Any]) -> list[float]:
         raise ValueError(f"pauses from 0 to {MAX_PAUSE_S} s are expected")
     if not (1 <= factor <= MAX_PAUSE_S and 0 <= jitter <= 1):
         raise ValueError("a factor of at least 1 and a share from 0 to 1 are expected")
+    return value
+
+
+def _check_conditions(value: Any, buffers: list[Any]) -> list[list[str]]:
+    """Check states in which others are to end, each with a key."""
+    if type(value) is not list or len(value) > MAX_CONDITIONS:
+        raise TypeError(f"a list of at most {MAX_CONDITIONS} states and keys is expected")
+    for pair in value:
+        texts: list[str] = CHECKS["Texts"](pair, buffers)
+        if len(texts) != 2 or texts[0] not in ENDS:
+            raise ValueError(f"a state of {', '.join(ENDS)} and a key are expected")
     return value
 
 
@@ -192,6 +208,18 @@ class TaskOptions(_Given):
     delivered: bool = option(CHECKS["Flag"], default=False)
     #: it has made an actor: it fails if no worker has that, and never runs
     made: bool = option(CHECKS["Flag"], default=False)
+    #: (state, key) of others that are to have ended so before it runs; without their values
+    conditions: Sequence[Sequence[str]] = option(
+        _check_conditions, default=(), keyword="after", must_understand=True
+    )
+    #: it runs no earlier; ms since 1970, 0 = at once
+    start_ms: int = option(
+        _check_size, default=0, keyword=("start_at", "start_after"), must_understand=True
+    )
+    #: it is cancelled if it has not begun by then; ms since 1970, 0 = never
+    begin_by_ms: int = option(_check_size, default=0, keyword="ttl", must_understand=True)
+    #: it is cancelled if it has not ended by then; ms since 1970, 0 = never
+    end_by_ms: int = option(_check_size, default=0, keyword="deadline", must_understand=True)
     #: its value is an index of its inputs: tasks that read it read parts of these
     part_index: bool = option(CHECKS["Flag"], default=False, must_understand=True)
 
@@ -228,6 +256,11 @@ class TaskOptions(_Given):
         return not (self.scattered or self.part_index)
 
     @property
+    def is_deferred(self) -> bool:
+        """True for a task that waits for more than its inputs."""
+        return bool(self.conditions or self.start_ms)
+
+    @property
     def keeps_inputs(self) -> bool:
         """True for a value whose readers read its inputs as well."""
         return self.part_index
@@ -259,7 +292,7 @@ class TaskOptions(_Given):
 NO_OPTIONS: Final = TaskOptions()
 
 #: The keywords of `submit` and `map`.
-KEYWORDS: Final = tuple(sorted(one.keyword for one in OPTIONS.values() if one.keyword))
+KEYWORDS: Final = tuple(sorted(word for one in OPTIONS.values() for word in one.keywords))
 #: {name: the column of `AssignTasks`}
 COLUMNS: Final = {name: one.column for name, one in OPTIONS.items() if one.column}
 #: {mark: the option}

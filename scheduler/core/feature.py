@@ -197,6 +197,8 @@ class Feature:
     first_submitted: Hooks[StateHook] = ()
     #: rows with a unique function were submitted
     unique_submitted: Hooks[Callable[[SchedulerState, m.SubmitTasks], None]] = ()
+    #: {option: what follows when a task with it is submitted, first or again}
+    submitted_with: Mapping[str, TaskHook] = field(default_factory=dict)
     #: {function id: what follows when a client submits a task of it that another has submitted}
     submitted_again: Mapping[bytes, SubmittedHook] = field(default_factory=dict)
     #: a function has come; while `awaits_owners`

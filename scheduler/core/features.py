@@ -20,6 +20,7 @@ from typing import Final
 
 from ...protocol.metrics import Metric
 from .actors import feature as actors
+from .conditions import feature as conditions
 from .coordination import feature as coordination
 from .data import bandwidths, surplus
 from .data import feature as data
@@ -63,6 +64,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     promises.FEATURE,
     data.RELAYS,
     interruption.FEATURE,
+    conditions.FEATURE,
     actors.FEATURE,
     coordination.FEATURE,
     data.PUTS,

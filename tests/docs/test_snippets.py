@@ -30,6 +30,7 @@ _NAMES = (
     "executor.md",
     "explain.md",
     "from_dask.md",
+    "jobs.md",
     "notebooks.md",
     "quickstart.md",
     "scaling.md",

@@ -58,7 +58,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
     for row, key in enumerate(message.keys):
         record = (message.options or [{}])[message.option_of[row] if message.option_of else 0]
         option = TaskOptions.of(record)
-        task_class = submission._task_class(state, option)
+        task_class = submission.class_of(state, option)
         function, number = functions[message.function_of[row]], client.number
         group = TaskGroup(function, task_class, state.ranks.generation, number, options=option)
         classes.append(task_class)

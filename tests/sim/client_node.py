@@ -27,6 +27,7 @@ from weft.client.core.tasks import (
 )
 from weft.protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT
 from weft.protocol.wire.messages import Bye
+from weft.protocol.wire.options import TaskOptions
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.recovery.records import recovery_of
 
@@ -164,6 +165,10 @@ class ClientNode(ClientProcess):
             self.futures.append(Future(state, spec, borrowed))
             if borrowed:
                 self.sim.borrowing[spec.key] = None
+
+    def conditioned(self, specs: list[Spec], options: TaskOptions) -> TaskOptions:
+        """See `ClientProcess`."""
+        return self.sim.conditions.add(self, specs, options)
 
     def _share(self) -> bool:
         """Take over a future of another client."""

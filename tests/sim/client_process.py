@@ -108,7 +108,7 @@ class ClientProcess:
             states, replaced = self.table.attach(keys, hashes)
             made += states
             spec = batch[0]
-            options = options_of(spec).for_attempt(attempt)
+            options = self.conditioned(batch, options_of(spec).for_attempt(attempt))
             function = self.function(spec.function)
             dependencies = [[d.key for d in spec.dependencies] for spec in batch]
             if columns and spec.function not in NOT_RUN:
@@ -142,6 +142,10 @@ class ClientProcess:
                     )
                 )
         return made
+
+    def conditioned(self, _specs: list[Spec], options: TaskOptions) -> TaskOptions:
+        """Return the options of tasks, perhaps with conditions."""
+        return options
 
     def post(self, operation: Any) -> None:
         """Hand an operation to the core."""

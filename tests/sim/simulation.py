@@ -22,6 +22,7 @@ from weft.worker.core.tasks import WorkerTask
 from . import checks, copies, following, limits, memory, pausing, plugins, reading, retiring
 from .actor_calls import ActorUsers
 from .client_node import FAILED, ClientNode
+from .conditions import Conditions
 from .coordination import ObjectUsers
 from .disks import Disks
 from .executions import Executions
@@ -63,6 +64,7 @@ class Simulation:
         self.disks = Disks(seed, self.plan)
         self.spills = Spills(seed, self.plan, self.limits)
         self.pausing = pausing.draw(Random(f"pauses of {seed}"))
+        self.conditions = Conditions(seed, self)
         #: {key: None} of tasks that failed because the memory was exhausted
         self.exceeded: dict[str, None] = {}
         self.workers: dict[str, WorkerNode] = {}

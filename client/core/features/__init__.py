@@ -14,6 +14,7 @@ from . import (
     actors,
     callers,
     cluster,
+    conditions,
     coordination,
     notices,
     plugins,
@@ -24,6 +25,7 @@ from . import (
 FEATURES: Final[tuple[ClientFeature, ...]] = (
     actors.FEATURE,
     callers.FEATURE,
+    conditions.FEATURE,
     puts.FEATURE,
     coordination.FEATURE,
     plugins.FEATURE,

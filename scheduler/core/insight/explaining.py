@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ....protocol.rotation import level_of
 from ....protocol.wording import counted, listed, sized
 from ..actors.waits import waits_at
+from ..conditions.feature import why_deferred
 from ..coordination import cycles
 from ..coordination.kinds import blockers_of
 from ..coordination.leases import LeaseRecord
@@ -109,9 +110,7 @@ def why(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     if state.awaits_peers and kind in (WAITING, QUEUED, NO_WORKER):
         return TaskReason(f"the scheduler assigns nothing yet, it is {waits_for(state)}")
     if kind == WAITING:
-        missing = task.waiting_on or {}
-        first = next(iter(missing), None)
-        return TaskReason(f"it needs {_named(missing)}", following=first)
+        return _why_waiting(state, task)
     if kind == QUEUED:
         return _why_queued(state, task)
     if kind == NO_WORKER:
@@ -134,7 +133,18 @@ def _named(tasks: Iterable[SchedulerTask]) -> str:
     return listed([f"{one.key} ({one.state})" for one in tasks[:3]], len(tasks))
 
 
-# -- queued, or set aside --------------------------------------------------------------------------
+# -- waiting, queued, or set aside -----------------------------------------------------------------
+def _why_waiting(state: SchedulerState, task: SchedulerTask) -> TaskReason:
+    missing = task.waiting_on or {}
+    first = next(iter(missing), None)
+    deferred, key = why_deferred(state, task)
+    if not deferred:
+        return TaskReason(f"it needs {_named(missing)}", following=first)
+    inputs = f"; it needs {_named(missing)}, too" if missing else ""
+    watched = None if key is None else state.tasks.get(key)
+    return TaskReason(f"it waits {deferred}{inputs}", following=watched or first)
+
+
 def _why_queued(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     task_class = task.group.task_class
     n = len(task_class.members)

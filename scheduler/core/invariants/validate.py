@@ -217,7 +217,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         t for t in tasks_in(s) if t.state not in get_args(State) or t.state == FORGOTTEN
     ],
     "a waiting task waits for a dependency": lambda s: [
-        t for t in tasks_in(s, WAITING) if not _missing(t)
+        t for t in tasks_in(s, WAITING) if not (_missing(t) or t.group.task_class.is_deferred)
     ],
     "waiting_on holds the dependencies that are not in memory": lambda s: [
         (t, t.waiting_on) for t in tasks_in(s, WAITING) if _unlike_waiting_on(t)

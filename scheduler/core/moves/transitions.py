@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 #: (start, finish) -> why such a move happens
 TRANSITIONS: Final[dict[tuple[State, State], str]] = {
-    (RELEASED, WAITING): "needed, but some inputs are not in memory",
+    (RELEASED, WAITING): "needed, but some inputs are not in memory, or it is deferred",
     (RELEASED, QUEUED): "needed, and every input is in memory",
     (RELEASED, NO_WORKER): "needed, but no worker may run it",
     (RELEASED, ERRED): "an input failed; an input is unknown or needs this task; it was submitted "
@@ -295,7 +295,7 @@ def send_erred(
 
 
 def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
-    """Queue a task whose inputs are all in memory, or set it aside if no worker may run it."""
+    """Queue a task whose inputs are in memory, or set it aside; a deferred one goes on waiting."""
     task_class = task.group.task_class
     if task.state != NO_WORKER:  # else it has been waiting for a worker since then
         task.since = state.now
@@ -303,6 +303,10 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
         move(state, task, QUEUED)
         task_class.queue.push(task, task.group.client)
         note_ready(state, task_class, level_of(task.priority))
+    elif task_class.is_deferred:
+        if task.state != WAITING:
+            move(state, task, WAITING)
+        task.waiting_on = {}
     else:
         move(state, task, NO_WORKER)
         file_unrunnable(state, task)

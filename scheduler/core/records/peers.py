@@ -321,6 +321,7 @@ class ClientHandle:
         "client_id",
         "facts",
         "functions",
+        "is_watcher",
         "lease",
         "name",
         "number",
@@ -337,11 +338,15 @@ class ClientHandle:
         number: int,
         worker: WorkerHandle | None = None,
         receive: Callable[[SchedulerState, Message], None] | None = None,
+        *,
+        is_watcher: bool = False,
     ) -> None:
         self.client_id = client_id
         #: what a *keeper* does with a message: a feature that wants tasks as clients do, and never
         #: has a connection; None = it is a client of the cluster
         self.receive = receive
+        #: a keeper that wants to know how tasks end, and does not keep one that others cancel
+        self.is_watcher = is_watcher
         #: the worker in whose tasks the client is, and with which it ends; None = no task has it
         self.worker = worker
         #: the number of no other client of this epoch, nor of an earlier life of this one

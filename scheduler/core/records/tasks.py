@@ -71,6 +71,7 @@ class TaskClass:
         "allow_other_workers",
         "avoided",
         "has_recipes",
+        "is_deferred",
         "is_unbound",
         "keeps_inputs",
         "key",
@@ -99,6 +100,7 @@ class TaskClass:
         takes_thread: bool = True,
         keeps_inputs: bool = False,
         has_recipes: bool = True,
+        is_deferred: bool = False,
     ) -> None:
         self.key = key
         #: names, hosts or addresses that may run it; empty = all
@@ -115,6 +117,8 @@ class TaskClass:
         self.keeps_inputs = keeps_inputs
         #: False for the one class of tasks that no client can submit (`moves/without_recipe.py`)
         self.has_recipes = has_recipes
+        #: True for the one class of tasks that wait for more than their inputs: no worker runs it
+        self.is_deferred = is_deferred
         #: tasks in state queued, best first
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
         #: best user priority of a queued task, as a level, while one is queued

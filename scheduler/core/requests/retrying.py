@@ -148,7 +148,7 @@ def avoid(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> float
     """
     old = task.group
     task_class = old.task_class
-    if task.is_without_recipe or not task_class.takes_thread:
+    if task.is_without_recipe or task_class.is_deferred or not task_class.takes_thread:
         return 0.0  # it stays where it is
     avoided = (*(i for i in task_class.avoided if i != ws.worker_id), ws.worker_id)[-MAX_AVOIDED:]
     key = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.rotation import level_of
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
 
 #: The first item of the keys of classes whose tasks take no thread.
 _THREADLESS: Final = "no thread"
+#: The key of the class of deferred tasks, and the name of a worker that may run it: none has it.
+_DEFERRED: Final[tuple[object, ...]] = ("deferred",)
+_NOBODY: Final = ("\0",)
 _NONE_REFUSED: Final[Mapping[int, Failure]] = {}
 
 
@@ -77,7 +81,8 @@ class _Batch:
         self.is_delivered = False
         if record:
             options = TaskOptions.of(record)
-            task_class, user_priority = _task_class(state, options), options.priority
+            task_class = class_of(state, options, options.is_deferred)
+            user_priority = options.priority
             self.is_delivered = options.delivered
             ws = client.worker
             parent = None if ws is None else ws.processing.get(options.attempt)
@@ -167,6 +172,8 @@ def on_submit(
     state.story.note(state.now, f"submitted by {client.name}", message.keys)
     if state.awaits_owners:
         note_made(state, message.keys)
+    if any(message.options):
+        _follow_options(state, message)
     if known:
         _on_known(state, client, message, functions, known)
     for function in functions:
@@ -179,6 +186,17 @@ def on_submit(
     for batch in batches:
         batch.task_class.n_tasks -= 1
         drop_class(state, batch.task_class)
+
+
+def _follow_options(state: SchedulerState, message: m.SubmitTasks) -> None:
+    """Let features follow the tasks of rows that have options of theirs."""
+    followed = state.features.submitted_with
+    names = [[name for name in record if name in followed] for record in message.options]
+    if any(names):
+        for key, place in zip(message.keys, message.option_of or repeat(0), strict=False):
+            for name in names[place]:
+                if (task := state.tasks.get(key)) is not None:
+                    followed[name](state, task)
 
 
 def _not_understood(message: m.SubmitTasks) -> dict[int, Failure]:
@@ -349,10 +367,10 @@ def _new_function(
     return function
 
 
-def _task_class(state: SchedulerState, options: TaskOptions) -> TaskClass:
-    """Return the class of the tasks with these options."""
+def class_of(state: SchedulerState, options: TaskOptions, is_deferred: bool = False) -> TaskClass:
+    """Return the class of tasks with these options, or for as long as a feature defers them."""
     amounts, takes_thread = options.resources, options.takes_thread
-    if not (options.workers or amounts) and takes_thread:
+    if not (options.workers or amounts or is_deferred) and takes_thread:
         return state.default_class
     workers = tuple(sorted(options.workers))
     rounded = ((n, round(float(a), RESOURCE_DIGITS)) for n, a in amounts.items())
@@ -361,6 +379,8 @@ def _task_class(state: SchedulerState, options: TaskOptions) -> TaskClass:
     key: tuple[object, ...] = (workers, is_loose, resources)
     if not takes_thread:
         key, resources = (_THREADLESS, workers, is_loose, options.keeps_inputs), ()
+    elif is_deferred:
+        key, workers, is_loose, resources = _DEFERRED, _NOBODY, False, ()
     task_class = state.classes.get(key)
     if task_class is None:
         task_class = state.classes[key] = TaskClass(
@@ -370,6 +390,7 @@ def _task_class(state: SchedulerState, options: TaskOptions) -> TaskClass:
             resources,
             takes_thread=takes_thread,
             keeps_inputs=options.keeps_inputs,
+            is_deferred=is_deferred and takes_thread,
         )
         if not takes_thread:
             state.threadless[task_class] = None
@@ -494,7 +515,8 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
         if task is None or task not in client.wants:
             continue
         # Force ends work. A result that others hold already stays theirs.
-        ends_for_all = message.force and task.state in ACTIVE
+        is_last = all(other is client or other.is_watcher for other in task.wanted_by)
+        ends_for_all = task.state in ACTIVE and (message.force or is_last)
         for other in task.wanted_by if ends_for_all else client.alone:
             unwant(other, task)
             by_client.setdefault(other, []).append(key)

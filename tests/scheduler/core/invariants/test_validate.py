@@ -22,7 +22,6 @@ from weft.scheduler.core.data.relays import FetchRelay, RelayPart, relays_of
 from weft.scheduler.core.ends.attempt_ends import MAX_CANCELLED, ends_of
 from weft.scheduler.core.insight.cluster_size import size_of
 from weft.scheduler.core.insight.cluster_totals import totals_of
-from weft.scheduler.core.insight.forwarded_questions import Passed, passed_of
 from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.interruption import interrupted
@@ -42,6 +41,8 @@ from weft.scheduler.core.records.tasks import Function, SchedulerTask, TaskClass
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
 from ...builders import Board, graph
+from .conditions_breakages import CONDITIONS_BREAKAGES
+from .question_breakages import QUESTION_BREAKAGES
 from .recovery_breakages import RECOVERY_BREAKAGES
 
 
@@ -416,20 +417,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     # Relays, counts, and containers that are empty between events.
     "a relay counts the workers that it asks": lambda b: relay(b, 2, b.w),
     "the worker of a relay is registered": lambda b: relay(b, 1, Broken().w),
-    "questions are passed on to registered processes": lambda b: passed_of(b.state).update(
-        {Broken().w: {1: Passed(b.w.peer, 1, "logs")}}
-    ),
-    "a process that was asked is connected": lambda b: (
-        passed_of(b.state).update({b.w: {1: Passed(1, 1, "logs")}}),
-        b.state.roles.pop(b.w.peer),
-        b.state.levels.pop(b.w.peer),
-    ),
-    "the peer whose question is passed on is connected": lambda b: passed_of(b.state).update(
-        {b.w: {1: Passed(99, 1, "logs")}}
-    ),
-    "an asked process has few questions, and at least one": lambda b: passed_of(b.state).update(
-        {b.w: {}}
-    ),
     "ahead is empty between events": lambda b: b.state.ahead.update({b.task("waiting"): None}),
     "touched is empty between events": lambda b: b.state.touched.update({b.w: None}),
     "n_exceptions lists known tasks": lambda b: b.state.n_exceptions.update({b.stranger(): 1}),
@@ -510,6 +497,8 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {b.classy: None}
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "has_recipes", False),
+    **CONDITIONS_BREAKAGES,
+    **QUESTION_BREAKAGES,
     **RECOVERY_BREAKAGES,
     # Plugins.
     "actors whose thread waits were made by attempts that have ended": lambda b: b.state.record(

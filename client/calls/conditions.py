@@ -1,0 +1,163 @@
+"""The conditions of calls beside their arguments: how other tasks are to end, and times.
+
+A call reads the states of futures when it is made: what has ended already is no condition any more.
+The others are watched by the scheduler. Their futures are kept until the new task has ended, so
+that they are submitted again with it if the scheduler is started again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.durations import seconds_of
+from ...protocol.errors import ForeignFuture
+from ...protocol.wire.columns import MAX_SIZE
+from ...protocol.wire.options import ENDS, MAX_CONDITIONS
+from ...protocol.wording import nearest
+from ..core.events import Watch
+from ..core.features.conditions import is_met
+from ..core.tasks import Watcher
+from ..future import Future
+
+if TYPE_CHECKING:
+    from ..shell.engine import Engine
+
+#: {keyword: None}: a call without conditions.
+NO_CONDITIONS: Final[dict[str, Any]] = dict.fromkeys(
+    ("after", "start_at", "start_after", "ttl", "deadline")
+)
+
+
+def futures_in_conditions(after: object) -> list[Future]:
+    """Return the futures in the value of `after=`; what is none of its form has none."""
+    if not isinstance(after, Mapping):
+        return []
+    return [future for value in after.values() for future in _futures_of(value)]
+
+
+def keep(engine: Engine, futures: list[Future], conditions: Mapping[str, Any]) -> list[Future]:
+    """Keep the futures in conditions until those of a call have ended; return the latter."""
+    others = futures_in_conditions(conditions["after"])
+    if others and futures:
+        engine.post(Watch(_Keeper(others, len(futures)), [future._state for future in futures]))
+    return futures
+
+
+class _Keeper(Watcher):
+    """Keeps futures until so many states have ended, or are released."""
+
+    __slots__ = ("_futures", "_n_left")
+
+    def __init__(self, futures: list[Future], n_left: int) -> None:
+        super().__init__(wants_data=False)
+        self._futures = futures
+        self._n_left = n_left
+
+    def on_ready(self, items: list[Any]) -> None:
+        """Let go of them with the last state."""
+        self._n_left -= len(items)
+        if self._n_left <= 0:
+            self._futures = []
+
+
+def check_futures(engine: Engine, conditions: Mapping[str, Any]) -> None:
+    """Refuse futures of other clients: these may not have submitted them yet.
+
+    Raises:
+        ForeignFuture: one belongs to another client.
+    """
+    for future in futures_in_conditions(conditions["after"]):
+        if future._engine is not engine:
+            raise ForeignFuture(
+                f"the future of {future.key!r} in after= belongs to another client; give it to "
+                f"this one first: Future({future.key!r}, client)"
+            )
+
+
+# -- what is read of the values --------------------------------------------------------------------
+def read_after(after: Any) -> dict[str, Any]:
+    """Read `after=`: {state: a future, or several}."""
+    if not isinstance(after, Mapping):
+        raise TypeError(
+            'after= maps states to futures, as {"done": future, "failed": [one, another]} does; '
+            f"this is {type(after).__name__}"
+        )
+    unmet: list[list[str]] = []
+    for name, value in after.items():
+        how = "ended" if name == "any" else name
+        if how not in ENDS:
+            close = nearest(name, ENDS) if isinstance(name, str) else ""
+            hint = f"; did you mean {close!r}?" if close else ""
+            raise ValueError(f"after= has the state {name!r}; it is one of {', '.join(ENDS)}{hint}")
+        for future in _futures_of(value):
+            if not isinstance(future, Future):
+                raise TypeError(
+                    f"after= maps {name!r} to futures of this client, not to "
+                    f"{type(future).__name__}"
+                )
+            if not is_met(future._state, how):
+                unmet.append([how, future._state.key])
+    if len(unmet) > MAX_CONDITIONS:
+        raise ValueError(
+            f"after= names {len(unmet)} futures; the limit is {MAX_CONDITIONS}. Let one task read "
+            "them, and name that"
+        )
+    return {"conditions": unmet} if unmet else {}
+
+
+def _futures_of(value: Any) -> Iterable[Any]:
+    is_one = isinstance(value, (Future, str)) or not isinstance(value, Iterable)
+    return [value] if is_one else value if isinstance(value, (list, tuple, set)) else [*value]
+
+
+def _read_start_at(value: Any) -> dict[str, Any]:
+    return {"start_ms": _in_ms(_moment(value, "start_at"))}
+
+
+def _read_start_after(value: Any) -> dict[str, Any]:
+    return {"start_ms": _in_ms(time.time() + seconds_of(value, "start_after"))}
+
+
+def _read_ttl(value: Any) -> dict[str, Any]:
+    return {"begin_by_ms": _in_ms(time.time() + seconds_of(value, "ttl", least=1e-3))}
+
+
+def _read_deadline(value: Any) -> dict[str, Any]:
+    try:
+        when_s = _moment(value, "deadline")
+    except (TypeError, ValueError):
+        when_s = time.time() + seconds_of(value, "deadline")
+    late_s = time.time() - when_s
+    if late_s >= 0:
+        raise ValueError(f"deadline={value!r:.80} is over: the task could only be cancelled")
+    return {"end_by_ms": _in_ms(when_s)}
+
+
+def _moment(value: Any, name: str) -> float:
+    """Return a point in time as seconds since 1970; one without a time zone is local."""
+    text = "it is a datetime, or a text such as '2030-12-24 18:00'"
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"{name}={value!r:.80} is not a time; {text}") from None
+    if not isinstance(value, datetime):
+        raise TypeError(f"{name}= is not {type(value).__name__}; {text}")
+    return value.timestamp()
+
+
+def _in_ms(when_s: float) -> int:
+    return min(max(round(when_s * 1000), 1), MAX_SIZE)
+
+
+#: {keyword: what reads its value}
+READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+    "after": read_after,
+    "start_at": _read_start_at,
+    "start_after": _read_start_after,
+    "ttl": _read_ttl,
+    "deadline": _read_deadline,
+}

@@ -1,0 +1,1 @@
+"""Conditions of tasks beside their inputs: how others have ended, and times."""

@@ -1,0 +1,367 @@
+"""Tasks with conditions: how others are to have ended (`after=`), and times (`start_at=`, `ttl=`).
+
+A task that is *deferred* waits, in a class that no worker may run, also when its inputs are there.
+When its conditions are met it gets the class of its options, and is queued like any other. When one
+cannot be met any more the task is cancelled, and the reason says which.
+
+Others are watched by a keeper: a client that wants them, so that they run to their end also when
+nobody else wants them any more, and that does not keep one which its last client cancels. What it
+is sent is noted, and handled in the next pass, because the sender may be in the middle of a batch.
+
+Times are those of the machine's clock, which users mean. Deadlines count waking time, so a time far
+away is looked at again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import cancelled
+from ....protocol.wire.options import CANCELLED, DONE, ENDED, FAILED, LOST
+from ..feature import Feature
+from ..invariants.checking import differences
+from ..moves.transitions import activate, enqueue, err, release_unneeded
+from ..moves.without_recipe import change_group
+from ..records.tasks import ERRED, MEMORY, PROCESSING, RELEASED, WAITING, SchedulerTask
+from ..requests import wanted_keys
+from ..requests.submission import class_of, on_cancel
+from ..requests.withdrawing import on_withdraw
+from .records import (
+    BEGIN_BY,
+    END_BY,
+    START,
+    Conditions,
+    ConditionsOfTasks,
+    Watched,
+    conditions_of,
+    watched_of,
+)
+
+if TYPE_CHECKING:
+    from ....protocol.wire.failure import Failure
+    from ....protocol.wire.message import Message
+    from ..events import SchedulerTick
+    from ..state import SchedulerState
+
+#: A time is looked at again after so long at the latest: the machine may have been suspended.
+LONGEST_LOOK_S: Final = 60.0
+#: A worker is asked again to give a task back after so long: it may be another one by then.
+ASK_AGAIN_S: Final = 5.0
+#: {kind of a failure: the state in which the task has ended, if that is not "failed"}
+_STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
+
+
+# -- a task is submitted ---------------------------------------------------------------------------
+def on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
+    """Note the conditions of a new task; those of one that is known already hold."""
+    conditions = conditions_of(state)
+    options = task.group.options
+    times = {name: when for name in (START, BEGIN_BY, END_BY) if (when := getattr(options, name))}
+    if task in conditions or not (times or options.conditions):
+        return
+    row = conditions[task] = Conditions()
+    state.busy[Watched] = None
+    for name, when_ms in times.items():
+        _look_at(state, task, row, name, when_ms)
+    if task.state in (WAITING, RELEASED):  # else a worker has brought it, and has begun it
+        for how, key in options.conditions:
+            row.unmet.setdefault(key, []).append(how)
+    late = task.dependents or task.key in watched_of(state).waiters
+    if late and any(_needs(state, key, task) for key in row.unmet):
+        row.unmet.clear()
+        _give_class(state, task)
+        _cancel(state, task, "its conditions wait for what waits for it")
+        return
+    for key in row.unmet:
+        watched_of(state).waiters.setdefault(key, {})[task] = None
+        _watch(state, key)
+    if row.is_met:
+        _open(state, task)
+
+
+def _needs(state: SchedulerState, key: str, other: SchedulerTask) -> bool:
+    """Return whether a task waits for another one, by its inputs or conditions, directly or not.
+
+    A new task cannot close a cycle; one that others wait for before it is submitted can. O(graph).
+    """
+    seen = {key: None}
+    stack = [key]
+    while stack:
+        task = state.tasks.get(stack.pop())
+        if task is other:
+            return True
+        if task is None:
+            continue
+        row = conditions_of(state).get(task)
+        keys = [*(d.key for d in task.dependencies), *(() if row is None else row.unmet)]
+        stack += [one for one in keys if one not in seen]
+        seen.update(dict.fromkeys(keys))
+    return False
+
+
+def _watch(state: SchedulerState, key: str) -> None:
+    """Have the keeper want a task, and note its end if it has ended."""
+    watched = watched_of(state)
+    task = state.tasks.get(key)
+    if task is None:
+        task = wanted_keys.want_unknown(state, watched.keeper, key)
+        if task is None:
+            watched.ended[key] = m.KeysUnknown(keys=[key])
+            return
+    is_delivered = task.delivered
+    wanted_keys.want(watched.keeper, task)
+    if task.state == RELEASED and not is_delivered:
+        activate(state, task)
+    if task.state in (MEMORY, RELEASED):
+        watched.ended[key] = m.KeysInMemory(keys=[key], nbytes=[0], holder_of=[0], holders=[""])
+    elif task.state == ERRED:
+        assert task.failure is not None
+        watched.ended[key] = m.KeysErred(keys=[key], failure_of=[0], failures=[task.failure])
+
+
+# -- others end ------------------------------------------------------------------------------------
+def settle(state: SchedulerState) -> None:
+    """Handle what has ended, and what was forgotten, since the last pass."""
+    watched, conditions = watched_of(state), conditions_of(state)
+    for task in list(watched.opened_late):
+        if task.state != PROCESSING:
+            del watched.opened_late[task]
+            _open(state, task)
+    while watched.ended or conditions.dropped:
+        ended, watched.ended = watched.ended, {}
+        for key, message in ended.items():
+            if key in watched.withdrawn:
+                _on_withdrawn(state, key, message)
+            if key in watched.waiters:
+                _on_ended(state, key, message)
+        dropped, conditions.dropped = conditions.dropped, []
+        for task, row in dropped:
+            _end_row(state, task, row)
+    if not conditions:
+        del state.busy[Watched]
+
+
+def _on_ended(state: SchedulerState, key: str, message: Message) -> None:
+    """Look at the conditions of all that wait for the end of a task."""
+    how, text = _end_in(key, message)
+    if not how:
+        return  # it goes on
+    for task in list(watched_of(state).waiters[key]):
+        row = conditions_of(state).get(task)
+        if row is None:
+            continue  # it was forgotten just now
+        states = row.unmet[key]
+        unmet = [wanted for wanted in states if wanted not in (how, ENDED)]
+        _unwatch(state, task, row, key)
+        if unmet:
+            _give_class(state, task)  # if the user asks for it all the same, it runs
+            _cancel(state, task, f"it was to run when {key} is {unmet[0]}, and that {text}")
+        elif row.is_met:
+            _open(state, task)
+
+
+def _end_in(key: str, message: Message) -> tuple[str, str]:
+    """Return the state in which a task has ended, and a verb for that; "" = it has not."""
+    if isinstance(message, (m.ResultsReady, m.KeysInMemory)):
+        return DONE, "is done"
+    if isinstance(message, m.KeysCancelled):
+        return CANCELLED, f"was cancelled{f': {message.reason}' if message.reason else ''}"
+    if isinstance(message, m.KeysUnknown):
+        return CANCELLED, "is not known (any more)"
+    if isinstance(message, m.KeysErred):
+        failure: Failure = message.failures[message.failure_of[message.keys.index(key)]]
+        how = _STATES.get(failure[0], FAILED)
+        return how, f"has {how}" if how == FAILED else f"was {how}"
+    return "", ""
+
+
+def _unwatch(state: SchedulerState, task: SchedulerTask, row: Conditions, key: str) -> None:
+    """End a condition; the keeper lets go of what nobody waits for any more."""
+    watched = watched_of(state)
+    del row.unmet[key]
+    waiters = watched.waiters[key]
+    del waiters[task]
+    if not waiters:
+        del watched.waiters[key]
+        _let_go(state, key)
+
+
+def _let_go(state: SchedulerState, key: str) -> None:
+    keeper = watched_of(state).keeper
+    task = state.tasks.get(key)
+    if task is not None and task in keeper.wants:
+        wanted_keys.unwant(keeper, task)
+        release_unneeded(state, [task])
+    wanted_keys.drop_functions(state, keeper)
+
+
+def _end_row(state: SchedulerState, task: SchedulerTask, row: Conditions) -> None:
+    """Undo what a task has that was forgotten."""
+    for deadline in row.times.values():
+        state.deadlines.cancel(deadline)
+    for key in list(row.unmet):
+        _unwatch(state, task, row, key)
+    watched_of(state).opened_late.pop(task, None)
+    watched_of(state).withdrawn.pop(task.key, None)
+
+
+def _open(state: SchedulerState, task: SchedulerTask) -> None:
+    """Let a task whose conditions are met run when its inputs are there."""
+    if _give_class(state, task):
+        state.story.note(state.now, "its conditions are met", [task.key])
+        if task.state == WAITING and not task.waiting_on:
+            enqueue(state, task)
+
+
+def _give_class(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Give a deferred task the class of its options; return whether that could be done."""
+    group = task.group
+    if not group.task_class.is_deferred:
+        return False
+    if task.state == PROCESSING:  # a worker came back with it, and it has no resources there
+        watched_of(state).opened_late[task] = None
+        return False
+    change_group(state, task, group.in_class(class_of(state, group.options)))
+    return True
+
+
+def _cancel(state: SchedulerState, task: SchedulerTask, reason: str) -> None:
+    """Cancel a task for all, also while it runs; what reads it fails with the same reason."""
+    if task.state == RELEASED:
+        err(state, task, cancelled(task.key, reason), inherited=True)
+        return
+    keeper = watched_of(state).keeper
+    wanted_keys.want(keeper, task)
+    message = m.CancelKeys(keys=[task.key], force=True, reason=reason, running=True)
+    on_cancel(state, keeper, message)
+    wanted_keys.drop_functions(state, keeper)
+
+
+# -- times -----------------------------------------------------------------------------------------
+def _look_at(
+    state: SchedulerState, task: SchedulerTask, row: Conditions, name: str, when_ms: int
+) -> None:
+    left_s = min(max(when_ms / 1000 - _clock_s(state), 0.0), LONGEST_LOOK_S)
+    row.times[name] = state.call_after(left_s, _look, task, row, name, when_ms)
+
+
+def _clock_s(state: SchedulerState) -> float:
+    """Return the time of the machine's clock, seconds since 1970."""
+    assert state.started is not None
+    return state.epoch / 1e9 + state.now - state.started - watched_of(state).behind_s
+
+
+def _look(
+    state: SchedulerState, task: SchedulerTask, row: Conditions, name: str, when_ms: int
+) -> None:
+    """Act if a time has come; else look again later."""
+    del row.times[name]
+    if when_ms / 1000 > _clock_s(state) + 1e-3:
+        _look_at(state, task, row, name, when_ms)
+    elif name == START:
+        if row.is_met:
+            _open(state, task)
+    elif task.state not in (MEMORY, ERRED, RELEASED):
+        if name == END_BY:
+            _cancel(state, task, "it has not ended by its deadline=")
+        else:
+            _withdraw(state, task, "it has not begun within its ttl=")
+
+
+def _withdraw(state: SchedulerState, task: SchedulerTask, reason: str) -> None:
+    """Cancel a task unless it has begun; that its worker has to say, if it is at one."""
+    if task.state != PROCESSING:
+        _cancel(state, task, reason)
+        return
+    watched = watched_of(state)
+    row = conditions_of(state)[task]
+    when_ms = task.group.options.begin_by_ms
+    row.times[BEGIN_BY] = state.call_after(ASK_AGAIN_S, _look, task, row, BEGIN_BY, when_ms)
+    wanted_keys.want(watched.keeper, task)
+    watched.withdrawn[task.key] = reason
+    on_withdraw(state, watched.keeper, m.WithdrawKeys(keys=[task.key], reason=reason))
+
+
+def _on_withdrawn(state: SchedulerState, key: str, message: Message) -> None:
+    """Its worker has given a task back, which is cancelled; or it has begun, or ended."""
+    reason = watched_of(state).withdrawn.pop(key)
+    task = state.tasks.get(key)
+    if task is not None and (row := conditions_of(state).get(task)) is not None:
+        state.deadlines.cancel(row.times.pop(BEGIN_BY, None))
+    if task is not None and isinstance(message, m.KeysCancelled):
+        _cancel(state, task, reason)
+    elif key not in watched_of(state).waiters:
+        _let_go(state, key)
+
+
+def note_clock(state: SchedulerState, event: SchedulerTick) -> None:
+    """Keep what is known of the machine's clock."""
+    if event.load is not None:
+        watched_of(state).behind_s = event.load.clock_behind_s
+
+
+# -- what is said of it ----------------------------------------------------------------------------
+def why_deferred(state: SchedulerState, task: SchedulerTask) -> tuple[str, str | None]:
+    """Return what a deferred task waits for beside inputs, and the key of the first other task."""
+    row = conditions_of(state).get(task)
+    if row is None:
+        return "", None
+    parts = [f"for {key} to be {states[0]}" for key, states in row.unmet.items()]
+    if len(parts) > MAX_NAMED:
+        parts[MAX_NAMED:] = [f"for {len(parts) - MAX_NAMED} more tasks"]
+    if START in row.times:
+        left_s = max(task.group.options.start_ms / 1000 - _clock_s(state), 0.0)
+        parts.append(f"for its start, in {left_s:.3g} s")
+    return " and ".join(parts), next(iter(row.unmet), None)
+
+
+#: Others that are named in one explanation.
+MAX_NAMED: Final = 3
+
+
+# -- invariants ------------------------------------------------------------------------------------
+def _misplaced(state: SchedulerState) -> Iterable[object]:
+    """Return the tasks that are deferred without a reason, or have one and are not."""
+    conditions, late = conditions_of(state), watched_of(state).opened_late
+    for task in state.tasks.values():
+        row = conditions.get(task)
+        unmet = row is not None and not row.is_met
+        if (
+            task.group.task_class.is_deferred != unmet
+            and task not in late
+            and task.state == WAITING
+        ):
+            yield task, unmet
+
+
+FEATURE: Final = Feature(
+    name="conditions",
+    records=(ConditionsOfTasks, Watched),
+    notes=(ConditionsOfTasks,),
+    submitted_with=dict.fromkeys(("conditions", START, BEGIN_BY, END_BY), on_submitted),
+    settling=((Watched, settle),),
+    ticked=(note_clock,),
+    invariants={
+        "a deferred task has a condition, and a task with one is deferred": _misplaced,
+        "the keeper of conditions wants what others wait for": lambda s: differences(
+            [task.key for task in watched_of(s).keeper.wants],
+            [key for key in watched_of(s).waiters | watched_of(s).withdrawn if key in s.tasks],
+        ),
+        "who waits for the end of a task has that condition": lambda s: [
+            (key, task)
+            for key, waiters in watched_of(s).waiters.items()
+            for task in waiters or [None]
+            if task is None or key not in conditions_of(s)[task].unmet
+        ],
+        "what others wait for has not ended": lambda s: [
+            key
+            for key in watched_of(s).waiters
+            if key not in s.tasks or s.tasks[key].state in (MEMORY, ERRED)
+        ],
+        "conditions are busy while a task has some": lambda s: (
+            [] if not conditions_of(s) or Watched in s.busy else [len(conditions_of(s))]
+        ),
+    },
+)

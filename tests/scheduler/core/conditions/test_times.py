@@ -1,0 +1,134 @@
+"""A task runs no earlier than its start, and is cancelled when its time is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.scheduler.core.conditions.feature import LONGEST_LOOK_S
+from weft.scheduler.core.conditions.records import conditions_of
+from weft.scheduler.core.events import Load, SchedulerTick
+
+from ...builders import Board, graph, sent_keys
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+def in_ms(board: Board, seconds: float) -> int:
+    """Return the time of the clock in so many seconds."""
+    started = board.state.started
+    return round((board.now - (board.now if started is None else started) + seconds) * 1000)
+
+
+def test_a_task_starts_at_its_time(board):
+    client = board.client()
+    board.send(client, graph("a", start_ms=in_ms(board, 300.0)))
+    board.tick(299.0)
+    worker = board.worker()
+    assert board.states("a") == ["waiting"]
+    board.tick(1.1)
+    assert board.where("a") == worker
+
+
+def test_a_start_that_is_over_is_none(board):
+    client, worker = board.client(), board.worker()
+    board.tick(10.0)
+    board.send(client, graph("a", start_ms=in_ms(board, -5.0)))
+    board.tick()
+    assert board.where("a") == worker
+
+
+def test_a_start_waits_for_conditions_and_the_other_way_round(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    done = [["done", "a"]]
+    board.send(client, graph("b", start_ms=in_ms(board, 5.0), conditions=done))
+    board.send(client, graph("c", start_ms=in_ms(board, 1.0), conditions=done))
+    board.tick(2.0)
+    board.finish(worker, "a")
+    assert board.states("b", "c") == ["waiting", "processing"]
+    board.finish(worker, "c")
+    board.tick(3.1)
+    assert board.states("b") == ["processing"]
+
+
+def test_a_clock_that_was_ahead_of_the_epoch_counts(board):
+    client = board.client()
+    board.send(client, graph("a", start_ms=in_ms(board, 3600.0)))
+    # The machine was suspended for an hour.
+    board.play(SchedulerTick(load=Load(clock_behind_s=-3600.0)))
+    board.tick(LONGEST_LOOK_S + 1)
+    worker = board.worker()
+    assert board.where("a") == worker
+
+
+def test_a_task_that_has_not_begun_within_its_ttl_is_cancelled(board):
+    client = board.client()
+    board.send(client, graph("a", begin_by_ms=in_ms(board, 10.0)))
+    out = board.tick(10.1)
+    (cancelled,) = out.of(client, m.KeysCancelled)
+    assert cancelled.reason == "it has not begun within its ttl="
+    assert board.states("a") == ["-"]
+    assert not conditions_of(board.state)
+    board.drop_rest()
+
+
+def test_a_worker_says_whether_a_task_has_begun_within_its_ttl(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", "b", begin_by_ms=in_ms(board, 10.0)))
+    a, b = board.attempt("a"), board.attempt("b")
+    out = board.tick(10.1)
+    assert [x.attempts for x in out.of(worker, m.WithdrawAttempts)] == [[a], [b]]
+    board.drop_rest()
+    out = board.send(worker, m.AttemptsWithdrawn(attempts=[b], started=[a]))
+    assert sent_keys(out, client, m.KeysCancelled) == ["b"]
+    assert board.states("a", "b") == ["processing", "-"]
+    out = board.finish(worker, "a")
+    assert sent_keys(out, client, m.ResultsReady) == ["a"]
+    assert board.rest() == []
+
+
+def test_a_worker_that_is_lost_before_it_answers_leaves_the_question_open(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", begin_by_ms=in_ms(board, 10.0)))
+    board.tick(10.1)
+    board.close(worker)
+    assert board.states("a") == ["no_worker"]
+    out = board.tick(5.1)
+    assert sent_keys(out, client, m.KeysCancelled) == ["a"]
+    board.drop_rest()
+
+
+def test_a_task_that_runs_is_ended_at_its_deadline(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", end_by_ms=in_ms(board, 10.0)))
+    attempt = board.attempt("a")
+    out = board.tick(10.1)
+    (cancelled,) = out.of(client, m.KeysCancelled)
+    assert cancelled.reason == "it has not ended by its deadline="
+    assert [x.attempts for x in out.of(worker, m.DropAttempts)] == [[attempt]]
+    assert [x.attempts for x in out.of(worker, m.InterruptAttempts)] == [[attempt]]
+    board.drop_rest()
+
+
+def test_a_task_that_has_ended_keeps_its_result_at_its_deadline(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", end_by_ms=in_ms(board, 10.0), begin_by_ms=in_ms(board, 5.0)))
+    board.finish(worker, "a")
+    out = board.tick(10.1)
+    assert sent_keys(out, client, m.KeysCancelled) == []
+    assert board.states("a") == ["memory"]
+    board.drop_rest()
+
+
+def test_the_end_of_a_task_is_the_end_of_its_times(board):
+    client = board.client()
+    before = board.state.deadlines.n_pending
+    board.send(client, graph("a", start_ms=in_ms(board, 60.0), end_by_ms=in_ms(board, 90.0)))
+    assert board.state.deadlines.n_pending == before + 2
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    assert board.state.deadlines.n_pending == before
+    assert board.states("a") == ["-"]
