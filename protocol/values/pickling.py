@@ -77,8 +77,9 @@ def needs_cloudpickle(data: bytes) -> bool:
 
 def registered_modules() -> set[str]:
     """Return the names of the modules that the user registered to travel by value."""
-    cloudpickle = sys.modules.get("cloudpickle")
-    return cloudpickle.list_registry_pickle_by_value() if cloudpickle else set()
+    # While another thread imports it, it lacks that function, and nothing is registered.
+    listed = getattr(sys.modules.get("cloudpickle"), "list_registry_pickle_by_value", set)
+    return listed()
 
 
 def cloudpickle_dumps(

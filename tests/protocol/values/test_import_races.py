@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+import types
 from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_file_location
 
 import pytest
 
 from weft.protocol.values import import_races
+from weft.protocol.values.pickling import registered_modules
 from weft.protocol.values.serialize import loads, loads_arguments
 
 
@@ -114,3 +116,8 @@ def test_a_module_that_another_thread_has_taken_away_is_imported_again(tmp_path,
     monkeypatch.syspath_prepend(str(tmp_path))
     assert loads(b"cweft_gone\nthere\n.").__name__ == "there"
     del sys.modules["weft_gone"]
+
+
+def test_a_cloudpickle_that_is_being_imported_has_no_registered_modules(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", types.ModuleType("cloudpickle"))
+    assert registered_modules() == set()
