@@ -18,7 +18,7 @@ from ..protocol.settings.sources import read_settings
 from ..protocol.trust.page_access import link_into
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import Key, key_of
-from .calls import calls, copies, scattering
+from .calls import calls, copies, detaching, scattering
 from .cluster import log_forwarding, registering, restarting, retiring, retrying, running, scaling
 from .cluster.locating import ClusterLike, Location, check_options, check_own_options
 from .coordination import datasets, metadata, topics
@@ -28,7 +28,15 @@ from .dask import absent_names, collections
 from .display import describing
 from .display.output import TaskOutputs
 from .executor import Executor
-from .insight import cluster_info, dumping, explaining, inspecting, reproducing, task_stream
+from .insight import (
+    cluster_info,
+    dumping,
+    explaining,
+    inspecting,
+    jobs,
+    reproducing,
+    task_stream,
+)
 from .life import ClientLife
 from .modes import Awaited, Blocking, Mode, OfMode
 from .results import cancelling, gathering
@@ -256,6 +264,12 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     story = inspecting.story
     call_stack = inspecting.call_stack
     explain = explaining.explain
+    job = jobs.job
+    job_result = jobs.job_result
+    cancel_job = jobs.cancel_job
+    forget_job = jobs.forget_job
+    jobs = jobs.jobs
+    wait_recorded = detaching.wait_recorded
     reproduce = reproducing.reproduce
     recreate_error_locally = reproducing.recreate_error_locally
     recreate_task_locally = reproducing.recreate_error_locally

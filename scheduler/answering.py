@@ -11,12 +11,15 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from ..protocol.errors import LocalProtocolError
 from ..protocol.host.condition import process_condition
 from ..protocol.host.log_ring import page_of_latest
 from ..protocol.host.versions import versions_for
+from ..protocol.net.connection import Connection
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import Answer, Ask, AskFailed
-from ..protocol.wire.messages.questions import BAD_ARGUMENT
+from ..protocol.wire.messages import Answer, Ask, AskFailed, Operated
+from ..protocol.wire.messages.coordination import TOO_LARGE
+from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
 
 #: {question that reads files: its answer}
 _READING: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
@@ -50,3 +53,25 @@ def _read(question: Ask, loop: asyncio.AbstractEventLoop, send: Callable[[Messag
         answer = AskFailed(request=question.request, kind=BAD_ARGUMENT, text=text)
     with contextlib.suppress(RuntimeError):  # the loop is closed: the scheduler has ended
         loop.call_soon_threadsafe(send, answer)
+
+
+def send_or_fail(connection: Connection, messages: list[Message]) -> None:
+    """Send messages; an answer that cannot be encoded fails its question, not the connection."""
+    try:
+        connection.send(messages)
+    except LocalProtocolError:  # none was sent
+        if not any(type(message) in (Answer, Operated) for message in messages):
+            raise
+        for message in messages:
+            try:
+                connection.send([message])
+            except LocalProtocolError as error:
+                text = f"the answer cannot be sent: {error.text}"[:1000]
+                if type(message) is Answer:
+                    failed = AskFailed(request=message.request, kind=NO_ANSWER, text=text)
+                    connection.send([failed])
+                elif type(message) is Operated:
+                    refused = Operated(request=message.request, problem=TOO_LARGE, text=text)
+                    connection.send([refused])
+                else:
+                    raise

@@ -10,6 +10,7 @@ from ..protocol.trust.security import Security
 from .core.insight.desired import TARGET_S
 from .core.records.presence import Members
 from .core.upkeep.slow_readers import MAX_OUTBOX_NBYTES
+from .journal import Journal
 
 
 class Keeper(Protocol):
@@ -50,6 +51,7 @@ class SchedulerConfig:
         last_epoch: of the cluster's schedulers before this one, 0 = there was none.
         expected: the workers and clients of that epoch.
         keeper: stores the same of this one; None = nothing is kept.
+        journal: records detached jobs; None = they are refused. The server closes it.
     """
 
     addresses: Sequence[str]
@@ -68,3 +70,4 @@ class SchedulerConfig:
     last_epoch: int = 0
     expected: Members = field(default_factory=Members)
     keeper: Keeper | None = None
+    journal: Journal | None = None

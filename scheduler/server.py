@@ -18,6 +18,7 @@ under load, and an idle system answers at once. There are no batching timers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -41,17 +42,16 @@ from ..protocol.net.transport import Listener
 from ..protocol.net.unfinished import UnfinishedFrames
 from ..protocol.wire.levels import hkdf_sha256
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import Answer, AskFailed, Bye, GetMetrics, Operated, Welcome
-from ..protocol.wire.messages.coordination import TOO_LARGE
-from ..protocol.wire.messages.questions import NO_ANSWER
+from ..protocol.wire.messages import Bye, GetMetrics, Welcome
 from ..protocol.wire.roles import Role
-from .answering import answer_of_process
+from .answering import answer_of_process, send_or_fail
 from .config import SchedulerConfig
 from .core.actions import Action, CloseConnection, CutOff, LogLine, StopServer
 from .core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from .core.features import FEATURES
 from .core.insight.desired import aim_of
 from .core.insight.questions import AskShell
+from .core.journal.entries import AskJournal, JournalWritten, WriteJournal
 from .core.leaving.idle_shutdown import idle_timeout_of
 from .core.members.epochs import GiveWay, KeepMembers, StartOver, next_epoch
 from .core.records.presence import Members
@@ -144,6 +144,7 @@ class SchedulerServer:
         self._loop = asyncio.get_running_loop()
         if self._config.keeper is not None:
             self._config.keeper.keep_epoch(self.state.epoch)
+        self._read_journal()
         try:
             for address in self._config.addresses:
                 listener = await Listener(
@@ -203,6 +204,7 @@ class SchedulerServer:
                 connection.close()
         finally:
             await self._close_listeners()
+            await self._close_journal()
             self._meter.stop()
             self._stopped.set()
 
@@ -210,6 +212,27 @@ class SchedulerServer:
         for listener in self._listeners:
             await listener.close()
         self._listeners.clear()
+
+    # -- the journal -----------------------------------------------------------------------------
+    def _read_journal(self) -> None:
+        """Begin with the jobs that earlier schedulers have recorded; nothing else has come yet."""
+        if self._config.journal is not None:
+            read = self._config.journal.read()
+            self._handle(SchedulerTick(journal=[read]), time.monotonic())
+
+    def _in_loop(self, call: Callable[..., None], *args: Any) -> None:
+        """Make a call of the journal's thread in the loop, unless that has ended."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *args)
+
+    def _on_written(self, state: SchedulerState, report: JournalWritten) -> None:
+        if state is self.state:  # else another epoch has begun
+            self._handle(SchedulerTick(journal=[report]), time.monotonic())
+            self._schedule_flush()
+
+    async def _close_journal(self) -> None:
+        if self._config.journal is not None:
+            await asyncio.to_thread(self._config.journal.close)
 
     # -- connections to events -------------------------------------------------------------------
     def _on_connection(self, connection: Connection) -> _Peer:
@@ -362,6 +385,7 @@ class SchedulerServer:
     async def _end(self) -> None:
         try:
             await self._close_listeners()
+            await self._close_journal()
         finally:
             self._meter.stop()
             self._stopped.set()
@@ -374,6 +398,7 @@ class SchedulerServer:
         if self._config.keeper is not None:
             self._config.keeper.keep_epoch(epoch)
         self.state = self._new_state(epoch)
+        self._read_journal()
         self._drop_connections()
         self._clear_alarm()
         self._set_alarm()
@@ -433,7 +458,7 @@ class SchedulerServer:
                     connection.wire.epoch = messages[0].epoch
                     connection.wire.session = messages[0].session
                 try:
-                    _send(connection, messages)
+                    send_or_fail(connection, messages)
                 except LocalProtocolError as error:
                     # The other peers must get theirs. This one gets the state when it is back.
                     _log.error("closing %s: %s", connection.peer_address, error)
@@ -476,6 +501,18 @@ class SchedulerServer:
         elif type(action) is KeepMembers:
             if self._config.keeper is not None and not self.stopping:
                 self._config.keeper.keep_members(action.members)
+        elif type(action) is WriteJournal:
+            assert self._config.journal is not None
+            state = self.state
+            self._config.journal.write(
+                action, lambda report: self._in_loop(self._on_written, state, report)
+            )
+        elif type(action) is AskJournal:
+            assert self._config.journal is not None
+            peer, question = action.peer, action.question
+            self._config.journal.answer(
+                question, lambda answer: self._in_loop(self._answer, peer, answer)
+            )
         elif type(action) is AskShell:
             peer = action.peer
             answer_of_process(action.question, lambda message: self._answer(peer, message))
@@ -485,28 +522,6 @@ class SchedulerServer:
         if self._bug is None and peer in self.state.roles:
             self.state.send(peer, message)
             self._schedule_flush()
-
-
-def _send(connection: Connection, messages: list[Message]) -> None:
-    """Send messages; an answer that cannot be encoded fails its question, not the connection."""
-    try:
-        connection.send(messages)
-    except LocalProtocolError:  # none was sent
-        if not any(type(message) in (Answer, Operated) for message in messages):
-            raise
-        for message in messages:
-            try:
-                connection.send([message])
-            except LocalProtocolError as error:
-                text = f"the answer cannot be sent: {error.text}"[:1000]
-                if type(message) is Answer:
-                    failed = AskFailed(request=message.request, kind=NO_ANSWER, text=text)
-                    connection.send([failed])
-                elif type(message) is Operated:
-                    refused = Operated(request=message.request, problem=TOO_LARGE, text=text)
-                    connection.send([refused])
-                else:
-                    raise
 
 
 def _describe(event: Event) -> str:

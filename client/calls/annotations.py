@@ -149,14 +149,16 @@ def conditions_of_keywords(
     start_after: Any,
     ttl: Any,
     deadline: Any,
+    detached: Any,
 ) -> dict[str, Any]:
     """Return the conditions of a call: `NO_CONDITIONS` itself if it has none, as most calls.
 
     What the function takes itself is added to its `keywords`.
     """
-    if after is start_at is start_after is ttl is deadline is NOT_GIVEN:
+    if after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN:
         return NO_CONDITIONS
-    given = zip(NO_CONDITIONS, (after, start_at, start_after, ttl, deadline), strict=True)
+    values = (after, start_at, start_after, ttl, deadline, detached)
+    given = zip(NO_CONDITIONS, values, strict=True)
     found = {
         name: None if value is NOT_GIVEN else option_of(func, name, value, keywords)
         for name, value in given

@@ -13,6 +13,7 @@ from ...protocol.errors import ClientClosed
 from ...protocol.host.collector import paused_collector
 from ...protocol.wire.options import TaskOptions
 from ...protocol.wire.payload import blob_nbytes
+from ..core.submitting import MAX_TASKS
 from ..core.tasks import FunctionRecord, FutureState, TaskColumns, TaskRecord
 from ..future import Future
 from ..insight.asking import error_of_end
@@ -44,18 +45,23 @@ def submit_call(
     key: Key | None,
     options: TaskOptions | AnnotatedOptions,
     pure: bool,
+    *,
+    inline: bool = False,
 ) -> Future:
-    """Submit one call and return its future; see `Client.submit`."""
+    """Submit one call and return its future; see `Client.submit`.
+
+    `inline`: its large arguments are part of it, not data of this client.
+    """
     if kwargs:
         check_keywords(func, kwargs)
     function = encoder.function(func)
     is_unique = not pure and key is None
     borrowing = None
     if engine.is_alone():
-        blob, dependencies, shared = encoder.call(function, args, kwargs, is_unique)
+        blob, dependencies, shared = encoder.call(function, args, kwargs, is_unique, inline)
     else:
         (blob, dependencies, shared), borrowing = encode(
-            engine, encoder.call, function, args, kwargs, is_unique
+            engine, encoder.call, function, args, kwargs, is_unique, inline
         )
     if not engine.core.is_linked:
         admit(engine, blob_nbytes(blob))
@@ -105,8 +111,13 @@ def submit_rows(
     options: TaskOptions | AnnotatedOptions,
     pure: bool,
     batch_size: int | None,
+    *,
+    inline: bool = False,
 ) -> list[Future]:
-    """Submit one call for each row of arguments and return the futures; see `Client.map`."""
+    """Submit one call for each row of arguments and return the futures; see `Client.map`.
+
+    `inline`: see `submit_call`.
+    """
     keys = None if key is None else check_keys(key)
     if isinstance(keys, list):
         calls = list(rows)
@@ -123,8 +134,8 @@ def submit_rows(
     if isinstance(options, AnnotatedOptions) and options.common is not None:
         options = options.common
     futures: list[Future] = []
-    more = {} if batch_size is None else {"max_tasks": check_batch_size(batch_size)}
-    chunks = encoder.rows(function, rows, constants, keys, pure, **more)
+    max_tasks = MAX_TASKS if batch_size is None else check_batch_size(batch_size)
+    chunks = encoder.rows(function, rows, constants, keys, pure, max_tasks, inline=inline)
     try:
         for chunk, borrowing in encode_each(engine, chunks):  # `rows` may make a client of its own
             _submit_chunk(engine, function, chunk, borrowing, options, is_unique, futures)

@@ -11,6 +11,7 @@ from .annotations import conditions_of_keywords, options_of_keywords
 from .call_options import NOT_GIVEN, check_unsupported, checkpointed
 from .calling import submit_call, submit_rows
 from .conditions import NO_CONDITIONS, check_futures, keep
+from .detaching import accepted
 from .encoding import rows_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def submit(
     start_after: Any = NOT_GIVEN,
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
+    detached: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> Future[Actor, Mode]: ...
 @overload
@@ -67,6 +69,7 @@ def submit(
     start_after: Any = NOT_GIVEN,
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
+    detached: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -93,6 +96,7 @@ def submit(
     start_after: Any = NOT_GIVEN,
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
+    detached: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -118,6 +122,7 @@ def submit(
     start_after: Any = NOT_GIVEN,
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
+    detached: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[Any, Any]:
@@ -158,6 +163,8 @@ def submit(
         start_after: ... in so many seconds, or "10 min".
         ttl: it is cancelled if it has not begun after so long.
         deadline: it is cancelled if it has not ended by then: a point in time, or a time from now.
+        detached: it is recorded by the scheduler before this returns, and runs to its end without
+            this client; see docs/jobs.md.
         persist_to: URL or path of a folder, as fsspec has it: the result is a file there, which
             later equal calls read instead of running. See docs/data.md.
         kwargs: its keyword arguments.
@@ -177,7 +184,9 @@ def submit(
         raise TypeError(f"submit needs a function, not {type(func).__name__}")
     if fifo_timeout is not None:
         check_unsupported(fifo_timeout=fifo_timeout)
-    conditions = conditions_of_keywords(func, kwargs, after, start_at, start_after, ttl, deadline)
+    conditions = conditions_of_keywords(
+        func, kwargs, after, start_at, start_after, ttl, deadline, detached
+    )
     options = options_of_keywords(
         func,
         kwargs,
@@ -200,8 +209,11 @@ def submit(
         return submit_call(engine, client._encoder, func, args, kwargs, key, options, pure)
     check_futures(engine, conditions)
     # It is to run then, whatever has run before.
-    future = submit_call(engine, client._encoder, func, args, kwargs, key, options, pure=False)
-    return keep(engine, [future], conditions)[0]
+    inline = bool(conditions["detached"])
+    future = submit_call(
+        engine, client._encoder, func, args, kwargs, key, options, pure=False, inline=inline
+    )
+    return accepted(client, keep(engine, [future], conditions), conditions)[0]
 
 
 @overload
@@ -224,6 +236,7 @@ def map(
     start_after: Any = NOT_GIVEN,
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
+    detached: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[Actor, Mode]]: ...
 @overload
@@ -250,6 +263,7 @@ def map(
     start_after: Any = NOT_GIVEN,
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
+    detached: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -277,6 +291,7 @@ def map(
     start_after: Any = NOT_GIVEN,
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
+    detached: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -303,6 +318,7 @@ def map(
     start_after: Any = NOT_GIVEN,
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
+    detached: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[Any, Any]]:
@@ -329,6 +345,7 @@ def map(
         start_after: ... in how long.
         ttl: those are cancelled that have not begun after so long.
         deadline: those are cancelled that have not ended by then.
+        detached: they are recorded before this returns, and run without this client.
         persist_to: a folder for the results, which later runs read; see `submit`.
         kwargs: keyword arguments, the same for all calls; they are sent once.
 
@@ -344,7 +361,9 @@ def map(
     if not iterables:
         raise TypeError("map needs an iterable of arguments beside the function")
     check_unsupported(fifo_timeout=fifo_timeout)
-    conditions = conditions_of_keywords(func, kwargs, after, start_at, start_after, ttl, deadline)
+    conditions = conditions_of_keywords(
+        func, kwargs, after, start_at, start_after, ttl, deadline, detached
+    )
     options = options_of_keywords(
         func,
         kwargs,
@@ -369,8 +388,11 @@ def map(
         return submit_rows(engine, encoder, func, rows, kwargs, key, options, pure, batch_size)
     check_futures(engine, conditions)
     # They are to run then, whatever has run before.
-    futures = submit_rows(engine, encoder, func, rows, kwargs, key, options, False, batch_size)
-    return keep(engine, futures, conditions)
+    inline = bool(conditions["detached"])
+    futures = submit_rows(
+        engine, encoder, func, rows, kwargs, key, options, False, batch_size, inline=inline
+    )
+    return accepted(client, keep(engine, futures, conditions), conditions)
 
 
 def _check_unconditional(conditions: dict[str, Any]) -> None:

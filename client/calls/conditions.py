@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: {keyword: None}: a call without conditions.
 NO_CONDITIONS: Final[dict[str, Any]] = dict.fromkeys(
-    ("after", "start_at", "start_after", "ttl", "deadline")
+    ("after", "start_at", "start_after", "ttl", "deadline", "detached")
 )
 
 
@@ -72,8 +72,8 @@ def check_futures(engine: Engine, conditions: Mapping[str, Any]) -> None:
     for future in futures_in_conditions(conditions["after"]):
         if future._engine is not engine:
             raise ForeignFuture(
-                f"the future of {future.key!r} in after= belongs to another client; give it to "
-                f"this one first: Future({future.key!r}, client)"
+                f"the future of {future.key!r} in after= belongs to another client; pass it in a "
+                "queue or variable, or submit both calls with one client"
             )
 
 
@@ -153,6 +153,12 @@ def _in_ms(when_s: float) -> int:
     return min(max(round(when_s * 1000), 1), MAX_SIZE)
 
 
+def _read_detached(value: Any) -> dict[str, Any]:
+    if type(value) is not bool:
+        raise TypeError(f"detached= is True or False, not {value!r:.80}")
+    return {"detached": value} if value else {}
+
+
 #: {keyword: what reads its value}
 READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "after": read_after,
@@ -160,4 +166,5 @@ READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "start_after": _read_start_after,
     "ttl": _read_ttl,
     "deadline": _read_deadline,
+    "detached": _read_detached,
 }

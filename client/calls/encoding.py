@@ -46,6 +46,8 @@ _log: Final = logging.getLogger("weft.client")
 
 _FIRST_CHUNK: Final = 256
 _MAX_FUNCTIONS: Final = 1024
+#: Arguments of one call that are recorded with it.
+MAX_INLINE_NBYTES: Final = 64 << 20
 _MAX_FUNCTIONS_NBYTES: Final = 256 << 20
 #: To compare or to pickle more than this for each call takes more time than many tasks.
 _LARGE_FUNCTION: Final = 8 << 20
@@ -155,6 +157,7 @@ class Encoder:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         is_unique: bool = False,
+        inline: bool = False,
     ) -> tuple[Blob, list[str], Uses | None]:
         """Encode the arguments of one call.
 
@@ -163,6 +166,7 @@ class Encoder:
             args: positional arguments.
             kwargs: keyword arguments.
             is_unique: the call is equal to no other, so nothing is hashed for its key.
+            inline: large arguments are part of the call, not tasks of their own.
 
         Returns:
             The arguments, the keys that they depend on, and the tasks to be submitted before.
@@ -174,7 +178,9 @@ class Encoder:
         blob, dependencies = dumps_arguments(function.name, args, kwargs)
         if blob.__class__ is not bytes or len(blob) > SHARED_NBYTES:
             nbytes = blob_nbytes(blob)
-            if nbytes > SHARED_NBYTES:
+            if inline:
+                check_inline(nbytes)
+            elif nbytes > SHARED_NBYTES:
                 sharing = Sharing(self.shared, is_unique=is_unique)
                 call = sharing.call(0, function.name, args, kwargs, nbytes)
                 if call is not None:
@@ -193,6 +199,8 @@ class Encoder:
         keys: list[str] | str | None,
         pure: bool,
         max_tasks: int = MAX_TASKS,
+        *,
+        inline: bool = False,
     ) -> Iterator[MapChunk]:
         """Encode many calls of a function, in chunks of at most about a megabyte.
 
@@ -206,6 +214,7 @@ class Encoder:
             keys: a list of keys, a prefix, or None for the function's name as the prefix.
             pure: whether equal calls share a key.
             max_tasks: largest number of tasks in a chunk.
+            inline: see `call`.
         """
         n_done = 0
         size = min(_FIRST_CHUNK, max_tasks)
@@ -222,7 +231,9 @@ class Encoder:
                 raise _renumbered(error, n_done) from error.__cause__
             nbytes = sum([blob_nbytes(a) for a in args])
             shared = None
-            if nbytes > SHARED_NBYTES:
+            if inline:
+                check_inline(max(map(blob_nbytes, args)))
+            elif nbytes > SHARED_NBYTES:
                 is_unique = not (pure or isinstance(keys, list))
                 sharing = Sharing(self.shared, is_unique=is_unique)
                 shared, nbytes = _share(
@@ -252,6 +263,15 @@ class Encoder:
             yield MapChunk(chunk_keys, args, dependencies, spec_hashes, shared)
             size = min(max(n * MAX_NBYTES // max(nbytes, 1), 1), 4 * size, max_tasks)
             chunk = list(itertools.islice(rows, size))
+
+
+def check_inline(nbytes: int) -> None:
+    """Refuse arguments that are too large to be recorded with their call."""
+    if nbytes > MAX_INLINE_NBYTES:
+        raise ValueError(
+            f"the arguments of a detached call take {sized(nbytes)}, and at most "
+            f"{sized(MAX_INLINE_NBYTES)} are recorded; put them into a file, and pass its path"
+        )
 
 
 def lone_futures(args: tuple[Any, ...]) -> list[str] | None:

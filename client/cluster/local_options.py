@@ -18,6 +18,7 @@ class OptionsByName(TypedDict, total=False):
     silence_logs: int | bool
     preload: str | os.PathLike[str] | Sequence[str] | None
     env: Mapping[str, str | float] | None
+    journal: str | os.PathLike[str] | None
 
 
 class ClusterOptions(OptionsByName, total=False):

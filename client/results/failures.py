@@ -16,6 +16,7 @@ from ...protocol.errors import (
     CommError,
     DataLost,
     ForeignFuture,
+    JobNotRecorded,
     LocalProtocolError,
     MemoryExceeded,
     NotPermitted,
@@ -96,6 +97,7 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "not-understood": lambda f: UnsupportedRequest(
         f"the option {f[2]} of task {f[1]!r}", "the scheduler"
     ),
+    "unrecorded": lambda f: JobNotRecorded(f[1], f[2]),
     "not-permitted": lambda f: NotPermitted(f[2], f[3], f[4]),
     "connection-lost": lambda f: CommClosed(f[2]),
     "client-closed": lambda _: ClientClosed(),

@@ -98,6 +98,8 @@ class LocalCluster(Cluster[Mode]):
         preload: modules, or paths of .py files, that each worker imports before its tasks; a
             function `weft_setup(worker)` in them is called then.
         env: environment variables of the worker processes, `{name: value}`.
+        journal: a file that records detached jobs, which the next cluster with it goes on with;
+            None = such jobs are refused. See docs/jobs.md.
         security: a token of your own; None or True = a new one, in memory only.
         others: there are no others, except options of dask with their default.
 
@@ -150,6 +152,7 @@ class LocalCluster(Cluster[Mode]):
         silence_logs: int | bool = logging.WARNING,
         preload: str | os.PathLike[str] | Sequence[str] | None = None,
         env: Mapping[str, str | float] | None = None,
+        journal: str | os.PathLike[str] | None = None,
         security: Security | bool | None = None,
         **others: Any,
     ) -> None:
@@ -185,6 +188,7 @@ class LocalCluster(Cluster[Mode]):
         self.n_workers, self.threads_per_worker = counts.n_workers, counts.nthreads
         self._host = host or "127.0.0.1"
         self._local_directory = local_directory
+        self._journal = "" if journal is None else os.path.abspath(journal)
         #: The folder in it, while the cluster runs; "" if none was asked for.
         self._files = ""
         #: Of this process, if the cluster lives in it.
@@ -261,6 +265,7 @@ class LocalCluster(Cluster[Mode]):
             name=self.name,
             local_directory=Path(self._files) if self._files else None,
             modules=self._preload,
+            journal=self._journal,
         )
         self.scheduler_address = await self._embedded.start()
 
@@ -315,6 +320,7 @@ class LocalCluster(Cluster[Mode]):
                 "dashboard_host": self._dashboard[0],
                 "dashboard_port": self._dashboard[1],
                 "directory": self._directory,
+                "journal": self._journal,
                 "log_level": self._log_level,
                 "options": {},
             }

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,7 @@ from ...protocol.net.deadline import unless
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
 from ...scheduler.config import SchedulerConfig
+from ...scheduler.journal import Journal
 from ...scheduler.server import SchedulerServer
 from ...worker.config import WorkerConfig
 from ...worker.server import WorkerServer
@@ -35,6 +37,7 @@ class EmbeddedCluster:
         n_workers: int,
         name: str,
         modules: Sequence[str] = (),
+        journal: str = "",
         **options: Any,
     ) -> None:
         """Prepare; `options` are those of the workers, see `WorkerConfig`."""
@@ -42,6 +45,7 @@ class EmbeddedCluster:
         self._n_workers = n_workers
         self._name = name
         self._modules = modules
+        self._journal = journal
         self._options = options
         self._preloaded: list[ModuleType] | None = None
         self._scheduler: SchedulerServer | None = None
@@ -60,6 +64,7 @@ class EmbeddedCluster:
                 addresses=[f"inproc://scheduler-{uuid.uuid4().hex}"],
                 security=self._security,
                 facts=process_facts(),
+                journal=Journal(Path(self._journal)) if self._journal else None,
             )
         )
         await self._scheduler.start()

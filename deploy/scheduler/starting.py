@@ -40,6 +40,8 @@ from ...protocol.wire.address import Address, parse_address
 from ...protocol.wire.levels import Level
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from ...scheduler.config import SchedulerConfig
+from ...scheduler.journal import FILE as JOURNAL_FILE
+from ...scheduler.journal import Journal
 from ...scheduler.server import SchedulerServer
 from ..processes.child import Lifeline
 from ..settings import check_free_port, check_own_host, host_of_interface
@@ -367,6 +369,7 @@ class SchedulerStart:
             config.last_epoch = directory.last_epoch
             config.expected = directory.members
             config.keeper = directory
+            config.journal = Journal(directory.path / JOURNAL_FILE)
 
         def on_listening(server: SchedulerServer) -> None:
             # Also for the state after a start over.

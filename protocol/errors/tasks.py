@@ -105,6 +105,25 @@ class TaskCancelled(TaskError, CancelledError):
         return f"task {self.key!r} was cancelled" + (f": {self.reason}" if self.reason else "")
 
 
+class JobNotRecorded(TaskError):
+    """A detached job was not accepted: the journal of the scheduler has not recorded it.
+
+    Start the scheduler with a state directory, or make room on its disk; or submit without
+    `detached=True`.
+
+    Args:
+        key: the task's key.
+        reason: why.
+    """
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(key, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"job {self.key!r} was not recorded, so it was not accepted: {self.reason}"
+
+
 class TaskTimedOut(TaskError, TimeoutError):
     """An attempt to run the task took longer than its `timeout=` allows, and was interrupted.
 

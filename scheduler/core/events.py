@@ -67,6 +67,7 @@ class SchedulerTick:
     receiving: Sequence[int] = ()
     #: the load of the process, for the overview; None = as before
     load: Load | None = None
+    journal: Sequence[object] = ()  #: what the shell's journal reports (`journal/entries.py`)
 
 
 Event = PeerConnected | PeerSent | PeerClosed | SchedulerTick

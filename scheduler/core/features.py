@@ -39,6 +39,7 @@ from .insight import (
 )
 from .insight import feature as insight
 from .interruption import feature as interruption
+from .journal import feature as journal
 from .leaving import feature as leaving
 from .leaving import idle_shutdown
 from .memory import feature as memory
@@ -65,6 +66,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     data.RELAYS,
     interruption.FEATURE,
     conditions.FEATURE,
+    journal.FEATURE,
     actors.FEATURE,
     coordination.FEATURE,
     data.PUTS,

@@ -153,6 +153,12 @@ WAITS = [
     (weft.Client, "compute", lambda on: on.client.compute(on.delayed, sync=True)),
     (weft.Client, "gather", lambda on: on.client.gather([on.future])),
     (weft.Client, "get", lambda on: on.client.get({"x": (abs, -3)}, "x")),
+    (weft.Client, "wait_recorded", lambda on: on.client.wait_recorded()),
+    (weft.Client, "jobs", lambda on: on.client.jobs(limit=1)),
+    (weft.Client, "job", lambda on: on.client.job(on.job)),
+    (weft.Client, "job_result", lambda on: on.client.job_result(on.job)),
+    (weft.Client, "cancel_job", lambda on: on.client.cancel_job(on.job)),
+    (weft.Client, "forget_job", lambda on: on.client.forget_job(on.job)),
     (weft.Client, "publish_dataset", lambda on: on.client.publish_dataset({"t": 5})),
     (weft.Client, "list_datasets", lambda on: on.client.list_datasets()),
     (weft.Client, "get_dataset", lambda on: on.client.get_dataset("t")),
@@ -306,6 +312,11 @@ class Counter:
         return self.n
 
 
+def local_cluster(file, **options):
+    """A cluster of one thread, with a journal."""
+    return weft.LocalCluster(1, 1, processes=False, journal=f"{file}.sqlite", **options)
+
+
 def things_for(cluster, client, second_client, file):
     dask = pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
     return SimpleNamespace(
@@ -313,6 +324,7 @@ def things_for(cluster, client, second_client, file):
         client=client,
         second_client=second_client,
         future=client.submit(abs, -7),
+        job=client.submit(abs, -8, detached=True).key,
         file=file,
         delayed=dask.delayed(abs)(-5),
         lock=weft.Lock("twins", client=client),
@@ -339,7 +351,7 @@ def kind_of(value):
 
 def results_of_blocking_calls(file):
     with (
-        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False) as cluster,
+        local_cluster(file) as cluster,
         weft.Client(cluster) as client,
     ):
         things = things_for(cluster, client, weft.Client(cluster, set_as_default=False), file)
@@ -357,7 +369,7 @@ def results_of_blocking_calls(file):
 async def results_of_awaited_calls(file):
     options = {"asynchronous": True}
     async with (
-        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **options) as cluster,
+        local_cluster(file, **options) as cluster,
         weft.Client(cluster, **options) as client,
     ):
         second = await weft.Client(cluster, set_as_default=False, **options)
@@ -419,9 +431,9 @@ async def test_awaited_calls_have_the_results_of_blocking_ones(
 def test_in_tasks_that_are_coroutines_the_calls_of_any_client_are_awaited(
     results_of_blocking, tmp_path_factory
 ):
-    here.file = tmp_path_factory.getbasetemp() / "dump"
+    here.file = file = tmp_path_factory.getbasetemp() / "dump"
     with (
-        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False) as here.cluster,
+        local_cluster(file) as here.cluster,
         weft.Client(here.cluster) as here.client,
         weft.Client(here.cluster, set_as_default=False) as here.second_client,
     ):

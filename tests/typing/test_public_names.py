@@ -17,6 +17,7 @@ VALUES_OF_USERS = {
     "Client.get_task_stream": "a list, or with `plot` a pair; it has overloads",
     "Client.get_dataset": "what was published",
     "Client.get_metadata": "what was set",
+    "Client.job_result": "a result",
     "Client.persist": "collections, as they were given",
     "Client.recreate_error_locally": "a result",
     "Client.recreate_task_locally": "a result",

@@ -42,6 +42,7 @@ from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
 from ...builders import Board, graph
 from .conditions_breakages import CONDITIONS_BREAKAGES
+from .journal_breakages import JOURNAL_BREAKAGES
 from .question_breakages import QUESTION_BREAKAGES
 from .recovery_breakages import RECOVERY_BREAKAGES
 
@@ -498,6 +499,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "has_recipes", False),
     **CONDITIONS_BREAKAGES,
+    **JOURNAL_BREAKAGES,
     **QUESTION_BREAKAGES,
     **RECOVERY_BREAKAGES,
     # Plugins.

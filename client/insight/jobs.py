@@ -1,0 +1,181 @@
+"""Detached jobs: what the journal of the scheduler has recorded of them, for any client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import msgpack
+
+from ...protocol.durations import Duration, seconds_or_none
+from ...protocol.values.serialize import loads
+from ...protocol.wire.answers import part_of, reading
+from ...protocol.wire.keys import Key, key_of, text_of
+from ...protocol.wire.messages import Answer
+from ...protocol.wire.options import ENDS
+from ..core.events import Cancel
+from ..core.features.questions import AskScheduler
+from ..modes import on_loop
+from ..results.failures import exception_from
+from ..shell.both_ways import wait, waiter_here
+from ..shell.current import future_of
+from ..shell.engine import Engine
+from .asking import TIMEOUT_S, ask, checked, pages_of
+
+#: The states of a job: those in which it ends, and one before.
+STATES: Final = ("pending", *ENDS[:-1])
+
+
+@dataclass(frozen=True)
+class Job:
+    """A detached job, as the journal has it.
+
+    Attributes:
+        key: of its task; `Future(key, client)` is a future of it while `state` is "pending".
+        name: of its function.
+        state: "pending", "done", "failed", "cancelled" or "lost".
+        client: the name of the client that submitted it.
+        submitted: when it was recorded.
+        ended: when its end was recorded; None = it has not ended.
+        nbytes: the size of its result, in bytes.
+        is_recorded: its result or failure is in the journal, not only with workers.
+    """
+
+    key: Key
+    name: str
+    state: str
+    client: str
+    submitted: datetime
+    ended: datetime | None
+    nbytes: int
+    is_recorded: bool
+
+
+@on_loop
+async def jobs(
+    engine: Engine,
+    state: str | None = None,
+    name: str | None = None,
+    client: str | None = None,
+    limit: int = 1000,
+) -> list[Job]:
+    """Return detached jobs of the cluster, the latest first, of whichever client.
+
+    Args:
+        state: only those in this state: pending, done, failed, cancelled or lost.
+        name: only those of the function of this name.
+        client: only those that the client of this name has submitted.
+        limit: the most jobs.
+
+    Raises:
+        ValueError: there is no such state.
+        QuestionFailed: the scheduler has no journal, or cannot read it.
+    """
+    if state is not None and state not in STATES:
+        raise ValueError(f"state= is one of {', '.join(STATES)}, not {state!r}")
+    wanted = {"state": state, "name": name, "client": client}
+    arguments = {key: value for key, value in wanted.items() if value is not None}
+    found: list[Job] = []
+    async for page in ask(engine, "jobs", arguments):
+        found += _jobs_in(page)
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+@on_loop
+async def job(engine: Engine, key: Key) -> Job:
+    """Return what is recorded of a detached job.
+
+    Raises:
+        KeyError: the journal has no job of this key.
+        QuestionFailed: the scheduler has no journal, or cannot read it.
+    """
+    found, _ = await _ask_job(engine, key)
+    return found
+
+
+@on_loop
+async def job_result(engine: Engine, key: Key, timeout: Duration | None = None) -> Any:
+    """Return the result of a detached job, or raise its exception; wait for it if need be.
+
+    Args:
+        key: of its task.
+        timeout: time to wait, in seconds or as "30s", ...; None = for ever.
+
+    Raises:
+        KeyError: the journal has no job of this key.
+        TimeoutError: the job has not ended in time; it goes on.
+    """
+    timeout_s = seconds_or_none(timeout, "timeout")
+    found, answer = await _ask_job(engine, key)
+    if not found.is_recorded:
+        return await future_of(engine, text_of(key))._result_async(timeout_s)
+    result, failure = answer.blobs
+    if result is not None:
+        return loads(result)
+    raise exception_from(read_failure(failure), text_of(key))
+
+
+@on_loop
+async def cancel_job(engine: Engine, key: Key, reason: str = "") -> None:
+    """Cancel a detached job that has not ended, also while it runs.
+
+    Raises:
+        KeyError: the journal has no job of this key.
+    """
+    found, _ = await _ask_job(engine, key)
+    if found.state == "pending":
+        state = future_of(engine, text_of(key))._state
+        engine.post(Cancel([state], force=True, reason=reason, running=True))
+        await pages_of(engine, "recorded", {}, None)
+
+
+@on_loop
+async def forget_job(engine: Engine, key: Key) -> None:
+    """Forget a detached job that has ended: what is recorded of it, and its result.
+
+    Raises:
+        QuestionFailed: it has not ended.
+    """
+    await pages_of(engine, "forget_jobs", {"keys": [text_of(key)]}, None)
+
+
+async def _ask_job(engine: Engine, key: Key) -> tuple[Job, Answer]:
+    waiter = waiter_here()
+    question = AskScheduler(waiter, "job", {"key": text_of(key)}, "", "")
+    is_done = await wait(engine, waiter, question, TIMEOUT_S)
+    answer = checked(engine, question, is_done, TIMEOUT_S)
+    found = _jobs_in(answer.info)
+    if not found:
+        raise KeyError(f"the journal of the scheduler has no job {key!r}")
+    return found[0], answer
+
+
+def read_failure(packed: Any) -> list[Any]:
+    """Read the failure of a job."""
+    with reading("the scheduler"):
+        failure = msgpack.unpackb(packed)
+        if not isinstance(failure, list) or len(failure) < 2:
+            raise TypeError("a failure is a list")
+    return failure
+
+
+def _jobs_in(page: dict[str, Any]) -> list[Job]:
+    with reading("the scheduler"):
+        return [_read(one) for one in part_of(page, "jobs", list)]
+
+
+def _read(one: dict[str, Any]) -> Job:
+    ended = one["ended"]
+    return Job(
+        key=key_of(one["key"]),
+        name=one["name"],
+        state=one["state"],
+        client=one["client"],
+        submitted=datetime.fromtimestamp(one["submitted"]),
+        ended=None if ended is None else datetime.fromtimestamp(ended),
+        nbytes=one["nbytes"],
+        is_recorded=one["is_recorded"],
+    )

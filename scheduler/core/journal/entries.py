@@ -1,0 +1,96 @@
+"""What the core and the journal exchange: entries to be recorded, and what was read.
+
+The journal itself is the shell's (`scheduler/journal`): a database, and a thread that writes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from ....protocol.wire.failure import Failure
+from ....protocol.wire.messages import Ask
+from ....protocol.wire.payload import Blob
+from ..actions import Action
+
+#: The states of a job that has not ended, and the ones in which it can end are those of conditions.
+PENDING: Final = "pending"
+
+
+@dataclass(slots=True)
+class JobAdded:
+    """A job as it was submitted."""
+
+    key: str
+    function_id: bytes
+    function_name: str
+    function_blob: Blob
+    args: Blob
+    dependencies: list[str]
+    options: dict[str, Any]
+    spec_hash: bytes
+    #: the name of the client that submitted it
+    client: str
+
+
+@dataclass(slots=True)
+class JobEnded:
+    """The end of a job."""
+
+    key: str
+    #: done, failed, cancelled or lost
+    state: str
+    #: why, unless it is done
+    failure: Failure | None = None
+    #: its result; None = it is too large to be recorded, and stays with workers
+    result: Blob | None = None
+    nbytes: int = 0
+
+
+@dataclass(slots=True)
+class JobForgotten:
+    """A job that has ended is of no use any more."""
+
+    key: str
+
+
+#: What is recorded.
+Entry: TypeAlias = JobAdded | JobEnded | JobForgotten
+
+
+@dataclass(slots=True)
+class WriteJournal(Action):
+    """Record these entries, in order, and report that it is done by `JournalWritten`."""
+
+    number: int
+    entries: list[Entry]
+
+
+@dataclass(slots=True)
+class AskJournal(Action):
+    """Answer a question about jobs to this peer."""
+
+    peer: int
+    question: Ask
+
+
+@dataclass(slots=True)
+class JournalWritten:
+    """The entries of a `WriteJournal` are recorded; or they are not, for this reason."""
+
+    number: int
+    error: str = ""
+
+
+@dataclass(slots=True)
+class JournalRead:
+    """What an earlier scheduler has recorded, with which this one begins."""
+
+    #: those that have not ended, and those whose result is with workers, in order of submission
+    jobs: list[JobAdded] = field(default_factory=list)
+    #: {key: None} of `jobs` whose result is with workers, as far as known
+    made: dict[str, None] = field(default_factory=dict)
+    #: {key: None} of those whose result is recorded
+    done: dict[str, None] = field(default_factory=dict)
+    #: {key: the result} of those that `jobs` read
+    results: dict[str, Blob] = field(default_factory=dict)

@@ -1,0 +1,383 @@
+"""Detached jobs (`detached=True`): they are recorded, and run to their end without their client.
+
+The journal wants the jobs that have not ended, as a client does that never leaves: by a keeper. It
+has the shell record each job, and each end. Who asks for it is answered when all that it has
+submitted before is recorded. What ends with a small result is recorded with it, and then let go;
+a larger result stays with the workers, and is wanted on.
+
+A scheduler that is started again is given what has not ended, and submits it as a client would. So
+what workers have of it is taken over as ever. The results that these jobs read are given as
+constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wire.constant_calls import CONSTANT_BLOB, CONSTANT_ID, arguments_of
+from ....protocol.wire.failure import Failure, cancelled, data_lost, unrecorded
+from ....protocol.wire.levels import Level
+from ....protocol.wire.messages.questions import NO_ANSWER
+from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
+from ..feature import Feature, LateQuestion
+from ..moves.transitions import err, release_unneeded
+from ..records.peers import ClientHandle
+from ..records.tasks import MEMORY, SchedulerTask
+from ..requests import wanted_keys
+from ..requests.submission import on_submit
+from .entries import (
+    PENDING,
+    AskJournal,
+    Entry,
+    JobAdded,
+    JobEnded,
+    JobForgotten,
+    JournalRead,
+    JournalWritten,
+    WriteJournal,
+)
+
+if TYPE_CHECKING:
+    from ....protocol.wire.message import Message
+    from ..events import SchedulerTick
+    from ..state import SchedulerState
+
+#: Function and arguments of one job, in bytes.
+MAX_JOB_NBYTES: Final = 64 << 20
+#: Ends that could not be recorded are tried again after so long.
+RETRY_S: Final = 5.0
+#: Rows of one message, when jobs are submitted again.
+MAX_ROWS: Final = 4096
+#: A job whose result is with workers: it has ended, and is wanted on.
+MADE: Final = "made"
+_STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
+_NO_JOURNAL: Final = (
+    "this scheduler has no journal: start `weft scheduler` with a state directory, or a "
+    "LocalCluster with journal="
+)
+
+
+class _Writing:
+    """Entries that are being recorded."""
+
+    __slots__ = ("added", "ended", "questions")
+
+    def __init__(self) -> None:
+        self.added: dict[str, None] = {}
+        self.ended: dict[str, JobEnded] = {}
+        #: (peer, request) of those that wait for it
+        self.questions: list[tuple[int, int]] = []
+
+
+class Journal:
+    """The jobs that are recorded and have not ended, and what is being recorded.
+
+    The class is in `SchedulerState.busy` while there are entries to be recorded.
+    """
+
+    __slots__ = ("batches", "done", "entries", "is_open", "jobs", "keeper", "number")
+
+    def __init__(self) -> None:
+        #: The shell has a journal.
+        self.is_open = False
+        #: Wants all of `jobs`. It is no client of the cluster, and has no connection.
+        self.keeper = ClientHandle("", "the journal", 0, receive=_note_end, is_watcher=True)
+        #: {key: PENDING or MADE}
+        self.jobs: dict[str, str] = {}
+        #: {key: None} of those that are done, and whose result is recorded
+        self.done: dict[str, None] = {}
+        #: Entries for the next batch, and its number.
+        self.entries: list[Entry] = []
+        self.number = 1
+        #: {number: what is being recorded}, in order; the last one is not handed over yet
+        self.batches: dict[int, _Writing] = {}
+
+    def batch(self) -> _Writing:
+        """Return the batch that the next entry joins."""
+        return self.batches.setdefault(self.number, _Writing())
+
+
+def journal_of(state: SchedulerState) -> Journal:
+    """Return the journal of a scheduler."""
+    return state.record(Journal)
+
+
+# -- jobs come -------------------------------------------------------------------------------------
+def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
+    """Record a new job; one that is known as a job is recorded already."""
+    journal = journal_of(state)
+    if task.key in journal.jobs:
+        return
+    if failure := _why_not(state, task):
+        err(state, task, failure)
+        return
+    group = task.group
+    assert task.args is not None
+    added = JobAdded(
+        key=task.key,
+        function_id=group.function.function_id,
+        function_name=group.prefix.name,
+        function_blob=group.function.blob,
+        args=task.args,
+        dependencies=[dependency.key for dependency in task.dependencies],
+        options=group.options.changed(attempt=0, actor="").as_record(),
+        spec_hash=task.spec_hash or m.NO_HASH,
+        client=next((client.name for client in task.wanted_by), ""),
+    )
+    journal.jobs[task.key] = PENDING
+    journal.batch().added[task.key] = None
+    _append(state, added)
+    wanted_keys.want(journal.keeper, task)
+    if task.state == MEMORY:  # an equal call has run before
+        _end(state, JobEnded(task.key, DONE, nbytes=task.nbytes))
+
+
+def _why_not(state: SchedulerState, task: SchedulerTask) -> Failure | None:
+    """Return why a task cannot be a job, if it cannot."""
+    journal = journal_of(state)
+    if not journal.is_open:
+        return unrecorded(task.key, _NO_JOURNAL)
+    if task.args is None:
+        return unrecorded(task.key, "what it reads is not known")
+    others = [d.key for d in task.dependencies]
+    others += [key for _, key in task.group.options.conditions]
+    for key in others:
+        if key not in journal.jobs and key not in journal.done:
+            text = f"it waits for {key}, which is not detached, or has not succeeded"
+            return unrecorded(task.key, text)
+    return None
+
+
+def _append(state: SchedulerState, entry: Entry) -> None:
+    journal_of(state).entries.append(entry)
+    state.busy[Journal] = None
+
+
+# -- jobs end --------------------------------------------------------------------------------------
+def _note_end(state: SchedulerState, message: Message) -> None:
+    """Have the ends recorded of which the keeper would be sent a message."""
+    if isinstance(message, m.ResultsReady):
+        for key, result in zip(message.keys, message.results, strict=True):
+            _end(state, JobEnded(key, DONE, result=result))
+    elif isinstance(message, m.KeysInMemory):
+        for key, nbytes in zip(message.keys, message.nbytes, strict=True):
+            _end(state, JobEnded(key, DONE, nbytes=nbytes))
+    elif isinstance(message, m.KeysErred):
+        for key, place in zip(message.keys, message.failure_of, strict=True):
+            failure = message.failures[place]
+            _end(state, JobEnded(key, _STATES.get(failure[0], FAILED), failure))
+    elif isinstance(message, m.KeysCancelled):
+        for key in message.keys:
+            _end(state, JobEnded(key, CANCELLED, cancelled(key, message.reason)))
+    elif isinstance(message, m.KeysUnknown):
+        for key in message.keys:
+            _end(state, JobEnded(key, LOST, data_lost(key, "no worker has come back with it")))
+
+
+def _end(state: SchedulerState, end: JobEnded) -> None:
+    journal = journal_of(state)
+    is_made = end.state == DONE and end.result is None
+    if end.key not in journal.jobs or (is_made and journal.jobs[end.key] == MADE):
+        return
+    if is_made:
+        journal.jobs[end.key] = MADE
+    journal.batch().ended[end.key] = end
+    _append(state, end)
+
+
+# -- the shell records -----------------------------------------------------------------------------
+def settle(state: SchedulerState) -> None:
+    """Hand the entries over that have come with an event."""
+    journal = journal_of(state)
+    del state.busy[Journal]
+    if journal.entries:
+        entries, journal.entries = journal.entries, []
+        journal.batch()
+        state.after.append(WriteJournal(journal.number, entries))
+        journal.number += 1
+
+
+def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
+    """Take what the shell's journal reports."""
+    for report in event.journal:
+        if isinstance(report, JournalWritten):
+            _on_written(state, report)
+        elif isinstance(report, JournalRead):
+            _on_read(state, report)
+
+
+def _on_written(state: SchedulerState, report: JournalWritten) -> None:
+    """Let go of the jobs whose end is recorded; fail those whose beginning is not."""
+    journal = journal_of(state)
+    batch = journal.batches.pop(report.number)
+    if report.error:
+        for key in batch.added:
+            _fail(state, key, report.error)
+        again = [end for key, end in batch.ended.items() if key in journal.jobs]
+        if again:
+            state.call_after(RETRY_S, _end_again, again)
+    else:
+        for key, end in batch.ended.items():
+            if end.state == DONE and end.result is None:
+                continue  # the workers have it
+            if journal.jobs.pop(key, None) is not None:
+                _let_go(state, [key])
+                if end.state == DONE:
+                    journal.done[key] = None
+    for peer, request in batch.questions:
+        if peer in state.roles:
+            state.send(peer, m.Answer(request=request, info={}))
+
+
+def _fail(state: SchedulerState, key: str, reason: str) -> None:
+    journal = journal_of(state)
+    del journal.jobs[key]
+    task = state.tasks.get(key)
+    if task is not None and task in journal.keeper.wants:
+        wanted_keys.unwant(journal.keeper, task)
+        err(state, task, unrecorded(key, reason))
+        release_unneeded(state, [task])
+
+
+def _end_again(state: SchedulerState, ends: list[JobEnded]) -> None:
+    for end in ends:
+        if end.key in journal_of(state).jobs:
+            journal_of(state).batch().ended[end.key] = end
+            _append(state, end)
+
+
+def _on_read(state: SchedulerState, read: JournalRead) -> None:
+    """Submit the jobs again that have not ended, behind the results that they read."""
+    journal = journal_of(state)
+    journal.is_open = True
+    constants = [_constant(key, result) for key, result in read.results.items()]
+    journal.jobs.update((job.key, MADE if job.key in read.made else PENDING) for job in read.jobs)
+    rows = [*constants, *read.jobs]
+    for start in range(0, len(rows), MAX_ROWS):
+        message = _submission(rows[start : start + MAX_ROWS], read.made)
+        on_submit(state, journal.keeper, message)
+    journal.done = read.done
+    _let_go(state, read.results)
+
+
+def _let_go(state: SchedulerState, keys: Iterable[str]) -> None:
+    """End the wants of the keeper."""
+    keeper = journal_of(state).keeper
+    unneeded = []
+    for key in keys:
+        if (task := state.tasks.get(key)) is not None and task in keeper.wants:
+            wanted_keys.unwant(keeper, task)
+            unneeded.append(task)
+    release_unneeded(state, unneeded)
+    wanted_keys.drop_functions(state, keeper)
+
+
+def _constant(key: str, result: object) -> JobAdded:
+    """Return the call of a function that returns this result."""
+    return JobAdded(
+        key=key,
+        function_id=CONSTANT_ID,
+        function_name="constant",
+        function_blob=CONSTANT_BLOB,
+        args=arguments_of(result),  # type: ignore[arg-type]
+        dependencies=[],
+        options={},
+        spec_hash=m.NO_HASH,
+        client="",
+    )
+
+
+def _submission(jobs: list[JobAdded], made: Iterable[str]) -> m.SubmitTasks:
+    """Return one message for these jobs; those that were made run only if their result is lost."""
+    functions: dict[bytes, JobAdded] = {job.function_id: job for job in jobs}
+    places = {function_id: place for place, function_id in enumerate(functions)}
+    options: dict[str, int] = {}
+    records: list[dict[str, object]] = []
+    option_of = []
+    for job in jobs:
+        record = {**job.options, "delivered": True} if job.key in made else job.options
+        text = repr(record)
+        if text not in options:
+            options[text] = len(records)
+            records.append(record)
+        option_of.append(options[text])
+    return m.SubmitTasks(
+        functions=list(functions),
+        function_names=[job.function_name for job in functions.values()],
+        function_blobs=[job.function_blob for job in functions.values()],
+        function_of=[places[job.function_id] for job in jobs],
+        keys=[job.key for job in jobs],
+        args=[job.args for job in jobs],
+        dependencies=[job.dependencies for job in jobs],
+        spec_hashes=[job.spec_hash for job in jobs],
+        options=records,
+        option_of=option_of,
+    )
+
+
+# -- questions -------------------------------------------------------------------------------------
+def on_ask_recorded(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """Answer when all is recorded that was submitted before."""
+    journal = journal_of(state)
+    if journal.batches:
+        last = journal.batches[max(journal.batches)]
+        last.questions.append((peer, message.request))
+    else:
+        state.send(peer, m.Answer(request=message.request, info={}))
+
+
+def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """Forget jobs that have ended, with their results; answer when that is recorded."""
+    journal = journal_of(state)
+    keys = message.arguments.get("keys", [])
+    ending = {key for batch in journal.batches.values() for key in batch.ended}
+    pending = [k for k in keys if journal.jobs.get(k) == PENDING and k not in ending]
+    if not journal.is_open or pending:
+        text = f"job {pending[0]!r} has not ended: cancel it first" if pending else _NO_JOURNAL
+        state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
+        return
+    for key in keys:
+        journal.jobs.pop(key, None)
+        journal.done.pop(key, None)
+        journal.batch()
+        _append(state, JobForgotten(key))
+    _let_go(state, keys)
+    on_ask_recorded(state, peer, message)
+
+
+def on_ask_jobs(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """Have the journal answer a question about jobs."""
+    if journal_of(state).is_open:
+        state.after.append(AskJournal(peer, message))
+    else:
+        failed = m.AskFailed(request=message.request, kind=NO_ANSWER, text=_NO_JOURNAL)
+        state.send(peer, failed)
+
+
+FEATURE: Final = Feature(
+    name="journal",
+    records=(Journal,),
+    submitted_with={"detached": on_detached},
+    settling=((Journal, settle),),
+    ticked=(on_ticked,),
+    orders={
+        "recorded": LateQuestion(on_ask_recorded, Level.CLIENT),
+        "forget_jobs": LateQuestion(on_forget, Level.CLIENT),
+        "jobs": LateQuestion(on_ask_jobs, Level.VIEW),
+        "job": LateQuestion(on_ask_jobs, Level.CLIENT),
+    },
+    invariants={
+        "the journal wants its jobs, and no other tasks": lambda s: [
+            key
+            for key in {
+                **dict.fromkeys(journal_of(s).jobs),
+                **{task.key: None for task in journal_of(s).keeper.wants},
+            }
+            if (key in journal_of(s).jobs and key in s.tasks)
+            != (key in s.tasks and s.tasks[key] in journal_of(s).keeper.wants)
+        ],
+        "entries of the journal are handed over with the event": lambda s: [*journal_of(s).entries],
+    },
+)

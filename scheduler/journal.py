@@ -1,0 +1,436 @@
+"""The journal of detached jobs: an SQLite database in the state directory. A part of the shell.
+
+One thread writes it. Entries that come while it commits are one transaction with all that has come
+by then, so the price of a commit is shared, and the loop never waits for the disk. What is reported
+as recorded is on the disk: the database has a write-ahead log with `synchronous=FULL`.
+
+The database is made with the first job. Its form has a number; a later one is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+
+from ..protocol.errors import ConfigError
+from ..protocol.wire.message import Message
+from ..protocol.wire.messages import Answer, Ask, AskFailed
+from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
+from ..protocol.wire.payload import Blob, Payload
+from .core.journal.entries import (
+    PENDING,
+    Entry,
+    JobAdded,
+    JobEnded,
+    JournalRead,
+    JournalWritten,
+    WriteJournal,
+)
+
+#: The form of the tables.
+FORM: Final = 1
+FILE: Final = "journal.sqlite"
+#: Jobs that have ended are kept up to so many, the latest.
+MAX_ENDED: Final = 100_000
+#: The oldest are looked for after so many transactions.
+_COMMITS_BETWEEN: Final = 1000
+#: Jobs of one page of an answer.
+N_JOBS: Final = 200
+_BUSY_S: Final = 5.0
+_MADE: Final = "made"
+_OPEN: Final = (PENDING, _MADE)
+
+_TABLES: Final = """
+CREATE TABLE functions (id BLOB PRIMARY KEY, blob BLOB NOT NULL, buffers BLOB) WITHOUT ROWID;
+CREATE TABLE jobs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    function BLOB NOT NULL,
+    args BLOB NOT NULL,
+    args_buffers BLOB,
+    dependencies BLOB NOT NULL,
+    options BLOB NOT NULL,
+    spec_hash BLOB NOT NULL,
+    client TEXT NOT NULL,
+    state TEXT NOT NULL,
+    submitted REAL NOT NULL,
+    ended REAL,
+    nbytes INTEGER NOT NULL DEFAULT 0,
+    result BLOB,
+    result_buffers BLOB,
+    failure BLOB
+);
+CREATE INDEX jobs_by_state ON jobs (state, number);
+"""
+_ADD: Final = """
+INSERT INTO jobs (key, name, function, args, args_buffers, dependencies, options, spec_hash, client,
+                  state, submitted)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)
+ON CONFLICT (key) DO UPDATE SET
+    name = excluded.name, function = excluded.function, args = excluded.args,
+    args_buffers = excluded.args_buffers, dependencies = excluded.dependencies,
+    options = excluded.options, spec_hash = excluded.spec_hash, client = excluded.client,
+    state = 'pending', submitted = excluded.submitted, ended = NULL, nbytes = 0, result = NULL,
+    result_buffers = NULL, failure = NULL
+"""
+_END: Final = """
+UPDATE jobs SET state = ?, ended = ?, nbytes = ?, result = ?, result_buffers = ?, failure = ?
+WHERE key = ?
+"""
+_COLUMNS: Final = "number, key, name, client, state, submitted, ended, nbytes"
+
+
+class Journal:
+    """The journal of one scheduler. Its reports are called in the journal's thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a journal, if there is one.
+
+        Raises:
+            ConfigError: it cannot be read, is damaged, or was made by a later version.
+        """
+        self.path = path
+        self._database: sqlite3.Connection | None = None
+        self._work: queue.SimpleQueue[Callable[[], None] | _Write | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._n_commits = 0
+        if path.exists():
+            self._open()
+
+    # -- from the loop ----------------------------------------------------------------------------
+    def write(self, action: WriteJournal, report: Callable[[JournalWritten], None]) -> None:
+        """Record entries; then call `report` in the journal's thread."""
+        self._put(_Write(action, report))
+
+    def answer(self, question: Ask, send: Callable[[Message], None]) -> None:
+        """Answer a question about jobs by `send`, in the journal's thread."""
+        self._put(lambda: send(self._answer(question)))
+
+    def read(self) -> JournalRead:
+        """Return what a scheduler begins with; all that was to be recorded is recorded before.
+
+        Raises:
+            ConfigError: the database is damaged.
+        """
+        done: queue.SimpleQueue[JournalRead | sqlite3.Error] = queue.SimpleQueue()
+
+        def work() -> None:
+            try:
+                done.put(self._read())
+            except sqlite3.Error as error:
+                done.put(error)
+
+        self._put(work)
+        found = done.get()
+        if isinstance(found, sqlite3.Error):
+            raise _unusable(self.path, found)
+        return found
+
+    def close(self) -> None:
+        """Record what is waiting, and close the database. It may take as long as the disk does."""
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
+            self._thread = None
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _put(self, work: Callable[[], None] | _Write) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="weft-journal", daemon=True)
+            self._thread.start()
+        self._work.put(work)
+
+    # -- in the thread ----------------------------------------------------------------------------
+    def _run(self) -> None:
+        while True:
+            writes: list[_Write] = []
+            work = self._work.get()
+            while isinstance(work, _Write):
+                writes.append(work)
+                try:
+                    work = self._work.get_nowait()
+                except queue.Empty:
+                    break
+            if writes:
+                self._write(writes)
+            if work is None:
+                return
+            if not isinstance(work, _Write):
+                work()
+
+    def _write(self, writes: list[_Write]) -> None:
+        """Record several batches in one transaction; if that fails, each one on its own."""
+        error = self._record([entry for write in writes for entry in write.action.entries])
+        if error and len(writes) > 1:
+            for write in writes:
+                self._write([write])
+            return
+        for write in writes:
+            write.report(JournalWritten(write.action.number, error))
+
+    def _record(self, entries: list[Entry]) -> str:
+        """Commit entries; return why that failed, "" = it has not."""
+        try:
+            database = self._open()
+            with _transaction(database):
+                for entry in entries:
+                    if isinstance(entry, JobAdded):
+                        _add(database, entry)
+                    elif isinstance(entry, JobEnded):
+                        _end(database, entry)
+                    else:
+                        database.execute("DELETE FROM jobs WHERE key = ?", (entry.key,))
+            self._n_commits += 1
+            if self._n_commits % _COMMITS_BETWEEN == 0:
+                with _transaction(database):
+                    _drop_oldest(database)
+        except (sqlite3.Error, ConfigError, OSError) as error:
+            return f"the journal {self.path} cannot be written: {error}"
+        return ""
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is not None:
+            return self._database
+        is_new = not self.path.exists()
+        database: sqlite3.Connection | None = None
+        try:
+            if is_new:
+                self.path.touch(mode=0o600)
+            database = sqlite3.connect(
+                self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+            (form,) = database.execute("PRAGMA user_version").fetchone()
+            if form == 0:
+                with _transaction(database):
+                    for statement in filter(str.strip, _TABLES.split(";")):
+                        database.execute(statement)
+                    database.execute(f"PRAGMA user_version = {FORM}")
+            elif form != FORM:
+                raise ConfigError(
+                    f"the journal {self.path} has form {form}, and this version reads form {FORM}: "
+                    "it was written by a later one; start that one, or give another --journal"
+                )
+        except (sqlite3.Error, OSError) as error:
+            if database is not None:
+                database.close()
+            if is_new:
+                with contextlib.suppress(OSError):
+                    self.path.unlink()
+            raise _unusable(self.path, error) from None
+        except ConfigError:
+            assert database is not None
+            database.close()
+            raise
+        self._database = database
+        return database
+
+    def _read(self) -> JournalRead:
+        read = JournalRead()
+        if self._database is None and not self.path.exists():
+            return read
+        database = self._open()
+        rows = database.execute(
+            "SELECT key, name, function, functions.blob, functions.buffers, args, args_buffers, "
+            "dependencies, options, spec_hash, client, state FROM jobs "
+            "JOIN functions ON functions.id = jobs.function "
+            "WHERE state IN (?, ?) ORDER BY number",
+            _OPEN,
+        )
+        for key, name, function, blob, buffers, args, args_buffers, *others in rows:
+            dependencies, options, spec_hash, client, state = others
+            read.jobs.append(
+                JobAdded(
+                    key=key,
+                    function_id=function,
+                    function_name=name,
+                    function_blob=_joined(blob, buffers),
+                    args=_joined(args, args_buffers),
+                    dependencies=msgpack.unpackb(dependencies),
+                    options=msgpack.unpackb(options),
+                    spec_hash=spec_hash,
+                    client=client,
+                )
+            )
+            if state == _MADE:
+                read.made[key] = None
+        done = "SELECT key FROM jobs WHERE state = 'done' AND result IS NOT NULL"
+        read.done = dict.fromkeys(key for (key,) in database.execute(done))
+        needed = {key: None for job in read.jobs for key in job.dependencies if key in read.done}
+        for key in needed:
+            found = database.execute(
+                "SELECT result, result_buffers FROM jobs WHERE key = ? AND state = 'done'", (key,)
+            ).fetchone()
+            read.results[key] = _joined(*found)
+        return read
+
+    # -- questions --------------------------------------------------------------------------------
+    def _answer(self, question: Ask) -> Message:
+        try:
+            answer = self._answer_jobs if question.name == "jobs" else self._answer_job
+            return answer(question)
+        except ValueError as error:
+            text = f"question {question.name!r}: {error}"
+            return AskFailed(request=question.request, kind=BAD_ARGUMENT, text=text)
+        except (sqlite3.Error, ConfigError) as error:
+            text = f"the journal cannot be read: {error}"
+            return AskFailed(request=question.request, kind=NO_ANSWER, text=text)
+
+    def _answer_jobs(self, question: Ask) -> Message:
+        """Answer with descriptions of jobs, the latest first."""
+        wheres, values = [], []
+        for name in ("state", "name", "client"):
+            if value := _text_in(question, name):
+                wheres.append(f"{name} = ?")
+                values.append(value)
+        if question.page:
+            wheres.append("number < ?")
+            values.append(str(int(question.page)))
+        where = f"WHERE {' AND '.join(wheres)} " if wheres else ""
+        jobs = []
+        if self._database is not None or self.path.exists():
+            rows = self._open().execute(
+                f"SELECT {_COLUMNS} FROM jobs {where}ORDER BY number DESC LIMIT {N_JOBS}", values
+            )
+            jobs = [_described(row) for row in rows]
+        is_last = len(jobs) < N_JOBS
+        next_page = "" if is_last else str(jobs[-1]["number"])
+        return Answer(request=question.request, info={"jobs": jobs}, next_page=next_page)
+
+    def _answer_job(self, question: Ask) -> Message:
+        """Answer with one job, its result, and its failure."""
+        key = _text_in(question, "key")
+        row = None
+        if self._database is not None or self.path.exists():
+            columns = f"{_COLUMNS}, result, result_buffers, failure"
+            found = self._open().execute(f"SELECT {columns} FROM jobs WHERE key = ?", (key,))
+            row = found.fetchone()
+        if row is None:
+            return Answer(request=question.request, info={"jobs": []})
+        *described, result, buffers, failure = row
+        blobs = [None if result is None else _joined(result, buffers), failure]
+        return Answer(request=question.request, info={"jobs": [_described(described)]}, blobs=blobs)
+
+
+class _Write:
+    """A batch that waits to be recorded."""
+
+    __slots__ = ("action", "report")
+
+    def __init__(self, action: WriteJournal, report: Callable[[JournalWritten], None]) -> None:
+        self.action = action
+        self.report = report
+
+
+# -- rows ------------------------------------------------------------------------------------------
+@contextlib.contextmanager
+def _transaction(database: sqlite3.Connection) -> Iterator[None]:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise
+
+
+def _add(database: sqlite3.Connection, job: JobAdded) -> None:
+    database.execute(
+        "INSERT OR IGNORE INTO functions (id, blob, buffers) VALUES (?, ?, ?)",
+        (job.function_id, *_parts(job.function_blob)),
+    )
+    database.execute(
+        _ADD,
+        (
+            job.key,
+            job.function_name,
+            job.function_id,
+            *_parts(job.args),
+            msgpack.packb(job.dependencies),
+            msgpack.packb(job.options),
+            job.spec_hash,
+            job.client,
+            time.time(),
+        ),
+    )
+
+
+def _end(database: sqlite3.Connection, end: JobEnded) -> None:
+    result, buffers = (None, None) if end.result is None else _parts(end.result)
+    is_made = end.state == "done" and end.result is None
+    failure = None if end.failure is None else msgpack.packb(end.failure, default=_plain)
+    nbytes = end.nbytes or (0 if result is None else len(result))
+    state = _MADE if is_made else end.state
+    row = (state, time.time(), nbytes, result, buffers, failure, end.key)
+    database.execute(_END, row)
+
+
+def _drop_oldest(database: sqlite3.Connection) -> None:
+    """Forget the oldest jobs that have ended, and the functions of none."""
+    ended = "state NOT IN (?, ?)"
+    database.execute(
+        f"DELETE FROM jobs WHERE {ended} AND number <= "
+        f"(SELECT number FROM jobs WHERE {ended} ORDER BY number DESC LIMIT 1 OFFSET ?)",
+        (*_OPEN, *_OPEN, MAX_ENDED),
+    )
+    database.execute("DELETE FROM functions WHERE id NOT IN (SELECT function FROM jobs)")
+
+
+def _parts(blob: Blob) -> tuple[bytes, bytes | None]:
+    """Return a pickle and its buffers, as two columns have them."""
+    if isinstance(blob, Payload):
+        return bytes(blob.data), msgpack.packb([bytes(buffer) for buffer in blob.buffers])
+    return bytes(blob), None
+
+
+def _joined(data: bytes, buffers: bytes | None) -> Blob:
+    if buffers is None:
+        return data
+    return Payload(data, [bytearray(buffer) for buffer in msgpack.unpackb(buffers)])
+
+
+def _plain(value: Any) -> Any:
+    """Return what stands for a payload in a failure: the exception is lost, its texts are not."""
+    return bytes(value.data) if isinstance(value, Payload) else repr(value)
+
+
+def _described(row: Any) -> dict[str, Any]:
+    number, key, name, client, state, submitted, ended, nbytes = row
+    return {
+        "number": number,
+        "key": key,
+        "name": name,
+        "client": client,
+        "state": "done" if state == _MADE else state,
+        "submitted": submitted,
+        "ended": ended,
+        "nbytes": nbytes,
+        "is_recorded": state not in _OPEN,
+    }
+
+
+def _text_in(question: Ask, name: str) -> str:
+    value = question.arguments.get(name, "")
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"{name} is a text")
+
+
+def _unusable(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"the journal {path} cannot be used: {error}. Mend it, restore a backup, or move it away: "
+        "then a new one is begun, without the jobs in it"
+    )

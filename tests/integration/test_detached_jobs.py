@@ -1,0 +1,182 @@
+"""Detached jobs outlive their client and the scheduler: real processes, killed at any instant."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+import weft
+from tests.deploy.cli.test_restarts import real_pid, restarted
+from tests.deploy.daemons import daemon, environment, file_of, scheduler
+from weft.protocol.errors import QuestionFailed
+
+from .test_scheduler_restarts import locked, note
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def cluster(folder):
+    """A scheduler with a journal, and two workers of one thread."""
+    with (
+        scheduler(folder=folder) as started,
+        daemon("worker", "--nworkers", "2", "--nthreads", "1", folder=folder) as workers,
+    ):
+        workers.wait_for("registered", 2)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    with cluster(tmp_path_factory.mktemp("jobs")) as started:
+        yield started
+
+
+@pytest.fixture
+def client(started):
+    with weft.Client(connection_file=file_of(started)) as client:
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+def gated(gate, value):
+    from fcntl import LOCK_EX, flock
+
+    with open(gate) as file:
+        flock(file, LOCK_EX)
+    return value
+
+
+def fail(text):
+    raise ValueError(text)
+
+
+def test_a_job_has_a_result_for_any_client(client, started):
+    future = client.submit(pow, 2, 10, detached=True)
+    assert future.result(60) == 1024
+    key = future.key
+    del future
+    with weft.Client(connection_file=file_of(started)) as other:
+        assert other.job_result(key, timeout=60) == 1024
+        job = other.job(key)
+    assert (job.key, job.name, job.state) == (key, "pow", "done")
+    assert job.submitted <= job.ended
+
+
+def test_a_job_has_a_failure_for_any_client(client):
+    key = client.submit(fail, "no data", detached=True).key
+    with pytest.raises(ValueError, match="no data"):
+        client.job_result(key, timeout=60)
+
+
+def test_large_results_and_arguments(client):
+    data = os.urandom(3 << 20)
+    future = client.submit(bytes.upper, data, detached=True)
+    assert client.job_result(future.key, timeout=60) == data.upper()
+    assert not client.job(future.key).is_recorded
+    client.forget_job(future.key)
+    with pytest.raises(KeyError):
+        client.job(future.key)
+
+
+def test_jobs_are_listed_by_state_and_name(client):
+    futures = client.map(divmod, range(5), [2] * 5, detached=True)
+    assert client.gather(futures) == [divmod(i, 2) for i in range(5)]
+    client.wait_recorded()
+    found = client.jobs(name="divmod")
+    assert {job.key for job in found} == {future.key for future in futures}
+    assert {job.state for job in found} <= {"done", "pending"}
+    assert client.jobs(name="divmod", limit=2) == found[:2]
+    with pytest.raises(ValueError, match="state= is one of"):
+        client.jobs(state="finished")
+    with pytest.raises(KeyError, match="no job 'nothing'"):
+        client.job("nothing")
+
+
+def test_a_job_is_cancelled_by_another_client(client, started, tmp_path):
+    gate = tmp_path / "gate"
+    with locked(gate):
+        key = client.submit(gated, str(gate), 1, detached=True).key
+        with pytest.raises(QuestionFailed, match="has not ended: cancel it first"):
+            client.forget_job(key)
+        with weft.Client(connection_file=file_of(started)) as other:
+            other.cancel_job(key, reason="not needed")
+            with pytest.raises(weft.TaskCancelled, match="not needed"):
+                other.job_result(key, timeout=60)
+
+
+def test_a_job_waits_for_a_job_and_no_other_task(client):
+    first = client.submit(abs, -1, detached=True)
+    second = client.submit(abs, first, detached=True)
+    assert second.result(60) == 1
+    client.wait_recorded()  # the first has ended, and its result is recorded
+    assert client.submit(abs, first, detached=True).result(60) == 1
+    plain = client.submit(abs, -3)
+    with pytest.raises(weft.JobNotRecorded, match="not detached"):
+        client.submit(abs, plain, detached=True)
+
+
+PROGRAM = """
+import sys, weft
+from tests.integration.test_detached_jobs import gated
+client = weft.Client(connection_file=sys.argv[1])
+futures = client.map(gated, [sys.argv[2]] * 20, range(20), detached=True)
+total = client.submit(sum, futures, detached=True)
+print(total.key, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_jobs_outlive_a_killed_client_and_a_killed_scheduler(tmp_path):
+    with cluster(tmp_path) as started:
+        kill_both(started, tmp_path)
+
+
+def kill_both(started, folder):
+    gate = folder / "gate"
+    with locked(gate):
+        program = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(file_of(started)), str(gate)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(folder),
+        )
+        with program:
+            key = program.stdout.readline().strip()
+            program.send_signal(signal.SIGKILL)
+        assert key.startswith("sum-")
+        restarted(started, real_pid(started))
+    with weft.Client(connection_file=file_of(started)) as client:
+        assert client.job_result(key, timeout=60) == sum(range(20))
+
+
+def test_a_job_that_has_ended_does_not_run_again(tmp_path):
+    with cluster(tmp_path) as started:
+        restart_after_its_end(started, tmp_path / "log")
+
+
+def restart_after_its_end(started, log):
+    with weft.Client(connection_file=file_of(started)) as client:
+        key = client.submit(note, str(log), "ran", detached=True).key
+        client.job_result(key, timeout=60)
+        client.wait_recorded()
+    restarted(started, real_pid(started))
+    with weft.Client(connection_file=file_of(started)) as client:
+        client.wait_for_workers(2, timeout=60)
+        assert client.job_result(key, timeout=60) is None
+        assert client.job(key).state == "done"
+    assert log.read_text() == "ran\n"
+
+
+def test_a_cluster_without_a_journal_says_so():
+    with weft.Client(processes=False, n_workers=1, set_as_default=False) as client:
+        with pytest.raises(weft.JobNotRecorded, match="has no journal"):
+            client.submit(abs, 1, detached=True)
+        with pytest.raises(QuestionFailed, match="has no journal"):
+            client.jobs()

@@ -1,0 +1,246 @@
+"""Detached jobs are recorded, wanted to their end, and submitted again by the next scheduler."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from weft.protocol.values.constants import constant
+from weft.protocol.values.serialize import dumps, loads
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.constant_calls import CONSTANT_BLOB, CONSTANT_ID, arguments_of
+from weft.protocol.wire.payload import Payload
+from weft.scheduler.core.events import SchedulerTick
+from weft.scheduler.core.journal.entries import (
+    AskJournal,
+    JobAdded,
+    JobEnded,
+    JobForgotten,
+    JournalRead,
+    JournalWritten,
+    WriteJournal,
+)
+from weft.scheduler.core.journal.feature import RETRY_S, journal_of
+
+from ...builders import Board, finished, function_id, graph, sent_keys
+
+
+def open_board(read: JournalRead | None = None) -> Board:
+    board = Board()
+    board.play(SchedulerTick(journal=[read or JournalRead()]))
+    return board
+
+
+@pytest.fixture
+def board() -> Board:
+    return open_board()
+
+
+def writes(board: Board) -> list[WriteJournal]:
+    """Return what is to be recorded since the last event."""
+    return [action for action in board.actions if isinstance(action, WriteJournal)]
+
+
+def recorded(board: Board, number: int, error: str = "") -> None:
+    board.play(SchedulerTick(journal=[JournalWritten(number, error)]))
+
+
+def test_a_job_is_recorded_as_it_was_submitted(board):
+    client = board.client()
+    board.send(client, graph("a", detached=True, retries=2))
+    (write,) = writes(board)
+    (added,) = write.entries
+    assert isinstance(added, JobAdded)
+    assert (added.key, added.function_name, added.client) == ("a", "inc", "alice")
+    assert (added.function_blob, added.args) == (b"pickle", b"args of a")
+    assert added.options["retries"] == 2
+
+
+def test_who_asks_is_answered_when_all_before_is_recorded(board):
+    client = board.client()
+    board.send(client, graph("a", detached=True))
+    (write,) = writes(board)
+    ask = m.Ask(request=5, name="recorded", arguments={})
+    assert board.send(client, ask) == {}
+    board.send(client, graph("b", detached=True))
+    board.play(SchedulerTick(journal=[JournalWritten(write.number)]))
+    assert board.out == {client: [m.Answer(request=5, info={})]}
+    recorded(board, write.number + 1)
+    out = board.send(client, m.Ask(request=6, name="recorded", arguments={}))
+    assert out == {client: [m.Answer(request=6, info={})]}
+
+
+def test_a_job_runs_to_its_end_without_its_client(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    recorded(board, 1)
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    assert board.states("a") == ["processing"]
+    board.finish(worker, "a", blob=b"result")
+    (write,) = writes(board)
+    assert write.entries == [JobEnded("a", "done", result=b"result")]
+    assert board.states("a") == ["memory"]  # until that is recorded
+    recorded(board, write.number)
+    assert board.states("a") == ["-"]
+    assert not journal_of(board.state).jobs
+
+
+def test_a_large_result_stays_with_the_workers(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    board.send(worker, finished([board.attempt("a")], nbytes=1 << 20, blob=None))
+    (write,) = writes(board)
+    assert write.entries == [JobEnded("a", "done", nbytes=1 << 20)]
+    recorded(board, write.number)
+    assert board.states("a") == ["memory"]
+    assert journal_of(board.state).jobs == {"a": "made"}
+
+
+def test_a_job_that_is_forgotten_lets_go_of_its_result(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    board.send(worker, finished([board.attempt("a")], nbytes=1 << 20, blob=None))
+    recorded(board, 1)
+    recorded(board, 2)
+    ask = m.Ask(request=4, name="forget_jobs", arguments={"keys": ["a"]})
+    out = board.send(client, ask)
+    assert len(out.of(worker, m.DropAttempts)) == 1
+    assert [write.entries for write in writes(board)] == [[JobForgotten("a")]]
+    board.drop_rest()
+    recorded(board, 3)
+    assert board.out == {client: [m.Answer(request=4, info={})]}
+
+
+def test_a_failure_is_recorded(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.raise_(worker, "a")
+    (write,) = writes(board)
+    assert write.entries == [JobEnded("a", "failed", ["exception", "a", "ValueError"])]
+
+
+def test_a_job_is_cancelled_by_its_client(board):
+    client = board.client()
+    board.send(client, graph("a", detached=True))
+    board.send(client, m.CancelKeys(keys=["a"], force=False, reason="why"))
+    (write,) = writes(board)
+    assert write.entries == [JobEnded("a", "cancelled", ["cancelled", "a", "why"])]
+    recorded(board, write.number)
+    assert board.states("a") == ["-"]
+
+
+def test_a_job_that_cannot_be_recorded_fails(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.play(SchedulerTick(journal=[JournalWritten(1, "the disk is full")]))
+    (erred,) = board.out.of(client, m.KeysErred)
+    assert erred.failures == [["unrecorded", "a", "the disk is full"]]
+    assert len(board.out.of(worker, m.DropAttempts)) == 1
+    assert not journal_of(board.state).jobs
+
+
+def test_an_end_that_cannot_be_recorded_is_tried_again(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    recorded(board, 1)
+    board.finish(worker, "a")
+    recorded(board, 2, "the disk is full")
+    assert board.states("a") == ["memory"]
+    board.tick(RETRY_S + 0.1)
+    (write,) = writes(board)
+    assert [type(entry) for entry in write.entries] == [JobEnded]
+    recorded(board, write.number)
+    assert not journal_of(board.state).jobs
+
+
+def test_a_scheduler_without_a_journal_refuses_jobs():
+    board = Board()
+    client = board.client()
+    out = board.send(client, graph("a", detached=True))
+    (erred,) = out.of(client, m.KeysErred)
+    assert erred.failures[0][0] == "unrecorded"
+    assert "has no journal" in erred.failures[0][2]
+    out = board.send(client, m.Ask(request=1, name="jobs", arguments={}))
+    assert [type(x) for x in out[client]] == [m.AskFailed]
+
+
+@pytest.mark.parametrize("options", [{}, {"conditions": [["done", "a"]]}])
+def test_a_job_waits_for_jobs_only(board, options):
+    client = board.client()
+    board.send(client, graph("a"))
+    rows = graph("b" if options else ":a -> b", detached=True, **options)
+    out = board.send(client, rows)
+    (erred,) = out.of(client, m.KeysErred)
+    assert erred.failures[0][:2] == ["unrecorded", "b"]
+    assert "it waits for a, which is not detached" in erred.failures[0][2]
+
+
+def test_questions_about_jobs_are_for_the_shell(board):
+    client = board.client()
+    board.send(client, question := m.Ask(request=3, name="jobs", arguments={"state": "done"}))
+    assert [a for a in board.actions if isinstance(a, AskJournal)] == [AskJournal(client, question)]
+
+
+def job(key: str, *dependencies: str, **options: object) -> JobAdded:
+    name = function_id("inc")
+    return JobAdded(
+        key, name, "inc", b"pickle", b"args", [*dependencies], {"detached": True, **options},
+        m.NO_HASH, "alice",
+    )  # fmt: skip
+
+
+def test_the_next_scheduler_submits_what_has_not_ended():
+    board = open_board(JournalRead([job("a"), job("b", "a", priority=3)]))
+    assert writes(board) == []  # it is recorded already
+    worker = board.worker()
+    assert board.states("a", "b") == ["processing", "processing"]
+    board.finish(worker, "a", "b")
+    ends = [entry for write in writes(board) for entry in write.entries]
+    assert [end.key for end in ends] == ["a", "b"]
+
+
+def test_results_that_jobs_read_are_given_as_constants():
+    read = JournalRead([job("b", "a")], results={"a": dumps(7)})
+    board = open_board(read)
+    worker = board.worker()
+    sent = board.out.of(worker, m.AssignTasks)[0]
+    assert sent.keys == ["a", "b"]
+    assert sent.functions == [CONSTANT_ID, function_id("inc")]
+    board.finish(worker, "a")
+    assert writes(board) == []  # its end is recorded already
+    board.finish(worker, "b")
+    assert [end.key for write in writes(board) for end in write.entries] == ["b"]
+
+
+def test_a_result_that_workers_have_is_not_made_again():
+    board = open_board(JournalRead([job("a")], made={"a": None}))
+    board.worker()
+    assert board.states("a") == ["released"]
+    client = board.client()
+    board.send(client, m.WantKeys(keys=["a"]))
+    assert board.states("a") == ["processing"]  # no worker has come back with it
+
+
+@pytest.mark.parametrize("value", [7, b"bytes", {"a": [1, 2]}, bytearray(300_000)])
+def test_constants_are_pickles_without_pickle(value):
+    blob = Payload(*_packed(value)) if isinstance(value, bytearray) else dumps(value)
+    (argument,) = pickle.loads(arguments_of(blob))
+    assert pickle.loads(CONSTANT_BLOB) is constant
+    assert constant(argument) == value
+    assert loads(blob) == value
+
+
+def _packed(value: object) -> tuple[bytes, list[bytes]]:
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(pickle.PickleBuffer(value), 5, buffer_callback=buffers.append)  # type: ignore[arg-type]
+    return data, [bytes(buffer) for buffer in buffers]
+
+
+def test_a_restarted_job_is_known_by_its_keys(board):
+    client = board.client()
+    board.send(client, graph("a", detached=True))
+    assert sent_keys(board.send(client, graph("a", detached=True)), client, m.KeysPending) == ["a"]
+    assert writes(board) == []

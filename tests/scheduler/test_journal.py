@@ -1,0 +1,199 @@
+"""The journal in its database: what is read is what was recorded, and faults are said."""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from weft.protocol.errors import ConfigError
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.payload import Payload
+from weft.scheduler import journal as module
+from weft.scheduler.core.journal.entries import JobAdded, JobEnded, JournalRead, WriteJournal
+from weft.scheduler.journal import FORM, Journal
+
+
+class Opened:
+    """A journal, and its reports."""
+
+    def __init__(self, path: Path) -> None:
+        self.journal = Journal(path)
+        self.reports: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._number = 0
+
+    def write(self, *entries: JobAdded | JobEnded) -> str:
+        """Record entries; return why that failed."""
+        self._number += 1
+        self.journal.write(WriteJournal(self._number, [*entries]), self.reports.put)
+        report = self.reports.get()
+        assert report.number == self._number
+        return report.error
+
+    def ask(self, name: str, page: str = "", /, **arguments: str) -> object:
+        ask = m.Ask(request=1, name=name, arguments=arguments, page=page)
+        self.journal.answer(ask, self.reports.put)
+        return self.reports.get()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "journal.sqlite"
+
+
+@pytest.fixture
+def opened(path):
+    opened = Opened(path)
+    yield opened
+    opened.journal.close()
+
+
+def job(key: str, *dependencies: str, args: object = b"args") -> JobAdded:
+    return JobAdded(
+        key, b"0" * 16, "inc", b"pickle", args, [*dependencies], {"retries": 2}, b"h" * 16, "alice"
+    )
+
+
+def read_again(opened: Opened, path: Path) -> JournalRead:
+    """Return what the next scheduler reads."""
+    opened.journal.close()
+    again = Journal(path)
+    try:
+        return again.read()
+    finally:
+        again.close()
+
+
+def test_a_new_journal_is_empty_and_makes_no_file(opened, path):
+    assert opened.journal.read() == JournalRead()
+    assert opened.ask("jobs") == m.Answer(request=1, info={"jobs": []})
+    assert not path.exists()
+
+
+def test_what_has_not_ended_is_read_in_the_order_of_submission(opened, path):
+    large = Payload(b"data", [bytearray(b"buffer")])
+    jobs = [job("a"), job("b", "a", args=large), job("c")]
+    assert opened.write(*jobs) == ""
+    assert opened.write(JobEnded("c", "done", result=b"result")) == ""
+    assert read_again(opened, path).jobs == jobs[:2]
+
+
+def test_results_are_read_that_jobs_need(opened, path):
+    opened.write(job("a"), job("b", "a"), job("c"))
+    result = Payload(b"data", [bytearray(b"buffer")])
+    opened.write(JobEnded("a", "done", result=result), JobEnded("c", "done", result=b"unneeded"))
+    read = read_again(opened, path)
+    assert [one.key for one in read.jobs] == ["b"]
+    assert read.results == {"a": result}
+
+
+def test_a_job_with_a_large_result_is_read_as_made(opened, path):
+    opened.write(job("a"))
+    opened.write(JobEnded("a", "done", nbytes=1 << 20))
+    read = read_again(opened, path)
+    assert read.jobs == [job("a")]
+    assert read.made == {"a": None}
+
+
+def test_a_key_that_is_submitted_again_is_one_job(opened, path):
+    opened.write(job("a"))
+    opened.write(JobEnded("a", "failed", ["exception", "a", Payload(b"x", [])]))
+    opened.write(job("a", args=b"others"))
+    assert read_again(opened, path).jobs == [job("a", args=b"others")]
+
+
+def test_jobs_are_listed_page_by_page(opened, monkeypatch):
+    monkeypatch.setattr(module, "N_JOBS", 2)
+    opened.write(*map(job, "abc"))
+    opened.write(JobEnded("b", "cancelled", ["cancelled", "b", "why"]))
+    first = opened.ask("jobs")
+    assert [one["key"] for one in first.info["jobs"]] == ["c", "b"]
+    second = opened.ask("jobs", first.next_page)
+    assert [one["key"] for one in second.info["jobs"]] == ["a"]
+    assert second.next_page == ""
+    found = opened.ask("jobs", state="cancelled")
+    assert [(one["key"], one["state"]) for one in found.info["jobs"]] == [("b", "cancelled")]
+    assert opened.ask("jobs", name="dec").info == {"jobs": []}
+
+
+def test_one_job_is_answered_with_its_result(opened):
+    opened.write(job("a"), job("b"))
+    opened.write(JobEnded("a", "done", result=b"result"))
+    opened.write(JobEnded("b", "failed", ["exception", "b", "ValueError"]))
+    assert opened.ask("job", key="a").blobs == [b"result", None]
+    result, failure = opened.ask("job", key="b").blobs
+    assert result is None
+    assert module.msgpack.unpackb(failure) == ["exception", "b", "ValueError"]
+    assert opened.ask("job", key="c").info == {"jobs": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "page", "arguments"), [("jobs", "x", {}), ("job", "", {"key": 5})]
+)
+def test_bad_questions_are_refused(opened, name, page, arguments):
+    opened.write(job("a"))
+    assert type(opened.ask(name, page, **arguments)) is m.AskFailed
+
+
+def test_the_latest_are_kept_of_those_that_have_ended(opened, path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ENDED", 2)
+    monkeypatch.setattr(module, "_COMMITS_BETWEEN", 1)
+    keys = "abcde"
+    opened.write(*map(job, keys))
+    opened.write(*[JobEnded(key, "done", result=b"r") for key in keys[:4]])
+    assert [one["key"] for one in opened.ask("jobs").info["jobs"]] == ["e", "d", "c"]
+
+
+def test_a_database_that_is_full_says_so_and_goes_on_later(opened, path):
+    opened.write(job("a"))
+    database = opened.journal._database
+    (n_pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count = {n_pages}")
+    error = opened.write(job("b", args=b"x" * 100_000))
+    assert "cannot be written" in error
+    assert "full" in error
+    database.execute("PRAGMA max_page_count = 1000000")
+    assert opened.write(job("c")) == ""
+    assert [one.key for one in read_again(opened, path).jobs] == ["a", "c"]
+
+
+def test_one_batch_that_fails_does_not_fail_those_beside_it(opened, path):
+    opened.write(job("a"))
+    release = queue.SimpleQueue()
+    opened.journal._put(release.get)  # so that the next two are one transaction
+    bad = job("b")
+    bad.client = object()
+    opened.journal.write(WriteJournal(8, [bad]), opened.reports.put)
+    opened.journal.write(WriteJournal(9, [job("c")]), opened.reports.put)
+    release.put(None)
+    reports = [opened.reports.get() for _ in range(2)]
+    assert [(one.number, bool(one.error)) for one in reports] == [(8, True), (9, False)]
+
+
+def test_a_locked_database_is_an_error(opened, path, monkeypatch):
+    monkeypatch.setattr(module, "_BUSY_S", 0.05)
+    opened.write(job("a"))
+    other = sqlite3.connect(path, isolation_level=None)
+    opened.journal._database.execute("PRAGMA busy_timeout = 50")
+    other.execute("BEGIN IMMEDIATE")
+    assert "locked" in opened.write(job("b"))
+    other.execute("ROLLBACK")
+    other.close()
+    assert opened.write(job("b")) == ""
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 100, None])
+def test_a_damaged_journal_ends_the_start_with_what_to_do(path, content):
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"cannot be used: .* restore a backup, or move it away"):
+        Journal(path)
+
+
+def test_a_journal_of_a_later_version_is_refused(opened, path):
+    opened.write(job("a"))
+    opened.journal._database.execute(f"PRAGMA user_version = {FORM + 1}")
+    opened.journal.close()
+    with pytest.raises(ConfigError, match="was written by a later one"):
+        Journal(path)
