@@ -26,6 +26,7 @@ from .calls import on_ask_call
 from .forwarded_questions import on_ask_other
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
+from .task_changes import ask_task_changes
 from .task_questions import (
     ask_attempts,
     ask_explanations,
@@ -178,6 +179,8 @@ QUESTIONS: Final[dict[str, Question]] = {
     "explanations": Question(ask_explanations),
     "states": Question(ask_states),
     "story": Question(ask_story),
+    # All keys of all clients, as the task stream has them.
+    "task_changes": Question(ask_task_changes, Level.CLIENT),
     "holders": Question(ask_holders),
     "sizes": Question(ask_sizes),
     "processing": Question(ask_processing),

@@ -164,6 +164,26 @@ def test_the_scheduler_s_own_events_are_a_topic(board, alice, bob):
     assert not objects_of(board.state).records
 
 
+def test_a_worker_that_goes_away_comes_back_and_leaves_is_an_event_each_time():
+    board = Board(away_s=5.0)
+    bob = Caller(board, "bob")
+    first = board.worker("w")
+    board.close(first)
+    peer = board.come_back("w", last_epoch=board.state.epoch)
+    board.send(peer, m.WorkerLeaving(reason="SIGTERM"))
+    board.send(peer, m.Bye(reason="SIGTERM"))
+    bob.call(h.TOPIC, "all", "scheduler")
+    (answer,) = [x for x in board.out[bob.peer] if isinstance(x, m.Operated)]
+    assert plain(answer)[-5:] == [
+        *("worker-joined", "worker-away", "worker-back", "worker-leaving", "worker-left"),
+    ]
+    assert unpack(answer.values[-2]) == {
+        "event": "worker-leaving",
+        "worker": "w",
+        "reason": "SIGTERM",
+    }
+
+
 def test_those_that_wait_get_the_scheduler_s_events_of_one_moment_together(board, bob):
     assert following(bob, "scheduler", last(bob, "scheduler")) is None
     board.worker("v")
