@@ -19,7 +19,7 @@ from .protocol import errors
 from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's exceptions
 
 if TYPE_CHECKING:
-    from . import multiprocessing, threaded
+    from . import multiprocessing, threaded, timeline
     from .client import (
         Client,
         Executor,
@@ -110,6 +110,7 @@ __all__ = [
     "secede",
     "span",
     "threaded",
+    "timeline",
     "wait",
     "warn",
     "worker_client",
@@ -181,7 +182,7 @@ _DASK_NAMES = (
 _HOMES.update(dict.fromkeys(_DASK_NAMES, "client.dask.names"))
 
 #: Modules of the façade itself.
-_MODULES = frozenset({"joblib", "multiprocessing", "threaded"})
+_MODULES = frozenset({"joblib", "multiprocessing", "threaded", "timeline"})
 
 
 def _local_cluster() -> type[LocalCluster]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger("weft.client")
 
+#: Events of a topic that the scheduler keeps.
+_N_KEPT: Final = 1_000
 #: The time at which it was logged, and what.
 LoggedEvent: TypeAlias = "tuple[float, Any]"
 Handler = Callable[[LoggedEvent], Any]
@@ -89,6 +91,25 @@ def get_events(
 def events_of(client: Any, topic: str) -> Coroutine[Any, Any, tuple[LoggedEvent, ...]]:
     """Do what `get_events` does, in a coroutine."""
     return _topic(client, topic)._do("all", _events)
+
+
+async def events_after(
+    client: Any, topic: str, number: int | None
+) -> tuple[list[LoggedEvent], int, bool]:
+    """Return the events after the one of a number, the last number, and whether some were missed.
+
+    Without a number only the last one is returned, to go on from there. A look at a topic to which
+    nothing has come transfers no event.
+    """
+    found = _topic(client, topic)
+    last = await found._do("last", _last_number)
+    if number is None or last <= number:
+        return [], last, False
+    numbered = await found._do("all", _numbered_events)
+    events = [event for at, event in numbered if at > number]
+    # After a restart of the scheduler numbers go on with a gap, which is no loss.
+    is_cut = len(events) >= _N_KEPT and numbered[0][0] > number + 1
+    return events, max([last, *(at for at, _ in numbered)]), is_cut
 
 
 async def _events_of_all(client: Any) -> dict[str, Any]:
@@ -234,6 +255,15 @@ def _event(answer: Operated, i: int) -> tuple[float, Any]:
     # The scheduler, which pickles nothing, packs its own events.
     msg = unpack(blob) if answer.info.get("are_plain") else loads(blob)
     return answer.info["times"][i], msg
+
+
+def _last_number(_engine: Engine, answer: Operated) -> int:
+    last: int = answer.info["last"]
+    return last
+
+
+def _numbered_events(engine: Engine, answer: Operated) -> list[tuple[int, LoggedEvent]]:
+    return [*zip(answer.info["numbers"], _events(engine, answer), strict=True)]
 
 
 def _events(_engine: Engine, answer: Operated) -> tuple[tuple[float, Any], ...]:

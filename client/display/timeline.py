@@ -8,8 +8,9 @@ most of its time, and is the paler the less of its width is taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from ...protocol.markup import Content, Markup, element, join
@@ -20,10 +21,18 @@ from ..insight.attempt_timing import AttemptTiming
 MAX_LANES: Final = 128
 MAX_BARS: Final = 6000
 MAX_STEPS: Final = 1500
+#: Colours of the functions that took most time, of all others, and of failures; readable on light
+#: and dark pages.
+COLOURS: Final = (
+    *("#3b82c4", "#2f9e6e", "#d08a1d", "#8b62c9", "#c2577f"),
+    *("#1f9bab", "#9a7b4f", "#6d8f2f", "#5d6fd1"),
+)
+OTHER_COLOUR: Final = "#8a94a2"
+BAD_COLOUR: Final = "#d83b30"
 #: Functions with a colour of their own, those that took most time.
-N_COLOURS: Final = 9
+N_COLOURS: Final = len(COLOURS)
 #: Points of the curve of busy threads.
-_N_POINTS: Final = 240
+N_POINTS: Final = 240
 #: Functions that the text of a bar names.
 _N_NAMED: Final = 4
 #: Width of the drawing in its own units, and heights of a lane, a bar, a transfer and the curve.
@@ -96,28 +105,37 @@ def merged_transfers(timings: Iterable[AttemptTiming], step_s: float) -> list[Ba
     return bars
 
 
-def colours_of(timings: Iterable[AttemptTiming]) -> dict[str, int]:
-    """Return `{function: number of its colour}` of those that took most time."""
+def category_of(timing: AttemptTiming) -> str:
+    """Return what an attempt is a part of: its spans, outermost first, or else its function."""
+    return "/".join(timing.span) or timing.function
+
+
+def colours_of(
+    timings: Iterable[AttemptTiming],
+    name_of: Callable[[AttemptTiming], str] = attrgetter("function"),
+) -> dict[str, int]:
+    """Return `{name: number of its colour}` of those that took most time."""
     seconds: dict[str, float] = {}
     for one in timings:
-        seconds[one.function] = seconds.get(one.function, 0.0) + one.stop - one.start
+        name = name_of(one)
+        seconds[name] = seconds.get(name, 0.0) + one.stop - one.start
     most = sorted(seconds, key=lambda name: (-seconds[name], name))
     return {name: i for i, name in enumerate(most[:N_COLOURS])}
 
 
 def busy_threads(timings: Iterable[AttemptTiming], begin: float, end: float) -> list[float]:
-    """Return how many threads computed, on average, in each of `_N_POINTS` equal times."""
-    step_s = (end - begin) / _N_POINTS
-    busy = [0.0] * _N_POINTS
+    """Return how many threads computed, on average, in each of `N_POINTS` equal times."""
+    step_s = (end - begin) / N_POINTS
+    busy = [0.0] * N_POINTS
     # Sums of seconds at the edges, and differences of whole points between them: O(1) an attempt.
-    change = [0.0] * (_N_POINTS + 1)
+    change = [0.0] * (N_POINTS + 1)
     for one in timings:
         start, stop = max(one.start, begin), min(one.stop, end)
         if stop <= start:
             continue
         share = 1.0 - one.waited / max(one.stop - one.start, 1e-9)
-        first = min(int((start - begin) / step_s), _N_POINTS - 1)
-        last = min(int((stop - begin) / step_s), _N_POINTS - 1)
+        first = min(int((start - begin) / step_s), N_POINTS - 1)
+        last = min(int((stop - begin) / step_s), N_POINTS - 1)
         if first == last:
             busy[first] += (stop - start) / step_s * share
             continue
@@ -126,7 +144,7 @@ def busy_threads(timings: Iterable[AttemptTiming], begin: float, end: float) -> 
         change[first + 1] += share
         change[last] -= share
     level = 0.0
-    for i in range(_N_POINTS):
+    for i in range(N_POINTS):
         level += change[i]
         busy[i] += level
     return busy
@@ -151,7 +169,7 @@ def timeline(
     lanes: dict[tuple[str, int], list[AttemptTiming]] = {}
     for one in timings:
         lanes.setdefault((one.worker, one.thread), []).append(one)
-    names = sorted(lanes, key=lambda lane: (_natural(lane[0]), lane[1]))
+    names = sorted(lanes, key=lambda lane: (natural(lane[0]), lane[1]))
     shown = names[:MAX_LANES]
     colours = colours_of(timings)
     step_s = (end - begin) / min(MAX_STEPS, max(MAX_BARS // (2 * len(shown)), 20))
@@ -194,7 +212,7 @@ def timeline(
     )
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def natural(name: str) -> list[tuple[int, str]]:
     """Return what sorts "w-2" before "w-10"."""
     parts = re.split(r"(\d+)", name)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
@@ -331,9 +349,10 @@ def _more_lanes(n: int) -> Markup | None:
 
 
 STYLE: Final = (
-    """\
-.timeline { --c0: #3b82c4; --c1: #2f9e6e; --c2: #d08a1d; --c3: #8b62c9; --c4: #c2577f;
-  --c5: #1f9bab; --c6: #9a7b4f; --c7: #6d8f2f; --c8: #5d6fd1; --cx: #8a94a2; --bad: #d83b30; }
+    ".timeline { "
+    + " ".join(f"--c{i}: {colour};" for i, colour in enumerate(COLOURS))
+    + f" --cx: {OTHER_COLOUR}; --bad: {BAD_COLOUR}; }}\n"
+    + """\
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; margin: 0 0 .7rem;
   padding: 0; font-size: .85rem; }
 .legend li { display: inline-flex; gap: .4rem; align-items: center; overflow-wrap: anywhere; }

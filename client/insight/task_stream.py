@@ -281,8 +281,12 @@ class StreamContext(abc.ABC):
             self._failure = failure
             logger.warning("the end of the task stream is missing: %s", failure)
 
+    async def _read(self, engine: Engine, keep_s: float) -> None:
+        """Read what has come since the last time, and have more recorded for `keep_s`."""
+        await self._pages.read(engine, keep_s)
+
     async def _start(self, engine: Engine) -> None:
-        await self._pages.read(engine, _KEEP_S)
+        await self._read(engine, _KEEP_S)
         self._pages.skip()
         self._begin = self._pages.read_at
         self._entered = time.monotonic()
@@ -293,7 +297,7 @@ class StreamContext(abc.ABC):
             await asyncio.sleep(_PAUSE_S)
             # If it fails for a lasting reason, so does the read at the end, which is reported.
             with contextlib.suppress(WeftError):
-                await self._pages.read(engine, _KEEP_S)
+                await self._read(engine, _KEEP_S)
 
     async def _stop(self, client: Client) -> None:
         assert self._task is not None, "it was entered"
@@ -302,7 +306,7 @@ class StreamContext(abc.ABC):
         if not self._task.cancelled():
             self._task.result()
         engine = client._running()
-        await self._pages.read(engine, 0)
+        await self._read(engine, 0)
         self._end = self._pages.read_at
         await self._on_end(engine)
 

@@ -30,6 +30,7 @@ from . import (  # noqa: F401 - each adds its command to the group
     status,
     stop,
     submit,
+    timeline,
     token,
     top,
     worker,

@@ -65,6 +65,8 @@ EXIT_CODES: Final = (
              "is too low"),
     ExitCode(EXIT_NO_SCHEDULER, "", "no scheduler was found, or it cannot be reached"),
     ExitCode(EXIT_NO_SCHEDULER, "status", "the same: the cluster is down"),
+    ExitCode(EXIT_NO_SCHEDULER, "timeline", "also if the cluster was gone before the end; what was "
+             "recorded is written"),
     ExitCode(EXIT_NO_SCHEDULER, "worker", "the same within `--connect-timeout`; or no scheduler "
              "came back within `--orphan-lease` (15 min), for which workers keep their results"),
     ExitCode(EXIT_CRASHED, "scheduler", "a bug of weft has ended it; the log has the traceback. "
@@ -74,6 +76,8 @@ EXIT_CODES: Final = (
              "instance for a token of another cluster, or another version of the protocol"),
     ExitCode(EXIT_REFUSED, "worker", "also for another minor version of Python than the cluster's"),
     ExitCode(130, "", "Ctrl-C before it ran, or at a question"),
+    ExitCode(130, "timeline", "Ctrl-C a second time, since the end took long; what was recorded is "
+             "written"),
     ExitCode(130, "submit", "Ctrl-C, SIGTERM or SIGHUP: it has cancelled what had not ended"),
 )  # fmt: skip
 

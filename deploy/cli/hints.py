@@ -39,7 +39,7 @@ def _meant(name: str, known: Iterable[str], cutoff: float) -> str:
 COMMANDS: Final = {
     "Run a cluster": ("scheduler", "worker", "ssh"),
     "Run programs on it": ("submit",),
-    "Look at it": ("status", "top", "info", "explain", "logs", "doctor", "selftest"),
+    "Look at it": ("status", "top", "info", "explain", "timeline", "logs", "doctor", "selftest"),
     "Change it": ("scale", "retire", "stop"),
     "Access and settings": ("token", "config", "completion"),
     "Kubernetes": ("connect", "secret"),
