@@ -102,6 +102,7 @@ def test_weft_holds_the_facade_and_one_link_for_each_folder():
     assert links == {folder: f"../{folder}" for folder in FOLDERS}
     others = {p.name for p in (ROOT / "weft").iterdir() if not p.is_symlink()}
     modules = {"__init__.py", "__main__.py", "joblib.py", "multiprocessing.py", "threaded.py"}
+    modules |= {"timeline.py"}
     assert others - {"__pycache__"} == modules | {"py.typed", "graphs"}
 
 

@@ -10,3 +10,6 @@ from .client.insight.recording import Recording
 from .client.insight.recording_files import load, save
 
 __all__ = ["Recording", "chrome_trace", "load", "record", "save", "svg", "transactions"]
+
+# In messages and in `help`, it is what users call it.
+record.__module__, record.__name__, record.__qualname__ = __name__, "record", "record"

@@ -295,14 +295,14 @@ def _bar(scale: _Scale, kind: str, start: float, stop: float, row: float, height
 def _panel(name: str, title: str, scale: _Scale, marks: Iterable[Content]) -> Markup:
     top, foot = scale.top, scale.top + _HEIGHT
     parts: list[Content] = [element("text", title, x=_LEFT, y=top - 12, class_="title")]
-    for number in ticks(0, scale.most):
+    for number in ticks(scale.most):
         y = scale.y(number)
         parts.append(element("path", class_="grid", d=f"M{_LEFT},{y}H{_RIGHT}"))
         parts.append(
             _text(grouped(number) if number >= 1 else f"{number:g}", _LEFT - 6, y + 4, "end")
         )
     seconds = scale.end - scale.begin
-    for time in ticks(0, seconds):
+    for time in ticks(seconds):
         x = scale.x(scale.begin + time)
         parts.append(element("path", class_="axis", d=f"M{x},{foot}v4"))
         parts.append(_text(_time(time, seconds), x, foot + 18, "middle"))
@@ -320,15 +320,12 @@ def _time(seconds: float, of: float) -> str:
     return f"{seconds / size:.6g} {unit}"
 
 
-def ticks(first: float, last: float) -> list[float]:
-    """Return round numbers from one to another, about `_N_TICKS` of them."""
-    rough = (last - first) / _N_TICKS
-    if not rough > 0:
-        return [first]
+def ticks(last: float) -> list[float]:
+    """Return round numbers from 0 to another one, about `_N_TICKS` of them."""
+    rough = last / _N_TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next((n * power for n in (1, 2, 5, 10) if n * power >= rough), 10 * power)
-    start, n = math.ceil(first / step - 1e-9), math.floor(last / step + 1e-9)
-    return [float(f"{i * step:.12g}") for i in range(start, n + 1)]
+    return [float(f"{i * step:.12g}") for i in range(math.floor(last / step + 1e-9) + 1)]
 
 
 def _legend(entries: Sequence[tuple[str, str]], y: float) -> tuple[Markup, int]:

@@ -34,7 +34,13 @@ _STDOUT: Final = Path("-")
     help=f"How long to record.  [default: {_DEFAULT_S:g} s]",
 )
 @click.option("--follow", "follows", is_flag=True, help="Record until Ctrl-C.")
-@file_option("--from", "Read a recording that --save has written, instead of a cluster.")
+@click.option(
+    "--from",
+    "source",
+    type=FilePath(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Read a recording that --save has written, instead of a cluster.",
+)
 @file_option("--chrome", "Write a trace for chrome://tracing and https://ui.perfetto.dev.")
 @file_option("--svg", "Write plots: tasks that ran, by function, and from submission to end.")
 @click.option(
@@ -48,7 +54,7 @@ def timeline(
     chosen: Chosen,
     seconds: float | None,
     follows: bool,
-    from_: Path | None,
+    source: Path | None,
     chrome: Path | None,
     svg: Path | None,
     transactions: Path | None,
@@ -71,17 +77,17 @@ def timeline(
       weft timeline --from night.jsonl.gz --transactions - | awk '$4 == "failed" {print $3}'
     """
     files = {"--chrome": chrome, "--svg": svg, "--transactions": transactions, "--save": save}
-    _check_files({name: path for name, path in files.items() if path is not None}, from_)
+    _check_files({name: path for name, path in files.items() if path is not None}, source)
     if follows and seconds is not None:
         raise click.UsageError("--seconds is how long it records, --follow until Ctrl-C; give one")
-    if seconds is None and not (follows or from_):
+    if seconds is None and not (follows or source):
         seconds = _DEFAULT_S
-    if from_ is None:
+    if source is None:
         recording, failure = _record(chosen, seconds)
     elif follows or seconds is not None or any(chosen):
         raise click.UsageError("--from reads a file: leave the scheduler and the time out")
     else:
-        recording, failure = _load(from_), None
+        recording, failure = _load(source), None
     _write(recording, files)
     if failure is not None:
         raise failure

@@ -136,6 +136,7 @@ AT_ONCE_OF_MODULE = {
     "performance_report",  # the same
     "span",  # a context manager of a thread or an asynchronous task
     "threaded",
+    "timeline",  # its `record` is `with` or `async with`
     "warn",
     "worker_client",
 }

@@ -26,12 +26,17 @@ def described() -> set[str]:
 
 
 def public() -> list[str]:
-    """Return the names that users import; of a module, the function that it is there for."""
-    names = [
-        f"weft.{name}.get" if isinstance(getattr(weft, name), ModuleType) else f"weft.{name}"
-        for name in weft.__all__
-        if name != "__version__"
-    ]
+    """Return the names that users import; of a module, those that it is there for."""
+    names = []
+    for name in weft.__all__:
+        found = getattr(weft, name)
+        if not isinstance(found, ModuleType):
+            names.append(f"weft.{name}")
+        elif name == "timeline":
+            names += [f"weft.timeline.{part}" for part in found.__all__]
+        else:
+            names.append(f"weft.{name}.get")
+    names.remove("weft.__version__")
     names += [f"weft.deploy.{name}" for name in weft.deploy.__all__ if name not in weft.__all__]
     return names
 

@@ -390,3 +390,29 @@ async def test_a_stream_of_a_cluster_that_has_ended_is_not_complete(caplog):
             await client.close()
     assert not stream.is_complete
     assert "the end of the task stream is missing" in caplog.text
+
+
+def test_a_recording_has_submissions_assignments_and_workers_beside_the_attempts(client):
+    with weft.timeline.record(client) as recorder:
+        assert recorder.recording.timings == ()
+        futures = client.map(inc, range(6000, 6010))
+        client.gather(futures)
+    found = recorder.recording
+    assert found.lacks() == []
+    assert {one.key for one in found.timings} >= {future.key for future in futures}
+    changes = {(one.change, key) for one in found.changes for key in one.keys}
+    assert changes >= {("queued", future.key) for future in futures}
+    assert changes >= {("assigned", future.key) for future in futures}
+    present = [one for one in found.members if one.change == "present"]
+    assert [one.facts["nthreads"] for one in present] == [2, 2]
+    assert found.begin <= found.timings[0].stop <= found.end
+
+
+async def test_a_recording_is_made_by_an_asynchronous_client_too():
+    async with (
+        weft.Client(n_workers=1, processes=False, asynchronous=True) as client,
+        weft.timeline.record(client) as recorder,
+    ):
+        await client.gather(client.map(inc, range(7000, 7003)))
+    assert len(recorder.recording.timings) == 3
+    assert {"queued", "assigned"} == {one.change for one in recorder.recording.changes}
