@@ -119,6 +119,9 @@ class record_timeline(StreamContext):
         self._last_event: int | None = None
         self._has_missed_events = False
         self._recording = Recording(())
+        self._engine: Engine | None = None
+        #: The last reading was interrupted.
+        self._is_cut = False
 
     @property
     def recording(self) -> Recording:
@@ -137,18 +140,21 @@ class record_timeline(StreamContext):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more can come: the client has ended."""
-        return self._task is not None and self._task.done()
+        """Whether nothing more can come: the client is closed, or has given up its scheduler."""
+        engine = self._engine
+        return engine is not None and (engine.is_gone or engine.core.end is not None)
 
     def __exit__(self, *error: object) -> None:
         try:
             super().__exit__(*error)
         except KeyboardInterrupt:  # the scheduler does not answer, and nobody waits for it
             self._end = self._end or self._pages.read_at
+            self._is_cut = True
             self._finish()
             raise
 
     async def _start(self, engine: Engine) -> None:
+        self._engine = engine
         await super()._start(engine)
         for address, worker in (await describe_workers(engine)).items():
             facts = {"nthreads": worker["nthreads"], "address": address, "host": worker["host"]}
@@ -187,7 +193,9 @@ class record_timeline(StreamContext):
     def _notes(self) -> list[str]:
         notes = []
         if self._failure is not None:
-            notes.append(f"the end: {self._failure}")
+            notes.append("the end, since the cluster was gone")
+        if self._is_cut:
+            notes.append("the end, which the scheduler had not answered yet")
         if self._pages.has_gap:
             notes.append("what ended while the scheduler was started again")
         if not self._changes.is_known:

@@ -12,6 +12,7 @@ import time
 import pytest
 
 import weft
+from tests.leaks import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -416,3 +417,39 @@ async def test_a_recording_is_made_by_an_asynchronous_client_too():
         await client.gather(client.map(inc, range(7000, 7003)))
     assert len(recorder.recording.timings) == 3
     assert {"queued", "assigned"} == {one.change for one in recorder.recording.changes}
+
+
+def test_a_recording_of_a_cluster_that_ends_has_what_was_read_before(
+    caplog,
+):
+    with (
+        weft.LocalCluster(n_workers=1, processes=False) as cluster,
+        weft.Client(cluster) as client,
+        weft.timeline.record(client) as recorder,
+    ):
+        client.gather(client.map(inc, range(8000, 8005)))
+        wait_until(lambda: recorder.n_attempts == 5, 30, "the attempts are read")
+        assert not recorder.is_over
+        client.shutdown()
+        wait_until(lambda: recorder.is_over, 30, "the end of the cluster")
+    assert recorder.failure is not None
+    assert len(recorder.recording.timings) == 5
+    assert recorder.recording.lacks() == ["the end, since the cluster was gone"]
+    assert "the end of the task stream is missing" in caplog.text
+
+
+def test_a_recording_whose_last_reading_is_interrupted_has_what_was_read_before(
+    client, monkeypatch
+):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    recorder = weft.timeline.record(client)
+    with pytest.raises(KeyboardInterrupt), recorder:
+        client.gather(client.map(inc, range(9000, 9005)))
+        wait_until(lambda: recorder.n_attempts == 5, 30, "the attempts are read")
+        stop = recorder._stop
+        monkeypatch.setattr(recorder, "_stop", interrupt)
+    assert len(recorder.recording.timings) == 5
+    assert recorder.recording.lacks() == ["the end, which the scheduler had not answered yet"]
+    client._run(stop(client))  # ends the task that follows the stream
