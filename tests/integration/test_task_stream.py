@@ -445,11 +445,13 @@ def test_a_recording_whose_last_reading_is_interrupted_has_what_was_read_before(
         raise KeyboardInterrupt
 
     recorder = weft.timeline.record(client)
-    with pytest.raises(KeyboardInterrupt), recorder:
-        client.gather(client.map(inc, range(9000, 9005)))
-        wait_until(lambda: recorder.n_attempts == 5, 30, "the attempts are read")
-        stop = recorder._stop
-        monkeypatch.setattr(recorder, "_stop", interrupt)
+    recorder.__enter__()
+    client.gather(client.map(inc, range(9000, 9005)))
+    wait_until(lambda: recorder.n_attempts == 5, 30, "the attempts are read")
+    stop = recorder._stop
+    monkeypatch.setattr(recorder, "_stop", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        recorder.__exit__(None, None, None)
     assert len(recorder.recording.timings) == 5
     assert recorder.recording.lacks() == ["the end, which the scheduler had not answered yet"]
     client._run(stop(client))  # ends the task that follows the stream
