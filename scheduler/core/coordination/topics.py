@@ -47,13 +47,15 @@ _MAX_TIME_S: Final = 1e12
 class Topics:
     """All events of all topics."""
 
-    __slots__ = ("is_own_due", "last", "nbytes", "order", "own", "records")
+    __slots__ = ("away", "is_own_due", "last", "nbytes", "order", "own", "records")
 
     def __init__(self) -> None:
         #: Of the scheduler, with its last events, whose bytes are not counted. It is in
         #: `Objects.records` as well while clients wait there.
         self.own = TopicRecord(TOPIC, OWN_TOPIC)
         self.own.events = deque(maxlen=MAX_EVENTS)
+        #: {worker id}, in order: of those whose connection has ended and that may come back
+        self.away: dict[str, None] = {}
         #: calls that wait for its events will be answered
         self.is_own_due = False
         #: {name: record} of all others with events

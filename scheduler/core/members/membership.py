@@ -239,7 +239,6 @@ def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker
     ws.peer = peer
     ws.is_new = ws.is_new and state.awaits_peers  # nothing is assigned before the barrier
     state.workers[peer] = ws
-    state.report("worker-back", worker=ws.name)
     expect_inventory(state, ws)
 
 
@@ -316,7 +315,6 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
             ws.away_due = state.call_after(away_s, _give_up, ws)
             state.outboxes.pop(peer, None)
             state.log("info", f"the connection of worker {ws.name} has ended: it may come back")
-            state.report("worker-away", worker=ws.name)
     elif role in (Role.CLIENT, Role.TASK_CLIENT):
         client = state.clients_by_peer.pop(peer, None)
         if client is not None:
@@ -415,7 +413,6 @@ def let_leave(state: SchedulerState, ws: WorkerHandle, reason: str) -> None:
     ws.is_leaving, ws.leaving_because = True, reason
     ask_all_back(state, ws)
     state.log("info", f"worker {ws.name} is leaving ({reason}): it gets no more tasks")
-    state.report("worker-leaving", worker=ws.name, reason=reason)
     _give_no_more(state, ws)
 
 

@@ -13,6 +13,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination import topics
+from weft.scheduler.core.coordination.cluster_events import EVENT_INVARIANTS
 from weft.scheduler.core.coordination.records import TopicRecord, objects_of
 from weft.scheduler.core.coordination.topics import topics_of
 from weft.scheduler.core.invariants.validate import validate
@@ -182,6 +183,15 @@ def test_a_worker_that_goes_away_comes_back_and_leaves_is_an_event_each_time():
         "worker": "w",
         "reason": "SIGTERM",
     }
+
+
+def test_a_worker_that_is_away_without_its_event_breaks_an_invariant():
+    board = Board(away_s=5.0)
+    board.close(board.worker("w"))
+    topics_of(board.state).away.clear()
+    (name,) = EVENT_INVARIANTS
+    with pytest.raises(InvalidState, match=name):
+        validate(board.state)
 
 
 def test_those_that_wait_get_the_scheduler_s_events_of_one_moment_together(board, bob):

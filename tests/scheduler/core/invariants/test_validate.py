@@ -14,6 +14,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.actors.waits import WaitingActors
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS
+from weft.scheduler.core.coordination.cluster_events import EVENT_INVARIANTS
 from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
 from weft.scheduler.core.data.bandwidths import BANDWIDTH_INVARIANTS
 from weft.scheduler.core.data.copies import CopyQuestion, Wish, copies_of
@@ -557,8 +558,8 @@ def test_the_board_has_a_task_in_each_state():
 
 def test_each_invariant_is_broken_once():
     # Those of coordination objects are broken in test_broken_objects.py and test_background.py;
-    # those of wishes in test_wishes.py; those of memory in test_memory.py; those of indexes in
-    # test_part_indexes.py.
+    # that of events in test_topics.py; those of wishes in test_wishes.py; those of memory in
+    # test_memory.py; those of indexes in test_part_indexes.py.
     elsewhere = {
         **OBJECT_INVARIANTS,
         **BACKGROUND_INVARIANTS,
@@ -566,6 +567,7 @@ def test_each_invariant_is_broken_once():
         **MEMORY_INVARIANTS,
         **INDEX_INVARIANTS,
         **BANDWIDTH_INVARIANTS,
+        **EVENT_INVARIANTS,
     }
     every = [*INVARIANTS, *Board().state.features.invariants]
     assert sorted([*BREAKAGES, *elsewhere]) == sorted(every)
