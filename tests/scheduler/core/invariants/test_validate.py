@@ -557,9 +557,7 @@ def test_the_board_has_a_task_in_each_state():
 
 
 def test_each_invariant_is_broken_once():
-    # Those of coordination objects are broken in test_broken_objects.py and test_background.py;
-    # that of events in test_topics.py; those of wishes in test_wishes.py; those of memory in
-    # test_memory.py; those of indexes in test_part_indexes.py.
+    # These are broken in the tests of what they are about.
     elsewhere = {
         **OBJECT_INVARIANTS,
         **BACKGROUND_INVARIANTS,
