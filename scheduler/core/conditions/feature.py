@@ -21,10 +21,18 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import cancelled
 from ....protocol.wire.options import CANCELLED, DONE, ENDED, FAILED, LOST
 from ..feature import Feature
-from ..invariants.checking import differences
+from ..invariants.checking import differences, is_due
 from ..moves.transitions import activate, enqueue, err, release_unneeded
 from ..moves.without_recipe import change_group
-from ..records.tasks import ERRED, MEMORY, PROCESSING, RELEASED, WAITING, SchedulerTask
+from ..records.tasks import (
+    ERRED,
+    FORGOTTEN,
+    MEMORY,
+    PROCESSING,
+    RELEASED,
+    WAITING,
+    SchedulerTask,
+)
 from ..requests import wanted_keys
 from ..requests.submission import class_of, on_cancel
 from ..requests.withdrawing import on_withdraw
@@ -64,7 +72,9 @@ def on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
     row = conditions[task] = Conditions()
     state.busy[Watched] = None
     for name, when_ms in times.items():
-        _look_at(state, task, row, name, when_ms)
+        watched_of(state).times.add(when_ms, task, row, name)
+    if times:
+        _plan_look(state)
     if task.state in (WAITING, RELEASED):  # else a worker has brought it, and has begun it
         for how, key in options.conditions:
             row.unmet.setdefault(key, []).append(how)
@@ -199,8 +209,8 @@ def _let_go(state: SchedulerState, key: str) -> None:
 
 def _end_row(state: SchedulerState, task: SchedulerTask, row: Conditions) -> None:
     """Undo what a task has that was forgotten."""
-    for deadline in row.times.values():
-        state.deadlines.cancel(deadline)
+    for name in list(row.times):
+        watched_of(state).times.drop(row, name)
     for key in list(row.unmet):
         _unwatch(state, task, row, key)
     watched_of(state).opened_late.pop(task, None)
@@ -240,11 +250,18 @@ def _cancel(state: SchedulerState, task: SchedulerTask, reason: str) -> None:
 
 
 # -- times -----------------------------------------------------------------------------------------
-def _look_at(
-    state: SchedulerState, task: SchedulerTask, row: Conditions, name: str, when_ms: int
-) -> None:
-    left_s = min(max(when_ms / 1000 - _clock_s(state), 0.0), LONGEST_LOOK_S)
-    row.times[name] = state.call_after(left_s, _look, task, row, name, when_ms)
+def _plan_look(state: SchedulerState) -> None:
+    """Look at the times when the first comes; before that, now and then."""
+    times = watched_of(state).times
+    first_ms = times.first_ms()
+    if first_ms is None:
+        return
+    left_s = min(max(first_ms / 1000 - _clock_s(state), 0.0), LONGEST_LOOK_S)
+    if times.look is not None and times.look.is_pending:
+        if times.look.when <= state.awake_s + left_s:
+            return
+        state.deadlines.cancel(times.look)
+    times.look = state.call_after(left_s, _look)
 
 
 def _clock_s(state: SchedulerState) -> float:
@@ -253,21 +270,19 @@ def _clock_s(state: SchedulerState) -> float:
     return state.epoch / 1e9 + state.now - state.started - watched_of(state).behind_s
 
 
-def _look(
-    state: SchedulerState, task: SchedulerTask, row: Conditions, name: str, when_ms: int
-) -> None:
-    """Act if a time has come; else look again later."""
-    del row.times[name]
-    if when_ms / 1000 > _clock_s(state) + 1e-3:
-        _look_at(state, task, row, name, when_ms)
-    elif name == START:
-        if row.is_met:
-            _open(state, task)
-    elif task.state not in (MEMORY, ERRED, RELEASED):
-        if name == END_BY:
-            _cancel(state, task, "it has not ended by its deadline=")
-        else:
-            _withdraw(state, task, "it has not begun within its ttl=")
+def _look(state: SchedulerState) -> None:
+    """Act on the times that have come; look again later."""
+    # A deadline may come a little early.
+    for task, row, name in watched_of(state).times.take(_clock_s(state) * 1000 + 1):
+        if name == START:
+            if row.is_met:
+                _open(state, task)
+        elif task.state not in (MEMORY, ERRED, RELEASED, FORGOTTEN):
+            if name == END_BY:
+                _cancel(state, task, "it has not ended by its deadline=")
+            else:
+                _withdraw(state, task, "it has not begun within its ttl=")
+    _plan_look(state)
 
 
 def _withdraw(state: SchedulerState, task: SchedulerTask, reason: str) -> None:
@@ -277,8 +292,8 @@ def _withdraw(state: SchedulerState, task: SchedulerTask, reason: str) -> None:
         return
     watched = watched_of(state)
     row = conditions_of(state)[task]
-    when_ms = task.group.options.begin_by_ms
-    row.times[BEGIN_BY] = state.call_after(ASK_AGAIN_S, _look, task, row, BEGIN_BY, when_ms)
+    again_ms = int((_clock_s(state) + ASK_AGAIN_S) * 1000)
+    watched.times.add(again_ms, task, row, BEGIN_BY)
     wanted_keys.want(watched.keeper, task)
     watched.withdrawn[task.key] = reason
     on_withdraw(state, watched.keeper, m.WithdrawKeys(keys=[task.key], reason=reason))
@@ -289,7 +304,7 @@ def _on_withdrawn(state: SchedulerState, key: str, message: Message) -> None:
     reason = watched_of(state).withdrawn.pop(key)
     task = state.tasks.get(key)
     if task is not None and (row := conditions_of(state).get(task)) is not None:
-        state.deadlines.cancel(row.times.pop(BEGIN_BY, None))
+        watched_of(state).times.drop(row, BEGIN_BY)
     if task is not None and isinstance(message, m.KeysCancelled):
         _cancel(state, task, reason)
     elif key not in watched_of(state).waiters:
@@ -359,6 +374,11 @@ FEATURE: Final = Feature(
             key
             for key in watched_of(s).waiters
             if key not in s.tasks or s.tasks[key].state in (MEMORY, ERRED)
+        ],
+        "the first time of a task is looked at": lambda s: [
+            len(watched_of(s).times)
+            for _ in range(watched_of(s).times.first_ms() is not None)
+            if not is_due(watched_of(s).times.look)
         ],
         "conditions are busy while a task has some": lambda s: (
             [] if not conditions_of(s) or Watched in s.busy else [len(conditions_of(s))]

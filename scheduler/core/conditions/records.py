@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 START: Final = "start_ms"
 BEGIN_BY: Final = "begin_by_ms"
 END_BY: Final = "end_by_ms"
+
+#: Entries that are gone are taken out of the heap when there are so many, and as many as others.
+MOST_GONE: Final = 64
 
 #: What a keeper is sent of a task that has ended, or has begun when it was to be given back.
 _NOTED: Final = (
@@ -37,13 +41,66 @@ class Conditions:
     def __init__(self) -> None:
         #: {key of another task: the states in which it is to end}
         self.unmet: dict[str, list[str]] = {}
-        #: {option: when it is looked at}
-        self.times: dict[str, Deadline] = {}
+        #: {option: the number of its entry in `Times`}
+        self.times: dict[str, int] = {}
 
     @property
     def is_met(self) -> bool:
         """True if the task may run, as far as its conditions go."""
         return not self.unmet and START not in self.times
+
+
+class Times:
+    """The times of all tasks, in a heap: one deadline serves all, and each costs one entry."""
+
+    __slots__ = ("_heap", "_n_gone", "_next_number", "look")
+
+    def __init__(self) -> None:
+        #: (ms since 1970, number, task, its conditions, option); some are gone
+        self._heap: list[tuple[int, int, SchedulerTask, Conditions, str]] = []
+        self._next_number = 0
+        self._n_gone = 0
+        #: when the first is looked at; pending while there are some
+        self.look: Deadline | None = None
+
+    def add(self, when_ms: int, task: SchedulerTask, row: Conditions, name: str) -> None:
+        """Add a time of a task."""
+        self._next_number += 1
+        row.times[name] = self._next_number
+        heappush(self._heap, (when_ms, self._next_number, task, row, name))
+
+    def drop(self, row: Conditions, name: str) -> None:
+        """Drop a time that is of no use any more; O(1) on average."""
+        if row.times.pop(name, None) is not None:
+            self._n_gone += 1
+            if self._n_gone > MOST_GONE and self._n_gone * 2 > len(self._heap):
+                self._heap = [entry for entry in self._heap if _is_there(entry)]
+                heapify(self._heap)
+                self._n_gone = 0
+
+    def first_ms(self) -> int | None:
+        """Return the earliest time; None = there is none."""
+        while self._heap and not _is_there(self._heap[0]):
+            heappop(self._heap)
+            self._n_gone -= 1
+        return self._heap[0][0] if self._heap else None
+
+    def take(self, now_ms: float) -> list[tuple[SchedulerTask, Conditions, str]]:
+        """Take the times that have come, in order."""
+        due = []
+        while (first := self.first_ms()) is not None and first <= now_ms:
+            _, _, task, row, name = heappop(self._heap)
+            del row.times[name]
+            due.append((task, row, name))
+        return due
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._n_gone
+
+
+def _is_there(entry: tuple[int, int, SchedulerTask, Conditions, str]) -> bool:
+    _, number, _, row, name = entry
+    return row.times.get(name) == number
 
 
 class ConditionsOfTasks(dict[SchedulerTask, Conditions]):
@@ -68,7 +125,7 @@ class Watched:
     The class is in `SchedulerState.busy` while any task has conditions.
     """
 
-    __slots__ = ("behind_s", "ended", "keeper", "opened_late", "waiters", "withdrawn")
+    __slots__ = ("behind_s", "ended", "keeper", "opened_late", "times", "waiters", "withdrawn")
 
     def __init__(self) -> None:
         #: Wants those that are watched. It is no client of the cluster, and has no connection.
@@ -81,6 +138,7 @@ class Watched:
         self.opened_late: dict[SchedulerTask, None] = {}
         #: {key: why} of those that a worker was asked to give back if they have not begun
         self.withdrawn: dict[str, str] = {}
+        self.times = Times()
         #: how far the clock of the machine is behind the epoch and the time since
         self.behind_s = 0.0
 

@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.conditions.feature import LONGEST_LOOK_S
-from weft.scheduler.core.conditions.records import conditions_of
+from weft.scheduler.core.conditions.records import MOST_GONE, conditions_of, watched_of
 from weft.scheduler.core.events import Load, SchedulerTick
 
 from ...builders import Board, graph, sent_keys
@@ -126,9 +126,26 @@ def test_a_task_that_has_ended_keeps_its_result_at_its_deadline(board):
 
 def test_the_end_of_a_task_is_the_end_of_its_times(board):
     client = board.client()
-    before = board.state.deadlines.n_pending
+    times = watched_of(board.state).times
     board.send(client, graph("a", start_ms=in_ms(board, 60.0), end_by_ms=in_ms(board, 90.0)))
-    assert board.state.deadlines.n_pending == before + 2
+    assert len(times) == 2
     board.send(client, m.ReleaseKeys(keys=["a"]))
-    assert board.state.deadlines.n_pending == before
+    assert (len(times), times.first_ms()) == (0, None)
     assert board.states("a") == ["-"]
+
+
+def test_many_times_cost_one_deadline(board):
+    client = board.client()
+    before = board.state.deadlines.n_pending
+    keys = [f"k{i}" for i in range(3 * MOST_GONE)]
+    board.send(client, graph(*keys, start_ms=in_ms(board, 600.0)))
+    assert board.state.deadlines.n_pending == before + 1
+    board.send(client, m.ReleaseKeys(keys=keys[: 2 * MOST_GONE]))
+    times = watched_of(board.state).times
+    assert len(times) == MOST_GONE
+    assert len(times._heap) < 2 * MOST_GONE  # those that are gone were taken out
+    board.send(client, graph("soon", start_ms=in_ms(board, 1.0)))
+    board.tick(1.1)
+    board.worker()
+    assert board.states("soon", keys[-1]) == ["processing", "waiting"]
+    board.drop_rest()

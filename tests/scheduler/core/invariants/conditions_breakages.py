@@ -28,6 +28,9 @@ CONDITIONS_BREAKAGES: dict[str, Callable[[Any], object]] = {
         b.state
     ).waiters.update({"processing": {}}),
     "what others wait for has not ended": lambda b: wait_for(b, "memory"),
+    "the first time of a task is looked at": lambda b: watched_of(b.state).times.add(
+        5, b.task("processing"), Conditions(), "start_ms"
+    ),
     "conditions are busy while a task has some": lambda b: conditions_of(b.state).update(
         {b.task("processing"): Conditions()}
     ),
