@@ -10,6 +10,7 @@ The database is made with the first job. Its form has a number; a later one is r
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import sqlite3
 import threading
@@ -30,6 +31,7 @@ from .core.journal.entries import (
     Entry,
     JobAdded,
     JobEnded,
+    JobForgotten,
     JournalRead,
     JournalWritten,
     WriteJournal,
@@ -45,8 +47,12 @@ _COMMITS_BETWEEN: Final = 1000
 #: Jobs of one page of an answer.
 N_JOBS: Final = 200
 _BUSY_S: Final = 5.0
+#: With fewer pages in memory, or of the write-ahead log, many jobs are written several times.
+_CACHE_KIB: Final = 64 << 10
+_LOG_PAGES: Final = 16_384
 _MADE: Final = "made"
 _OPEN: Final = (PENDING, _MADE)
+_NONE: Final = msgpack.packb([])
 
 _TABLES: Final = """
 CREATE TABLE functions (id BLOB PRIMARY KEY, blob BLOB NOT NULL, buffers BLOB) WITHOUT ROWID;
@@ -69,12 +75,12 @@ CREATE TABLE jobs (
     result_buffers BLOB,
     failure BLOB
 );
-CREATE INDEX jobs_by_state ON jobs (state, number);
 """
+_ADDED: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
 _ADD: Final = """
 INSERT INTO jobs (key, name, function, args, args_buffers, dependencies, options, spec_hash, client,
                   state, submitted)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)
+VALUES {rows}
 ON CONFLICT (key) DO UPDATE SET
     name = excluded.name, function = excluded.function, args = excluded.args,
     args_buffers = excluded.args_buffers, dependencies = excluded.dependencies,
@@ -82,10 +88,15 @@ ON CONFLICT (key) DO UPDATE SET
     state = 'pending', submitted = excluded.submitted, ended = NULL, nbytes = 0, result = NULL,
     result_buffers = NULL, failure = NULL
 """
+_ENDED: Final = "(?, ?, ?, ?, ?, ?, ?)"
 _END: Final = """
-UPDATE jobs SET state = ?, ended = ?, nbytes = ?, result = ?, result_buffers = ?, failure = ?
-WHERE key = ?
+WITH ends (key, state, ended, nbytes, result, result_buffers, failure) AS (VALUES {rows})
+UPDATE jobs SET state = ends.state, ended = ends.ended, nbytes = ends.nbytes, result = ends.result,
+    result_buffers = ends.result_buffers, failure = ends.failure
+FROM ends WHERE jobs.key = ends.key
 """
+#: Rows of one statement, during which the thread does not hold the interpreter.
+N_ROWS: Final = 100
 _COLUMNS: Final = "number, key, name, client, state, submitted, ended, nbytes"
 
 
@@ -184,13 +195,8 @@ class Journal:
         try:
             database = self._open()
             with _transaction(database):
-                for entry in entries:
-                    if isinstance(entry, JobAdded):
-                        _add(database, entry)
-                    elif isinstance(entry, JobEnded):
-                        _end(database, entry)
-                    else:
-                        database.execute("DELETE FROM jobs WHERE key = ?", (entry.key,))
+                for kind, same in itertools.groupby(entries, type):
+                    _RECORDERS[kind](database, [*same])
             self._n_commits += 1
             if self._n_commits % _COMMITS_BETWEEN == 0:
                 with _transaction(database):
@@ -212,6 +218,8 @@ class Journal:
             )
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
+            database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            database.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             (form,) = database.execute("PRAGMA user_version").fetchone()
             if form == 0:
                 with _transaction(database):
@@ -347,35 +355,68 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _add(database: sqlite3.Connection, job: JobAdded) -> None:
-    database.execute(
+def _add(database: sqlite3.Connection, jobs: list[JobAdded]) -> None:
+    functions = {job.function_id: job.function_blob for job in jobs}
+    database.executemany(
         "INSERT OR IGNORE INTO functions (id, blob, buffers) VALUES (?, ?, ?)",
-        (job.function_id, *_parts(job.function_blob)),
+        [(function_id, *_parts(blob)) for function_id, blob in functions.items()],
     )
-    database.execute(
-        _ADD,
-        (
-            job.key,
-            job.function_name,
-            job.function_id,
-            *_parts(job.args),
-            msgpack.packb(job.dependencies),
-            msgpack.packb(job.options),
-            job.spec_hash,
-            job.client,
-            time.time(),
-        ),
-    )
+    now = time.time()
+    options: dict[int, bytes] = {}  # by the identity of a map that many share
+    rows = []
+    for job in jobs:
+        packed = options.get(id(job.options))
+        if packed is None:
+            packed = options[id(job.options)] = msgpack.packb(job.options)
+        dependencies = msgpack.packb(job.dependencies) if job.dependencies else _NONE
+        rows.append(
+            (
+                job.key,
+                job.function_name,
+                job.function_id,
+                *_parts(job.args),
+                dependencies,
+                packed,
+                job.spec_hash,
+                job.client,
+                now,
+            )
+        )
+    _execute(database, _ADD, _ADDED, rows)
 
 
-def _end(database: sqlite3.Connection, end: JobEnded) -> None:
-    result, buffers = (None, None) if end.result is None else _parts(end.result)
-    is_made = end.state == "done" and end.result is None
-    failure = None if end.failure is None else msgpack.packb(end.failure, default=_plain)
-    nbytes = end.nbytes or (0 if result is None else len(result))
-    state = _MADE if is_made else end.state
-    row = (state, time.time(), nbytes, result, buffers, failure, end.key)
-    database.execute(_END, row)
+def _end(database: sqlite3.Connection, ends: list[JobEnded]) -> None:
+    now = time.time()
+    rows = []
+    for end in ends:
+        result, buffers = (None, None) if end.result is None else _parts(end.result)
+        state = _MADE if end.state == "done" and result is None else end.state
+        failure = None if end.failure is None else msgpack.packb(end.failure, default=_plain)
+        nbytes = end.nbytes or (0 if result is None else len(result))
+        rows.append((end.key, state, now, nbytes, result, buffers, failure))
+    _execute(database, _END, _ENDED, rows)
+
+
+def _forget(database: sqlite3.Connection, forgotten: list[JobForgotten]) -> None:
+    keys = [(one.key,) for one in forgotten]
+    database.executemany("DELETE FROM jobs WHERE key = ?", keys)
+
+
+_RECORDERS: Final[dict[type, Callable[[sqlite3.Connection, list[Any]], None]]] = {
+    JobAdded: _add,
+    JobEnded: _end,
+    JobForgotten: _forget,
+}
+
+
+def _execute(
+    database: sqlite3.Connection, statement: str, row: str, rows: list[tuple[Any, ...]]
+) -> None:
+    """Execute a statement for all rows, many at a time; the last of those with one key counts."""
+    for start in range(0, len(rows), N_ROWS):
+        part = [*{one[0]: one for one in rows[start : start + N_ROWS]}.values()]
+        text = statement.format(rows=", ".join([row] * len(part)))
+        database.execute(text, [value for one in part for value in one])
 
 
 def _drop_oldest(database: sqlite3.Connection) -> None:

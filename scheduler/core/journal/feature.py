@@ -13,7 +13,7 @@ constants.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.constant_calls import CONSTANT_BLOB, CONSTANT_ID, arguments_of
@@ -24,7 +24,7 @@ from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
 from ..feature import Feature, LateQuestion
 from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle
-from ..records.tasks import MEMORY, SchedulerTask
+from ..records.tasks import MEMORY, SchedulerTask, TaskGroup
 from ..requests import wanted_keys
 from ..requests.submission import on_submit
 from .entries import (
@@ -77,7 +77,17 @@ class Journal:
     The class is in `SchedulerState.busy` while there are entries to be recorded.
     """
 
-    __slots__ = ("batches", "done", "entries", "is_open", "jobs", "keeper", "number")
+    __slots__ = (
+        "_group",
+        "_options",
+        "batches",
+        "done",
+        "entries",
+        "is_open",
+        "jobs",
+        "keeper",
+        "number",
+    )
 
     def __init__(self) -> None:
         #: The shell has a journal.
@@ -93,10 +103,23 @@ class Journal:
         self.number = 1
         #: {number: what is being recorded}, in order; the last one is not handed over yet
         self.batches: dict[int, _Writing] = {}
+        #: The last group of tasks, and its options as they are recorded.
+        self._group: TaskGroup | None = None
+        self._options: dict[str, Any] = {}
 
     def batch(self) -> _Writing:
         """Return the batch that the next entry joins."""
-        return self.batches.setdefault(self.number, _Writing())
+        batch = self.batches.get(self.number)
+        if batch is None:
+            batch = self.batches[self.number] = _Writing()
+        return batch
+
+    def options_of(self, group: TaskGroup) -> dict[str, Any]:
+        """Return the options of a group as they are recorded: one map for all its tasks."""
+        if group is not self._group:
+            self._group = group
+            self._options = group.options.changed(attempt=0, actor="").as_record()
+        return self._options
 
 
 def journal_of(state: SchedulerState) -> Journal:
@@ -122,7 +145,7 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
         function_blob=group.function.blob,
         args=task.args,
         dependencies=[dependency.key for dependency in task.dependencies],
-        options=group.options.changed(attempt=0, actor="").as_record(),
+        options=journal.options_of(group),
         spec_hash=task.spec_hash or m.NO_HASH,
         client=next((client.name for client in task.wanted_by), ""),
     )
@@ -141,9 +164,10 @@ def _why_not(state: SchedulerState, task: SchedulerTask) -> Failure | None:
         return unrecorded(task.key, _NO_JOURNAL)
     if task.args is None:
         return unrecorded(task.key, "what it reads is not known")
-    others = [d.key for d in task.dependencies]
-    others += [key for _, key in task.group.options.conditions]
-    for key in others:
+    conditions = task.group.options.conditions
+    if not (task.dependencies or conditions):
+        return None
+    for key in [*(d.key for d in task.dependencies), *(key for _, key in conditions)]:
         if key not in journal.jobs and key not in journal.done:
             text = f"it waits for {key}, which is not detached, or has not succeeded"
             return unrecorded(task.key, text)
@@ -219,13 +243,15 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
         if again:
             state.call_after(RETRY_S, _end_again, again)
     else:
+        ended = []
         for key, end in batch.ended.items():
             if end.state == DONE and end.result is None:
                 continue  # the workers have it
             if journal.jobs.pop(key, None) is not None:
-                _let_go(state, [key])
+                ended.append(key)
                 if end.state == DONE:
                     journal.done[key] = None
+        _let_go(state, ended)
     for peer, request in batch.questions:
         if peer in state.roles:
             state.send(peer, m.Answer(request=request, info={}))
