@@ -155,8 +155,6 @@ def conditions_of_keywords(
 
     What the function takes itself is added to its `keywords`.
     """
-    if after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN:
-        return NO_CONDITIONS
     values = (after, start_at, start_after, ttl, deadline, detached)
     given = zip(NO_CONDITIONS, values, strict=True)
     found = {

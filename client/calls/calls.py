@@ -184,9 +184,11 @@ def submit(
         raise TypeError(f"submit needs a function, not {type(func).__name__}")
     if fifo_timeout is not None:
         check_unsupported(fifo_timeout=fifo_timeout)
-    conditions = conditions_of_keywords(
-        func, kwargs, after, start_at, start_after, ttl, deadline, detached
-    )
+    conditions = NO_CONDITIONS
+    if not (after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN):
+        conditions = conditions_of_keywords(
+            func, kwargs, after, start_at, start_after, ttl, deadline, detached
+        )
     options = options_of_keywords(
         func,
         kwargs,
@@ -361,9 +363,11 @@ def map(
     if not iterables:
         raise TypeError("map needs an iterable of arguments beside the function")
     check_unsupported(fifo_timeout=fifo_timeout)
-    conditions = conditions_of_keywords(
-        func, kwargs, after, start_at, start_after, ttl, deadline, detached
-    )
+    conditions = NO_CONDITIONS
+    if not (after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN):
+        conditions = conditions_of_keywords(
+            func, kwargs, after, start_at, start_after, ttl, deadline, detached
+        )
     options = options_of_keywords(
         func,
         kwargs,
