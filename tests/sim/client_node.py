@@ -168,7 +168,7 @@ class ClientNode(ClientProcess):
 
     def conditioned(self, specs: list[Spec], options: TaskOptions) -> TaskOptions:
         """See `ClientProcess`."""
-        return self.sim.conditions.add(self, specs, options)
+        return self.sim.journal.detach(specs, self.sim.conditions.add(self, specs, options))
 
     def _share(self) -> bool:
         """Take over a future of another client."""
@@ -337,6 +337,9 @@ class ClientNode(ClientProcess):
             assert culprit in spec.ancestors, why
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why
         elif kind == "cancelled":
+            assert any(key in sim.cancelled for key in spec.ancestors), why
+        elif kind == "unrecorded":
+            assert self.sim.journal.is_there, why
             assert any(key in sim.cancelled for key in spec.ancestors), why
         elif kind == MEMORY_EXCEEDED:
             assert culprit in spec.ancestors, why

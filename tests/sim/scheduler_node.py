@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weft.protocol.wire.failure import RESCHEDULE
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
+    Ask,
     AssignTasks,
     AttemptsErred,
     AttemptsFinished,
@@ -30,6 +31,8 @@ from weft.scheduler.core.actions import CloseConnection, LogLine
 from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.invariants.validate import validate
+from weft.scheduler.core.journal.entries import JournalWritten, WriteJournal
+from weft.scheduler.core.journal.feature import on_forget
 from weft.scheduler.core.members.epochs import GiveWay, KeepMembers, StartOver, next_epoch
 from weft.scheduler.core.moves.transitions import ACTIVE
 from weft.scheduler.core.records.peers import WorkerHandle
@@ -104,6 +107,21 @@ class SchedulerNode:
         #: when the next tick is due; infinite = none is
         self._alarm_at = inf
         self._set_alarm()
+        self._read_journal()
+
+    def _read_journal(self) -> None:
+        if self.sim.journal.is_there:
+            self._handle(self.sim.journal.read())
+
+    def report(self, core: SchedulerState, report: JournalWritten) -> None:
+        """Let the journal report to the core that had it written."""
+        if core is self.core:  # else it began again meanwhile
+            self._handle(SchedulerTick(journal=[report]))
+
+    def forget_jobs(self, keys: list[str]) -> None:
+        """Let a user forget jobs."""
+        on_forget(self.core, 0, Ask(request=0, name="forget_jobs", arguments={"keys": keys}))
+        self._handle(SchedulerTick())
 
     def _start(self, epoch: int) -> SchedulerState:
         plan, record = self.plan, self.record
@@ -355,6 +373,7 @@ class SchedulerNode:
                 self.core = self._start(next_epoch(self._clock_ns, self.core.epoch, action.seen))
                 self._alarm_at = inf
                 self._set_alarm()
+                self._read_journal()
                 return
             assert isinstance(action, GiveWay)
             self.world.probes["gave way"] += 1
@@ -387,6 +406,8 @@ class SchedulerNode:
                 if link is not None:
                     del self._peers[link]
                     link.close(1)
+            elif isinstance(action, WriteJournal):
+                self.sim.journal.write(self, action)
             elif isinstance(action, KeepMembers):
                 self.record.members = action.members
             elif isinstance(action, LogLine):

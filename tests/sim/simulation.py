@@ -27,6 +27,7 @@ from .coordination import ObjectUsers
 from .disks import Disks
 from .executions import Executions
 from .graphs import Graph, Spec
+from .journal import SimulatedJournal
 from .links import End, Link, copied
 from .parts import Parts
 from .plan import Plan
@@ -65,6 +66,7 @@ class Simulation:
         self.spills = Spills(seed, self.plan, self.limits)
         self.pausing = pausing.draw(Random(f"pauses of {seed}"))
         self.conditions = Conditions(seed, self)
+        self.journal = SimulatedJournal(seed, self)
         #: {key: None} of tasks that failed because the memory was exhausted
         self.exceeded: dict[str, None] = {}
         self.workers: dict[str, WorkerNode] = {}
@@ -524,6 +526,7 @@ class Simulation:
         world = self.world
         self.objects.finish()
         self.actor_users.check_at_rest()
+        self.journal.check_at_rest()
         self.actor_users.finish()
         self._rest()
         alive = [client for client in self.clients if client.is_alive]
@@ -538,6 +541,9 @@ class Simulation:
                 client.release_all()
             else:
                 client.leave()
+        self._rest()
+        self.journal.check_at_rest()
+        self.journal.forget_all()
         self._rest()
         core = self.scheduler.core
         while any(client.lease is not None for client in core.clients.values()) or (

@@ -1,0 +1,151 @@
+"""The journal of the scheduler: what is committed outlives each start, and writes fail at times.
+
+In a part of the runs. What these runs need is drawn from a source of chance of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import TYPE_CHECKING
+
+from weft.protocol.wire.options import DONE, TaskOptions
+from weft.scheduler.core.events import SchedulerTick
+from weft.scheduler.core.journal.entries import (
+    PENDING,
+    JobAdded,
+    JobEnded,
+    JournalRead,
+    JournalWritten,
+    WriteJournal,
+)
+from weft.scheduler.core.journal.feature import MADE, journal_of
+
+from .graphs import unpacked
+
+if TYPE_CHECKING:
+    from weft.protocol.wire.payload import Blob
+    from weft.scheduler.core.state import SchedulerState
+
+    from .graphs import Spec
+    from .scheduler_node import SchedulerNode
+    from .simulation import Simulation
+
+#: Share of the runs with a journal, and of their submissions that are detached.
+P_JOURNAL = 0.25
+P_DETACHED = 0.4
+#: Share of the writes that fail, in some of these runs.
+FAULTS = (0.0, 0.0, 0.2)
+MAX_DELAY_S = 0.2
+
+
+class Recorded:
+    """What is recorded of one job."""
+
+    def __init__(self, added: JobAdded) -> None:
+        self.added = added
+        self.state = PENDING
+        self.result: Blob | None = None
+
+
+class SimulatedJournal:
+    """The database of a run, and the threads of all starts of the scheduler that write it."""
+
+    def __init__(self, seed: int, sim: Simulation) -> None:
+        self._sim = sim
+        self._rng = rng = Random(f"journal of {seed}")
+        self.is_there = rng.random() < P_JOURNAL
+        self._p_fails = rng.choice(FAULTS)
+        #: {key: what is recorded}, in order.
+        self.jobs: dict[str, Recorded] = {}
+        #: {start of the scheduler: when its last write is done}: its writes keep their order.
+        self._last: dict[SchedulerNode, float] = {}
+        self.n_failed = 0
+
+    # -- the scheduler's side ---------------------------------------------------------------------
+    def read(self) -> SchedulerTick:
+        """Return the event with which a scheduler begins."""
+        kept = [job for job in self.jobs.values() if job.state in (PENDING, MADE)]
+        done = {
+            key: job.result
+            for key, job in self.jobs.items()
+            if job.state == DONE and job.result is not None
+        }
+        needed = {key for job in kept for key in job.added.dependencies}
+        read = JournalRead(
+            jobs=[job.added for job in kept],
+            made={job.added.key: None for job in kept if job.state == MADE},
+            done=dict.fromkeys(done),
+            results={key: result for key, result in done.items() if key in needed},
+        )
+        return SchedulerTick(journal=[read])
+
+    def write(self, node: SchedulerNode, action: WriteJournal) -> None:
+        """Commit entries a little later, in order."""
+        world = self._sim.world
+        when = max(world.now + self._rng.random() * MAX_DELAY_S, self._last.get(node, 0.0))
+        self._last[node] = when
+        world.at(when - world.now, self._commit, node, node.core, action)
+
+    def _commit(self, node: SchedulerNode, core: SchedulerState, action: WriteJournal) -> None:
+        if not node.when_awake(self._commit, node, core, action):
+            # It was killed before, or between the commit and its report.
+            if not node.is_alive and self._rng.random() < 0.5:
+                self._apply(action.entries)
+            return
+        error = ""
+        if node is not self._sim.scheduler:
+            error = "another scheduler has the state directory"
+        elif self._rng.random() < self._p_fails and not self._sim.is_healed:
+            self._sim.world.probes["write of the journal fails"] += 1
+            self.n_failed += 1
+            error = "the disk is full"
+        else:
+            self._apply(action.entries)
+        node.report(core, JournalWritten(action.number, error))
+
+    def _apply(self, entries: Iterable[object]) -> None:
+        for entry in entries:
+            if isinstance(entry, JobAdded):
+                self._sim.world.probes["job recorded"] += 1
+                self.jobs[entry.key] = Recorded(entry)
+            elif isinstance(entry, JobEnded):
+                self._end(entry)
+
+    def _end(self, end: JobEnded) -> None:
+        job = self.jobs[end.key]  # its beginning is recorded before
+        job.state = MADE if end.state == DONE and end.result is None else end.state
+        job.result = end.result
+        self._sim.world.probes[f"job {job.state}"] += 1
+        if end.result is not None:
+            value = self._sim.graph.by_key[end.key].value
+            assert unpacked(end.result) == value, f"job {end.key} has a wrong value"
+
+    # -- users ------------------------------------------------------------------------------------
+    def detach(self, specs: list[Spec], options: TaskOptions) -> TaskOptions:
+        """Return the options of some tasks, perhaps detached."""
+        if not self.is_there or self._rng.random() >= P_DETACHED:
+            return options
+        known = {**self.jobs, **journal_of(self._sim.scheduler.core).jobs}
+        others = [d.key for spec in specs for d in spec.dependencies]
+        others += [key for _, key in options.conditions]
+        if any(key not in known for key in others) or any(spec.scattered for spec in specs):
+            return options
+        for spec in specs:
+            # It fails if what it reads has ended badly, or if it cannot be recorded.
+            self._sim.cancelled[spec.key] = None
+            self._sim.forced[spec.key] = None
+        return options.changed(detached=True)
+
+    # -- the end ----------------------------------------------------------------------------------
+    def check_at_rest(self) -> None:
+        """Check that each recorded job has ended."""
+        pending = [key for key, job in self.jobs.items() if job.state == PENDING]
+        assert not pending, f"jobs are recorded and have not ended: {pending}"
+
+    def forget_all(self) -> None:
+        """Let go of the results that are kept for jobs, as `forget_job` does."""
+        keys = [key for key, job in self.jobs.items() if job.state == MADE]
+        if keys:
+            self._sim.scheduler.forget_jobs(keys)
+            self.jobs = {}
