@@ -98,17 +98,18 @@ def member_change(when: float, event: dict[str, Any]) -> MemberChange | None:
 class record_timeline(StreamContext):
     """Record what happens on a cluster within a `with` block; or `async with`.
 
-        with weft.timeline.record() as recorder:
-            client.gather(client.map(f, range(100)))
-
-        print(*weft.timeline.transactions(recorder.recording), sep="\\n")
-
     It has the attempts of all clients, as `weft.get_task_stream` has them; submissions,
     assignments and other changes of tasks; and workers that come and go. It takes the token of a
     client.
 
     Args:
         client: whose cluster it is; None = the current client.
+
+    Example:
+        >>> with weft.timeline.record() as recorder:
+        ...     results = client.gather(client.map(f, range(100)))
+        >>> for line in weft.timeline.transactions(recorder.recording):
+        ...     print(line)
     """
 
     def __init__(self, client: Client | None = None) -> None:
