@@ -60,6 +60,8 @@ EXIT_CODES: Final = (
     ExitCode(1, "stop", "the cluster has not ended: tasks are unfinished and `--yes` was not "
              "given, or a service manager has started it again"),
     ExitCode(1, "submit", "a run has failed; of a single one its own exit code, up to 125"),
+    ExitCode(1, "wait", "a job has failed, was cancelled or is lost"),
+    ExitCode(1, "output", "the job has no result; of a command its own exit code, up to 123"),
     ExitCode(2, "", "the command or its configuration is at fault; several schedulers were found; "
              "no token was found for an address at which a process listens; or the token's role "
              "is too low"),
@@ -75,6 +77,7 @@ EXIT_CODES: Final = (
     ExitCode(EXIT_REFUSED, "", "the scheduler refused this process and would refuse it again, for "
              "instance for a token of another cluster, or another version of the protocol"),
     ExitCode(EXIT_REFUSED, "worker", "also for another minor version of Python than the cluster's"),
+    ExitCode(124, "wait", "`--timeout` is over; the jobs go on"),
     ExitCode(130, "", "Ctrl-C before it ran, or at a question"),
     ExitCode(130, "timeline", "Ctrl-C a second time, since the end took long; what was recorded is "
              "written"),

@@ -60,6 +60,21 @@ _DRAW_S = 0.2
 )
 @click.option("--keep-order", is_flag=True, help="Print in the order of the items.")
 @click.option("--tag", is_flag=True, help="Begin each printed line with its item and a tab.")
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Have the scheduler record it, print the keys of the jobs, and do not wait for them.",
+)
+@click.option(
+    "--after",
+    multiple=True,
+    metavar="STATE:KEY",
+    help="Run it when that job is done, failed, cancelled, lost, or ended in any way; repeatable.",
+)
+@click.option("--start-at", metavar="TIME", help="Run it no earlier, e.g. '2030-12-24 18:00'.")
+@click.option("--start-after", type=Time(min=0), metavar="TIME", help="... than in so long.")
+@click.option("--ttl", type=Time(min=0), metavar="TIME", help="Cancel it if it has not begun then.")
+@click.option("--deadline", metavar="TIME", help="Cancel it if it has not ended by then.")
 @click.option("--fail-fast", is_flag=True, help="Cancel what is left when one has failed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each run.")
 @scheduler_option
@@ -79,6 +94,12 @@ def submit(
     max_output: str,
     keep_order: bool,
     tag: bool,
+    detach: bool,
+    after: tuple[str, ...],
+    start_at: str | None,
+    start_after: float | None,
+    ttl: float | None,
+    deadline: str | None,
     fail_fast: bool,
     as_json: bool,
     at: str | None,
@@ -94,14 +115,20 @@ def submit(
     It runs in this folder, which the workers must have, or in the one of --cwd, with nothing as its
     standard input. Ctrl-C cancels all, also what runs. It takes a token of role client.
 
+    With --detach the jobs go on without this command: 'weft queue', 'weft wait' and 'weft output'
+    show what becomes of them.
+
     \b
     Examples:
       weft submit -- hostname
       weft submit --array 1-100 --retries 2 -- ./simulate --seed {}
       weft submit --local --each-line files.txt -- "gzip -k {} && ls -l {}.gz"
     """
+    import json
+
     from ...protocol.errors import CommClosed
-    from .submitting import Jobs, command_of, items_of
+    from .jobs import check_times, conditions_in
+    from .submitting import Jobs, command_of, items_of, keys_of_detached
 
     items = items_of(array, each_line)
     program = command_of(
@@ -113,14 +140,25 @@ def submit(
         timeout=timeout,
         max_output=Size().read(max_output, "--max-output"),
     )
-    options = {
+    options: dict[str, Any] = {
         "retries": retries,
         "priority": priority,
         "resources": Resources().read(resources, "--resources") or None,
     }
+    times = {"start_at": start_at, "start_after": start_after, "ttl": ttl, "deadline": deadline}
+    options.update({name: value for name, value in times.items() if value is not None})
+    check_times(times)
+    if local and detach:
+        raise click.UsageError("--detach needs a scheduler that goes on: leave --local out")
     if local and (at or connection_file or options["resources"]):
         raise click.UsageError("--local starts workers here; leave scheduler and resources out")
     with _client(local, Chosen(connection_file, at)) as client:
+        if after:
+            options["after"] = conditions_in(client, after)
+        if detach:
+            for key in keys_of_detached(client, program, items, options):
+                click.echo(json.dumps({"key": key}) if as_json else key)
+            return
         jobs = Jobs(client, program, items, options, keeps_order=keep_order)
         shown = _Shown(
             jobs,

@@ -324,6 +324,19 @@ class Jobs:
         return end
 
 
+def keys_of_detached(
+    client: Client[Any], command: Command, items: Items | None, options: dict[str, Any]
+) -> Iterator[str]:
+    """Submit the runs of a command as detached jobs; yield their keys when these are recorded."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if items is None:
+        yield str(client.submit(command, detached=True, **given).key)
+        return
+    while texts := [*islice(items.texts, WINDOW)]:
+        for future in client.map(command, texts, detached=True, **given):
+            yield str(future.key)
+
+
 def _end_of(item: str, future: Future[CommandResult]) -> JobEnd:
     if future.cancelled():
         return JobEnd(item, 1, "it was cancelled")

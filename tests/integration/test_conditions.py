@@ -27,7 +27,7 @@ def fail(text):
 def for_ever():
     """Run until it is interrupted between two bytecodes."""
     while True:
-        time.sleep(0.001)
+        time.sleep(0.001)  # workload
 
 
 def gated(gate, value):

@@ -72,7 +72,7 @@ def test_a_new_journal_is_empty_and_makes_no_file(opened, path):
     assert not path.exists()
 
 
-def test_what_has_not_ended_is_read_in_the_order_of_submission(opened, path):
+def test_jobs_that_have_not_ended_are_read_in_the_order_of_submission(opened, path):
     large = Payload(b"data", [bytearray(b"buffer")])
     jobs = [job("a"), job("b", "a", args=large), job("c")]
     assert opened.write(*jobs) == ""

@@ -144,7 +144,8 @@ class SimulatedJournal:
         assert not pending, f"jobs are recorded and have not ended: {pending}"
 
     def forget_all(self) -> None:
-        """Let go of the results that are kept for jobs, as `forget_job` does."""
+        """Check that each job has ended, and let go of results that are kept, as `forget_job`."""
+        self.check_at_rest()
         keys = [key for key, job in self.jobs.items() if job.state == MADE]
         if keys:
             self._sim.scheduler.forget_jobs(keys)

@@ -526,7 +526,6 @@ class Simulation:
         world = self.world
         self.objects.finish()
         self.actor_users.check_at_rest()
-        self.journal.check_at_rest()
         self.actor_users.finish()
         self._rest()
         alive = [client for client in self.clients if client.is_alive]
@@ -542,7 +541,6 @@ class Simulation:
             else:
                 client.leave()
         self._rest()
-        self.journal.check_at_rest()
         self.journal.forget_all()
         self._rest()
         core = self.scheduler.core

@@ -42,7 +42,7 @@ def test_conditions_are_sent_as_states_and_keys(client):
     }
 
 
-def test_what_is_met_already_is_not_sent(client):
+def test_conditions_that_are_met_are_not_sent(client):
     future = client.submit(abs, -1)
     assert future.result(30) == 1
     assert read_after({"done": [future]}) == {}

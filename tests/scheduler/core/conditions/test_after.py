@@ -63,7 +63,7 @@ def test_each_end_meets_its_own_state_and_ended(board, how, wanted):
 
 
 @pytest.mark.parametrize("how", ["done", "failed"])
-def test_what_has_ended_before_counts(board, how):
+def test_ends_before_the_submission_count(board, how):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     end(board, client, worker, "a", how)
@@ -157,7 +157,7 @@ def test_conditions_chain_within_one_pass(board):
     assert board.rest() == ["AssignTasks"]
 
 
-def test_what_reads_a_cancelled_task_fails_with_the_reason(board):
+def test_readers_of_a_cancelled_task_fail_with_the_reason(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     board.send(client, graph("b", **after(failed="a")))

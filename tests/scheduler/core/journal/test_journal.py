@@ -57,7 +57,7 @@ def test_a_job_is_recorded_as_it_was_submitted(board):
     assert added.options["retries"] == 2
 
 
-def test_who_asks_is_answered_when_all_before_is_recorded(board):
+def test_a_question_is_answered_when_all_before_is_recorded(board):
     client = board.client()
     board.send(client, graph("a", detached=True))
     (write,) = writes(board)

@@ -1,0 +1,279 @@
+"""Commands for detached jobs: `weft queue`, `wait`, `output`, `cancel` and `forget`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .group import Chosen, connection_file_option, scheduler_option, weft
+from .hints import CommandWithCodes
+from .options import Count, Time
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ...client.client import Client
+    from ...client.insight.jobs import Job
+
+EXIT_TIMEOUT: Final = 124
+_STATES: Final = ("pending", "done", "failed", "cancelled", "lost")
+_HEADER: Final = ("KEY", "STATE", "NAME", "CLIENT", "SUBMITTED", "TOOK", "SIZE")
+
+
+def connected(chosen: Chosen, command: str) -> Client[Any]:
+    """Return a client for a command that asks about jobs."""
+    from ...client.client import Client
+    from ...protocol.wire.levels import Level
+
+    found = chosen.demand(Level.CLIENT, command)
+    return Client(
+        found.addresses[0], security=found.to_security(), name=command, set_as_default=False
+    )
+
+
+# -- weft queue ------------------------------------------------------------------------------------
+@weft.command(short_help="List detached jobs, the latest first.")
+@click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
+@click.option("--name", metavar="NAME", help="Only those of the function of this name.")
+@click.option("--client", "of_client", metavar="NAME", help="Only those of this client.")
+@click.option("--limit", type=Count(1), default=50, show_default=True, help="At most so many.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each job.")
+@scheduler_option
+@connection_file_option
+def queue(
+    state: str | None,
+    name: str | None,
+    of_client: str | None,
+    limit: int,
+    as_json: bool,
+    at: str | None,
+    connection_file: Path | None,
+) -> None:
+    """List the detached jobs that the journal of the scheduler has, the latest first.
+
+    \b
+    Examples:
+      weft queue
+      weft queue --state failed --limit 10
+      weft queue --state pending --json | jq -r .key
+    """
+    import json
+
+    with connected(Chosen(connection_file, at), "weft queue") as client:
+        found = client.jobs(state=state, name=name, client=of_client, limit=limit)
+    if as_json:
+        for job in found:
+            click.echo(json.dumps(plain(job)))
+    elif found:
+        click.echo(table(found))
+    else:
+        click.echo("no such jobs" if state or name or of_client else "no jobs", err=True)
+
+
+def plain(job: Job) -> dict[str, Any]:
+    """Return a job for programs."""
+    return {
+        "key": job.key if isinstance(job.key, str) else list(job.key),
+        "state": job.state,
+        "name": job.name,
+        "client": job.client,
+        "submitted": job.submitted.isoformat(),
+        "ended": None if job.ended is None else job.ended.isoformat(),
+        "nbytes": job.nbytes,
+        "is_recorded": job.is_recorded,
+    }
+
+
+def table(jobs: list[Job]) -> str:
+    """Return the table that users read."""
+    rows = [_HEADER, *map(_row, jobs)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADER))]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(lines)
+
+
+def _row(job: Job) -> tuple[str, ...]:
+    from ...protocol.wording import lasting, sized
+
+    took = "" if job.ended is None else lasting(_seconds(job.submitted, job.ended))
+    size = sized(job.nbytes) if job.nbytes else ""
+    submitted = job.submitted.strftime("%Y-%m-%d %H:%M:%S")
+    return (str(job.key), job.state, job.name, job.client, submitted, took, size)
+
+
+def _seconds(begin: datetime, end: datetime) -> float:
+    return max((end - begin).total_seconds(), 0.0)
+
+
+# -- weft wait -------------------------------------------------------------------------------------
+@weft.command(cls=CommandWithCodes, short_help="Wait until detached jobs have ended.")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@click.option("--timeout", type=Time(min=0), metavar="TIME", help="Wait no longer than this.")
+@scheduler_option
+@connection_file_option
+def wait(
+    keys: tuple[str, ...], timeout: float | None, at: str | None, connection_file: Path | None
+) -> None:
+    """Wait until detached jobs have ended; name those that have failed.
+
+    Ctrl-C ends the wait, and the jobs go on.
+
+    \b
+    Example:
+      weft wait $(weft submit --detach --array 1-100 -- ./simulate {})
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    n_failed = 0
+    with connected(Chosen(connection_file, at), "weft wait") as client:
+        for n, key in enumerate(keys):
+            if len(keys) > 1 and sys.stderr.isatty():
+                click.echo(f"\r{n} of {len(keys)} ended\033[K", err=True, nl=False)
+            left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            error = _error_of(partial(client.job_result, key, left_s))
+            if type(error) is TimeoutError:
+                _say("wait", f"{key} has not ended within {timeout:g} s; it goes on")
+                sys.exit(EXIT_TIMEOUT)
+            if error is not None:
+                n_failed += 1
+                _say("wait", f"{key}: {_described(error)}")
+    if n_failed:
+        sys.exit(1)
+
+
+def _error_of(call: Callable[[], object]) -> BaseException | None:
+    """Return why a job has no result; errors that are not of the job are raised."""
+    from ...protocol.errors import CommError, QuestionFailed
+
+    try:
+        call()
+    except KeyboardInterrupt:
+        click.echo("\r\033[K" if sys.stderr.isatty() else "", err=True, nl=False)
+        _say("wait", "the jobs go on")
+        raise
+    except (CommError, QuestionFailed):
+        raise
+    except KeyError as error:
+        raise unknown_job(error) from None
+    except Exception as error:
+        return error
+    return None
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+# -- weft output -----------------------------------------------------------------------------------
+@weft.command(cls=CommandWithCodes, short_help="Print what a detached job has printed.")
+@click.argument("key")
+@scheduler_option
+@connection_file_option
+def output(key: str, at: str | None, connection_file: Path | None) -> None:
+    """Print what the command of a detached job has printed, and end with its exit code.
+
+    Of a job that is no command its result is printed. A job that has not ended is waited for.
+    """
+    from ...protocol.errors.commands import CommandFailed, CommandResult
+
+    with connected(Chosen(connection_file, at), "weft output") as client:
+        results: list[Any] = []
+        error = _error_of(lambda: results.append(client.job_result(key)))
+    result = error.result if isinstance(error, CommandFailed) else next(iter(results), None)
+    if isinstance(result, CommandResult):
+        sys.stdout.buffer.write(result.stdout_bytes)
+        sys.stdout.flush()
+        sys.stderr.buffer.write(result.stderr_bytes)
+        sys.stderr.flush()
+        sys.exit(result.returncode if 0 <= result.returncode < EXIT_TIMEOUT else 1)
+    if error is not None:
+        _say("output", _described(error))
+        sys.exit(1)
+    click.echo(repr(result))
+
+
+# -- weft cancel, weft forget ----------------------------------------------------------------------
+@weft.command(short_help="Cancel detached jobs, also those that run.")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@click.option("--reason", default="", metavar="TEXT", help="What those are told who wait for it.")
+@scheduler_option
+@connection_file_option
+def cancel(
+    keys: tuple[str, ...], reason: str, at: str | None, connection_file: Path | None
+) -> None:
+    """Cancel detached jobs that have not ended, also those that run."""
+    with connected(Chosen(connection_file, at), "weft cancel") as client:
+        for key in keys:
+            try:
+                client.cancel_job(key, reason or "by weft cancel")
+            except KeyError as error:
+                raise unknown_job(error) from None
+
+
+@weft.command(short_help="Forget detached jobs that have ended, and their results.")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@scheduler_option
+@connection_file_option
+def forget(keys: tuple[str, ...], at: str | None, connection_file: Path | None) -> None:
+    """Forget detached jobs that have ended: their records, and their results."""
+    with connected(Chosen(connection_file, at), "weft forget") as client:
+        for key in keys:
+            client.forget_job(key)
+
+
+def unknown_job(error: KeyError) -> click.ClickException:
+    """Return the error of a command for a key that the journal does not have."""
+    return click.ClickException(f"{error.args[0]}; weft queue lists those that it has")
+
+
+def conditions_in(client: Client[Any], after: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Return the futures in texts like `done:KEY`, by state; those that are met are left out.
+
+    Raises:
+        click.ClickException: there is no such job, or it has ended in another way.
+        click.UsageError: there is no such state.
+    """
+    from ...client.shell.current import future_of
+
+    found: dict[str, list[Any]] = {}
+    for text in after:
+        state, colon, key = text.partition(":")
+        if not colon or state not in (*_STATES[1:], "ended"):
+            raise click.UsageError(
+                f"--after takes STATE:KEY with a state of {', '.join(_STATES[1:])} or ended, not "
+                f"{text!r}"
+            )
+        try:
+            job = client.job(key)
+        except KeyError as error:
+            raise unknown_job(error) from None
+        if job.state == "pending":
+            found.setdefault(state, []).append(future_of(client._running(), key))
+        elif state not in (job.state, "ended"):
+            raise click.ClickException(f"--after {text}: that job is {job.state} already")
+    return found
+
+
+def check_times(times: Mapping[str, Any]) -> None:
+    """Refuse what is no time.
+
+    Raises:
+        click.UsageError: one is none.
+    """
+    from ...client.calls.conditions import READERS
+
+    for name, value in times.items():
+        try:
+            if value is not None:
+                READERS[name](value)
+        except ValueError as error:
+            raise click.UsageError(f"--{name.replace('_', '-')}: {error}") from None
+
+
+def _say(command: str, text: str) -> None:
+    click.echo(f"weft {command}: {text}", err=True)

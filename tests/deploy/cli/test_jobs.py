@@ -1,0 +1,139 @@
+"""`weft queue`, `wait`, `output`, `cancel` and `forget`, and jobs that `weft submit` detaches."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pytest
+
+import weft
+from tests.deploy.daemons import daemon, file_of, run, scheduler
+from weft.client.insight.jobs import Job
+from weft.deploy.cli.jobs import plain, table
+
+SUBMITTED = dt.datetime(2030, 12, 24, 18, 0)
+ENDED = Job(
+    "abs-1", "abs", "done", "me", SUBMITTED, SUBMITTED + dt.timedelta(seconds=90), 2048, True
+)
+PENDING = Job("a-longer-key", "f", "pending", "someone", SUBMITTED, None, 0, False)
+
+
+def test_a_table_has_a_line_for_each_job():
+    assert table([ENDED, PENDING]).splitlines() == [
+        "KEY           STATE    NAME  CLIENT   SUBMITTED            TOOK  SIZE",
+        "abs-1         done     abs   me       2030-12-24 18:00:00  90 s  2 KiB",
+        "a-longer-key  pending  f     someone  2030-12-24 18:00:00",
+    ]
+
+
+def test_a_record_has_times_that_programs_read():
+    record = json.loads(json.dumps(plain(ENDED)))
+    assert dt.datetime.fromisoformat(record["submitted"]) == SUBMITTED
+    assert record["ended"] == "2030-12-24T18:01:30"
+    assert plain(PENDING)["ended"] is None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("jobs")
+    with (
+        scheduler(folder=folder) as started,
+        daemon("worker", "--nworkers", "2", "--nthreads", "1", folder=folder) as workers,
+    ):
+        workers.wait_for("registered", 2)
+        with weft.Client(connection_file=file_of(started)) as client:
+            yield folder, client
+
+
+@pytest.fixture
+def command(folder):
+    """Return `weft COMMAND ...` as (exit code, output, errors)."""
+
+    def call(*words):
+        done = run(*words, folder=folder[0])
+        return done.returncode, done.stdout, done.stderr
+
+    return call
+
+
+@pytest.mark.slow
+def test_a_detached_command_is_waited_for_and_printed(command):
+    code, out, _ = command("submit", "--detach", "--", "echo one; echo two >&2; exit 3")
+    assert code == 0
+    key = out.strip()
+    code, out, err = command("wait", key)
+    assert (code, out) == (1, "")
+    assert "CommandFailed" in err
+    assert command("output", key) == (3, "one\n", "two\n")
+
+
+@pytest.mark.slow
+def test_an_array_is_many_jobs_in_the_queue(command):
+    words = ("submit", "--detach", "--json", "--array", "1-5", "--", "echo", "{}")
+    _, out, _ = command(*words)
+    keys = [json.loads(line)["key"] for line in out.splitlines()]
+    assert len({*keys}) == 5
+    assert command("wait", *keys) == (0, "", "")
+    assert command("output", keys[2])[:2] == (0, "3\n")
+    _, out, _ = command("queue", "--json", "--limit", "5")
+    assert [json.loads(line)["key"] for line in out.splitlines()] == keys[::-1]
+    assert command("forget", *keys) == (0, "", "")
+    assert keys[0] not in command("queue")[1]
+
+
+@pytest.mark.slow
+def test_a_job_runs_after_another(command):
+    first = command("submit", "--detach", "--start-after", "300ms", "--", "false")[1].strip()
+    words = ("submit", "--detach", "--after", f"failed:{first}", "--", "echo cleaned")
+    second = command(*words)[1].strip()
+    assert command("output", second)[:2] == (0, "cleaned\n")
+    # It has ended by now, so that is known at once.
+    assert command("submit", "--after", f"ended:{first}", "--", "echo again")[1] == "again\n"
+    code, _, err = command("submit", "--after", f"done:{first}", "--", "echo never")
+    assert code == 1
+    assert "that job is failed already" in err
+
+
+@pytest.mark.slow
+def test_a_job_is_cancelled(command):
+    key = command("submit", "--detach", "--start-after", "1h", "--", "true")[1].strip()
+    assert key in command("queue", "--state", "pending")[1]
+    code, _, err = command("wait", "--timeout", "100ms", key)
+    assert (code, err) == (124, f"weft wait: {key} has not ended within 0.1 s; it goes on\n")
+    assert "has not ended: cancel it first" in command("forget", key)[2]
+    assert command("cancel", "--reason", "not needed", key)[0] == 0
+    code, _, err = command("output", key)
+    assert code == 1
+    assert "not needed" in err
+
+
+@pytest.mark.slow
+def test_results_of_other_jobs_are_printed(command, folder):
+    _, client = folder
+    assert command("output", client.submit(divmod, 7, 2, detached=True).key)[:2] == (0, "(3, 1)\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("wait",), ("output",), ("cancel",)], ids=lambda words: words[0])
+def test_an_unknown_job_is_one_line(command, words):
+    code, _, err = command(*words, "nothing")
+    assert code == 1
+    assert "has no job 'nothing'; weft queue lists those that it has" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--after", "finished:x"), "--after takes STATE:KEY"),
+        (("--detach", "--local"), "leave --local out"),
+        (("--start-at", "tomorrow"), "not a time"),
+    ],
+)
+def test_wrong_options_are_one_line(command, words, text):
+    code, _, err = command("submit", *words, "--", "true")
+    assert code in (1, 2)
+    assert text in err
+    assert "Traceback" not in err
