@@ -142,24 +142,16 @@ def options_of_keywords(
 
 
 def conditions_of_keywords(
-    func: Callable[..., Any],
-    keywords: dict[str, Any],
-    after: Any,
-    start_at: Any,
-    start_after: Any,
-    ttl: Any,
-    deadline: Any,
-    detached: Any,
+    func: Callable[..., Any], keywords: dict[str, Any], values: tuple[Any, ...]
 ) -> dict[str, Any]:
-    """Return the conditions of a call: `NO_CONDITIONS` itself if it has none, as most calls.
+    """Return the conditions of a call, by the values of the keywords of `NO_CONDITIONS`.
 
-    What the function takes itself is added to its `keywords`.
+    It is `NO_CONDITIONS` itself if the call has none. What the function takes itself is added to
+    its `keywords`.
     """
-    values = (after, start_at, start_after, ttl, deadline, detached)
-    given = zip(NO_CONDITIONS, values, strict=True)
     found = {
         name: None if value is NOT_GIVEN else option_of(func, name, value, keywords)
-        for name, value in given
+        for name, value in zip(NO_CONDITIONS, values, strict=True)
     }
     return NO_CONDITIONS if found == NO_CONDITIONS else found
 

@@ -10,7 +10,7 @@ from ..actors import check_actor, map_actors, submit_actor
 from .annotations import conditions_of_keywords, options_of_keywords
 from .call_options import NOT_GIVEN, check_unsupported, checkpointed
 from .calling import submit_call, submit_rows
-from .conditions import NO_CONDITIONS, check_futures, keep
+from .conditions import NO_CONDITIONS, NONE_GIVEN, check_futures, is_conditional, keep
 from .detaching import accepted
 from .encoding import rows_of
 
@@ -44,6 +44,7 @@ def submit(
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
+    no_worker_timeout: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> Future[Actor, Mode]: ...
 @overload
@@ -70,6 +71,7 @@ def submit(
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
+    no_worker_timeout: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -97,6 +99,7 @@ def submit(
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
+    no_worker_timeout: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -123,6 +126,7 @@ def submit(
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
+    no_worker_timeout: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[Any, Any]:
@@ -165,6 +169,8 @@ def submit(
         deadline: it is cancelled if it has not ended by then: a point in time, or a time from now.
         detached: it is recorded by the scheduler before this returns, and runs to its end without
             this client; see docs/jobs.md.
+        no_worker_timeout: it fails with `NoWorker` when no connected worker could run it for so
+            long; None = it waits for one.
         persist_to: URL or path of a folder, as fsspec has it: the result is a file there, which
             later equal calls read instead of running. See docs/data.md.
         kwargs: its keyword arguments.
@@ -185,10 +191,9 @@ def submit(
     if fifo_timeout is not None:
         check_unsupported(fifo_timeout=fifo_timeout)
     conditions = NO_CONDITIONS
-    if not (after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN):
-        conditions = conditions_of_keywords(
-            func, kwargs, after, start_at, start_after, ttl, deadline, detached
-        )
+    given = (after, start_at, start_after, ttl, deadline, detached, no_worker_timeout)
+    if given != NONE_GIVEN:
+        conditions = conditions_of_keywords(func, kwargs, given)
     options = options_of_keywords(
         func,
         kwargs,
@@ -207,7 +212,7 @@ def submit(
         return submit_actor(engine, client._encoder, func, args, kwargs, key, options)
     if persist_to is not None:
         func = checkpointed(func, kwargs, persist_to)
-    if conditions is NO_CONDITIONS:
+    if not is_conditional(conditions):
         return submit_call(engine, client._encoder, func, args, kwargs, key, options, pure)
     check_futures(engine, conditions)
     # It is to run then, whatever has run before.
@@ -239,6 +244,7 @@ def map(
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
+    no_worker_timeout: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[Actor, Mode]]: ...
 @overload
@@ -266,6 +272,7 @@ def map(
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
+    no_worker_timeout: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -294,6 +301,7 @@ def map(
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
+    no_worker_timeout: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -321,6 +329,7 @@ def map(
     ttl: Any = NOT_GIVEN,
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
+    no_worker_timeout: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[Any, Any]]:
@@ -348,6 +357,7 @@ def map(
         ttl: those are cancelled that have not begun after so long.
         deadline: those are cancelled that have not ended by then.
         detached: they are recorded before this returns, and run without this client.
+        no_worker_timeout: those fail that no connected worker could run for so long.
         persist_to: a folder for the results, which later runs read; see `submit`.
         kwargs: keyword arguments, the same for all calls; they are sent once.
 
@@ -364,10 +374,9 @@ def map(
         raise TypeError("map needs an iterable of arguments beside the function")
     check_unsupported(fifo_timeout=fifo_timeout)
     conditions = NO_CONDITIONS
-    if not (after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN):
-        conditions = conditions_of_keywords(
-            func, kwargs, after, start_at, start_after, ttl, deadline, detached
-        )
+    given = (after, start_at, start_after, ttl, deadline, detached, no_worker_timeout)
+    if given != NONE_GIVEN:
+        conditions = conditions_of_keywords(func, kwargs, given)
     options = options_of_keywords(
         func,
         kwargs,
@@ -388,7 +397,7 @@ def map(
     if persist_to is not None:
         func = checkpointed(func, kwargs, persist_to)
     encoder = client._encoder
-    if conditions is NO_CONDITIONS:
+    if not is_conditional(conditions):
         return submit_rows(engine, encoder, func, rows, kwargs, key, options, pure, batch_size)
     check_futures(engine, conditions)
     # They are to run then, whatever has run before.

@@ -21,14 +21,28 @@ from ..core.events import Watch
 from ..core.features.conditions import is_met
 from ..core.tasks import Watcher
 from ..future import Future
+from .call_options import NOT_GIVEN
 
 if TYPE_CHECKING:
     from ..shell.engine import Engine
 
+#: The one that changes nothing but how long a task waits for a worker.
+_NO_WORKER: Final = "no_worker_timeout"
 #: {keyword: None}: a call without conditions.
 NO_CONDITIONS: Final[dict[str, Any]] = dict.fromkeys(
-    ("after", "start_at", "start_after", "ttl", "deadline", "detached")
+    ("after", "start_at", "start_after", "ttl", "deadline", "detached", _NO_WORKER)
 )
+
+
+#: Their values, if none of these keywords is given.
+NONE_GIVEN: Final = (NOT_GIVEN,) * len(NO_CONDITIONS)
+
+
+def is_conditional(conditions: Mapping[str, Any]) -> bool:
+    """Return whether a call is to run at its own time, so that no equal call stands for it."""
+    return conditions is not NO_CONDITIONS and any(
+        value is not None for name, value in conditions.items() if name != _NO_WORKER
+    )
 
 
 def futures_in_conditions(after: object) -> list[Future]:
@@ -125,6 +139,10 @@ def _read_ttl(value: Any) -> dict[str, Any]:
     return {"begin_by_ms": _in_ms(time.time() + seconds_of(value, "ttl", least=1e-3))}
 
 
+def _read_no_worker_timeout(value: Any) -> dict[str, Any]:
+    return {"no_worker_ms": _in_ms(seconds_of(value, _NO_WORKER))}
+
+
 def _read_deadline(value: Any) -> dict[str, Any]:
     try:
         when_s = _moment(value, "deadline")
@@ -167,4 +185,5 @@ READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "ttl": _read_ttl,
     "deadline": _read_deadline,
     "detached": _read_detached,
+    _NO_WORKER: _read_no_worker_timeout,
 }

@@ -20,6 +20,7 @@ from ...protocol.errors import (
     LocalProtocolError,
     MemoryExceeded,
     NotPermitted,
+    NoWorker,
     RemoteProtocolError,
     TaskCancelled,
     TaskErred,
@@ -97,6 +98,7 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "not-understood": lambda f: UnsupportedRequest(
         f"the option {f[2]} of task {f[1]!r}", "the scheduler"
     ),
+    "no-worker": lambda f: NoWorker(f[1], f[2] / 1000, f[3]),
     "unrecorded": lambda f: JobNotRecorded(f[1], f[2]),
     "not-permitted": lambda f: NotPermitted(f[2], f[3], f[4]),
     "connection-lost": lambda f: CommClosed(f[2]),

@@ -105,6 +105,26 @@ class TaskCancelled(TaskError, CancelledError):
         return f"task {self.key!r} was cancelled" + (f": {self.reason}" if self.reason else "")
 
 
+class NoWorker(TaskError):
+    """No connected worker could run the task for as long as its `no_worker_timeout=` allows.
+
+    Start a worker that can, change what the task asks for, or leave the option out: then it waits.
+
+    Args:
+        key: the task's key.
+        seconds: how long it has waited.
+        reason: what workers lack.
+    """
+
+    def __init__(self, key: str, seconds: float, reason: str) -> None:
+        super().__init__(key, seconds, reason)
+        self.seconds = seconds
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no worker could run task {self.key!r} for {self.seconds:g} s: {self.reason}"
+
+
 class JobNotRecorded(TaskError):
     """A detached job was not accepted: the journal of the scheduler has not recorded it.
 

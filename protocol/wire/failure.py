@@ -17,6 +17,7 @@ carry the same failure. Kinds and their fields:
 - `key-conflict`: key
 - `not-understood`: key, names of options
 - `reschedule`: key, reason; only from workers: the task has asked to be run on another one
+- `no-worker`: key, for how many milliseconds none could run it, and why
 - `unrecorded`: key, why the journal has not taken it
 - `not-permitted`: key, what is not permitted, the level of token that permits it, the sender's, and
   the attempt on whose behalf it was, if it was a submission
@@ -121,6 +122,11 @@ def key_conflict(key: str) -> Failure:
 def not_understood(key: str, names: list[str]) -> Failure:
     """Make the failure of a submission with options that the scheduler needs to know."""
     return ["not-understood", key, ", ".join(f"{name}=" for name in names)]
+
+
+def no_worker(key: str, waited_ms: int, reason: str) -> Failure:
+    """Make the failure of a task that no connected worker could run for as long as it may wait."""
+    return ["no-worker", key, waited_ms, reason]
 
 
 def unrecorded(key: str, reason: str) -> Failure:

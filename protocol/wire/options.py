@@ -220,6 +220,10 @@ class TaskOptions(_Given):
     begin_by_ms: int = option(_check_size, default=0, keyword="ttl", must_understand=True)
     #: it is cancelled if it has not ended by then; ms since 1970, 0 = never
     end_by_ms: int = option(_check_size, default=0, keyword="deadline", must_understand=True)
+    #: it fails when no connected worker could run it for so long, ms; 0 = it waits for one
+    no_worker_ms: int = option(
+        _check_size, default=0, keyword="no_worker_timeout", must_understand=True
+    )
     #: it is recorded, and runs to its end without its client
     detached: bool = option(CHECKS["Flag"], default=False, keyword="detached", must_understand=True)
     #: its value is an index of its inputs: tasks that read it read parts of these

@@ -90,6 +90,12 @@ def test_a_ttl_and_a_deadline_cancel(client):
         long.result(60)
 
 
+def test_a_call_that_no_worker_can_run_fails_with_the_reason(client):
+    future = client.submit(abs, -5, resources={"GPU": 1}, no_worker_timeout="100 ms")
+    with pytest.raises(weft.NoWorker, match=r"for 0.1 s: no worker offers GPU: 1"):
+        future.result(30)
+
+
 def test_a_map_runs_after_another(client):
     first = client.map(abs, range(20))
     second = client.map(str, range(20), after={"done": first})

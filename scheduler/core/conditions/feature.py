@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.failure import cancelled
+from ....protocol.wire.failure import cancelled, no_worker
 from ....protocol.wire.options import CANCELLED, DONE, ENDED, FAILED, LOST
 from ..feature import Feature
 from ..invariants.checking import differences, is_due
@@ -28,6 +28,7 @@ from ..records.tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
+    NO_WORKER,
     PROCESSING,
     RELEASED,
     WAITING,
@@ -39,6 +40,7 @@ from ..requests.withdrawing import on_withdraw
 from .records import (
     BEGIN_BY,
     END_BY,
+    NO_WORKER_FOR,
     START,
     Conditions,
     ConditionsOfTasks,
@@ -67,6 +69,8 @@ def on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
     conditions = conditions_of(state)
     options = task.group.options
     times = {name: when for name in (START, BEGIN_BY, END_BY) if (when := getattr(options, name))}
+    if options.no_worker_ms:
+        times[NO_WORKER_FOR] = int(_clock_s(state) * 1000) + options.no_worker_ms
     if task in conditions or not (times or options.conditions):
         return
     row = conditions[task] = Conditions()
@@ -278,11 +282,26 @@ def _look(state: SchedulerState) -> None:
             if row.is_met:
                 _open(state, task)
         elif task.state not in (MEMORY, ERRED, RELEASED, FORGOTTEN):
-            if name == END_BY:
+            if name == NO_WORKER_FOR:
+                _look_for_worker(state, task, row)
+            elif name == END_BY:
                 _cancel(state, task, "it has not ended by its deadline=")
             else:
                 _withdraw(state, task, "it has not begun within its ttl=")
     _plan_look(state)
+
+
+def _look_for_worker(state: SchedulerState, task: SchedulerTask, row: Conditions) -> None:
+    """Fail a task that no connected worker could run for as long as it may wait; or look later."""
+    task_class, limit_ms = task.group.task_class, task.group.options.no_worker_ms
+    left_ms = float(limit_ms)
+    if task.state == NO_WORKER and not (task_class.members or state.awaits_peers):
+        left_ms -= (state.now - task_class.unrunnable_since) * 1000
+        if left_ms < 1:
+            reason = "; ".join(why(state, task_class) for why in state.features.why_unrunnable)
+            err(state, task, no_worker(task.key, limit_ms, reason))
+            return
+    watched_of(state).times.add(int(_clock_s(state) * 1000 + left_ms) + 1, task, row, NO_WORKER_FOR)
 
 
 def _withdraw(state: SchedulerState, task: SchedulerTask, reason: str) -> None:
@@ -355,7 +374,9 @@ FEATURE: Final = Feature(
     name="conditions",
     records=(ConditionsOfTasks, Watched),
     notes=(ConditionsOfTasks,),
-    submitted_with=dict.fromkeys(("conditions", START, BEGIN_BY, END_BY), on_submitted),
+    submitted_with=dict.fromkeys(
+        ("conditions", START, BEGIN_BY, END_BY, NO_WORKER_FOR), on_submitted
+    ),
     settling=((Watched, settle),),
     ticked=(note_clock,),
     invariants={

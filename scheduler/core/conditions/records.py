@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 START: Final = "start_ms"
 BEGIN_BY: Final = "begin_by_ms"
 END_BY: Final = "end_by_ms"
+#: ... and of a length of time.
+NO_WORKER_FOR: Final = "no_worker_ms"
 
 #: Entries that are gone are taken out of the heap when there are so many, and as many as others.
 MOST_GONE: Final = 64

@@ -129,6 +129,12 @@ def test_a_function_that_takes_such_a_keyword_gets_it(client):
     )
 
 
+def test_a_call_that_may_wait_only_so_long_for_a_worker_is_an_equal_call(client):
+    first, second = (client.submit(abs, -4, no_worker_timeout=60) for _ in range(2))
+    assert first.key == second.key
+    assert make_options({"no_worker_timeout": "1 min"}).no_worker_ms == 60_000
+
+
 def test_actors_take_no_conditions(client):
     with pytest.raises(TypeError, match="ttl= cannot be given for an actor"):
         client.submit(dict, actor=True, ttl=5)

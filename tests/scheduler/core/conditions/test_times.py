@@ -149,3 +149,31 @@ def test_many_times_cost_one_deadline(board):
     board.worker()
     assert board.states("soon", keys[-1]) == ["processing", "waiting"]
     board.drop_rest()
+
+
+def test_a_task_fails_when_no_worker_could_run_it_for_its_time(board):
+    client = board.client()
+    board.worker()
+    board.send(client, graph("a", resources={"GPU": 1}, no_worker_ms=10_000))
+    board.tick(9.0)
+    assert board.states("a") == ["no_worker"]
+    out = board.tick(1.1)
+    (erred,) = out.of(client, m.KeysErred)
+    assert erred.failures[0][:3] == ["no-worker", "a", 10_000]
+    assert "no worker offers GPU: 1" in erred.failures[0][3]
+    board.drop_rest()
+
+
+def test_a_worker_that_comes_and_goes_begins_the_time_anew(board):
+    client = board.client()
+    board.send(client, graph("a", no_worker_ms=10_000))
+    board.tick(8.0)
+    worker = board.worker()
+    board.tick(4.0)
+    assert board.states("a") == ["processing"]
+    board.close(worker)
+    board.tick(9.0)
+    assert board.states("a") == ["no_worker"]
+    board.tick(1.1)
+    assert board.states("a") == ["erred"]
+    board.drop_rest()
