@@ -56,11 +56,13 @@ def keep(engine: Engine, futures: list[Future], conditions: Mapping[str, Any]) -
     """Keep the futures in conditions until those of a call have ended; return the latter."""
     others = futures_in_conditions(conditions["after"])
     if others and futures:
-        engine.post(Watch(_Keeper(others, len(futures)), [future._state for future in futures]))
+        engine.post(
+            Watch(_KeptFutures(others, len(futures)), [future._state for future in futures])
+        )
     return futures
 
 
-class _Keeper(Watcher):
+class _KeptFutures(Watcher):
     """Keeps futures until so many states have ended, or are released."""
 
     __slots__ = ("_futures", "_n_left")

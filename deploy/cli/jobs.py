@@ -125,8 +125,9 @@ def wait(
     Ctrl-C ends the wait, and the jobs go on.
 
     \b
-    Example:
-      weft wait $(weft submit --detach --array 1-100 -- ./simulate {})
+    Examples:
+      weft wait command-0a1b2c3d-0 command-0a1b2c3d-1
+      weft wait --timeout 10min command-0a1b2c3d-0
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     n_failed = 0
@@ -178,6 +179,10 @@ def output(key: str, at: str | None, connection_file: Path | None) -> None:
     """Print what the command of a detached job has printed, and end with its exit code.
 
     Of a job that is no command its result is printed. A job that has not ended is waited for.
+
+    \b
+    Examples:
+      weft output command-0a1b2c3d-0
     """
     from ...protocol.errors.commands import CommandFailed, CommandResult
 
@@ -206,7 +211,12 @@ def output(key: str, at: str | None, connection_file: Path | None) -> None:
 def cancel(
     keys: tuple[str, ...], reason: str, at: str | None, connection_file: Path | None
 ) -> None:
-    """Cancel detached jobs that have not ended, also those that run."""
+    """Cancel detached jobs that have not ended, also those that run.
+
+    \b
+    Examples:
+      weft cancel --reason 'wrong input' command-0a1b2c3d-0
+    """
     with connected(Chosen(connection_file, at), "weft cancel") as client:
         for key in keys:
             try:
@@ -220,7 +230,12 @@ def cancel(
 @scheduler_option
 @connection_file_option
 def forget(keys: tuple[str, ...], at: str | None, connection_file: Path | None) -> None:
-    """Forget detached jobs that have ended: their records, and their results."""
+    """Forget detached jobs that have ended: their records, and their results.
+
+    \b
+    Examples:
+      weft forget command-0a1b2c3d-0 command-0a1b2c3d-1
+    """
     with connected(Chosen(connection_file, at), "weft forget") as client:
         for key in keys:
             client.forget_job(key)

@@ -20,10 +20,10 @@ from weft.worker.family.hosting import (
     EndFamily,
     HoldWorkers,
     Hosting,
-    Job,
     KillHost,
     LetHostEnd,
     Order,
+    PluginJob,
     ReleaseWorkers,
     ReplaceWorkers,
     ReportJob,
@@ -137,11 +137,11 @@ class SupervisorPluginsNode:
             self.core.on_host_ended(why, 1.0)
             self.act()
 
-    def _on_overdue(self, job: Job) -> None:
+    def _on_overdue(self, job: PluginJob) -> None:
         self.core.on_overdue(job)
         self.act()
 
-    def _job_done(self, job: Job, number: int) -> None:
+    def _job_done(self, job: PluginJob, number: int) -> None:
         if number != self._n_hosts:
             return
         sim = self.supervisor.sim

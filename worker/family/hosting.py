@@ -45,7 +45,7 @@ class Asked:
 
 
 @dataclass(slots=True, kw_only=True)
-class Job:
+class PluginJob:
     """One plugin to be set up or torn down.
 
     Attributes:
@@ -84,7 +84,7 @@ class LetHostEnd:
 class WatchJob:
     """Call `on_overdue` with the job after `PATIENCE_S`."""
 
-    job: Job
+    job: PluginJob
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class KillHost:
 class RunJob:
     """Give a job to the process."""
 
-    job: Job
+    job: PluginJob
 
 
 @dataclass(slots=True)
@@ -156,14 +156,14 @@ class Hosting:
 
     actions: list[Action] = field(default_factory=list)
     #: {id: the job that has set it up}, in order; all in the host that runs
-    ready: dict[str, Job] = field(default_factory=dict)
+    ready: dict[str, PluginJob] = field(default_factory=dict)
     #: variables with which workers are started, as the plugins have them
     environment: dict[str, str] = field(default_factory=dict)
     #: no worker may be started
     is_holding: bool = False
-    _jobs: deque[Job] = field(default_factory=deque)
+    _jobs: deque[PluginJob] = field(default_factory=deque)
     #: the one that the host does
-    _current: Job | None = None
+    _current: PluginJob | None = None
     _host: Literal["absent", "starting", "running", "ending"] = "absent"
     _restarting: Restarting = field(default_factory=Restarting)
     #: ids of worker processes that run
@@ -197,7 +197,7 @@ class Hosting:
         if is_required:
             self._hold(ends_running=bool(self._workers))
         self._jobs.append(
-            Job(
+            PluginJob(
                 step="setup",
                 plugin=order.plugin,
                 name=order.name,
@@ -209,12 +209,12 @@ class Hosting:
         )
 
     def _order_tear_down(self, plugin: str, asked: Asked | None) -> None:
-        self._jobs.append(Job(step="teardown", plugin=plugin, asked=asked))
+        self._jobs.append(PluginJob(step="teardown", plugin=plugin, asked=asked))
         current = self._current
         if current is not None and (current.plugin, current.step) == (plugin, "setup"):
             self.actions.append(WatchJob(current))
 
-    def on_overdue(self, job: Job) -> None:
+    def on_overdue(self, job: PluginJob) -> None:
         """End the host if it still does a job whose plugin was ended."""
         if self._current is job:
             self.actions.append(KillHost())
@@ -275,7 +275,7 @@ class Hosting:
         if lost:
             self._hold(ends_running=False)
         for plugin in reversed(lost.values()):
-            again = Job(
+            again = PluginJob(
                 step="setup",
                 plugin=plugin.plugin,
                 name=plugin.name,
@@ -287,14 +287,14 @@ class Hosting:
             self._end_job(job, f"the process of this machine's plugins has ended: {why}")
         self._go_on(0.0 if was_wanted else self._restarting.died(lived_s))
 
-    def _end_job(self, job: Job, failure: list[Any] | str | None) -> None:
+    def _end_job(self, job: PluginJob, failure: list[Any] | str | None) -> None:
         if job.asked is not None:
             self.actions.append(ReportJob(job.asked, job.name, failure))
         if failure is not None and job.is_required and not self._is_given_up(job):
             self._is_over = True
             self.actions.append(EndFamily(f"plugin {job.name!r} could not be set up here"))
 
-    def _is_given_up(self, job: Job) -> bool:
+    def _is_given_up(self, job: PluginJob) -> bool:
         """Whether the plugin is to be torn down anyway."""
         return any(later.plugin == job.plugin and later.step == "teardown" for later in self._jobs)
 
@@ -344,7 +344,7 @@ class Hosting:
                 was_ready = job.step == "setup"
                 self.actions.append(ReportJob(job.asked, job.name, None, was_ready))
 
-    def _all_jobs(self) -> Iterable[Job]:
+    def _all_jobs(self) -> Iterable[PluginJob]:
         return self._jobs if self._current is None else (self._current, *self._jobs)
 
     def _hold(self, *, ends_running: bool) -> None:

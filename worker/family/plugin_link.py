@@ -32,10 +32,10 @@ from .hosting import (
     EndFamily,
     HoldWorkers,
     Hosting,
-    Job,
     KillHost,
     LetHostEnd,
     Order,
+    PluginJob,
     ReleaseWorkers,
     ReplaceWorkers,
     ReportJob,
@@ -79,7 +79,7 @@ class SupervisorPlugins:
         self._host_id = ""
         self._pid = 0
         self._started = 0.0
-        self._jobs: asyncio.Queue[Job | None] = asyncio.Queue()
+        self._jobs: asyncio.Queue[PluginJob | None] = asyncio.Queue()
         self._speaking: asyncio.Task[None] | None = None
         self._starting: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
@@ -199,7 +199,7 @@ class SupervisorPlugins:
                 elif isinstance(action, KillHost):
                     self._kill()
 
-    def _on_overdue(self, job: Job) -> None:
+    def _on_overdue(self, job: PluginJob) -> None:
         self._core.on_overdue(job)
         self._act()
 
@@ -227,7 +227,7 @@ class SupervisorPlugins:
             self._starting.cancel()
             self._starting = None
 
-    async def _speak(self, config: dict[str, Any], jobs: asyncio.Queue[Job | None]) -> None:
+    async def _speak(self, config: dict[str, Any], jobs: asyncio.Queue[PluginJob | None]) -> None:
         """Start the host, give it its jobs and read its answers, one by one, until it ends."""
         channel, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=channel)
@@ -273,7 +273,7 @@ class SupervisorPlugins:
         report_done(connection, request, failure, *names, was_ready=report.was_ready)
 
 
-def _message_of(job: Job) -> list[Any]:
+def _message_of(job: PluginJob) -> list[Any]:
     """Return the parts of the message that gives the host a job."""
     blob = b"" if job.blob is None else job.blob
     data, buffers = (blob.data, blob.buffers) if isinstance(blob, Payload) else (blob, ())

@@ -71,7 +71,7 @@ class _Writing:
         self.questions: list[tuple[int, int]] = []
 
 
-class Journal:
+class DetachedJobs:
     """The jobs that are recorded and have not ended, and what is being recorded.
 
     The class is in `SchedulerState.busy` while there are entries to be recorded.
@@ -122,9 +122,9 @@ class Journal:
         return self._options
 
 
-def journal_of(state: SchedulerState) -> Journal:
+def journal_of(state: SchedulerState) -> DetachedJobs:
     """Return the journal of a scheduler."""
-    return state.record(Journal)
+    return state.record(DetachedJobs)
 
 
 # -- jobs come -------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def _why_not(state: SchedulerState, task: SchedulerTask) -> Failure | None:
 
 def _append(state: SchedulerState, entry: Entry) -> None:
     journal_of(state).entries.append(entry)
-    state.busy[Journal] = None
+    state.busy[DetachedJobs] = None
 
 
 # -- jobs end --------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def _end(state: SchedulerState, end: JobEnded) -> None:
 def settle(state: SchedulerState) -> None:
     """Hand the entries over that have come with an event."""
     journal = journal_of(state)
-    del state.busy[Journal]
+    del state.busy[DetachedJobs]
     if journal.entries:
         entries, journal.entries = journal.entries, []
         journal.batch()
@@ -384,9 +384,9 @@ def on_ask_jobs(state: SchedulerState, peer: int, message: m.Ask) -> None:
 
 FEATURE: Final = Feature(
     name="journal",
-    records=(Journal,),
+    records=(DetachedJobs,),
     submitted_with={"detached": on_detached},
-    settling=((Journal, settle),),
+    settling=((DetachedJobs, settle),),
     ticked=(on_ticked,),
     orders={
         "recorded": LateQuestion(on_ask_recorded, Level.CLIENT),
