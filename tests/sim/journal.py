@@ -113,7 +113,9 @@ class SimulatedJournal:
                 self._end(entry)
 
     def _end(self, end: JobEnded) -> None:
-        job = self.jobs[end.key]  # its beginning is recorded before
+        job = self.jobs.get(end.key)
+        if job is None:
+            return  # its beginning could not be recorded, which the core does not know yet
         job.state = MADE if end.state == DONE and end.result is None else end.state
         job.result = end.result
         self._sim.world.probes[f"job {job.state}"] += 1

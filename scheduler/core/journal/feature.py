@@ -259,7 +259,7 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
 
 def _fail(state: SchedulerState, key: str, reason: str) -> None:
     journal = journal_of(state)
-    del journal.jobs[key]
+    journal.jobs.pop(key, None)
     task = state.tasks.get(key)
     if task is not None and task in journal.keeper.wants:
         wanted_keys.unwant(journal.keeper, task)
