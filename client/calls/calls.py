@@ -10,7 +10,7 @@ from ..actors import check_actor, map_actors, submit_actor
 from .annotations import conditions_of_keywords, options_of_keywords
 from .call_options import NOT_GIVEN, check_unsupported, checkpointed
 from .calling import submit_call, submit_rows
-from .conditions import NO_CONDITIONS, NONE_GIVEN, check_futures, is_conditional, keep
+from .conditions import NO_CONDITIONS, check_futures, is_conditional, keep
 from .detaching import accepted
 from .encoding import rows_of
 
@@ -191,8 +191,11 @@ def submit(
     if fifo_timeout is not None:
         check_unsupported(fifo_timeout=fifo_timeout)
     conditions = NO_CONDITIONS
-    given = (after, start_at, start_after, ttl, deadline, detached, no_worker_timeout)
-    if given != NONE_GIVEN:
+    if not (
+        after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN
+        and no_worker_timeout is NOT_GIVEN
+    ):
+        given = (after, start_at, start_after, ttl, deadline, detached, no_worker_timeout)
         conditions = conditions_of_keywords(func, kwargs, given)
     options = options_of_keywords(
         func,
@@ -374,8 +377,11 @@ def map(
         raise TypeError("map needs an iterable of arguments beside the function")
     check_unsupported(fifo_timeout=fifo_timeout)
     conditions = NO_CONDITIONS
-    given = (after, start_at, start_after, ttl, deadline, detached, no_worker_timeout)
-    if given != NONE_GIVEN:
+    if not (
+        after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN
+        and no_worker_timeout is NOT_GIVEN
+    ):
+        given = (after, start_at, start_after, ttl, deadline, detached, no_worker_timeout)
         conditions = conditions_of_keywords(func, kwargs, given)
     options = options_of_keywords(
         func,

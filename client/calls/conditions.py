@@ -21,7 +21,6 @@ from ..core.events import Watch
 from ..core.features.conditions import is_met
 from ..core.tasks import Watcher
 from ..future import Future
-from .call_options import NOT_GIVEN
 
 if TYPE_CHECKING:
     from ..shell.engine import Engine
@@ -32,10 +31,6 @@ _NO_WORKER: Final = "no_worker_timeout"
 NO_CONDITIONS: Final[dict[str, Any]] = dict.fromkeys(
     ("after", "start_at", "start_after", "ttl", "deadline", "detached", _NO_WORKER)
 )
-
-
-#: Their values, if none of these keywords is given.
-NONE_GIVEN: Final = (NOT_GIVEN,) * len(NO_CONDITIONS)
 
 
 def is_conditional(conditions: Mapping[str, Any]) -> bool:
