@@ -124,15 +124,21 @@ def _watch(state: SchedulerState, key: str) -> None:
         if task is None:
             watched.ended[key] = m.KeysUnknown(keys=[key])
             return
-    is_delivered = task.delivered
+    if task.state == RELEASED and task.delivered:  # its client has the result
+        watched.ended[key] = _in_memory(key)
+        return
     wanted_keys.want(watched.keeper, task)
-    if task.state == RELEASED and not is_delivered:
+    if task.state == RELEASED:
         activate(state, task)
-    if task.state in (MEMORY, RELEASED):
-        watched.ended[key] = m.KeysInMemory(keys=[key], nbytes=[0], holder_of=[0], holders=[""])
+    if task.state == MEMORY:
+        watched.ended[key] = _in_memory(key)
     elif task.state == ERRED:
         assert task.failure is not None
         watched.ended[key] = m.KeysErred(keys=[key], failure_of=[0], failures=[task.failure])
+
+
+def _in_memory(key: str) -> Message:
+    return m.KeysInMemory(keys=[key], nbytes=[0], holder_of=[0], holders=[""])
 
 
 # -- others end ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
 from ..feature import Feature, LateQuestion
 from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle
-from ..records.tasks import MEMORY, SchedulerTask, TaskGroup
+from ..records.tasks import MEMORY, RELEASED, SchedulerTask, TaskGroup
 from ..requests import wanted_keys
 from ..requests.submission import on_submit
 from .entries import (
@@ -129,9 +129,12 @@ def journal_of(state: SchedulerState) -> DetachedJobs:
 
 # -- jobs come -------------------------------------------------------------------------------------
 def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
-    """Record a new job; one that is known as a job is recorded already."""
+    """Record a new job; one that is known as a job is recorded already.
+
+    So is one whose result its client has got: it is submitted again for others that read it.
+    """
     journal = journal_of(state)
-    if task.key in journal.jobs:
+    if task.key in journal.jobs or task.state == RELEASED:
         return
     if failure := _why_not(state, task):
         err(state, task, failure)

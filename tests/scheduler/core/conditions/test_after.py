@@ -226,3 +226,11 @@ def test_a_task_that_waits_for_itself_is_cancelled():
     out = board.send(client, graph("b", **after(done="b")))  # b is known: it keeps its conditions
     assert sent_keys(out, client, m.KeysPending) == ["b"]
     assert list(conditions_of(board.state)[board.task("b")].unmet) == ["a"]
+
+
+def test_a_result_that_its_client_has_counts_and_is_not_made_again(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", delivered=True))
+    board.send(client, graph("b", **after(done="a")))
+    assert board.states("a", "b") == ["released", "processing"]
+    assert board.where("b") == worker

@@ -244,3 +244,10 @@ def test_a_restarted_job_is_known_by_its_keys(board):
     board.send(client, graph("a", detached=True))
     assert sent_keys(board.send(client, graph("a", detached=True)), client, m.KeysPending) == ["a"]
     assert writes(board) == []
+
+
+def test_a_result_that_its_client_has_is_no_new_job(board):
+    client = board.client()
+    board.send(client, graph("a", detached=True, delivered=True))
+    assert board.states("a") == ["released"]
+    assert writes(board) == []
