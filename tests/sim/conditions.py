@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.options import ENDED, ENDS, TaskOptions
 
+from .graphs import INDEX
+
 if TYPE_CHECKING:
     from .client_node import ClientNode
     from .graphs import Spec
@@ -39,6 +41,8 @@ class Conditions:
         rng, sim = self._rng, self._sim
         if not self._share or rng.random() >= self._share:
             return options
+        if not options.takes_thread or any(spec.function == INDEX for spec in specs):
+            return options  # what is brought has no conditions
         added: dict[str, Any] = {}
         first = min(spec.index for spec in specs)
         earlier = [f.state.key for f in client.futures if f.spec.index < first]

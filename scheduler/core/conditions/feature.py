@@ -175,8 +175,14 @@ def _on_ended(state: SchedulerState, key: str, message: Message) -> None:
         states = row.unmet[key]
         unmet = [wanted for wanted in states if wanted not in (how, ENDED)]
         _unwatch(state, task, row, key)
+        if not task.group.task_class.is_deferred and task not in watched_of(state).opened_late:
+            continue  # it was submitted again without conditions
         if unmet:
-            _give_class(state, task)  # if the user asks for it all the same, it runs
+            # If the user asks for it all the same, it runs.
+            for other in list(row.unmet):
+                _unwatch(state, task, row, other)
+            watched_of(state).times.drop(row, START)
+            _give_class(state, task)
             _cancel(state, task, f"it was to run when {key} is {unmet[0]}, and that {text}")
         elif row.is_met:
             _open(state, task)
@@ -363,17 +369,13 @@ MAX_NAMED: Final = 3
 
 # -- invariants ------------------------------------------------------------------------------------
 def _misplaced(state: SchedulerState) -> Iterable[object]:
-    """Return the tasks that are deferred without a reason, or have one and are not."""
+    """Yield the tasks that are deferred without a reason."""
     conditions, late = conditions_of(state), watched_of(state).opened_late
     for task in state.tasks.values():
-        row = conditions.get(task)
-        unmet = row is not None and not row.is_met
-        if (
-            task.group.task_class.is_deferred != unmet
-            and task not in late
-            and task.state == WAITING
-        ):
-            yield task, unmet
+        if task.state == WAITING and task.group.task_class.is_deferred and task not in late:
+            row = conditions.get(task)
+            if row is None or row.is_met:
+                yield task
 
 
 FEATURE: Final = Feature(
@@ -386,7 +388,7 @@ FEATURE: Final = Feature(
     settling=((Watched, settle),),
     ticked=(note_clock,),
     invariants={
-        "a deferred task has a condition, and a task with one is deferred": _misplaced,
+        "a deferred task has a condition": _misplaced,
         "the keeper of conditions wants what others wait for": lambda s: differences(
             [task.key for task in watched_of(s).keeper.wants],
             [key for key in watched_of(s).waiters | watched_of(s).withdrawn if key in s.tasks],

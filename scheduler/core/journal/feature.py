@@ -134,8 +134,12 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
     So is one whose result its client has got: it is submitted again for others that read it.
     """
     journal = journal_of(state)
-    if task.key in journal.jobs or task.state == RELEASED:
+    ending = [batch for batch in journal.batches.values() if task.key in batch.ended]
+    is_known = task.key in journal.jobs and not (ending and task.state != MEMORY)
+    if is_known or task.state == RELEASED:
         return
+    for batch in ending:  # it has ended, and begins anew before that is recorded
+        del batch.ended[task.key]
     if failure := _why_not(state, task):
         err(state, task, failure)
         return
@@ -385,6 +389,15 @@ def on_ask_jobs(state: SchedulerState, peer: int, message: m.Ask) -> None:
         state.send(peer, failed)
 
 
+def _misjudged(state: SchedulerState) -> Iterable[str]:
+    """Yield what is wanted and no job, and jobs whose end has not come that are not wanted."""
+    journal = journal_of(state)
+    ending = {key for batch in journal.batches.values() for key in batch.ended}
+    wants = {task.key for task in journal.keeper.wants}
+    yield from wants - journal.jobs.keys()
+    yield from (key for key in journal.jobs.keys() - ending - wants if key in state.tasks)
+
+
 FEATURE: Final = Feature(
     name="journal",
     records=(DetachedJobs,),
@@ -398,15 +411,7 @@ FEATURE: Final = Feature(
         "job": LateQuestion(on_ask_jobs, Level.CLIENT),
     },
     invariants={
-        "the journal wants its jobs, and no other tasks": lambda s: [
-            key
-            for key in {
-                **dict.fromkeys(journal_of(s).jobs),
-                **{task.key: None for task in journal_of(s).keeper.wants},
-            }
-            if (key in journal_of(s).jobs and key in s.tasks)
-            != (key in s.tasks and s.tasks[key] in journal_of(s).keeper.wants)
-        ],
+        "the journal wants its jobs, and no other tasks": _misjudged,
         "entries of the journal are handed over with the event": lambda s: [*journal_of(s).entries],
     },
 )

@@ -18,8 +18,8 @@ def wait_for(b: Any, key: str) -> None:
 
 #: {invariant: what breaks it}, of a `Broken` board
 CONDITIONS_BREAKAGES: dict[str, Callable[[Any], object]] = {
-    "a deferred task has a condition, and a task with one is deferred": lambda b: wait_for(
-        b, "processing"
+    "a deferred task has a condition": lambda b: setattr(
+        b.task("waiting").group.task_class, "is_deferred", True
     ),
     "the keeper of conditions wants what others wait for": lambda b: want(
         watched_of(b.state).keeper, b.task("memory")
