@@ -24,7 +24,7 @@ from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
 from ..feature import Feature, LateQuestion
 from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle
-from ..records.tasks import MEMORY, RELEASED, SchedulerTask, TaskGroup
+from ..records.tasks import ERRED, MEMORY, RELEASED, SchedulerTask, TaskGroup
 from ..requests import wanted_keys
 from ..requests.submission import on_submit
 from .entries import (
@@ -162,6 +162,9 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
     wanted_keys.want(journal.keeper, task)
     if task.state == MEMORY:  # an equal call has run before
         _end(state, JobEnded(task.key, DONE, nbytes=task.nbytes))
+    elif task.state == ERRED:  # an input has failed before
+        assert task.failure is not None
+        _end(state, _failed(task.key, task.failure))
 
 
 def _why_not(state: SchedulerState, task: SchedulerTask) -> Failure | None:
@@ -197,14 +200,17 @@ def _note_end(state: SchedulerState, message: Message) -> None:
             _end(state, JobEnded(key, DONE, nbytes=nbytes))
     elif isinstance(message, m.KeysErred):
         for key, place in zip(message.keys, message.failure_of, strict=True):
-            failure = message.failures[place]
-            _end(state, JobEnded(key, _STATES.get(failure[0], FAILED), failure))
+            _end(state, _failed(key, message.failures[place]))
     elif isinstance(message, m.KeysCancelled):
         for key in message.keys:
             _end(state, JobEnded(key, CANCELLED, cancelled(key, message.reason)))
     elif isinstance(message, m.KeysUnknown):
         for key in message.keys:
             _end(state, JobEnded(key, LOST, data_lost(key, "no worker has come back with it")))
+
+
+def _failed(key: str, failure: Failure) -> JobEnded:
+    return JobEnded(key, _STATES.get(failure[0], FAILED), failure)
 
 
 def _end(state: SchedulerState, end: JobEnded) -> None:

@@ -251,3 +251,24 @@ def test_a_result_that_its_client_has_is_no_new_job(board):
     board.send(client, graph("a", detached=True, delivered=True))
     assert board.states("a") == ["released"]
     assert writes(board) == []
+
+
+def test_a_job_that_fails_at_once_is_recorded_with_its_failure(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.raise_(worker, "a")
+    board.send(client, graph(":a -> b", detached=True))
+    entries = [entry for write in writes(board) for entry in write.entries]
+    assert [type(entry) for entry in entries] == [JobAdded, JobEnded]
+    assert entries[1].state == "failed"
+
+
+def test_a_job_that_begins_anew_while_its_end_is_recorded_is_recorded_anew(board):
+    client = board.client()
+    board.send(client, graph("a", detached=True))
+    board.send(client, m.CancelKeys(keys=["a"], force=False, reason="why"))
+    board.send(client, graph("a", detached=True))
+    for number in (1, 2, 3):
+        recorded(board, number)
+    assert journal_of(board.state).jobs == {"a": "pending"}
+    assert board.states("a") == ["no_worker"]
