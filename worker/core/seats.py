@@ -52,8 +52,8 @@ MAX_BLOCKED: Final = 1000
 #: The number of blocked slots from which on no task is started in the place of one that waits for a
 #: limit. It would most often wait for the same, so the seat is kept for slots that return.
 MANY_BLOCKED: Final = 200
-#: The number of further blocked slots from which on the last seat is kept as well, where tasks wait
-#: for others: one of them may hold the limit, and what it waits for may be able to run only here.
+#: The number of further blocked slots from which on the last seat is kept as well: what the holder
+#: of the limit waits for, wherever that runs, may be able to run only here.
 MORE_BLOCKED: Final = 200
 
 
@@ -125,11 +125,9 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
 
 def _is_enough(state: WorkerState) -> bool:
     """Return whether no other task is started in the place of one that waits for a limit."""
-    n = len(state.seats.blocked) + len(state.returning)
-    if n <= MANY_BLOCKED:
-        return False
     is_last = state.seats.n_kept + 1 >= state.n_seats
-    return not (is_last and state.seats.waits_for and n <= MANY_BLOCKED + MORE_BLOCKED)
+    n_blocked = len(state.seats.blocked) + len(state.returning)
+    return n_blocked > MANY_BLOCKED + MORE_BLOCKED * is_last
 
 
 def report_of(state: WorkerState, attempts: list[int]) -> AttemptsBlocked:

@@ -206,7 +206,8 @@ def test_a_task_that_has_seceded_reports_its_waits_for_tasks_and_their_ends():
 
 
 def test_beyond_many_waits_for_a_limit_no_other_task_is_started(monkeypatch):
-    monkeypatch.setattr(seats, "MANY_BLOCKED", 1)
+    monkeypatch.setattr(seats, "MANY_BLOCKED", 0)
+    monkeypatch.setattr(seats, "MORE_BLOCKED", 1)
     worker = Hands(1)
     worker.receive(assign("1 one", "2 two", "3 three", function=SLOW))
     worker.start(0)
@@ -224,15 +225,15 @@ def test_beyond_many_waits_for_a_limit_no_other_task_is_started(monkeypatch):
     assert worker.run_all(0)[-1] == "three"
 
 
-def test_the_last_seat_is_used_while_a_task_here_waits_for_others(monkeypatch):
-    """It may hold the limit, and what it waits for may be able to run only here."""
+def test_the_last_seat_is_used_for_longer(monkeypatch):
+    """A task at another worker may hold the limit, and wait for one that can run only here."""
     monkeypatch.setattr(seats, "MANY_BLOCKED", 1)
     monkeypatch.setattr(seats, "MORE_BLOCKED", 2)
     worker = Hands(2)
     worker.receive(assign(*(f"{i} limited-{i}" for i in range(1, 9)), function=SLOW))
     worker.start(0)
     worker.start(1)
-    worker.block(0, "child")
+    worker.block(0, may_park=True)
     worker.start(2)
     assert worker.block(1, may_park=True) == []  # slot 2 has the other seat
     assert worker.state.seats.n_kept == 1
@@ -245,6 +246,7 @@ def test_the_last_seat_is_used_while_a_task_here_waits_for_others(monkeypatch):
 
 def test_a_parked_task_leaves_its_seat_to_one_that_returns(monkeypatch):
     monkeypatch.setattr(seats, "MANY_BLOCKED", 1)
+    monkeypatch.setattr(seats, "MORE_BLOCKED", 0)
     worker = Hands(1)
     worker.receive(assign("1 one", "2 two", function=SLOW))
     worker.start(0)
@@ -258,6 +260,7 @@ def test_a_parked_task_leaves_its_seat_to_one_that_returns(monkeypatch):
 def test_a_parked_task_that_ends_goes_on_with_the_next_one_without_being_woken(monkeypatch):
     """Its thread is awake. Woken all the same, it would take a later wait of its own for over."""
     monkeypatch.setattr(seats, "MANY_BLOCKED", 0)
+    monkeypatch.setattr(seats, "MORE_BLOCKED", 0)
     worker = Hands(1)
     worker.receive(assign("1 one", "2 two", function=SLOW))
     worker.start(0)

@@ -35,7 +35,8 @@ class Worker(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.hands = self.hands_class(2)
-        self.many_blocked, seats.MANY_BLOCKED = seats.MANY_BLOCKED, 2
+        self.bounds = seats.MANY_BLOCKED, seats.MORE_BLOCKED
+        seats.MANY_BLOCKED, seats.MORE_BLOCKED = 2, 1
         self.last_attempt = 0
         #: Attempts that must not be mentioned (again) in this session.
         self.over: set[int] = set()
@@ -199,7 +200,7 @@ class Worker(RuleBasedStateMachine):
     def teardown(self):
         # Nothing gets stuck: when all threads and peers have done their part, a task that is left
         # waits for an input that is missing, or for another task that waits.
-        seats.MANY_BLOCKED = self.many_blocked
+        seats.MANY_BLOCKED, seats.MORE_BLOCKED = self.bounds
         hands = self.hands
         while hands.awake or hands.fetches:
             for slot in hands.state.seats.blocked:
