@@ -6,6 +6,7 @@ In a part of the runs. What these runs need is drawn from a source of chance of 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,15 @@ class Recorded:
         self.result: Blob | None = None
 
 
+@dataclass(eq=False)
+class _Write:
+    """Entries that are being written, and for whom."""
+
+    node: SchedulerNode
+    core: SchedulerState
+    action: WriteJournal
+
+
 class SimulatedJournal:
     """The database of a run, and the threads of all starts of the scheduler that write it."""
 
@@ -60,11 +70,27 @@ class SimulatedJournal:
         self.jobs: dict[str, Recorded] = {}
         #: {start of the scheduler: when its last write is done}: its writes keep their order.
         self._last: dict[SchedulerNode, float] = {}
+        #: All that is being written, in order.
+        self._writes: dict[_Write, None] = {}
         self.n_failed = 0
 
     # -- the scheduler's side ---------------------------------------------------------------------
-    def read(self) -> SchedulerTick:
-        """Return the event with which a scheduler begins."""
+    def read(self, node: SchedulerNode) -> SchedulerTick:
+        """Return the event with which a scheduler begins.
+
+        What it has had written itself, before it began again, is written first. What is left of one
+        that was killed never will be: it was killed between two commits.
+        """
+        cut: dict[SchedulerNode, None] = {}
+        for write in list(self._writes):
+            if write.node is node:
+                self._try(write)
+            elif not write.node.is_alive:
+                del self._writes[write]
+                if write.node not in cut and self._rng.random() < 0.5:
+                    self._apply(write.action.entries)
+                else:
+                    cut[write.node] = None
         kept = [job for job in self.jobs.values() if job.state in (PENDING, MADE)]
         done = {
             key: job.result
@@ -85,24 +111,26 @@ class SimulatedJournal:
         world = self._sim.world
         when = max(world.now + self._rng.random() * MAX_DELAY_S, self._last.get(node, 0.0))
         self._last[node] = when
-        world.at(when - world.now, self._commit, node, node.core, action)
+        write = _Write(node, node.core, action)
+        self._writes[write] = None
+        world.at(when - world.now, self._commit, write)
 
-    def _commit(self, node: SchedulerNode, core: SchedulerState, action: WriteJournal) -> None:
-        if not node.when_awake(self._commit, node, core, action):
-            # It was killed before, or between the commit and its report.
-            if not node.is_alive and self._rng.random() < 0.5:
-                self._apply(action.entries)
-            return
-        error = ""
-        if node is not self._sim.scheduler:
-            error = "another scheduler has the state directory"
-        elif self._rng.random() < self._p_fails and not self._sim.is_healed:
+    def _commit(self, write: _Write) -> None:
+        if write.node.when_awake(self._commit, write) and write in self._writes:
+            error = self._try(write)
+            write.node.report(write.core, JournalWritten(write.action.number, error))
+
+    def _try(self, write: _Write) -> str:
+        """Commit entries, or return why not."""
+        del self._writes[write]
+        if write.node is not self._sim.scheduler:
+            return "another scheduler has the state directory"
+        if self._rng.random() < self._p_fails and not self._sim.is_healed:
             self._sim.world.probes["write of the journal fails"] += 1
             self.n_failed += 1
-            error = "the disk is full"
-        else:
-            self._apply(action.entries)
-        node.report(core, JournalWritten(action.number, error))
+            return "the disk is full"
+        self._apply(write.action.entries)
+        return ""
 
     def _apply(self, entries: Iterable[object]) -> None:
         for entry in entries:

@@ -111,7 +111,7 @@ class SchedulerNode:
 
     def _read_journal(self) -> None:
         if self.sim.journal.is_there:
-            self._handle(self.sim.journal.read())
+            self._handle(self.sim.journal.read(self))
 
     def report(self, core: SchedulerState, report: JournalWritten) -> None:
         """Let the journal report to the core that had it written."""

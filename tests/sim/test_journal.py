@@ -1,0 +1,68 @@
+"""What the simulator lets outlive a scheduler of what it had recorded."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from weft.protocol.wire.messages import NO_HASH
+from weft.scheduler.core.journal.entries import JobAdded, JournalRead, WriteJournal
+
+from .journal import SimulatedJournal
+from .world import World
+
+
+class Node:
+    """A start of a scheduler."""
+
+    def __init__(self) -> None:
+        self.is_alive = True
+        self.core: Any = object()
+        self.reports: list[object] = []
+
+    def when_awake(self, *_: object) -> bool:
+        return self.is_alive
+
+    def report(self, _core: object, report: object) -> None:
+        self.reports.append(report)
+
+
+def added(key: str) -> JobAdded:
+    return JobAdded(key, b"f", "f", b"f", b"args", [], {}, NO_HASH, "alice")
+
+
+def keys_read(journal: SimulatedJournal, node: Any) -> list[str]:
+    (read,) = journal.read(node).journal
+    assert isinstance(read, JournalRead)
+    return [job.key for job in read.jobs]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_killed_scheduler_was_writing_is_written_before_the_next_one_reads_or_never(seed):
+    world = World(seed)
+    first: Any = Node()
+    sim: Any = SimpleNamespace(world=world, scheduler=first, is_healed=True)
+    journal = SimulatedJournal(seed, sim)
+    for number in range(4):
+        journal.write(first, WriteJournal(number, [added(f"job-{number}")]))
+    first.is_alive = False
+    sim.scheduler = second = Node()
+    read = keys_read(journal, second)
+    assert read == [f"job-{number}" for number in range(len(read))]
+    while world.n_busy:
+        world.step()
+    assert [*journal.jobs] == read
+
+
+def test_a_scheduler_that_begins_again_reads_what_it_was_writing():
+    world = World(1)
+    node: Any = Node()
+    sim: Any = SimpleNamespace(world=world, scheduler=node, is_healed=True)
+    journal = SimulatedJournal(1, sim)
+    journal.write(node, WriteJournal(1, [added("job")]))
+    assert keys_read(journal, node) == ["job"]
+    while world.n_busy:
+        world.step()
+    assert not node.reports
