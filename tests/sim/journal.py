@@ -116,9 +116,14 @@ class SimulatedJournal:
         world.at(when - world.now, self._commit, write)
 
     def _commit(self, write: _Write) -> None:
-        if write.node.when_awake(self._commit, write) and write in self._writes:
-            error = self._try(write)
-            write.node.report(write.core, JournalWritten(write.action.number, error))
+        """Commit entries, and those before them: two times that are equal may be rounded."""
+        if not write.node.when_awake(self._commit, write):
+            return
+        for first in [one for one in self._writes if one.node is write.node]:
+            if write not in self._writes:
+                break
+            error = self._try(first)
+            write.node.report(first.core, JournalWritten(first.action.number, error))
 
     def _try(self, write: _Write) -> str:
         """Commit entries, or return why not."""

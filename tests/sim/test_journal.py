@@ -20,12 +20,12 @@ class Node:
     def __init__(self) -> None:
         self.is_alive = True
         self.core: Any = object()
-        self.reports: list[object] = []
+        self.reports: list[Any] = []
 
     def when_awake(self, *_: object) -> bool:
         return self.is_alive
 
-    def report(self, _core: object, report: object) -> None:
+    def report(self, _core: object, report: Any) -> None:
         self.reports.append(report)
 
 
@@ -66,3 +66,18 @@ def test_a_scheduler_that_begins_again_reads_what_it_was_writing():
     while world.n_busy:
         world.step()
     assert not node.reports
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_writes_are_reported_in_their_order(seed):
+    world = World(seed)
+    node: Any = Node()
+    sim: Any = SimpleNamespace(world=world, scheduler=node, is_healed=True)
+    journal = SimulatedJournal(seed, sim)
+    for number in range(50):
+        journal.write(node, WriteJournal(number, []))
+        world.at(1e-3, node.when_awake)
+        world.step()
+    while world.n_busy:
+        world.step()
+    assert [report.number for report in node.reports] == [*range(50)]
