@@ -96,7 +96,8 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (PROCESSING, NO_WORKER): "taken back, and no worker may run it now",
     (PROCESSING, RELEASED): "no longer needed",
     (MEMORY, RELEASED): "the data is no longer needed, or its last copy was lost",
-    (MEMORY, ERRED): "its result was unique, and its worker is lost; it gave way in a full memory",
+    (MEMORY, ERRED): "its result was unique, and its worker is lost; it gave way in a full memory; "
+    "an input failed",
     (ERRED, RELEASED): "the failure is no longer wanted, or it is submitted again",
 }
 
@@ -392,7 +393,7 @@ def err(
     reported: bool = False,
     inherited: bool = False,
 ) -> None:
-    """Fail a task and all its active dependents; notify each client that wants some, once.
+    """Fail a task and all that read it; notify each client that wants some, once.
 
     Args:
         state: the scheduler's.
@@ -430,8 +431,7 @@ def err(
             keys_by_client.setdefault(client, []).append(task.key)
         if was_active:
             stop_waiting(task, unneeded)
-        if task.dependents:
-            stack.extend(d for d in task.dependents if d.state in ACTIVE)
+        stack.extend(d for d in task.dependents or () if d.state in ACTIVE or d.is_keeping)
         unneeded.append(task)
     state.story.note(state.now, "erred", keys)
     for client, erred in keys_by_client.items():

@@ -22,7 +22,9 @@ from weft.protocol.values.serialize import loads
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.part_index import OUT_OF_REACH, PartIndex, read_index
 from weft.scheduler.core.data.part_indexes import INDEX_INVARIANTS
+from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.invariants.validate import validate
+from weft.scheduler.core.journal.entries import JournalRead, JournalWritten
 from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.records.tasks import RELEASED
 
@@ -309,6 +311,17 @@ def test_an_input_that_fails_later_fails_the_readers() -> None:
     board.close(gone)
     board.raise_(stays, *lost[:1])
     assert board.states(*READERS) == ["erred"] * 3
+    board.drop_rest()
+
+
+def test_an_input_that_fails_in_memory_fails_the_index_and_the_readers() -> None:
+    """It was submitted again to be recorded, and could not be."""
+    board, _, _, alice = two_workers()
+    put_done(board, board.where("index"))  # type: ignore[arg-type]
+    board.play(SchedulerTick(journal=[JournalRead()]))
+    board.send(alice, graph("a0", detached=True))
+    board.play(SchedulerTick(journal=[JournalWritten(1, "the disk is full")]))
+    assert board.states("a0", "index", *READERS) == ["erred", "released", *["erred"] * 3]
     board.drop_rest()
 
 

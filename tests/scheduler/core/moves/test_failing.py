@@ -257,6 +257,24 @@ def give_way_in_memory() -> None:
     assert board.where("b") == worker
 
 
+def give_way_under_an_index() -> None:
+    """A result gives way of which an index in memory says where its parts are."""
+    board = Deadly()
+    bob = board.client("bob")
+    worker = board.worker("w", memory_limit=400_000_000)
+    board.send(board.alice, graph("a", function="make"))
+    board.finish(worker, "a", nbytes=330_000_000, blob=None)
+    index = graph(":a -> index", part_index=True)
+    index.functions = [m.INDEX_FUNCTION]
+    board.send(board.alice, index, graph(":index -> reader", workers=["nowhere"]))
+    board.send(board.alice, m.ReleaseKeys(keys=["index"]))
+    board.finish(worker, "index", nbytes=100, blob=None)
+    assert board.states("index", "reader") == ["memory", "no_worker"]
+    board.send(bob, graph("b", function="make"))
+    board.tick(10.0)
+    assert board.states("a", "index", "reader") == ["erred", "released", "erred"]
+
+
 def test_the_table_names_each_cause_of_a_failure(found):
     raise_with_waiting_and_ahead()
     take_too_long()
@@ -274,6 +292,7 @@ def test_the_table_names_each_cause_of_a_failure(found):
     for state in ("waiting", "queued", "no_worker", "processing"):
         give_way_to_kills(state)
     give_way_in_memory()
+    give_way_under_an_index()
     for state in ("released", "waiting", "queued", "no_worker"):
         miss_an_actor(state)
     listed = {
