@@ -388,6 +388,12 @@ class ClientNode(ClientProcess):
                 # What has finished before an input was cancelled cannot be computed again.
                 cut = any(key in sim.cancelled for key in spec.ancestors)
                 cut = cut and recovery_of(sim.scheduler.core).n_ended
+                # Nor can what has finished before an input failed: an actor that was lost later.
+                past = sim.graph.by_key[culprit].ancestors
+                cut = cut or bool(
+                    recovery_of(sim.scheduler.core).n_ended
+                    and any(f.seen in FAILED and f.spec.key in past for f in self.futures)
+                )
                 # An input may be cancelled while a call of it is on its way.
                 overtaken = culprit in sim.cancelled and "cancelled before" in state.failure[2]
                 # A borrower has no recipe, and the owner may be at another scheduler.
