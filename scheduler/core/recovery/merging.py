@@ -85,8 +85,8 @@ def merge_kept(
         return False
     if task.group.options.keeps_inputs:
         return False  # it is made again at once, for what is where now
-    if task.state == RELEASED and not task.wanted_by:
-        return False
+    if task.state == RELEASED and not (task.wanted_by or task.group.function.is_unique):
+        return False  # what is unique may be kept for others: `report` looks at that
     _finish(state, task, row)
     news.append((ws, task))
     return True

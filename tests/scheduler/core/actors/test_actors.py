@@ -325,6 +325,21 @@ def test_an_actor_that_its_owner_lets_go_of_is_kept_for_holders_that_are_not_bac
     assert not board.state.tasks
 
 
+def test_an_actor_is_kept_for_others_whose_owner_let_go_of_it_before_its_worker_is_back():
+    """The owner keeps what has read it."""
+    board = Board(expected=Members(("id of w",), ("alice", "bob")))
+    board.state.first_attempt = board.state.next_attempt = 100
+    alice = board.client("alice", last_epoch=1)
+    board.send(alice, actors("a", delivered=True), graph(":a -> x", delivered=True))
+    board.send(alice, m.ReleaseKeys(keys=["a"]), m.Resubmitted())
+    assert board.states("a") == ["released"]
+    worker = board.come_back(last_epoch=1, kept={"a": 1})
+    bob = board.client("bob", last_epoch=1)
+    board.send(bob, m.WantKeys(keys=["a"], spec_hashes=[]), m.Resubmitted())
+    assert board.states("a") == ["memory"]
+    assert dropped(board.send(bob, m.ReleaseKeys(keys=["a"])), worker) == [1]
+
+
 def test_an_actor_that_no_other_holder_comes_for_is_dropped_after_the_recovery():
     board, worker, alice = recovering_with_its_owner()
     board.send(alice, m.ReleaseKeys(keys=["a", "x"]))
