@@ -170,14 +170,14 @@ class Watched:
             self._full = list(self._core.full)
 
     def sent(self, peer: int, messages: Iterable[Message]) -> None:
-        """Count messages that the brake sends, and note what fails by it."""
+        """Count messages that the brake sends, and note what is given up by it or the journal."""
         self._assigned.sent(peer)
         self._sole_copies.sent(peer)
         for message in messages:
             if isinstance(message, KeysErred):
                 for key, n in zip(message.keys, message.failure_of, strict=True):
                     failure = message.failures[n]
-                    if failure[0] == MEMORY_EXCEEDED:
+                    if failure[0] in (MEMORY_EXCEEDED, "unrecorded"):
                         self._sim.exceeded[key] = self._sim.exceeded[failure[1]] = None
             elif isinstance(message, ReturnAttempts):
                 ws = self._core.workers.get(peer)
