@@ -88,12 +88,13 @@ ON CONFLICT (key) DO UPDATE SET
     state = 'pending', submitted = excluded.submitted, ended = NULL, nbytes = 0, result = NULL,
     result_buffers = NULL, failure = NULL
 """
+#: An end whose beginning could not be recorded must not change an earlier job of its key.
 _ENDED: Final = "(?, ?, ?, ?, ?, ?, ?)"
 _END: Final = """
 WITH ends (key, state, ended, nbytes, result, result_buffers, failure) AS (VALUES {rows})
 UPDATE jobs SET state = ends.state, ended = ends.ended, nbytes = ends.nbytes, result = ends.result,
     result_buffers = ends.result_buffers, failure = ends.failure
-FROM ends WHERE jobs.key = ends.key
+FROM ends WHERE jobs.key = ends.key AND jobs.state IN ('pending', 'made')
 """
 #: Rows of one statement, during which the thread does not hold the interpreter.
 N_ROWS: Final = 100
@@ -390,7 +391,7 @@ def _end(database: sqlite3.Connection, ends: list[JobEnded]) -> None:
     rows = []
     for end in ends:
         result, buffers = (None, None) if end.result is None else _parts(end.result)
-        state = _MADE if end.state == "done" and result is None else end.state
+        state = _MADE if end.is_made else end.state
         failure = None if end.failure is None else msgpack.packb(end.failure, default=_plain)
         nbytes = end.nbytes or (0 if result is None else len(result))
         rows.append((end.key, state, now, nbytes, result, buffers, failure))

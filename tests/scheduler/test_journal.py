@@ -104,6 +104,17 @@ def test_a_key_that_is_submitted_again_is_one_job(opened, path):
     assert read_again(opened, path).jobs == [job("a", args=b"others")]
 
 
+def test_an_end_changes_no_job_that_has_ended_before(opened):
+    """The key was submitted again, and that could not be recorded."""
+    opened.write(job("a"))
+    opened.write(JobEnded("a", "done", result=b"result"))
+    opened.write(JobEnded("a", "failed", ["unrecorded", "a", "the disk is full"]))
+    answer = opened.ask("job", key="a")
+    assert isinstance(answer, m.Answer)
+    assert [one["state"] for one in answer.info["jobs"]] == ["done"]
+    assert answer.blobs[0] == b"result"
+
+
 def test_jobs_are_listed_page_by_page(opened, monkeypatch):
     monkeypatch.setattr(module, "N_JOBS", 2)
     opened.write(*map(job, "abc"))

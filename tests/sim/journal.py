@@ -147,9 +147,9 @@ class SimulatedJournal:
 
     def _end(self, end: JobEnded) -> None:
         job = self.jobs.get(end.key)
-        if job is None:
-            return  # its beginning could not be recorded, which the core does not know yet
-        job.state = MADE if end.state == DONE and end.result is None else end.state
+        if job is None or job.state not in (PENDING, MADE):
+            return  # its beginning could not be recorded
+        job.state = MADE if end.is_made else end.state
         job.result = end.result
         self._sim.world.probes[f"job {job.state}"] += 1
         if end.result is not None:

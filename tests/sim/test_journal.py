@@ -40,7 +40,7 @@ def keys_read(journal: SimulatedJournal, node: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_a_killed_scheduler_was_writing_is_written_before_the_next_one_reads_or_never(seed):
+def test_a_killed_scheduler_writes_nothing_after_its_journal_is_read(seed):
     world = World(seed)
     first: Any = Node()
     sim: Any = SimpleNamespace(world=world, scheduler=first, is_healed=True)

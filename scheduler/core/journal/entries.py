@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from ....protocol.wire.failure import Failure
 from ....protocol.wire.messages import Ask
+from ....protocol.wire.options import DONE
 from ....protocol.wire.payload import Blob
 from ..actions import Action
 
@@ -45,6 +46,11 @@ class JobEnded:
     #: its result; None = it is too large to be recorded, and stays with workers
     result: Blob | None = None
     nbytes: int = 0
+
+    @property
+    def is_made(self) -> bool:
+        """True if it is done, and its result stays with workers."""
+        return self.state == DONE and self.result is None
 
 
 @dataclass(slots=True)

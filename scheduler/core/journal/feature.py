@@ -62,11 +62,10 @@ _NO_JOURNAL: Final = (
 class _Writing:
     """Entries that are being recorded."""
 
-    __slots__ = ("added", "ended", "questions")
+    __slots__ = ("entries", "questions")
 
     def __init__(self) -> None:
-        self.added: dict[str, None] = {}
-        self.ended: dict[str, JobEnded] = {}
+        self.entries: list[Entry] = []
         #: (peer, request) of those that wait for it
         self.questions: list[tuple[int, int]] = []
 
@@ -80,9 +79,10 @@ class DetachedJobs:
     __slots__ = (
         "_group",
         "_options",
+        "adding",
         "batches",
         "done",
-        "entries",
+        "ending",
         "is_open",
         "jobs",
         "keeper",
@@ -98,11 +98,14 @@ class DetachedJobs:
         self.jobs: dict[str, str] = {}
         #: {key: None} of those that are done, and whose result is recorded
         self.done: dict[str, None] = {}
-        #: Entries for the next batch, and its number.
-        self.entries: list[Entry] = []
-        self.number = 1
-        #: {number: what is being recorded}, in order; the last one is not handed over yet
+        #: {key: its beginning, or its end, that is not recorded yet}. A job may begin anew, so
+        #: entries of its key that are not the one here count no more.
+        self.adding: dict[str, JobAdded] = {}
+        self.ending: dict[str, JobEnded] = {}
+        #: {number: what is being recorded}, in order
         self.batches: dict[int, _Writing] = {}
+        #: The number of the next batch, which is in `batches` while an event is handled.
+        self.number = 1
         #: The last group of tasks, and its options as they are recorded.
         self._group: TaskGroup | None = None
         self._options: dict[str, Any] = {}
@@ -134,15 +137,13 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
     So is one whose result its client has got: it is submitted again for others that read it.
     """
     journal = journal_of(state)
-    ending = [batch for batch in journal.batches.values() if task.key in batch.ended]
-    is_known = task.key in journal.jobs and not (ending and task.state != MEMORY)
-    if is_known or task.state == RELEASED:
+    has_ended = task.key in journal.ending and task.state != MEMORY
+    if (task.key in journal.jobs and not has_ended) or task.state == RELEASED:
         return
-    for batch in ending:  # it has ended, and begins anew before that is recorded
-        del batch.ended[task.key]
     if failure := _why_not(state, task):
         err(state, task, failure)
         return
+    journal.ending.pop(task.key, None)  # it begins anew before that is recorded
     group = task.group
     assert task.args is not None
     added = JobAdded(
@@ -157,7 +158,7 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
         client=next((client.name for client in task.wanted_by), ""),
     )
     journal.jobs[task.key] = PENDING
-    journal.batch().added[task.key] = None
+    journal.adding[task.key] = added
     _append(state, added)
     wanted_keys.want(journal.keeper, task)
     if task.state == MEMORY:  # an equal call has run before
@@ -185,7 +186,7 @@ def _why_not(state: SchedulerState, task: SchedulerTask) -> Failure | None:
 
 
 def _append(state: SchedulerState, entry: Entry) -> None:
-    journal_of(state).entries.append(entry)
+    journal_of(state).batch().entries.append(entry)
     state.busy[DetachedJobs] = None
 
 
@@ -214,13 +215,16 @@ def _failed(key: str, failure: Failure) -> JobEnded:
 
 
 def _end(state: SchedulerState, end: JobEnded) -> None:
+    """Have an end recorded. A job ends once; one whose result is with workers may yet fail."""
     journal = journal_of(state)
-    is_made = end.state == DONE and end.result is None
-    if end.key not in journal.jobs or (is_made and journal.jobs[end.key] == MADE):
+    before = journal.ending.get(end.key)
+    if end.key not in journal.jobs or (before is not None and not before.is_made):
         return
-    if is_made:
+    if end.is_made:
+        if journal.jobs[end.key] == MADE:
+            return
         journal.jobs[end.key] = MADE
-    journal.batch().ended[end.key] = end
+    journal.ending[end.key] = end
     _append(state, end)
 
 
@@ -229,11 +233,8 @@ def settle(state: SchedulerState) -> None:
     """Hand the entries over that have come with an event."""
     journal = journal_of(state)
     del state.busy[DetachedJobs]
-    if journal.entries:
-        entries, journal.entries = journal.entries, []
-        journal.batch()
-        state.after.append(WriteJournal(journal.number, entries))
-        journal.number += 1
+    state.after.append(WriteJournal(journal.number, journal.batch().entries))
+    journal.number += 1
 
 
 def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
@@ -249,41 +250,47 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
     """Let go of the jobs whose end is recorded; fail those whose beginning is not."""
     journal = journal_of(state)
     batch = journal.batches.pop(report.number)
-    if report.error:
-        for key in batch.added:
-            _fail(state, key, report.error)
-        again = [end for key, end in batch.ended.items() if key in journal.jobs]
-        if again:
-            state.call_after(RETRY_S, _end_again, again)
-    else:
-        ended = []
-        for key, end in batch.ended.items():
-            if end.state == DONE and end.result is None:
-                continue  # the workers have it
-            if journal.jobs.pop(key, None) is not None:
-                ended.append(key)
-                if end.state == DONE:
-                    journal.done[key] = None
-        _let_go(state, ended)
+    again: list[JobEnded] = []
+    over: list[str] = []
+    for entry in batch.entries:
+        key = entry.key
+        if journal.adding.get(key) is entry:
+            del journal.adding[key]
+            if report.error:
+                _fail(state, key, report.error)
+        elif isinstance(entry, JobEnded) and journal.ending.get(key) is entry:
+            if report.error:
+                again.append(entry)
+                continue
+            del journal.ending[key]
+            if entry.is_made:
+                continue
+            del journal.jobs[key]
+            over.append(key)
+            if entry.state == DONE:
+                journal.done[key] = None
+    if again:
+        state.call_after(RETRY_S, _end_again, again)
+    _let_go(state, over)
     for peer, request in batch.questions:
         if peer in state.roles:
             state.send(peer, m.Answer(request=request, info={}))
 
 
 def _fail(state: SchedulerState, key: str, reason: str) -> None:
-    journal = journal_of(state)
-    journal.jobs.pop(key, None)
+    """Fail a job whose beginning is not recorded, unless it has failed by itself.
+
+    The keeper is sent that, so this end is recorded: an earlier job of the key may be on record.
+    """
     task = state.tasks.get(key)
-    if task is not None and task in journal.keeper.wants:
-        wanted_keys.unwant(journal.keeper, task)
+    if task is not None and task.state != ERRED:
+        journal_of(state).ending.pop(key, None)
         err(state, task, unrecorded(key, reason))
-        release_unneeded(state, [task])
 
 
 def _end_again(state: SchedulerState, ends: list[JobEnded]) -> None:
     for end in ends:
-        if end.key in journal_of(state).jobs:
-            journal_of(state).batch().ended[end.key] = end
+        if journal_of(state).ending.get(end.key) is end:
             _append(state, end)
 
 
@@ -371,16 +378,14 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """Forget jobs that have ended, with their results; answer when that is recorded."""
     journal = journal_of(state)
     keys = message.arguments.get("keys", [])
-    ending = {key for batch in journal.batches.values() for key in batch.ended}
-    pending = [k for k in keys if journal.jobs.get(k) == PENDING and k not in ending]
+    pending = [k for k in keys if journal.jobs.get(k) == PENDING and k not in journal.ending]
     if not journal.is_open or pending:
         text = f"job {pending[0]!r} has not ended: cancel it first" if pending else _NO_JOURNAL
         state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
         return
     for key in keys:
-        journal.jobs.pop(key, None)
-        journal.done.pop(key, None)
-        journal.batch()
+        for of_keys in (journal.jobs, journal.done, journal.adding, journal.ending):
+            of_keys.pop(key, None)
         _append(state, JobForgotten(key))
     _let_go(state, keys)
     on_ask_recorded(state, peer, message)
@@ -398,10 +403,11 @@ def on_ask_jobs(state: SchedulerState, peer: int, message: m.Ask) -> None:
 def _misjudged(state: SchedulerState) -> Iterable[str]:
     """Yield what is wanted and no job, and jobs whose end has not come that are not wanted."""
     journal = journal_of(state)
-    ending = {key for batch in journal.batches.values() for key in batch.ended}
     wants = {task.key for task in journal.keeper.wants}
     yield from wants - journal.jobs.keys()
-    yield from (key for key in journal.jobs.keys() - ending - wants if key in state.tasks)
+    yield from (
+        key for key in journal.jobs.keys() - journal.ending.keys() - wants if key in state.tasks
+    )
 
 
 FEATURE: Final = Feature(
@@ -418,6 +424,8 @@ FEATURE: Final = Feature(
     },
     invariants={
         "the journal wants its jobs, and no other tasks": _misjudged,
-        "entries of the journal are handed over with the event": lambda s: [*journal_of(s).entries],
+        "entries of the journal are handed over with the event": lambda s: [
+            number for number in journal_of(s).batches if number == journal_of(s).number
+        ],
     },
 )

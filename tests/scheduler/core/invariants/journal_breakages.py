@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.scheduler.core.journal.entries import JobForgotten
 from weft.scheduler.core.journal.feature import journal_of
 
 #: {invariant: what breaks it}, of a `Broken` board
@@ -13,7 +12,5 @@ JOURNAL_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "the journal wants its jobs, and no other tasks": lambda b: journal_of(b.state).jobs.update(
         {"memory": "made"}
     ),
-    "entries of the journal are handed over with the event": lambda b: journal_of(
-        b.state
-    ).entries.append(JobForgotten("gone")),
+    "entries of the journal are handed over with the event": lambda b: journal_of(b.state).batch(),
 }

@@ -23,7 +23,7 @@ from weft.scheduler.core.journal.entries import (
 )
 from weft.scheduler.core.journal.feature import RETRY_S, journal_of
 
-from ...builders import Board, finished, function_id, graph, sent_keys
+from ...builders import Board, dropped, finished, function_id, graph, sent_keys
 
 
 def open_board(read: JournalRead | None = None) -> Board:
@@ -139,7 +139,25 @@ def test_a_job_that_cannot_be_recorded_fails(board):
     (erred,) = board.out.of(client, m.KeysErred)
     assert erred.failures == [["unrecorded", "a", "the disk is full"]]
     assert len(board.out.of(worker, m.DropAttempts)) == 1
+    # An earlier job of its key may be on record.
+    (write,) = writes(board)
+    assert write.entries == [JobEnded("a", "failed", ["unrecorded", "a", "the disk is full"])]
+    recorded(board, write.number)
     assert not journal_of(board.state).jobs
+
+
+def test_a_result_of_a_job_that_cannot_be_recorded_is_none(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.finish(worker, "a")
+    board.play(SchedulerTick(journal=[JournalWritten(1, "the disk is full")]))
+    assert sent_keys(board.out, client, m.KeysErred) == ["a"]
+    assert len(dropped(board.out, worker)) == 1
+    recorded(board, 2)
+    assert journal_of(board.state).jobs == {"a": "pending"}
+    recorded(board, 3)
+    assert not journal_of(board.state).jobs
+    assert not journal_of(board.state).done
 
 
 def test_an_end_that_cannot_be_recorded_is_tried_again(board):
@@ -272,3 +290,23 @@ def test_a_job_that_begins_anew_while_its_end_is_recorded_is_recorded_anew(board
         recorded(board, number)
     assert journal_of(board.state).jobs == {"a": "pending"}
     assert board.states("a") == ["no_worker"]
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_job_that_begins_anew_is_not_ended_by_what_was_being_recorded_of_it(board, failing):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.raise_(worker, "a")
+    if failing == 2:  # so that its end is to be tried again
+        recorded(board, 1)
+        recorded(board, 2, "the disk is full")
+    board.send(client, graph("a", detached=True))
+    assert [type(entry) for write in writes(board) for entry in write.entries] == [JobAdded]
+    if failing == 1:
+        recorded(board, 1, "the disk is full")
+        recorded(board, 2)
+    board.tick(RETRY_S + 0.1)
+    assert writes(board) == []
+    recorded(board, 3)
+    assert journal_of(board.state).jobs == {"a": "pending"}
+    assert board.states("a") == ["processing"]
