@@ -6,7 +6,7 @@ known. What comes is for the tasks that wait for it: the scheduler knows of no c
 dropped with the last of them, as a released value is.
 
 An answer always comes: the attempt ends, the shell of its worker waits no longer, or the connection
-ends. Without a value the key is reported as missing, as after any fetch.
+ends. Without a value the key is reported as missing, as one of which no holder is known.
 
 An attempt may be asked for before its assignment has arrived. So one that is above all that were
 assigned is waited for, until it is passed over or the session ends.
@@ -133,7 +133,9 @@ def _on_ended(state: WorkerState, event: PromiseEnded) -> None:
     record = state.by_attempt.get(attempt)
     if event.nbytes is None:
         if record is not None and record.state == MISSING:
-            note_missing(state, record, asked.holder, unreachable=event.is_unreachable)
+            # One that has not ended in time may end before this is read: it is there, and not lost.
+            holder = asked.holder if event.is_unreachable else ""
+            note_missing(state, record, holder, unreachable=event.is_unreachable)
         return
     if record is None or record.state != MISSING:
         # Nothing waits for it any more, or it comes by another way.

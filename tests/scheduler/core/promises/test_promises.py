@@ -35,6 +35,12 @@ class Join:
         """The input that is promised, and the worker that runs it."""
         return ("b", self.two) if self.reader == self.one else ("a", self.one)
 
+    def broken(self) -> m.KeysMissing:
+        """Return the report that the promised input has not come."""
+        key, _ = self.promised
+        address = self.board.state.workers[self.reader].address
+        return m.KeysMissing(keys=[key], holder=address, attempts=[self.board.attempt(key)])
+
 
 def test_a_task_goes_to_a_worker_of_one_input_and_the_other_is_promised():
     join = Join()
@@ -67,16 +73,20 @@ def test_a_worker_that_has_enough_to_do_is_promised_nothing():
     board.drop_rest()
 
 
+def test_an_input_that_ends_before_its_promise_is_reported_as_broken_is_located():
+    join = Join()
+    (key, holder), broken, board = join.promised, join.broken(), join.board
+    board.finish(holder, key)
+    (located,) = board.send(join.reader, broken).of(join.reader, m.LocatedKeys)
+    assert located.keys == [key]
+    assert board.states(key, "c") == ["memory", "processing"]
+    board.drop_rest()
+
+
 def test_a_reader_that_misses_what_was_promised_waits_again():
     join = Join()
-    key, holder = join.promised
     board, reader, attempt = join.board, join.reader, join.board.attempt("c")
-    message = m.KeysMissing(
-        keys=[key],
-        holder=board.state.workers[holder].address,
-        attempts=[board.attempt(key)],
-    )
-    out = board.send(reader, message)
+    out = board.send(reader, join.broken())
     assert attempt in dropped(out, reader)
     assert board.states("c", "d") == ["waiting", "waiting"]
     board.drop_rest()
