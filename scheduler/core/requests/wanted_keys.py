@@ -104,11 +104,11 @@ def _is_unlinked(task: SchedulerTask, known: dict[SchedulerTask, bool]) -> bool:
         seen = [task]
         known[task] = False
         for failed in seen:  # grows while it is walked
-            for dependency in failed.dependencies:
-                is_failed = dependency.state == ERRED or dependency.args is None
-                if is_failed and dependency not in known:
-                    known[dependency] = False
-                    seen.append(dependency)
+            for d in failed.dependencies:
+                is_failed = d.state == ERRED or (d.args is None and not d.is_without_recipe)
+                if is_failed and d not in known:
+                    known[d] = False
+                    seen.append(d)
         stack = [t for t in seen if t.args is None or any(known.get(d) for d in t.dependencies)]
         while stack:
             failed = stack.pop()

@@ -181,3 +181,16 @@ def test_calls_that_are_marked_as_data_stay_calls():
     board.worker("other")
     board.close(worker)
     assert board.states("a", "b") == ["processing", "waiting"]
+
+
+def test_a_failure_of_what_reads_stored_data_is_sent_to_a_client_that_wants_it_later():
+    """That the data has no recipe is not why it failed."""
+    board = Board()
+    worker, alice = board.worker("w"), board.client()
+    board.send(alice, scattered("x"))
+    board.finish(worker, "x", blob=None)
+    board.send(alice, call("c", "x"))
+    board.raise_(worker, "c")
+    bob = board.client("bob")
+    out = board.send(bob, m.WantKeys(keys=["c"]))
+    assert [kind for kind, *_ in failures(out, bob).values()] == ["exception"]
