@@ -267,7 +267,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         (t, t.worker)
         for t in tasks_in(s, PROCESSING)
         if t.worker is not None
-        and not t.is_without_recipe
+        and not (t.is_without_recipe or t.group.task_class.is_deferred)
         and not may_run(t.worker, t.group.task_class, strictly=not t.group.task_class.is_loose)
     ],
     "the estimate of a processing task has a minimum": lambda s: [

@@ -207,6 +207,7 @@ def may_go_on(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> 
     if ws.is_leaving and row.kind != RUNNING:
         return False
     is_fit = may_run(ws, task_class) if ws.is_leaving else ws in task_class.members
+    is_fit = is_fit or (task_class.is_deferred and row.kind == RUNNING)  # it waits no more
     if not is_fit and not task.is_without_recipe:
         return False
     return row.kind == RUNNING or task.state != WAITING or ahead_worker(task) is row.ws

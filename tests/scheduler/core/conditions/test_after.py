@@ -11,6 +11,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import data_lost, worker_died
 from weft.protocol.wire.options import ENDS
 from weft.scheduler.core.conditions.records import Watched, conditions_of, watched_of
+from weft.scheduler.core.records.presence import Members
 
 from ...builders import Board, graph, sent_keys
 
@@ -216,6 +217,25 @@ def test_a_task_that_a_worker_ran_before_needs_no_conditions():
     board.come_back(running={"b": attempt}, last_epoch=board.state.epoch)
     assert board.states("b") == ["processing"]
     assert not conditions_of(board.state)[board.task("b")].unmet
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_task_that_runs_goes_on_at_the_next_scheduler_whatever_its_conditions(is_known):
+    """Those of its first client were met, or it had none, and this client does not know that."""
+    board = Board(expected=Members(("id of w",), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client("alice", last_epoch=5)
+    rows = [graph("a"), graph("b", **after(done="a"))]
+    if is_known:
+        board.send(client, *rows)
+    worker = board.come_back(running={"b": 7}, last_epoch=5)
+    if not is_known:
+        board.send(client, *rows)
+    assert board.states("b") == ["processing"]
+    assert board.attempt("b") == 7
+    board.finish(worker, "b")
+    assert board.states("b") == ["memory"]
+    board.drop_rest()
 
 
 def test_a_task_that_waits_for_itself_is_cancelled():
