@@ -14,7 +14,6 @@ away is looked at again and again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
@@ -65,14 +64,21 @@ _STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
 
 # -- a task is submitted ---------------------------------------------------------------------------
 def on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
-    """Note the conditions of a new task; those of one that is known already hold."""
+    """Note the conditions of a new task; those of one that is known already hold.
+
+    Unless it had failed without its inputs, and gets them now with others.
+    """
     conditions = conditions_of(state)
     options = task.group.options
     times = {name: when for name in (START, BEGIN_BY, END_BY) if (when := getattr(options, name))}
     if options.no_worker_ms:
         times[NO_WORKER_FOR] = int(_clock_s(state) * 1000) + options.no_worker_ms
-    if task in conditions or not (times or options.conditions):
+    if not (times or options.conditions):
         return
+    if before := conditions.get(task):
+        if not _is_stuck(state, task, before):
+            return
+        _end_row(state, task, before)
     row = conditions[task] = Conditions()
     state.busy[Watched] = None
     for name, when_ms in times.items():
@@ -368,14 +374,11 @@ MAX_NAMED: Final = 3
 
 
 # -- invariants ------------------------------------------------------------------------------------
-def _misplaced(state: SchedulerState) -> Iterable[object]:
-    """Yield the tasks that are deferred without a reason."""
-    conditions, late = conditions_of(state), watched_of(state).opened_late
-    for task in state.tasks.values():
-        if task.state == WAITING and task.group.task_class.is_deferred and task not in late:
-            row = conditions.get(task)
-            if row is None or row.is_met:
-                yield task
+def _is_stuck(state: SchedulerState, task: SchedulerTask, row: Conditions | None) -> bool:
+    """Return whether a task is deferred without a reason."""
+    is_deferred = task.state == WAITING and task.group.task_class.is_deferred
+    is_late = task in watched_of(state).opened_late
+    return is_deferred and not is_late and (row is None or row.is_met)
 
 
 FEATURE: Final = Feature(
@@ -388,7 +391,9 @@ FEATURE: Final = Feature(
     settling=((Watched, settle),),
     ticked=(note_clock,),
     invariants={
-        "a deferred task has a condition": _misplaced,
+        "a deferred task has a condition": lambda s: [
+            task for task in s.tasks.values() if _is_stuck(s, task, conditions_of(s).get(task))
+        ],
         "the keeper of conditions wants what others wait for": lambda s: differences(
             [task.key for task in watched_of(s).keeper.wants],
             [key for key in watched_of(s).waiters | watched_of(s).withdrawn if key in s.tasks],

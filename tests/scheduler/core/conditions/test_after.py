@@ -238,6 +238,18 @@ def test_a_task_that_runs_goes_on_at_the_next_scheduler_whatever_its_conditions(
     board.drop_rest()
 
 
+def test_a_task_that_failed_without_its_input_gets_the_conditions_of_the_next_submission(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", "x"))
+    board.send(client, graph(":gone -> b", **after(ended="a")))
+    assert board.states("b") == ["erred"]
+    board.send(client, graph("gone"), graph(":gone -> b", **after(ended="x")))
+    board.finish(worker, "gone")
+    assert board.states("b") == ["waiting"]
+    board.finish(worker, "x")
+    assert board.states("b") == ["processing"]
+
+
 def test_a_task_that_waits_for_itself_is_cancelled():
     board = Board(expected=None)
     client = board.client()
