@@ -169,15 +169,16 @@ class Store:
             return value
         with file.lock:  # such a value is large: one of them is enough
             value = self._values.get(attempt, packed)
-            if value is not packed:
-                return value
-            value = loads(file.read())
-            with self._lock:
-                if self._values.get(attempt) is packed:
-                    self._values[attempt] = value
-                    nbytes = self._sizes[attempt]
-                    self.nbytes += nbytes
-                    self.spilled_nbytes -= nbytes
+            if value is packed:
+                value = loads(file.read())
+                with self._lock:
+                    if self._values.get(attempt) is packed:
+                        self._values[attempt] = value
+                        nbytes = self._sizes[attempt]
+                        self.nbytes += nbytes
+                        self.spilled_nbytes -= nbytes
+        if value.__class__ is _Packed:  # it was read by another thread, and has left again
+            return self._unpack(attempt, value)
         if self.nbytes > self.watched:
             self.note_full()
         return value

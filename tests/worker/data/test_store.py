@@ -122,6 +122,35 @@ def test_a_copy_that_leaves_while_a_task_unpickles_it_is_counted_where_it_is(fol
     assert (store.nbytes, store.spilled_nbytes) == (0, 0)
 
 
+class Meanwhile:
+    """A lock that is got when other threads have done something."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def __enter__(self):
+        act, self.act = self.act, lambda: None
+        act()
+
+    def __exit__(self, *_error):
+        pass
+
+
+def test_a_value_that_was_read_and_has_left_again_while_a_thread_waits_for_it_is_read(folder):
+    store = Store()
+    store.put([1], ["value"], [10])
+    file = folder.write(1, "value", None)
+    store.replace(1, "value", file)
+
+    def read_and_leave():
+        value = store.load(1)
+        assert store.replace(1, value, file, is_new=False) == 10
+
+    file.lock = Meanwhile(read_and_leave)
+    assert store.load(1) == "value"
+    assert (store.nbytes, store.spilled_nbytes) == (10, 0)
+
+
 def test_a_value_does_not_leave_for_a_file_that_was_given_up(folder):
     store = Store()
     store.put([1], ["value"], [10])
