@@ -11,7 +11,7 @@ pandas is imported only where there is a frame.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .parts import Taken
@@ -79,14 +79,15 @@ class FrameParts:
         return len(self.offsets) - 1
 
     @classmethod
-    def __weft_parts__(cls, values: Sequence[FrameParts], part: int) -> FramePiece:
+    def __weft_parts__(cls, values: Iterable[FrameParts], part: int) -> FramePiece:
         """Return a part of several frames, with their stretches joined."""
-        bounds = [(int(v.offsets[part]), int(v.offsets[part + 1])) for v in values]
-        columns = []
-        for several in zip(*(value.columns for value in values), strict=True):
-            stretches = [a[start:stop] for a, (start, stop) in zip(several, bounds, strict=True)]
-            columns.append(_joined(stretches))
-        return FramePiece(columns, [stop - start for start, stop in bounds])
+        rows: list[list[Any]] = []
+        lengths: list[int] = []
+        for value in values:
+            start, stop = int(value.offsets[part]), int(value.offsets[part + 1])
+            lengths.append(stop - start)
+            rows.append([_stretch(column, start, stop) for column in value.columns])
+        return FramePiece([_joined(list(each)) for each in zip(*rows, strict=True)], lengths)
 
 
 # --- Columns --------------------------------------------------------------------------------------
@@ -113,6 +114,12 @@ class ArrowColumn:
     @property
     def nbytes(self) -> int:
         return int(self.array.nbytes)
+
+
+def _stretch(column: Any, start: int, stop: int) -> Any:
+    """Return rows of a column; of objects a copy, because a view would keep all of them."""
+    found = column[start:stop]
+    return found.copy() if getattr(column.dtype, "hasobject", False) else found
 
 
 def _joined(stretches: list[Any]) -> Stretches:

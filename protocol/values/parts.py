@@ -9,14 +9,15 @@ A part is named by whole numbers. Values that have parts:
 
 - an array: a box in it, named by start and stop of each axis;
 - a sequence or mapping: an item, named by one number;
-- any object that has `__weft_parts__`, a class method that joins a part of several such objects.
+- any object that has `__weft_parts__`, a class method that joins a part of several such objects. It
+  gets these one after the other, since they may be larger than memory together.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from ..wire.part_index import PartIndex, read_index
 
@@ -24,6 +25,13 @@ __all__ = ["TO_THE_END", "Taken", "fetch_parts_here", "index_of_parts", "read_pa
 
 #: Stands for the end of any axis, where a reader does not know how long it is.
 TO_THE_END: Final = 1 << 62
+
+
+class Values(Protocol):
+    """Values that are read one after the other, more than once if need be."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class Taken(NamedTuple):
@@ -84,21 +92,19 @@ def read_parts(
     return fetch(found, range(len(found.keys)) if places is None else places, numbers, n_numbers)
 
 
-def take_parts(values: Sequence[Any], numbers: Sequence[int], n_numbers: int) -> Any:
-    """Return the named parts of values, joined by their class if all are of one that can."""
-    if not values:
-        return []
-    kind = type(values[0])
+def take_parts(values: Values, numbers: Sequence[int], n_numbers: int) -> Any:
+    """Return the named parts of values, joined by their class if that of the first can."""
+    if n_numbers:
+        if len(numbers) != n_numbers * len(values):
+            n, m = len(numbers), len(values)
+            raise ValueError(f"{n} numbers do not name parts of {m} values, {n_numbers} for each")
+        named = [numbers[i : i + n_numbers] for i in range(0, len(numbers), n_numbers)]
+        return [_part_of(value, name) for value, name in zip(values, named, strict=True)]
+    kind = next(map(type, values), None)
     join = getattr(kind, "__weft_parts__", None)
-    if join is not None and not n_numbers and all(type(value) is kind for value in values):
-        return join(values, *numbers)
-    if not n_numbers:
-        return [_part_of(value, numbers) for value in values]
-    if len(numbers) != n_numbers * len(values):
-        n, m = len(numbers), len(values)
-        raise ValueError(f"{n} numbers do not name parts of {m} values, {n_numbers} for each")
-    named = [numbers[i : i + n_numbers] for i in range(0, len(numbers), n_numbers)]
-    return [_part_of(value, name) for value, name in zip(values, named, strict=True)]
+    if join is not None:
+        return join(iter(values), *numbers)
+    return [_part_of(value, numbers) for value in values]
 
 
 def _part_of(value: Any, name: Sequence[int]) -> Any:

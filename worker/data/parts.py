@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -106,14 +106,14 @@ class PartReader:
         reports: list[PartsMissing | ValueLost] = []
         if here:
             theirs = [place for _, place in here]
-            values, missing = load_all(store, [index.attempts[place] for place in theirs])
-            if missing:
+            views = Views(store, [index.attempts[place] for place in theirs])
+            try:
+                taken.append(Taken(theirs, take_parts(views, named(here), n_numbers)))
+            except GoneValue:
+                missing = views.missing()
                 reports += map(ValueLost, missing)
                 own = self._executor.context.address
                 reports.append(_missing(index, theirs, missing, own))
-            else:
-                taken.append(Taken(theirs, take_parts(values, named(here), n_numbers)))
-            del values
         self._wait([request.answer for request in requests])
         why_unreached = ""
         for request in requests:
@@ -169,20 +169,40 @@ def _missing(
     return PartsMissing([keys[attempt] for attempt in lost], lost, holder, is_unreachable)
 
 
-def load_all(store: Store, attempts: Sequence[int]) -> tuple[list[Any], list[int]]:
-    """Return the values of attempts, and those attempts that are not here any more."""
-    values: list[Any] = []
-    missing: list[int] = []
-    for attempt in attempts:
-        try:
-            values.append(store.load(attempt))
-        except GoneValue:
-            missing.append(attempt)
-        except KeyError:
-            if attempt in store:  # of its unpickling
+class Views:
+    """The values of attempts, which those who take parts of them read one after the other.
+
+    What comes from files need not be in memory all at once.
+    """
+
+    def __init__(self, store: Store, attempts: Sequence[int]) -> None:
+        self._store = store
+        self._attempts = attempts
+        self._gone: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def __iter__(self) -> Iterator[Any]:
+        store = self._store
+        if missing := self.missing():  # known before parts are taken, which may fail
+            raise GoneValue(missing[0], "it is not here")
+        for attempt in self._attempts:
+            try:
+                value = store.view(attempt)
+            except GoneValue:
+                self._gone = attempt
                 raise
-            missing.append(attempt)
-    return values, missing
+            except KeyError:
+                if attempt in store:  # of its unpickling
+                    raise
+                raise GoneValue(attempt, "it is not here") from None
+            yield value
+            del value
+
+    def missing(self) -> list[int]:
+        """Return the attempts that are not here, after `GoneValue`."""
+        return [a for a in self._attempts if a == self._gone or a not in self._store]
 
 
 def pack_parts(store: Store, message: GetParts, worker: str) -> KeysData:
@@ -191,11 +211,12 @@ def pack_parts(store: Store, message: GetParts, worker: str) -> KeysData:
     What it raises is raised by the task that reads them, as if the values were there.
     """
     try:
-        values, missing = load_all(store, message.attempts)
-        if missing:
-            texts = [str(attempt) for attempt in missing]
+        views = Views(store, message.attempts)
+        try:
+            parts = take_parts(views, message.numbers, message.n_numbers)
+        except GoneValue:
+            texts = [str(attempt) for attempt in views.missing()]
             return KeysData(request=message.request, keys=[], results=[], missing=texts)
-        parts = take_parts(values, message.numbers, message.n_numbers)
         if type(parts) is list:
             parts = [_contiguous(part) for part in parts]
         blob = pack_result(parts, PARTS_KEY)

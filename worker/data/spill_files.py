@@ -264,6 +264,17 @@ class SpillFile:
             mapped.madvise(_MADV_POPULATE_READ)
         return HostBlob(mapped, self._sizes)
 
+    def view(self) -> HostBlob:
+        """Do `read` for one who needs a little of it now and then: only pages that are used come.
+
+        Raises:
+            GoneValue: the file is not what was written.
+        """
+        with self._opened() as fd:
+            if mark_of(fd) != self._mark:
+                self._check(fd, bytearray(_STEP_NBYTES))
+            return HostBlob(map_private(fd, self.nbytes), self._sizes)
+
     def reference(self) -> FileReference:
         """Return how other processes of this host find the file; it is read once before.
 

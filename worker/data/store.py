@@ -30,19 +30,24 @@ _NOTHING: Final = object()
 #: second: for one reader a file takes up to 2.3 times the CPU time of sending, since its pages are
 #: small ones.
 AT_ONCE_NBYTES: Final = 32 << 20
+#: A value over its file is kept for readers of parts, if its pickle without buffers is as small,
+#: and there are no more files: a process may have some 65 000 mappings.
+_VIEW_NBYTES: Final = 64 << 10
+_MOST_VIEWS: Final = 8192
 
 
 class _Packed:
     """A value that no task here has needed yet, or not since it has left the memory.
 
-    Its bytes are in memory, or in a file.
+    Its bytes are in memory, or in a file. `view` is the value over the file, for readers of parts.
     """
 
-    __slots__ = ("blob", "file")
+    __slots__ = ("blob", "file", "view")
 
     def __init__(self, blob: Blob | None, file: SpillFile | None = None) -> None:
         self.blob = blob
         self.file = file
+        self.view: Any = _NOTHING
 
     def read(self) -> Blob:
         """Return the pickle. Not on the event loop, unless it is in memory."""
@@ -182,6 +187,29 @@ class Store:
         if self.nbytes > self.watched:
             self.note_full()
         return value
+
+    def view(self, attempt: int) -> Any:
+        """Do `load` for one who reads a part of a value: if it is in a file, it stays there.
+
+        Raises:
+            GoneValue: see `load_plain`.
+        """
+        packed = self._values[attempt]
+        if packed.__class__ is not _Packed:
+            return packed
+        file = packed.file
+        if file is None:
+            return self._unpack(attempt, packed)
+        if packed.view is _NOTHING:
+            with file.lock:
+                if packed.view is not _NOTHING:
+                    return packed.view
+                blob = file.view()
+                value = loads(blob)
+                if len(blob.data) > _VIEW_NBYTES or len(self.files) > _MOST_VIEWS:
+                    return value
+                packed.view = value
+        return packed.view
 
     def pack_plain(self, attempt: int, key: str) -> Blob | None:
         """Do `pack` on the event loop; return None if it might run user code, or read a file.

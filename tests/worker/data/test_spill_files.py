@@ -10,7 +10,7 @@ import pytest
 
 from weft.protocol.values.serialize import dumps, loads
 from weft.worker.data import spill_files
-from weft.worker.data.spill_files import DiskFailed, GoneValue, SpillFolder
+from weft.worker.data.spill_files import DiskFailed, GoneValue, SpillFile, SpillFolder
 
 LARGE = 3 << 20
 
@@ -160,15 +160,26 @@ def replace_by_a_link(path):
 
 @pytest.mark.parametrize("harm", [cut, grow, change, os.unlink, replace_by_a_link])
 @pytest.mark.parametrize("nbytes", [LARGE, 100_000])
-def test_a_file_that_is_not_what_was_written_is_never_used(files, harm, nbytes):
+@pytest.mark.parametrize("read", [SpillFile.read, SpillFile.view])
+def test_a_file_that_is_not_what_was_written_is_never_used(files, harm, nbytes, read):
     file = files.folder.write(7, np.arange(nbytes // 8), None)
     harm(file.path)
     with pytest.raises(GoneValue) as caught:
-        file.read()
+        read(file)
     assert caught.value.attempt == 7
     assert file.path.name in caught.value.why
     with pytest.raises(GoneValue):  # also if somebody puts it right
-        file.read()
+        read(file)
+
+
+def test_a_file_is_checked_once_for_many_views_and_again_when_it_has_changed(files):
+    file = files.folder.write(7, np.arange(LARGE // 8), None)
+    views = [loads(file.view()) for _ in range(3)]
+    assert [view[-1] for view in views] == [LARGE // 8 - 1] * 3
+    assert files.folder.n_read == file.nbytes
+    change(file.path)
+    with pytest.raises(GoneValue):
+        file.view()
 
 
 def test_a_full_disk_is_reported_and_leaves_no_piece(files, monkeypatch):

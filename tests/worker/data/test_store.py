@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 
+import numpy as np
 import pytest
 
 from weft.protocol.errors import UnpicklableResult
 from weft.protocol.values.serialize import loads
+from weft.protocol.wire.messages import GetParts
 from weft.protocol.wire.payload import Payload
+from weft.worker.data.parts import pack_parts
 from weft.worker.data.spill_files import SpillFolder
 from weft.worker.data.store import Store
 
@@ -176,3 +180,74 @@ def test_a_value_that_was_dropped_or_replaced_while_it_was_written_stays_so(fold
     assert store.replace(2, "b", folder.write(2, "b", None)) == 0
     assert store.load(2) == "other"
     assert store.spilled_nbytes == 0
+
+
+# --- Parts of values that have left ---------------------------------------------------------------
+
+
+def leave(store, folder, attempt):
+    value, blob, _ = store.to_write(attempt)
+    file = folder.write(attempt, None if blob is not None else value, blob)
+    assert store.replace(attempt, value, file)
+
+
+def test_a_value_stays_in_its_file_while_parts_of_it_are_read(folder):
+    store = Store()
+    arrays = [np.arange(10_000) + i for i in range(3)]
+    store.put([1, 2, 3], arrays, [80_000] * 3)
+    leave(store, folder, 1)
+    leave(store, folder, 2)
+    for start in range(0, 10_000, 1000):
+        box = GetParts(request=1, attempts=[1, 2, 3], numbers=[start, start + 1000])
+        (blob,) = pack_parts(store, box, "worker").results
+        for array, part in zip(arrays, loads(blob), strict=True):
+            np.testing.assert_array_equal(part, array[start : start + 1000])
+    assert (store.nbytes, store.spilled_nbytes) == (80_000, 160_000)
+    assert store.load(1)[7] == 7
+    assert (store.nbytes, store.spilled_nbytes) == (160_000, 80_000)
+
+
+class Heavy:
+    """A value that has no buffers, so it is in memory while it is read."""
+
+    n_alive = most_alive = 0
+
+    def __init__(self, text):
+        self.text = text
+        Heavy.n_alive += 1
+        Heavy.most_alive = max(Heavy.most_alive, Heavy.n_alive)
+
+    def __del__(self):
+        Heavy.n_alive -= 1
+
+    def __reduce__(self):
+        return Heavy, (self.text,)
+
+    @classmethod
+    def __weft_parts__(cls, values, part):
+        return [value.text[part] for value in values]
+
+
+def test_values_that_files_do_not_map_are_read_one_after_the_other(folder):
+    store = Store()
+    for attempt in range(1, 9):
+        store.put([attempt], [Heavy(chr(64 + attempt) * 100_000)], [100_000])
+        leave(store, folder, attempt)
+    assert Heavy.n_alive == 0
+    Heavy.most_alive = 0
+    parts = GetParts(request=1, attempts=[*range(1, 9)], numbers=[5])
+    (blob,) = pack_parts(store, parts, "worker").results
+    assert "".join(loads(blob)) == "ABCDEFGH"
+    assert Heavy.n_alive == 0
+    assert Heavy.most_alive <= 2  # the next is read before the last one goes
+
+
+def test_a_value_whose_file_is_gone_is_missing_for_readers_of_parts(folder):
+    store = Store()
+    store.put([1, 2], [list(range(10)), list(range(10))], [10, 10])
+    leave(store, folder, 2)
+    os.unlink(store.files[2].path)
+    answer = pack_parts(store, GetParts(request=1, attempts=[1, 2, 3], numbers=[4]), "worker")
+    assert answer.missing == ["3"]
+    answer = pack_parts(store, GetParts(request=1, attempts=[1, 2], numbers=[4]), "worker")
+    assert (answer.missing, answer.keys) == (["2"], [])
