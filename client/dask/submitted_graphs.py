@@ -25,6 +25,7 @@ from ...graphs.dask_graphs import node_types
 from ...graphs.options import checked_order, priorities_of
 from ...protocol.errors import MissingKey, SerializationError
 from ...protocol.host.collector import paused_collector, resumed_collector
+from ...protocol.values.digests import digest_of
 from ...protocol.values.exceptions import add_note
 from ...protocol.values.parts import index_of_parts
 from ...protocol.values.serialize import dumps_placed, futures_met, reduce_future
@@ -572,11 +573,10 @@ def _ranks_of(graph: Graph) -> dict[Any, int] | None:
 
 
 def _bytes_of(blob: Any) -> bytes:
-    """Return the content of a blob, or for large buffers hashes of them."""
+    """Return the content of a blob, or for large buffers a hash of them."""
     if not isinstance(blob, Payload):
         return bytes(blob)
-    hashes = [blake2b(buffer, digest_size=16).digest() for buffer in blob.buffers]
-    return b"".join([blob.data, *hashes])
+    return bytes(blob.data) + digest_of(blob.buffers).encode()
 
 
 def _is_plain(reference: Any) -> bool:
