@@ -161,15 +161,16 @@ class _RunningBlock:
     def give_back(self) -> None:
         """Give back what has not begun. Called by another thread than that which runs it."""
         n_back = 0
-        try:
-            while True:
-                self.items.pop()
-                n_back += 1
-        except IndexError:
-            pass
-        if n_back:
-            self.n_kept = len(self.order.items) - n_back
+        # The last report is made under the lock, after this: it must not miss `n_kept`.
         with self.lock:
+            try:
+                while True:
+                    self.items.pop()
+                    n_back += 1
+            except IndexError:
+                pass
+            if n_back:
+                self.n_kept = len(self.order.items) - n_back
             tell = self.tell
             if tell is None:
                 return
