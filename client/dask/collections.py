@@ -267,14 +267,20 @@ def run_graph(
 
 
 def run_in_blocks(
-    client: Client[Any], graph: Graph, n_slots: int | None = None, **options: Any
+    client: Client[Any],
+    graph: Graph,
+    n_slots: int | None = None,
+    *,
+    workers: list[str] | None = None,
+    **options: Any,
 ) -> Any:
-    """See `blocks.driver`; by default the blocks may use all threads of the cluster."""
-    from ..blocks import driver
+    """See `graphs.blocks.driver`; by default the blocks may use all threads of the cluster."""
+    from ...graphs.blocks import driver
+    from ..blocks.host import ClientHost
 
     if n_slots is None:
         n_slots = max(1, sum(client.nthreads().values()))
-    return driver.run_in_blocks(client, graph, n_slots, **options)
+    return driver.run_in_blocks(ClientHost(client, workers), graph, n_slots, **options)
 
 
 def values_of(client: Client[Any], outputs: Any, asynchronous: bool | None = None) -> Any:

@@ -44,7 +44,7 @@ from ...protocol.wire.levels import Level
 from ...protocol.wire.message import load_coders
 from .. import settings
 from ..cluster import Cluster
-from ..processes.child import Child
+from ..processes.child import Child, take_child
 from ..processes.in_thread import in_thread
 from ..processes.preloading import module_names
 from ..workers.spilling import memory_fractions, spill_options
@@ -109,6 +109,8 @@ class LocalCluster(Cluster[Mode]):
     """
 
     shares_installation = True
+    #: It is none of the user's, who is not warned of it.
+    is_kept = False
 
     @overload
     def __init__(
@@ -230,8 +232,12 @@ class LocalCluster(Cluster[Mode]):
     def _warn_of_another(self) -> None:
         refs = _open_clusters.valuerefs()
         clusters = [c for ref in refs if (c := ref()) is not None]
-        others = [c.name for c in clusters if c.status == "running" and c._pid == self._pid]
-        if len(others) == 1:
+        others = [
+            c.name
+            for c in clusters
+            if c.status == "running" and c._pid == self._pid and not c.is_kept
+        ]
+        if len(others) == 1 and not self.is_kept:
             _log.warning(
                 "a second LocalCluster, %s, was started while %s is running: both take this "
                 "machine's cores and memory. weft.Client(cluster) makes a client of the first; "
@@ -272,8 +278,8 @@ class LocalCluster(Cluster[Mode]):
     def _start_processes(self) -> None:
         self._make_files()
         # Both begin to import at once, which is what takes the time.
-        self._workers = Child("workers")
-        self._scheduler = Child("scheduler")
+        self._workers = take_child("workers")
+        self._scheduler = take_child("scheduler")
         self._directory = _make_directory(self._protocol)
         self._configure_scheduler(
             f"unix://{self._directory}/scheduler.sock"

@@ -48,6 +48,7 @@ def _let_go_in_fork() -> None:
     """Close what a forked copy of this process inherited, so that the child sees this one's end."""
     for child in list(_children):
         child.socket.close()
+    _ahead.clear()
 
 
 _KILL_AFTER_S: Final = 5.0
@@ -366,6 +367,23 @@ def _interpreter_flags() -> list[str]:
     for name, value in sys._xoptions.items():
         flags.append(f"-X{name}" if value is True else f"-X{name}={value}")
     return flags
+
+
+#: {kind: children} of those that nobody has taken yet. Threads may start several.
+_ahead: Final[dict[str, list[Child]]] = {}
+
+
+def start_ahead(*kinds: str) -> None:
+    """Start children that are configured later, so that they import what they need meanwhile."""
+    for kind in kinds:
+        _ahead.setdefault(kind, []).append(Child(kind))
+
+
+def take_child(kind: str) -> Child:
+    """Return a child that was started ahead, or a new one."""
+    with contextlib.suppress(KeyError, IndexError):
+        return _ahead[kind].pop()
+    return Child(kind)
 
 
 # --- The child's end ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import weft
+from weft.graphs.blocks import running
 
 
 @pytest.fixture(autouse=True)
@@ -15,3 +16,10 @@ def nothing_kept_warm() -> Iterator[None]:
     yield
     weft.threaded.shutdown()
     weft.multiprocessing.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def no_notes_stay():
+    """Close the notes of blocks that threads of this process have run, as if processes did."""
+    yield
+    running._notes.clear()

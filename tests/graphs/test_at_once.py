@@ -8,7 +8,7 @@ with one, it is handed on every few microseconds.
 from __future__ import annotations
 
 import itertools
-import socket
+import pickle
 import sys
 import threading
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -17,10 +17,8 @@ import pytest
 
 import weft
 from tests.graphs.graph_kit import inc
+from weft.graphs.blocks.running import BlockOrder, report_of, run_block
 from weft.graphs.pool import thread_pool as pool_module
-from weft.graphs.processes import link
-from weft.graphs.processes.link import Channel
-from weft.graphs.processes.serving import KEEP, OUTPUT, Server, note_of
 from weft.protocol.values.serialize import dumps
 from weft.worker.slots.started import StartedRecord, read_started
 
@@ -242,64 +240,16 @@ def test_tasks_of_tasks_run_with_any_pullers():
 # --- Worker processes -----------------------------------------------------------------------------
 
 
-class Parent:
-    """The other end of a `Server`, which runs in a thread of this process."""
-
-    def __init__(self):
-        ours, theirs = socket.socketpair()
-        self.channel = Channel(ours)
-        self._served = Channel(theirs)
-        self.note = bytearray(8)
-        self._thread = threading.Thread(target=Server(self._served, note_of(self.note)).serve)
-        self._thread.start()
-
-    def messages(self):
-        while True:
-            yield from self.channel.receive() or ()
-
-    def end(self):
-        self.channel.send(link.LEAVE)
-        self._thread.join(LIMIT_S)
-        self.channel.close()
-        self._served.close()
-
-
-def test_tasks_that_a_worker_was_sent_are_run_or_given_back():
-    # While it runs, it is asked for reports, for values, and for its unstarted tasks.
-    parent = Parent()
-    messages = parent.messages()
-    try:
-        parent.channel.send(link.BEGIN, 1, "", None)
-        assert next(messages) == (link.READY, 1)
-        n_sent, n_done, n_chunks = 0, 0, 0
-        for _ in range(100):
-            for _ in range(50):
-                n = n_sent
-                n_sent += 1
-                n_chunks += 1
-                flags = KEEP | (OUTPUT if n % 3 else 0)
-                items = [(n, n % 7, dumps((inc, [n])), flags, [], [])]
-                parent.channel.send(link.RUN, {}, [], items, [])
-                parent.channel.send(link.REPORT)
-            for n in range(20):
-                parent.channel.send(link.REVOKE, n_sent - n)
-            for message in messages:
-                if message[0] == link.FINISHED:
-                    _, _, numbers, values, _, _, chunks = message
-                    assert numbers == [*range(n_done, n_done + len(numbers))], "in order"
-                    assert values == {n: (n + 1,) for n in numbers if n % 3}
-                    n_done += len(numbers)
-                    n_chunks -= chunks
-                elif message[0] == link.RETURNED:
-                    returned = message[2]
-                    n_sent -= len(returned)
-                    assert returned == [*range(n_sent, n_sent + len(returned))], "from the end"
-                else:
-                    raise AssertionError(message)
-                if not n_chunks and n_done == n_sent:
-                    break
-    finally:
-        parent.end()
+def test_a_block_that_gives_back_while_it_runs_loses_and_repeats_nothing():
+    calls = [(number, 0, (0, [number]), [], ()) for number in range(30_000)]
+    was_late = False
+    for round_ in range(20):
+        order = BlockOrder("run", round_, "", 0.0, {0: (b"inc", bytes(dumps(inc)))}, calls)
+        report = report_of(run_block(pickle.dumps(order, 5)))
+        n_kept = len(calls) if report.n_kept is None else report.n_kept
+        assert report.values == {number: number + 1 for number in range(n_kept)}
+        was_late |= n_kept < len(calls)
+    assert was_late
 
 
 def test_the_record_of_running_attempts_is_written_by_all_slots(tmp_path):

@@ -25,15 +25,17 @@ from tests.graphs.graph_kit import (
     total,
 )
 from tests.leaks import wait_until
-from weft.graphs.core.tasks import GraphTask
-from weft.graphs.drivers.submitting import run_submitting
+from weft.graphs.blocks.core.tasks import BlockTask
+from weft.graphs.blocks.driver import run_in_blocks
+from weft.graphs.blocks.executor_host import ExecutorHost
 from weft.graphs.get import _read
 from weft.graphs.options import read_options
 
 
-def submitting(dsk, keys, executor):
-    graph = _read(dsk, keys, read_options({}), GraphTask)
-    return run_submitting(graph, executor, 3)
+def in_blocks(dsk, keys, executor):
+    """Run a graph as on an executor of other processes."""
+    graph = _read(dsk, keys, read_options({}), BlockTask)
+    return run_in_blocks(ExecutorHost(executor), graph, 3)
 
 
 @pytest.fixture(params=["ThreadPoolExecutor", "ThreadPool", "one thread", "third party", "sync"])
@@ -60,7 +62,7 @@ def test_any_graph_gives_the_same_results_on_any_engine(case):
     expected = tuple(evaluate(dsk, key) for key in wanted)
     with ThreadPoolExecutor(3) as pool:
         assert weft.get(dsk, wanted, executor=pool) == expected
-        assert submitting(dsk, wanted, pool) == expected
+        assert in_blocks(dsk, wanted, pool) == expected
     assert weft.threaded.get(dsk, wanted, num_workers=3) == expected
 
 
@@ -88,7 +90,7 @@ def test_an_executor_that_does_not_mark_running_calls_can_be_used():
         weft.get(dsk, ["a", "b", "c"], executor=executor, num_workers=3)
         with pytest.raises(ZeroDivisionError):
             weft.get({"x": (divmod, 1, 0), "y": (inc, 1)}, ["x", "y"], executor=executor)
-        submitting({"x": (inc, 1), "y": (inc, 2)}, ["x", "y"], executor)
+        in_blocks({"x": (inc, 1), "y": (inc, 2)}, ["x", "y"], executor)
     wait_until(lambda: threading.active_count() == n_threads)
     assert executor.errors == []
 

@@ -1,13 +1,12 @@
-"""`weft.get`, `weft.threaded.get`, `weft.multiprocessing.get`: a graph, keys, and where to run it.
+"""`weft.get` and `weft.threaded.get`: a graph, keys, and where to run it.
 
-All three read the same graphs, take the same options, and differ in the driver that is used when no
-executor is given. They can be used wherever dask takes a scheduler:
+These, and `weft.multiprocessing.get`, read the same graphs, take the same options, and differ in
+the driver that is used when no executor is given. They can be used wherever dask takes a scheduler:
 `dask.config.set(scheduler=get)`, `x.compute(scheduler=get)`.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -28,7 +27,6 @@ from .drivers.nesting import innermost_executor
 from .drivers.observing import Observer
 from .drivers.pulling import run_pulling
 from .drivers.relaying import Relay
-from .drivers.submitting import run_submitting
 from .options import (
     GetOptions,
     ResolvedOptions,
@@ -40,15 +38,15 @@ from .options import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-logger = logging.getLogger("weft.client")
 mark_warnings()
 
 _MANY_TASKS = 100
 #: Stands for the keys that a call lacks.
 _NO_KEYS: Any = object()
 
-_Read: TypeAlias = "Callable[[type[GraphTask]], Graph]"
-_Drive: TypeAlias = "Callable[[_Read, Observer | None, ResolvedOptions], Any]"
+#: Reads the graph, with tasks of the given class.
+Read: TypeAlias = "Callable[[type[GraphTask]], Graph]"
+Drive: TypeAlias = "Callable[[Read, Observer | None, ResolvedOptions], Any]"
 
 
 def get(dsk: Any, keys: Any = _NO_KEYS, **options: Unpack[GetOptions]) -> Any:
@@ -93,7 +91,7 @@ def get(dsk: Any, keys: Any = _NO_KEYS, **options: Unpack[GetOptions]) -> Any:
             f"values it should return, beside {dsk!r:.80}. The result of a future is "
             "future.result(), those of several are client.gather(futures)"
         )
-    return _run(dsk, keys, read_options(options), _drive_inline)
+    return run_graph(dsk, keys, read_options(options), _drive_inline)
 
 
 def get_threaded(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
@@ -104,23 +102,10 @@ def get_threaded(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
     """
     checked = read_options(options)
     use_configured_executor(checked)
-    return _run(dsk, keys, checked, _drive_on_own_threads)
+    return run_graph(dsk, keys, checked, _drive_on_own_threads)
 
 
-def get_multiprocessing(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
-    """Run a graph on worker processes and return the values of some of its keys.
-
-    Without an executor, and if dask's configuration has no `pool`, weft's own processes run it, one
-    for each core by default. They are started when they are first needed, and kept for the next
-    call. Functions of the main program, and lambdas, travel by value: no script needs an
-    ``if __name__ == "__main__"`` for this. Arguments, results and errors are those of `weft.get`.
-    """
-    checked = read_options(options)
-    use_configured_executor(checked)
-    return _run(dsk, keys, checked, _drive_on_own_processes)
-
-
-def _run(dsk: Any, keys: Any, options: ResolvedOptions, drive: _Drive) -> Any:
+def run_graph(dsk: Any, keys: Any, options: ResolvedOptions, drive: Drive) -> Any:
     """Run a graph with these options; `drive` runs it if there is no executor."""
     if options.client is not None and not options.in_blocks:
         return options.client._run_graph(
@@ -143,7 +128,7 @@ def _run(dsk: Any, keys: Any, options: ResolvedOptions, drive: _Drive) -> Any:
 
 
 def _run_observed(
-    dsk: Mapping[Any, Any], keys: Any, options: ResolvedOptions, drive: _Drive, callbacks: list[Any]
+    dsk: Mapping[Any, Any], keys: Any, options: ResolvedOptions, drive: Drive, callbacks: list[Any]
 ) -> Any:
     if not callbacks and options.cache is None:
         return drive(lambda task_class: _read(dsk, keys, options, task_class), None, options)
@@ -206,7 +191,7 @@ def _without_collections(dsk: Mapping[Any, Any]) -> AbstractContextManager[None]
 # --- Drivers --------------------------------------------------------------------------------------
 
 
-def _drive_on_client(read: _Read, observer: Observer | None, options: ResolvedOptions) -> Any:
+def _drive_on_client(read: Read, observer: Observer | None, options: ResolvedOptions) -> Any:
     return options.client._run_in_blocks(
         read(BlockTask),
         options.n_workers,
@@ -216,11 +201,11 @@ def _drive_on_client(read: _Read, observer: Observer | None, options: ResolvedOp
     )
 
 
-def _drive_inline(read: _Read, observer: Observer | None, options: ResolvedOptions) -> Any:
+def _drive_inline(read: Read, observer: Observer | None, options: ResolvedOptions) -> Any:
     return run_inline(read(GraphTask), observer)
 
 
-def _drive_on_own_threads(read: _Read, observer: Observer | None, options: ResolvedOptions) -> Any:
+def _drive_on_own_threads(read: Read, observer: Observer | None, options: ResolvedOptions) -> Any:
     n_workers = options.n_workers or n_cores()
     outer = innermost_executor()
     if outer is not None and thread_pools.is_own(outer):
@@ -237,7 +222,7 @@ def _drive_on_own_threads(read: _Read, observer: Observer | None, options: Resol
     return results
 
 
-def _drive_on_executor(read: _Read, observer: Observer | None, options: ResolvedOptions) -> Any:
+def _drive_on_executor(read: Read, observer: Observer | None, options: ResolvedOptions) -> Any:
     executor = options.executor
     assert executor is not None
     kind = kind_of(executor)
@@ -248,40 +233,16 @@ def _drive_on_executor(read: _Read, observer: Observer | None, options: Resolved
     n_workers = options.n_workers or n_workers_of(executor)
     if kind is ExecutorKind.SHARED:
         return _drive_on_shared(read(GraphTask), executor, n_workers, observer, options)
-    from .processes.driver import Unreachable
+    from .blocks.driver import run_in_blocks
+    from .blocks.executor_host import ExecutorHost
 
-    try:
-        return _run_on_processes(read, executor, options, observer)
-    except Unreachable as exc:
-        logger.debug("each task is one call of %r, because of: %s", executor, exc)
-    return run_submitting(
-        read(GraphTask),
-        executor,
+    return run_in_blocks(
+        ExecutorHost(executor),
+        read(BlockTask),
         n_workers,
-        observer=observer,
-        rerun_exceptions_locally=options.rerun_exceptions_locally,
-    )
-
-
-def _drive_on_own_processes(
-    read: _Read, observer: Observer | None, options: ResolvedOptions
-) -> Any:
-    return _run_on_processes(read, None, options, observer)
-
-
-def _run_on_processes(
-    read: _Read, executor: Executor | None, options: ResolvedOptions, observer: Observer | None
-) -> Any:
-    from .processes.driver import ProcessTask, run_on_processes
-
-    return run_on_processes(
-        read(ProcessTask),
-        executor=executor,
-        num_workers=options.n_workers,
         chunksize=options.chunksize,
         rerun_exceptions_locally=options.rerun_exceptions_locally,
         observer=observer,
-        initializer=options.initializer,
     )
 
 

@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import weft
-from tests.graphs.callback_kit import Checker
-from tests.graphs.graph_kit import evaluate, graphs
-from tests.graphs.processes.kit import (
+from tests.graphs.blocks.kit import (
     Oops,
     Pair,
     add,
@@ -32,8 +30,11 @@ from tests.graphs.processes.kit import (
     touch,
     wait_for,
 )
-from weft.client.blocks.driver import run_in_blocks
+from tests.graphs.callback_kit import Checker
+from tests.graphs.graph_kit import evaluate, graphs
+from weft.client.blocks.host import ClientHost
 from weft.graphs.blocks.core.tasks import BlockTask
+from weft.graphs.blocks.driver import run_in_blocks
 from weft.graphs.core.reading import read_graph
 from weft.graphs.dask_graphs import as_dask_shows_it, node_types
 from weft.graphs.drivers.inline import run_inline
@@ -61,7 +62,7 @@ def get():
             if "observer" in options:
                 options["observer"].make_tables(graph)
                 options["observer"].start_state()
-            return run_in_blocks(client, graph, n_slots, **options)
+            return run_in_blocks(ClientHost(client), graph, n_slots, **options)
 
         yield get_in_blocks
 

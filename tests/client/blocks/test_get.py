@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import weft
-from tests.graphs.processes.kit import add, array, boom, inc
+from tests.graphs.blocks.kit import add, array, boom, inc
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 

@@ -20,8 +20,6 @@ from tests.graphs.graph_kit import (
     inc,
     total,
 )
-from weft.graphs.core.reading import read_graph
-from weft.graphs.drivers.submitting import run_submitting
 
 
 class InSubmit(weft.SynchronousExecutor):
@@ -200,9 +198,3 @@ def test_a_cache_is_given_each_result(pool):
         assert weft.threaded.get(dsk, "c", cache=cache, **options) == 4
         assert seen == {"a": 2, "b": 3, "c": 4}
         assert cache == {"c": 4}
-
-
-def test_arguments_for_an_executor_out_of_reach_are_pickled_by_name(pool):
-    graph = read_graph({"a": (inc, threading.Lock())}, "a")
-    with pytest.raises(weft.SerializationError, match="task 'a'"):
-        run_submitting(graph, pool, 2)

@@ -1,6 +1,6 @@
 """What a worker does with a block: it runs the tasks, and reports.
 
-A block is one task of the cluster, whose result is its last report. Values that others need are in
+A block is one call of its host, whose result is its last report. Values that others need are in
 it, or if they are large or cannot be pickled, beside it in a `Kept`, which stays at the worker.
 
 A block that comes late gives back the tasks that it has not begun, and reports what has finished
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import mmap
 import os
 import pickle
@@ -19,7 +20,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, perf_counter
@@ -27,15 +28,13 @@ from typing import Any, Final, TypeAlias
 
 from ...protocol.errors import SerializationError
 from ...protocol.values.exceptions import pack_exception
-from ...protocol.values.serialize import dumps, loads
+from ...protocol.values.serialize import loads
 from ...protocol.values.sizeof import sizeof
-from ...protocol.wire.payload import Payload
-from ..processes import references
-from ..processes.serving import UNNAMED, flush_output
-from ..processes.sharing import SHARED_NBYTES, in_band
+from . import references
+from .packing import LARGE_NBYTES, RESULT, dumps_in_band
 
 #: (number, group, payload or the call itself, numbers of values to drop, numbers of buffers)
-Item: TypeAlias = "tuple[int, int, Any, list[int], Sequence[int]]"
+Item: TypeAlias = "tuple[int, int, Any, Sequence[int], Sequence[int]]"
 
 #: How often a worker looks for blocks that are late.
 _TICK_S: Final = 0.010
@@ -47,10 +46,10 @@ _EARLY_NBYTES: Final = 32 * 1024
 _SIMPLE_TYPES: Final = frozenset({bool, complex, float, int, type(None)})
 _SIMPLE_TEXTS: Final = frozenset({bytes, str})
 _SIMPLE_TEXT_LENGTH: Final = 256
-#: The name of a value in errors.
-_RESULT: Final = "the result"
-#: The watcher sleeps until the next block after so many ticks without one.
-_MAX_IDLE_TICKS: Final = 20
+#: Packed exceptions are named by the driver, which knows the keys.
+_UNNAMED: Final = ""
+#: The watcher ends after so many ticks without a block: one second.
+_MAX_IDLE_TICKS: Final = 100
 _NOTHING: Final = (0, 0.0)
 _NOTE_NBYTES: Final = 16
 #: What a simple value counts in a report before the last.
@@ -66,7 +65,7 @@ class BlockOrder:
     #: Of the run, and of the block in it.
     run: str
     block: int
-    #: Where to report before the end; "" = nowhere.
+    #: Where to report before the end; "" = in files beside the notes.
     topic: str
     #: It is late after this time.
     give_back_s: float
@@ -78,7 +77,7 @@ class BlockOrder:
     pickles: dict[int, bytes] = field(default_factory=dict)
     #: {number: index of the input that holds it, which is a `Kept` or the value itself}
     inputs: dict[int, int] = field(default_factory=dict)
-    #: Folder of the notes of workers, see `_note_in`; "" = none.
+    #: Folder of the notes of workers, see `_note_in`; other hosts have no such folder.
     notes: str = ""
     #: Report the progress, and the results of all tasks.
     shows: bool = False
@@ -208,7 +207,7 @@ def run_block(blob: bytes, *inputs: Any) -> Any:
     running = _RunningBlock(order)
     values = running.values
     report = BlockReport(order.block, pid=os.getpid())
-    report.worker = _context().name
+    report.worker = _context().name if order.topic else ""
     tables = references.Tables()
     tables.values = values
     for number, (ident, function) in order.functions.items():
@@ -217,9 +216,9 @@ def run_block(blob: bytes, *inputs: Any) -> Any:
     for number, place in order.inputs.items():
         one = inputs[place]
         values[number] = one.values[number] if one.__class__ is Kept else one
-    is_watched = order.topic != "" and (order.shows or len(order.items) > 1)
+    is_watched = order.shows or len(order.items) > 1
     if is_watched:
-        running.tell = _teller(order.topic)
+        running.tell = _teller(order)
         _watcher.watch(running)
     try:
         values.update(order.values)
@@ -227,13 +226,13 @@ def run_block(blob: bytes, *inputs: Any) -> Any:
             values[running.current] = loads(packed)
         _run_items(running, tables, report)
     except BaseException as exc:
-        report.failed = running.current, pack_exception(exc, UNNAMED, UNNAMED)
+        report.failed = running.current, pack_exception(exc, _UNNAMED, _UNNAMED)
     finally:
         if is_watched:
             _watcher.forget(running)
     with running.lock:  # whoever reports early has done so
         running.tell = None
-    flush_output()
+    _flush_output()
     if report.failed is not None:
         report.finished = running.finished
     report.n_kept = running.n_kept
@@ -299,13 +298,13 @@ def _with_values(running: _RunningBlock, report: BlockReport) -> Any:
         if value is _DROPPED:
             continue
         try:
-            packed = _packed_if_small(value, SHARED_NBYTES)
+            packed = _packed_if_small(value, LARGE_NBYTES)
         except SerializationError as exc:
             report.pinned.append(number)
-            report.reasons[number] = exc.type_name, exc.where.removeprefix(_RESULT), exc.text
+            report.reasons[number] = exc.type_name, exc.where.removeprefix(RESULT), exc.text
             packed = None
         except BaseException as exc:  # the user's code
-            report.failed = number, pack_exception(exc, UNNAMED, UNNAMED)
+            report.failed = number, pack_exception(exc, _UNNAMED, _UNNAMED)
             report.finished = running.finished
             return report
         if packed is None:
@@ -338,10 +337,12 @@ def _packed_if_small(value: Any, most: int) -> bytes | None:
     return packed if len(packed) <= most else None
 
 
-def dumps_in_band(value: Any) -> bytes:
-    """Return the pickle of a value with all its buffers. Raises SerializationError."""
-    blob = dumps(value, _RESULT)
-    return in_band(blob if isinstance(blob, Payload) else Payload(blob, ()))
+def _flush_output() -> None:
+    """Flush the output of tasks, if stdout and stderr still exist."""
+    for stream in (sys.stdout, sys.stderr):
+        # None: there is none. ValueError: a task has closed it. OSError: its reader has ended.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.flush()
 
 
 # --- Functions ------------------------------------------------------------------------------------
@@ -364,8 +365,9 @@ def _function(ident: bytes, blob: bytes) -> Callable[..., Any]:
 
 # --- The task that runs ---------------------------------------------------------------------------
 
-#: {folder: the note of this process in it}
-_notes: dict[str, Any] = {"": [0, 0]}
+#: {folder: the note of this process in it}, of the last ones.
+_notes: dict[str, Any] = {}
+_MAX_NOTES: Final = 16
 
 
 def _note_in(folder: str) -> Any:
@@ -374,8 +376,10 @@ def _note_in(folder: str) -> Any:
     They are in a file of this host. A client of another host has made no such folder.
     """
     note = _notes.get(folder)
-    if note is None:
-        note = [0, 0]
+    if note is not None:
+        return note
+    note = [0, 0]
+    if folder:
         with contextlib.suppress(OSError):
             fd = os.open(os.path.join(folder, str(os.getpid())), os.O_RDWR | os.O_CREAT, 0o600)
             try:
@@ -383,19 +387,40 @@ def _note_in(folder: str) -> Any:
                 note = memoryview(mmap.mmap(fd, _NOTE_NBYTES)).cast("q")
             finally:
                 os.close(fd)
-        _notes[folder] = note
+    if len(_notes) >= _MAX_NOTES:
+        _notes.pop(next(iter(_notes)), None)
+    _notes[folder] = note
     return note
 
 
 def running_tasks(folder: str) -> dict[int, int]:
     """Return {block: task that runs, or was running when its worker died}, by the notes."""
-    found = {}
+    return {block: number for _, block, number in _read_notes(folder)}
+
+
+def running_blocks(folder: str) -> dict[int, int]:
+    """Return {pid: the last block that it has begun}, by the notes."""
+    return {pid: block for pid, block, _ in _read_notes(folder)}
+
+
+def _read_notes(folder: str) -> Iterator[tuple[int, int, int]]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            with open(entry.path, "rb") as file:
-                block, number = struct.unpack("=qq", file.read(_NOTE_NBYTES).ljust(_NOTE_NBYTES))
-            found[block] = number
-    return found
+            if entry.name.isdigit():
+                with open(entry.path, "rb") as file:
+                    note = file.read(_NOTE_NBYTES).ljust(_NOTE_NBYTES)
+                yield int(entry.name), *struct.unpack("=qq", note)
+
+
+def early_reports(folder: str) -> Iterator[bytes]:
+    """Yield the reports that blocks have written before their ends, and remove them."""
+    with os.scandir(folder) as entries:
+        paths = [entry.path for entry in entries if entry.name.startswith(_REPORT)]
+    for path in sorted(paths):
+        with open(path, "rb") as file:
+            data = file.read()
+        os.unlink(path)
+        yield data
 
 
 # --- Late blocks ----------------------------------------------------------------------------------
@@ -406,12 +431,30 @@ def _context() -> Any:
     return sys.modules[f"{_WEFT}.worker.context"].get_worker()
 
 
-def _teller(topic: str) -> Callable[[bytes], object]:
-    """Return a function that reports before the end of a block."""
-    host = _context().host
-    return lambda data: (
-        importlib.import_module(f"{_WEFT}.client.in_tasks").task_client(host).log_event(topic, data)
-    )
+def _teller(order: BlockOrder) -> Callable[[bytes], object] | None:
+    """Return a function that reports before the end of a block; None = none can."""
+    topic, folder = order.topic, order.notes
+    if topic:
+        host = _context().host
+        module = f"{_WEFT}.client.in_tasks"
+        return lambda data: importlib.import_module(module).task_client(host).log_event(topic, data)
+    if not os.path.isdir(folder):
+        return None
+
+    def write(data: bytes) -> None:
+        name = f"{os.getpid()}-{next(_report_numbers):010}"
+        path = os.path.join(folder, f".{name}")
+        with contextlib.suppress(OSError):  # the run is over
+            with open(path, "xb") as file:
+                file.write(data)
+            os.rename(path, os.path.join(folder, f"{_REPORT}{name}"))  # complete when it is seen
+
+    return write
+
+
+_report_numbers = itertools.count()
+#: How the names of files with reports begin.
+_REPORT: Final = "report-"
 
 
 class _LateBlocks:
@@ -419,35 +462,42 @@ class _LateBlocks:
 
     def __init__(self) -> None:
         self._blocks: set[_RunningBlock] = set()
-        self._has_some = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._is_looking = False
 
     def watch(self, running: _RunningBlock) -> None:
-        self._blocks.add(running)
-        self._has_some.set()
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._look, name="weft-blocks", daemon=True)
-            self._thread.start()
+        with self._lock:
+            self._blocks.add(running)
+            if self._is_looking:
+                return
+            self._is_looking = True
+        thread = threading.Thread(target=self._look, name="weft-blocks", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # interpreters but the main one have no daemons
+            self._is_looking = False
 
     def forget(self, running: _RunningBlock) -> None:
         self._blocks.discard(running)
 
     def _look(self) -> None:
+        n_idle = 0
         while True:
-            self._has_some.wait()
-            self._has_some.clear()
-            n_idle = 0
-            while n_idle < _MAX_IDLE_TICKS:
-                time.sleep(_TICK_S)
+            time.sleep(_TICK_S)
+            now = monotonic()
+            with self._lock:
                 n_idle = 0 if self._blocks else n_idle + 1
-                now = monotonic()
-                for running in self._blocks.copy():
-                    if now >= running.late_s:
-                        if running.order.shows:
-                            running.late_s = now + _SHOW_S
-                        else:
-                            self._blocks.discard(running)
-                        running.give_back()
+                if n_idle > _MAX_IDLE_TICKS:
+                    self._is_looking = False
+                    return
+                blocks = list(self._blocks)
+            for running in blocks:
+                if now >= running.late_s:
+                    if running.order.shows:
+                        running.late_s = now + _SHOW_S
+                    else:
+                        self._blocks.discard(running)
+                    running.give_back()
 
 
 _watcher = _LateBlocks()

@@ -7,12 +7,15 @@ from random import Random
 
 import pytest
 
-from tests.graphs.processes.simulated import call_of
 from weft.graphs.blocks.core.state import BLOCK_S, BlockRun
-from weft.graphs.blocks.core.tasks import Block, BlockTask
+from weft.graphs.blocks.core.tasks import DONE, READY, SENT, WAITING, Block, BlockTask
+from weft.graphs.blocks.encoding import Encoded
 from weft.graphs.core.reading import read_graph
-from weft.graphs.processes.core.tasks import DONE, READY, SENT, WAITING
-from weft.graphs.processes.encoding import Encoded
+
+
+def call_of(key, *args):
+    """The function of every task of these graphs: returns an expression of its arguments."""
+    return (key, *args)
 
 
 def encoded_graph(dsk, keys):

@@ -20,8 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from ...processes.core.tasks import DONE, READY, SENT, WAITING
-from .tasks import Block, BlockTask
+from .tasks import DONE, READY, SENT, WAITING, Block, BlockTask
 
 #: Intended duration of a block, long compared with the cost of a task of the cluster, 1 ms; the
 #: last ones are shorter, but not shorter than the second figure.

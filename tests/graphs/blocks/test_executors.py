@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import gc
 import multiprocessing
+import os
+import pickle
 import signal
-import socket
 import subprocess
 import sys
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+import time
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.graphs.processes.kit import (
+import weft
+from tests.graphs.blocks.kit import (
     Oops,
     add,
     array,
@@ -27,15 +30,6 @@ from tests.graphs.processes.kit import (
     touch,
     wait_for,
 )
-from weft.graphs.processes import shared_directory
-from weft.graphs.processes.driver import Unreachable
-from weft.graphs.processes.executor_crew import (
-    ExecutorCrew,
-    Invitation,
-    _InvitedMember,
-    worker_main,
-)
-from weft.graphs.processes.link import Link
 from weft.protocol.errors import WorkerDied, WrongExecutor
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -117,8 +111,8 @@ def test_workers_that_do_not_come_are_not_waited_for(executor, tmp_path):
 
 DYING = """
 import sys
-from tests.graphs.processes.kit import exit_now, get, inc
-from tests.graphs.processes.test_executor_crew import executor_of
+from tests.graphs.blocks.kit import exit_now, get, inc
+from tests.graphs.blocks.test_executors import executor_of
 from weft.protocol.errors import WorkerDied
 
 if __name__ == "__main__":
@@ -148,41 +142,6 @@ def test_a_process_of_the_executor_that_dies_is_an_error_that_names_the_task(kin
     assert done.stdout == "bad exit code 3\n", done.stderr
 
 
-class Busy(Executor):
-    """An executor that never runs a call."""
-
-    def submit(self, fn, /, *args, **kwargs):
-        return Future()
-
-
-class Reaped:
-    """A process whose exit code becomes known at the n-th query."""
-
-    def __init__(self, code, n_before=0):
-        self.code, self.n_before = code, n_before
-
-    @property
-    def exitcode(self):
-        self.n_before -= 1
-        return None if self.n_before >= 0 else self.code
-
-
-def test_the_process_that_died_first_is_blamed_though_another_was_reaped_before():
-    crew = ExecutorCrew(Busy(), 2)
-    try:
-        here, there = socket.socketpair()
-        with here, there:
-            ended_by_executor = _InvitedMember(
-                Link(here), 1, memoryview(bytearray(8)), 0, Reaped(-signal.SIGTERM)
-            )
-            to_blame = _InvitedMember(Link(there), 2, memoryview(bytearray(8)), 1, Reaped(3, 5))
-            crew.members[:] = [ended_by_executor, to_blame]
-            assert crew.cause_of_death(ended_by_executor) == (to_blame, "exit code 3")
-            crew.members.clear()
-    finally:
-        crew.end(is_clean=True)
-
-
 def test_a_multiprocessing_pool_that_loses_a_process_is_an_error_too():
     from weft.graphs.drivers.executors import as_executor
 
@@ -201,91 +160,41 @@ def test_an_executor_that_is_shut_down_is_the_wrong_one():
 
 
 class Elsewhere(Executor):
-    """Calls see other files than the caller."""
+    """Calls are pickled, and see other files than the caller."""
 
-    def __init__(self):
+    def __init__(self, monkeypatch):
         self.inner = ThreadPoolExecutor(2)
+        monkeypatch.setattr(os.path, "isdir", lambda _: False)
 
     def submit(self, fn, /, *args, **kwargs):
-        args = [
-            Invitation("/nonexistent", arg.slot, arg.secret) if isinstance(arg, Invitation) else arg
-            for arg in args
-        ]
-        return self.inner.submit(fn, *args, **kwargs)
+        call = pickle.dumps((fn, args, kwargs))
+        return self.inner.submit(_make, call)
 
 
-def test_processes_that_cannot_connect_are_recognised_before_anything_runs(tmp_path):
-    executor = Elsewhere()
-    with pytest.raises(Unreachable):
-        get({"a": (touch, str(tmp_path / "ran"))}, "a", executor=executor)
-    assert not (tmp_path / "ran").exists()
+def _make(call):
+    fn, args, kwargs = pickle.loads(call)
+    return fn(*args, **kwargs)
+
+
+def test_a_block_that_is_late_where_it_cannot_report_ends_early(monkeypatch):
+    executor = Elsewhere(monkeypatch)
+    dsk = {("x", i): (late, i) for i in range(12)}
+    dsk["sum"] = (sum, [("x", i) for i in range(12)])
+    for chunksize in (None, 12):
+        assert weft.get(dsk, "sum", executor=executor, chunksize=chunksize) == 66
     executor.inner.shutdown()
 
 
-def test_a_folder_with_a_path_too_long_for_a_socket_is_recognised_as_well(tmp_path, monkeypatch):
-    folder = tmp_path / ("x" * 100)
-    folder.mkdir()
-    monkeypatch.setattr(shared_directory, "_bases", lambda: [str(folder)])
-    with ThreadPoolExecutor(1) as executor, pytest.raises(Unreachable, match="too long"):
-        get({"a": (inc, 1)}, "a", executor=executor)
-    assert not [*folder.iterdir()]
-
-
-class WithStrangers(Executor):
-    """Before each call, another process connects, and sends wrong bytes or none."""
-
-    def __init__(self):
-        self.inner = ThreadPoolExecutor(2)
-        self.strangers = []
-
-    def submit(self, fn, /, *args, **kwargs):
-        (invitation,) = args
-        for said in (b"", b"\0" * 1000):
-            stranger = socket.socket(socket.AF_UNIX)
-            stranger.connect(invitation.address)
-            stranger.sendall(said)
-            self.strangers.append(stranger)
-        return self.inner.submit(fn, invitation)
-
-
-def test_a_process_without_the_secret_does_not_become_a_worker():
-    executor = WithStrangers()
-    # Threads are reached by a socket as well; this is how interpreters of one process are.
-    dsk = {("x", i): (inc, i) for i in range(100)}
-    assert get(dsk, [*dsk], executor=executor) == tuple(range(1, 101))
-    executor.inner.shutdown()
-    for stranger in executor.strangers:
-        with contextlib.suppress(ConnectionError):
-            while stranger.recv(1000):
-                continue
-        stranger.close()
-
-
-def test_a_worker_does_not_serve_a_process_without_the_secret(tmp_path):
-    import tempfile
-
-    with (
-        tempfile.TemporaryDirectory(prefix="weft") as folder,
-        socket.socket(socket.AF_UNIX) as sock,
-    ):
-        invitation = Invitation(folder, 0, b"secret")
-        sock.bind(invitation.address)
-        sock.listen()
-        with ThreadPoolExecutor(1) as executor:
-            future = executor.submit(worker_main, invitation)
-            connection, _ = sock.accept()
-            with connection:
-                connection.sendall(b"\0" * 64)
-                with pytest.raises(Exception, match="another process than the inviting one"):
-                    future.result()
-    assert "secret" not in repr(invitation)
+def late(x):
+    time.sleep(0.02)  # workload
+    return x
 
 
 INTERRUPTED = """
 import sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from tests.graphs.processes.kit import get, inc, wait_for, touch
+from tests.graphs.blocks.kit import get, inc, wait_for, touch
 
 if __name__ == "__main__":
     folder = sys.argv[1]

@@ -1,22 +1,38 @@
-"""Weft's own worker processes: kept, replaced, and always ended."""
+"""The clusters of `weft.multiprocessing.get`: kept, replaced, and always ended."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.graphs.processes.kit import alive, get, inc, pid_of, touch, wait_for
-from weft.graphs.processes import own_worker, pool
-from weft.graphs.processes.driver import shutdown
+import weft
+from tests.graphs.blocks.kit import (
+    alive,
+    exit_now,
+    get,
+    inc,
+    nested,
+    pid_of,
+    say,
+    surroundings,
+    touch,
+    wait_for,
+)
+from weft.deploy.local import kept
+from weft.deploy.local.surroundings import Surroundings
+from weft.multiprocessing import shutdown
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +43,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def no_workers_stay():
     yield
     shutdown()
+    weft.threaded.shutdown()
 
 
 def pids(n_workers, tmp_path):
@@ -75,60 +92,11 @@ def test_workers_that_left_are_replaced(tmp_path, wait_until):
     assert not pids(2, tmp_path) & before
 
 
-def test_a_worker_exits_when_no_run_needs_it(wait_until):
-    program = subprocess.Popen(
-        [sys.executable, "-c", QUIET], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    with killed_at_last(program):
-        assert program.stdout is not None
-        pid = int(program.stdout.readline())
-        wait_until(lambda: not alive(pid))
-        # Not because of its parent.
-        assert program.poll() is None
-
-
-#: A worker that leaves after a second.
-QUIET = """
-import os, struct, socket, time
-from tests.graphs.processes.kit import get, pid_of
-from weft.graphs.processes import pool
-
-pool._BOOT = pool._BOOT.replace(
-    "import main", "import main; main.__globals__['IDLE_S'] = 1"
-)
-print(get({"a": (pid_of,)}, "a", num_workers=1), flush=True)
-time.sleep(60)
-"""
-
-
-#: Workers exit between two runs, with an unread message of theirs in the socket.
-QUIET_AND_AGAIN = """
-import psutil
-from tests.graphs.processes.kit import get, pid_of
-from tests.leaks import wait_until
-from weft.graphs.processes import pool
-
-pool._BOOT = pool._BOOT.replace(
-    "import main", "import main; main.__globals__['IDLE_S'] = 1"
-)
-dsk = {("x", i): (pid_of,) for i in range(20)}
-get(dsk, list(dsk), num_workers=6)
-workers = psutil.Process().children()
-wait_until(lambda: all(worker.status() == psutil.STATUS_ZOMBIE for worker in workers), 60)
-print(len(get(dsk, list(dsk), num_workers=3)))
-"""
-
-
-def test_workers_that_have_left_meanwhile_are_not_taken_for_idle_ones():
-    done = subprocess.run(
-        [sys.executable, "-c", QUIET_AND_AGAIN],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("20\n", "")
+def test_a_cluster_ends_when_no_run_needs_it(tmp_path, monkeypatch, wait_until):
+    monkeypatch.setattr(kept, "IDLE_S", 0.1)
+    before = pids(2, tmp_path)
+    wait_until(lambda: not any(map(alive, before)))
+    assert not pids(2, tmp_path) & before
 
 
 def test_a_stale_task_may_go_on_until_its_worker_is_needed(tmp_path):
@@ -187,12 +155,6 @@ def test_a_module_that_is_reloaded_is_the_new_one_in_workers(tmp_path, monkeypat
     del sys.modules["weft_test_reloaded"]
 
 
-def test_a_worker_that_cannot_start_is_an_error(monkeypatch):
-    monkeypatch.setattr(pool, "_BOOT", "import sys; sys.exit(5)")
-    with pytest.raises(Exception, match=r"no worker process could be started.*exit code 5"):
-        get({"a": (inc, 1)}, "a")
-
-
 def test_a_forked_process_has_workers_of_its_own(tmp_path):
     before = pids(2, tmp_path)
     result = tmp_path / "result"
@@ -225,8 +187,8 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path, wait_until):
 #: Tasks that hold the interpreter, so that no thread of the worker can do anything.
 DOOMED = """
 import sys
-from tests.graphs.processes.kit import get
-from tests.graphs.processes.test_pool import hold_interpreter
+from tests.graphs.blocks.kit import get
+from tests.deploy.local.test_kept import hold_interpreter
 
 dsk = {i: (hold_interpreter, f"{sys.argv[1]}/pid{i}") for i in range(2)}
 get(dsk, [0, 1], num_workers=2)
@@ -239,9 +201,7 @@ def hold_interpreter(path):
 
 
 SCRIPT = """
-import sys
-from weft.graphs.processes.driver import ProcessTask, run_on_processes
-from weft.graphs.core.reading import read_graph
+from weft.multiprocessing import get
 
 print("main")
 
@@ -257,9 +217,6 @@ def point(x):
 
 def bad(point):
     raise Oops(point.x)
-
-def get(dsk, keys):
-    return run_on_processes(read_graph(dsk, keys, task_class=ProcessTask), num_workers=2)
 
 a, b = get({"a": (point, 1), "b": (point, 2)}, ["a", "b"])
 print(type(a) is Point, a.x, b.x)
@@ -281,8 +238,8 @@ def test_a_script_needs_no_guard_and_its_classes_stay_what_they_are(tmp_path):
 
 INTERRUPTED = """
 import sys, time
-from tests.graphs.processes.kit import get, inc, pid_of
-from tests.graphs.processes.test_pool import hold_interpreter
+from tests.graphs.blocks.kit import get, inc, pid_of
+from tests.deploy.local.test_kept import hold_interpreter
 
 print(get({"p": (pid_of,)}, "p"), flush=True)
 dsk = {i: (hold_interpreter, f"{sys.argv[1]}/pid{i}") for i in range(2)}
@@ -322,20 +279,20 @@ def test_ctrl_c_ends_a_run_and_its_workers(tmp_path, wait_until, is_terminal):
     assert program.wait(30) == 0
 
 
-def test_a_worker_takes_over_the_settings_of_its_parent(tmp_path, monkeypatch):
-    context = own_worker.Context.of_this_process()
-    assert context.folder == os.getcwd()
-    folder = os.getcwd()
+def test_settings_are_applied_and_taken_back(tmp_path, monkeypatch):
+    before = Surroundings.of_this_process()
+    assert before.folder == os.getcwd()
     monkeypatch.setenv("WEFT_TEST", "1")
-    monkeypatch.delenv("HOME", raising=False)
+    now = Surroundings.of_this_process()._replace(folder=str(tmp_path))
+    monkeypatch.setenv("WEFT_TEST", "of the worker")
     try:
-        context._replace(folder=str(tmp_path)).apply()
+        now.apply(before)
         assert os.getcwd() == str(tmp_path)
-        assert "WEFT_TEST" not in os.environ
+        assert os.environ["WEFT_TEST"] == "1"
     finally:
-        os.chdir(folder)
-        for name in ("MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS"):
-            os.environ.pop(name, None)
+        before.apply(now)
+    assert os.getcwd() == before.folder
+    assert "WEFT_TEST" not in os.environ
 
 
 def test_a_thread_that_is_not_the_main_one_may_run_graphs():
@@ -344,3 +301,127 @@ def test_a_thread_that_is_not_the_main_one_may_run_graphs():
     thread.start()
     thread.join()
     assert results == [2]
+
+
+# --- Surroundings ---------------------------------------------------------------------------------
+
+
+def test_the_output_of_tasks_is_printed(capfd):
+    get({("x", i): (say, f"line {i}") for i in range(3)}, [("x", i) for i in range(3)])
+    assert sorted(capfd.readouterr().out.split("\n")) == ["", "line 0", "line 1", "line 2"]
+
+
+def test_workers_have_the_surroundings_of_the_caller(tmp_path, monkeypatch):
+    dsk = {("s", i): (surroundings,) for i in range(2)}
+    keys = [("s", 0), ("s", 1)]
+    before = get(dsk, keys)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WEFT_TEST", "yes")
+    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    for folder, value, path, hashed in get(dsk, keys):
+        assert folder == str(tmp_path)
+        assert value == "yes"
+        assert path[0] == str(tmp_path / "lib")
+        assert hashed == before[0][3]
+    monkeypatch.undo()
+    assert get(dsk, keys) == before
+
+
+def test_workers_draw_different_random_numbers(tmp_path):
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    dsk = {"a": (draw, (touch, one), (wait_for, two))}
+    dsk["b"] = (draw, (touch, two), (wait_for, one))
+    first, second = get(dsk, ["a", "b"])
+    assert first != second
+
+
+def draw(*_):
+    return np.random.random()
+
+
+def test_threads_run_graphs_at_the_same_time(tmp_path):
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    results = []
+    threads = [
+        threading.Thread(target=lambda d=d: results.append(get(d, "a", num_workers=1)))
+        for d in (
+            {"a": (pid_of, (touch, one), (wait_for, two))},
+            {"a": (pid_of, (touch, two), (wait_for, one))},
+        )
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({*results}) == 2
+
+
+def test_a_task_may_run_a_graph():
+    assert get({"a": (nested, 1), "b": (nested, 5)}, ["a", "b"]) == (3, 7)
+
+
+def test_a_worker_that_dies_is_an_error_and_the_next_run_has_others(tmp_path):
+    before = pids(2, tmp_path)
+    with pytest.raises(weft.WorkerDied, match=r"'bad'.*exit code 3"):
+        get({"bad": (exit_now, 3)}, "bad")
+    assert not pids(2, tmp_path) & before
+
+
+# --- Initializers ---------------------------------------------------------------------------------
+
+
+def set_up():
+    os.environ["SET_UP_FOR_TEST"] = os.environ.get("SET_UP_FOR_TEST", "") + "x"
+
+
+def look():
+    return os.environ.get("SET_UP_FOR_TEST")
+
+
+def give_up():
+    raise SystemExit(3)
+
+
+DSK = {("x", i): (look,) for i in range(20)}
+
+
+def test_an_initializer_is_called_once_in_each_worker_before_its_first_task():
+    def values(**options):
+        return set(get(DSK, list(DSK), **options))
+
+    assert values() == {None}
+    assert values(initializer=set_up) == {"x"}
+    assert values(initializer=set_up) == {"x"}
+    assert values() == {None}
+    dask = pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
+    with dask.config.set({"multiprocessing.initializer": lambda: os.environ.update(A="1")}):
+        assert get({"a": (os.getenv, "A")}, "a", num_workers=1) == "1"
+
+
+@pytest.mark.parametrize(
+    ("initializer", "error"), [(lambda: 1 / 0, ZeroDivisionError), (give_up, weft.TaskErred)]
+)
+def test_an_initializer_that_fails_is_an_error_each_time(initializer, error):
+    for _ in range(2):
+        with pytest.raises(error) as info:
+            get(DSK, list(DSK), num_workers=1, initializer=initializer)
+        assert any("in the initializer of" in note for note in info.value.__notes__)
+
+
+def holds(lock):
+    with lock:
+        return True
+
+
+def test_tasks_can_use_what_a_manager_of_multiprocessing_has():
+    with multiprocessing.Manager() as manager:
+        dsk = {("x", i): (holds, manager.Lock()) for i in range(4)}
+        assert all(get(dsk, list(dsk)))
+
+
+def test_an_initializer_is_not_for_executors_that_are_given():
+    with ThreadPoolExecutor(1) as pool, pytest.raises(weft.ConfigError, match="its own initial"):
+        get(DSK, list(DSK), executor=pool, initializer=set_up)
+    with pytest.raises(weft.ConfigError, match="initializer: it must be a function"):
+        get(DSK, list(DSK), initializer=5)
+    assert weft.threaded.get({"x": (abs, -1)}, "x", initializer=None) == 1

@@ -34,8 +34,8 @@ from ...protocol.values.pickling import (
 from ..core.reading import Graph
 from ..core.tasks import CallOf, ContainerOf, ListOf, Literal, ValuesOf
 from . import references
-from .core.tasks import DONE, READY, WAITING, ProcessTask
-from .sharing import SHARED_NBYTES
+from .core.tasks import DONE, READY, WAITING, BlockTask
+from .packing import LARGE_NBYTES
 
 _dumps = pickle.dumps
 
@@ -53,7 +53,7 @@ class Unpacked:
 
 
 class Encoded:
-    """The encoded graph, as `state.ProcessRun` and the driver use it.
+    """The encoded graph, as `state.BlockRun` and the driver use it.
 
     Attributes:
         tasks: by number; literals are behind the tasks of the graph.
@@ -68,9 +68,8 @@ class Encoded:
         Raises:
             SerializationError: an object cannot be pickled; the text names task and path.
         """
-        self.tasks: list[ProcessTask] = _numbered(graph)
-        self._task_class: type[ProcessTask] = type(self.tasks[0]) if self.tasks else ProcessTask
-        self.ready: list[ProcessTask] = list(graph.sources)  # type: ignore[arg-type]
+        self.tasks: list[BlockTask] = _numbered(graph)
+        self.ready: list[BlockTask] = list(graph.sources)  # type: ignore[arg-type]
         self.functions: dict[int, bytes] = {}
         #: {number: hash of the function's content}
         self.function_ids: dict[int, bytes] = {}
@@ -84,7 +83,7 @@ class Encoded:
         #: {label: group} of callables that travel in the payloads.
         self.labels: dict[str, int] = {}
         #: {id of an object or (address, bytes) of a buffer: its literal; None = it is not large}
-        self._literals: dict[Any, ProcessTask | None] = {}
+        self._literals: dict[Any, BlockTask | None] = {}
         self._kept: list[Any] = []
         #: Numbers of functions that the payload at hand refers to.
         self._met: list[int] = []
@@ -92,8 +91,7 @@ class Encoded:
 
     def _encode_all(self) -> None:
         """Fill in payloads. Most of the cost of encoding small tasks is in this loop."""
-        numbers, task_class = self._numbers, self._task_class
-        may_be_plain = task_class.may_be_plain
+        numbers = self._numbers
         buffers: list[memoryview] = []
 
         def take(buffer: pickle.PickleBuffer) -> bool:
@@ -118,7 +116,7 @@ class Encoded:
                 containers: list[Any] = []
                 for i, ref in refs:
                     args[i] = None  # it holds the reference as written: a key, a list of keys
-                    if ref.__class__ is task_class:
+                    if ref.__class__ is BlockTask:
                         wanted.append((i, ref.number))
                     else:
                         containers.append((ref, wanted, i))
@@ -127,7 +125,7 @@ class Encoded:
                     call = (func, args, wanted, _flattened(containers))
             else:
                 call = (func, task.args)
-            if may_be_plain and number >= 0 and len(call) < 4:
+            if number >= 0 and len(call) < 4:
                 for arg in call[1]:
                     if arg.__class__ not in _PLAIN_TYPES:
                         break
@@ -140,14 +138,14 @@ class Encoded:
                     data = self._by_value(task, call, buffers, take)
             except Exception:
                 data = self._by_value(task, call, buffers, take)
-            if buffers or len(data) >= SHARED_NBYTES:
+            if buffers or len(data) >= LARGE_NBYTES:
                 self._encode_large(task, call, buffers, take)
             else:
                 task.payload = data
 
     # --- Functions --------------------------------------------------------------------------------
 
-    def _number(self, task: ProcessTask, func: Any) -> int:
+    def _number(self, task: BlockTask, func: Any) -> int:
         """Return the number of a function met for the first time; -1 if it goes into payloads."""
         cls = type(func)
         is_named = self._is_named.get(cls)
@@ -192,7 +190,7 @@ class Encoded:
 
     def _by_value(
         self,
-        task: ProcessTask,
+        task: BlockTask,
         call: Any,
         buffers: list[memoryview],
         take: Callable[[pickle.PickleBuffer], bool],
@@ -220,7 +218,7 @@ class Encoded:
 
     def _encode_large(
         self,
-        task: ProcessTask,
+        task: BlockTask,
         call: Any,
         buffers: list[memoryview],
         take: Callable[[pickle.PickleBuffer], bool],
@@ -252,14 +250,14 @@ class Encoded:
             for view in views
         ]
 
-    def _take_out(self, task: ProcessTask, items: list[Any], refs: list[tuple[int, int]]) -> None:
+    def _take_out(self, task: BlockTask, items: list[Any], refs: list[tuple[int, int]]) -> None:
         """Replace large objects among items that are no references."""
         for i, item in enumerate(items):
             if item is not None and (literal := self._literal(task, item)) is not None:
                 items[i] = None
                 refs.append((i, literal.number))
 
-    def _literal(self, task: ProcessTask, item: Any) -> ProcessTask | None:
+    def _literal(self, task: BlockTask, item: Any) -> BlockTask | None:
         """Return the literal of an object if it is large, and note that `task` needs it.
 
         Its buffers do not count, because they become literals of their own.
@@ -272,16 +270,16 @@ class Encoded:
         except Exception:  # plain pickle refuses it: it stays in its place
             nbytes = 0
         self._kept.append(item)
-        if nbytes < SHARED_NBYTES:
+        if nbytes < LARGE_NBYTES:
             self._literals[id(item)] = None
             return None
         return self._use(task, id(item), item)
 
-    def _use(self, task: ProcessTask, name: Any, value: Any) -> ProcessTask:
+    def _use(self, task: BlockTask, name: Any, value: Any) -> BlockTask:
         """Return the literal of a value, and note that `task` needs it."""
         literal = self._literals.get(name)
         if literal is None:
-            literal = self._literals[name] = self._task_class(None)
+            literal = self._literals[name] = BlockTask(None)
             literal.number = len(self.tasks)
             literal.dependencies = []
             literal.n_waiting = literal.n_unassigned = literal.n_open_uses = literal.is_output = 0
@@ -334,7 +332,7 @@ def _flattened(containers: list[tuple[Any, list[tuple[int, int]], int]]) -> list
         refs: list[tuple[int, int]] = []
         for i, ref in inner:
             items[i] = None
-            if isinstance(ref, ProcessTask):
+            if isinstance(ref, BlockTask):
                 refs.append((i, ref.number))
             elif ref.__class__ is Literal:
                 items[i] = ref.value
@@ -352,7 +350,7 @@ def _how_made(container: ListOf) -> tuple[int, Any]:
     return references.LIST, None
 
 
-def _numbered(graph: Graph) -> list[ProcessTask]:
+def _numbered(graph: Graph) -> list[BlockTask]:
     """Return the tasks of a graph, by number, before `Encoded` fills in their payloads."""
     tasks: list[Any] = list(graph.walk())
     for number, task in enumerate(tasks):
@@ -380,7 +378,7 @@ def _pickles_as_name(func: Any) -> bool:
 def _is_small(buffer: pickle.PickleBuffer) -> bool:
     """Return whether a buffer is to stay in the pickle."""
     try:
-        return buffer.raw().nbytes < SHARED_NBYTES
+        return buffer.raw().nbytes < LARGE_NBYTES
     except BufferError:  # not contiguous: pickle copies it
         return True
 
@@ -401,7 +399,7 @@ def _shown(key: object) -> str:
     return repr(key)
 
 
-def _explained(task: ProcessTask, exc: Exception) -> SerializationError:
+def _explained(task: BlockTask, exc: Exception) -> SerializationError:
     """Return an error that names the task and the path to the object that cannot be pickled."""
     args = task.args.copy()
     for i, _ in task.refs:
@@ -419,7 +417,7 @@ def _explained(task: ProcessTask, exc: Exception) -> SerializationError:
 
 
 def _is_task(ref: object) -> bool:
-    return isinstance(ref, ProcessTask)
+    return isinstance(ref, BlockTask)
 
 
 def _written(nodes: list[references.Node]) -> list[Any]:

@@ -1,7 +1,7 @@
-"""One graph, run by a client's cluster in blocks.
+"""One graph, run in blocks by a cluster or by an executor.
 
-It turns the decisions of `graphs.blocks.core.state` into tasks of the cluster, and their results
-into its events. The calling thread does everything; the client's threads only queue what has come.
+It turns the decisions of `core.state` into calls on a host, and their results into its events. The
+calling thread does everything; the host's threads only queue what has come.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ import contextlib
 import itertools
 import os
 import pickle
-import shutil
-import tempfile
-import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from ...graphs.blocks.core.state import BlockRun
-from ...graphs.blocks.core.tasks import Block, BlockTask
-from ...graphs.blocks.running import (
+from ...protocol.errors import UnpicklableResult, WorkerDied, WrongExecutor
+from ...protocol.host.collector import paused_collector, resumed_collector
+from ...protocol.values.exceptions import name_packed, set_field, unpack_exception
+from ...protocol.values.serialize import loads
+from ..core.reading import Graph
+from ..drivers.failing import call_again
+from ..drivers.observing import ELSEWHERE, Observer
+from .core.state import BlockRun
+from .core.tasks import Block, BlockTask
+from .encoding import Encoded, Unpacked
+from .host import BlockHost, BlockLost
+from .running import (
     BlockOrder,
     BlockReport,
     Kept,
@@ -28,26 +34,11 @@ from ...graphs.blocks.running import (
     running_tasks,
     value_of,
 )
-from ...graphs.core.reading import Graph
-from ...graphs.drivers.failing import call_again
-from ...graphs.drivers.observing import ELSEWHERE, Observer
-from ...graphs.processes.encoding import Encoded, Unpacked
-from ...protocol.errors import UnpicklableResult, WorkerDied
-from ...protocol.host.collector import paused_collector, resumed_collector
-from ...protocol.values.exceptions import name_packed, set_field, unpack_exception
-from ...protocol.values.serialize import loads
-from ..core.events import Watch
-from ..shell.watchers import Wanting
-
-if TYPE_CHECKING:
-    from ..client import Client
 
 #: A block that lasts longer gives back what it has not begun, if that is also longer than estimated
 #: by the factor.
 _GIVE_BACK_S: Final = 0.020
 _LATE_FACTOR: Final = 1.5
-#: How often the driver looks whether the client still runs.
-_CHECK_S: Final = 1.0
 #: Collections go on when it waits for longer than this.
 _SOON_S: Final = 0.05
 
@@ -59,22 +50,20 @@ _NO_VALUES: Final[dict[int, Any]] = {}
 
 
 def run_in_blocks(
-    client: Client[Any],
+    host: BlockHost,
     graph: Graph,
     n_slots: int,
     *,
-    workers: list[str] | None = None,
     chunksize: int | None = None,
     rerun_exceptions_locally: bool = False,
     observer: Observer | None = None,
 ) -> Any:
-    """Run a graph on a cluster and return its results.
+    """Run a graph in blocks and return its results.
 
     Args:
-        client: a blocking client.
+        host: runs them.
         graph: of `BlockTask`s; used up by this.
         n_slots: how many blocks may run at once.
-        workers: names of those that may run them; None = all.
         chunksize: tasks of a block; None = by their duration, -1 = all ready ones, spread evenly.
         rerun_exceptions_locally: repeat a call that failed in this thread.
         observer: notified of each task, and of each result if it wants results.
@@ -83,31 +72,38 @@ def run_in_blocks(
         SerializationError: a task cannot be pickled; nothing was run.
         UnpicklableResult: a result that is needed elsewhere cannot be pickled.
         WorkerDied: a worker ended while it ran a task.
+        WrongExecutor: the host takes no calls, or dropped those it had.
         BaseException: the exception of the first task that failed. Tasks that run go on, and their
             results are dropped; no other starts.
     """
     if not graph.n_tasks:
         return graph.results()
+    error: BaseException | None = None
     # In one piece: a collection between two pauses would visit all tasks.
     with paused_collector():
         try:
             encoded = Encoded(graph)
-            run = _BlocksRun(client, encoded, n_slots, workers, chunksize, observer)
+            run = _BlocksRun(host, encoded, n_slots, chunksize, observer)
             run.rerun_exceptions_locally = rerun_exceptions_locally
             run.go()
-        except BaseException:
+        except BaseException as exc:
             graph.unlink()
-            raise
-        return graph.results()
+            error = exc
+    if error is not None:
+        try:
+            raise error  # not in the block, whose end would write to it: its class may forbid that
+        finally:
+            del error
+    return graph.results()
 
 
 class _KeptValue:
     """A value that is in the result of a block."""
 
-    __slots__ = ("future", "number", "report")
+    __slots__ = ("handle", "number", "report")
 
-    def __init__(self, future: Any, number: int, report: BlockReport) -> None:
-        self.future = future
+    def __init__(self, handle: Any, number: int, report: BlockReport) -> None:
+        self.handle = handle
         self.number = number
         self.report = report
 
@@ -138,20 +134,18 @@ class _BlocksRun:
 
     def __init__(
         self,
-        client: Client[Any],
+        host: BlockHost,
         encoded: Encoded,
         n_slots: int,
-        workers: list[str] | None,
         chunksize: int | None,
         observer: Observer | None,
     ) -> None:
         self._name = f"{os.getpid()}-{next(_run_numbers)}"
-        self._client = client
+        self._host = host
         self._encoded = encoded
         self._tasks: list[Any] = [*encoded.tasks]
-        self._workers = workers
         self._observer = observer
-        self._learned = learned_by(client)
+        self._learned = host.learned
         #: {group: what it is called in `_learned`}
         self._names: dict[int, Hashable] = {**encoded.function_ids}
         self._names |= {group: label for label, group in encoded.labels.items()}
@@ -162,7 +156,7 @@ class _BlocksRun:
         }
         self._state = BlockRun(
             self._tasks,
-            encoded.ready,  # type: ignore[arg-type]
+            encoded.ready,
             encoded.n_groups,
             n_slots,
             chunksize,
@@ -172,7 +166,7 @@ class _BlocksRun:
             number: (encoded.function_ids[number], blob)
             for number, blob in encoded.functions.items()
         }
-        #: {number of a block: it, and the future of its result}
+        #: {number of a block: it, and the handle of its result}
         self._blocks: dict[int, tuple[Block, Any]] = {}
         #: Groups of tasks whose values stay at their workers.
         self._large = {
@@ -183,11 +177,11 @@ class _BlocksRun:
         #: Numbers of tasks that were shown to begin.
         self._begun: set[int] = set()
         self._outputs = {task.number for task in self._tasks if task.is_output}
-        #: {task: future of its value, or of the block whose result has it}
+        #: {task: handle of its value, or of the block whose result has it}
         self._fetched: dict[BlockTask, Any] = {}
-        #: These futures, each once, in their order.
+        #: These handles, each once, in their order.
         self._wanted: dict[Any, None] = {}
-        #: (number of a block, the future of its report), or a report before the last.
+        #: (number of a block, the handle of its report), or a report before the last.
         self._events: SimpleQueue[Any] = SimpleQueue()
 
     def go(self) -> None:
@@ -202,8 +196,11 @@ class _BlocksRun:
                 if state.torn:
                     self._refuse_torn(state.torn[0])
                 self._handle_events()
+        except BlockLost as lost:
+            self._raise_lost(lost)
         finally:
             del learned.runs[self._name]
+            self._host.end([handle for _, handle in self._blocks.values()])
             self._blocks.clear()
         for group, name in self._names.items():
             known_s = state.durations_s[group]
@@ -216,10 +213,10 @@ class _BlocksRun:
 
     def _fetch(self) -> None:
         """Wait for the large outputs, and store them."""
-        futures = [*self._wanted]
-        found = dict(zip(futures, self._client.gather(futures), strict=True))
-        for task, future in self._fetched.items():
-            value = found[future]
+        handles = [*self._wanted]
+        found = dict(zip(handles, self._host.gather(handles), strict=True))
+        for task, handle in self._fetched.items():
+            value = found[handle]
             task.value = value.values[task.number] if value.__class__ is Kept else value
 
     # --- To workers -------------------------------------------------------------------------------
@@ -235,7 +232,7 @@ class _BlocksRun:
         for task in block.imports:
             exported = task.exported
             if exported.__class__ is _KeptValue:
-                argument = exported.future
+                argument = exported.handle
             elif exported.__class__ is Unpacked:
                 argument = exported.value
             elif exported.__class__ is _Pickled:
@@ -263,34 +260,32 @@ class _BlocksRun:
         if self._observer is not None:
             order.shows = True
             order.wants_results = self._observer.wants_results
-        workers = self._workers if block.place is None else [block.place]
-        submit = self._client.submit
+        workers = None if block.place is None else [block.place]
+        submit = self._host.submit
         blob = pickle.dumps(order, 5)
-        future = submit(run_block, blob, *arguments, pure=False, workers=workers)
-        report = future
+        handle = submit(run_block, [blob, *arguments], workers)
+        report = handle
         if not self._large.isdisjoint(needed) and not all(map(self._is_to_come, tasks)):
-            report = submit(report_of, future, pure=False, workers=workers)
-        self._blocks[number] = block, future
-        self._want(report, lambda: self._events.put((number, report)))
+            report = submit(report_of, [handle], workers)
+        self._blocks[number] = block, handle
+        self._host.when_done(report, lambda: self._events.put((number, report)))
 
     def _is_to_come(self, task: BlockTask) -> bool:
-        """Return whether a value is likely to be small, or only the caller gets it."""
+        """Return whether a value comes with its block: it is small, or only the caller gets it."""
+        if not self._host.keeps_values:
+            return True
         return task.group not in self._large or (bool(task.is_output) and not task.dependents)
-
-    def _want(self, future: Any, call: Callable[[], object] | None = None) -> None:
-        """Have a result fetched while other tasks run."""
-        self._client._running().post(Watch(Wanting(call), [future._state]))
 
     # --- From workers -----------------------------------------------------------------------------
 
     def _handle_events(self) -> None:
         event: Any = None
         with contextlib.suppress(Empty):
-            event = self._events.get(timeout=_SOON_S)
+            event = self._events.get(timeout=min(_SOON_S, self._host.look_s))
         while event is None:
+            self._host.look(self._blocks)
             with contextlib.suppress(Empty), resumed_collector():
-                event = self._events.get(timeout=_CHECK_S)
-            self._client._running()
+                event = self._events.get(timeout=self._host.look_s)
         while event is not None:
             if event.__class__ is tuple:
                 self._on_result(*event)
@@ -302,20 +297,20 @@ class _BlocksRun:
                 event = None
 
     def _on_result(self, number: int, done: Any) -> None:
-        block, future = self._blocks[number]
+        block, handle = self._blocks[number]
         try:
-            result = done.result()
+            result = self._host.result(done)
         except WorkerDied as error:
             self._raise_death(number, block, error)
         del self._blocks[number]
         values = result.values if result.__class__ is Kept else _NO_VALUES
-        self._on_report(block, report_of(result), future, values)
+        self._on_report(block, report_of(result), handle, values)
 
     def _on_report(
         self,
         block: Block,
         report: BlockReport,
-        future: Any,
+        handle: Any,
         large: dict[int, Any] = _NO_VALUES,
     ) -> None:
         finished = _finished(block, report)
@@ -340,8 +335,13 @@ class _BlocksRun:
                 continue
             task = tasks[number]
             self._large.add(task.group)
-            exported[number] = _KeptValue(future, number, report)
+            if number in large and not self._host.keeps_values:
+                exported[number] = Unpacked(large[number])
+            else:
+                exported[number] = _KeptValue(handle, number, report)
             if number in report.pinned:
+                if not self._host.keeps_values:  # who needs it may come to run elsewhere
+                    self._refuse_unpicklable(task, report)
                 places[number] = report.worker
                 if number in outputs:
                     self._refuse_unpicklable(task, report)
@@ -350,12 +350,12 @@ class _BlocksRun:
             elif number in large:
                 task.value = large[number]
             else:
-                source = future
+                source = handle
                 if not has_outputs_only:
-                    source = self._client.submit(value_of, future, number, pure=False)
+                    source = self._host.submit(value_of, [handle, number])
                 if source not in self._wanted:
                     self._wanted[source] = None
-                    self._want(source)
+                    self._host.when_done(source)
                 self._fetched[task] = source
         if self._observer is not None:
             self._show(self._observer, block, report, finished)
@@ -418,10 +418,11 @@ class _BlocksRun:
         """Fetch an input of the task that failed."""
         exported = task.exported
         if exported.__class__ is Unpacked:
-            return  # its value is in the arguments
+            task.value = exported.value
+            return
         if exported.__class__ is _KeptValue:
-            fetched = self._client.submit(value_of, exported.future, task.number, pure=False)
-            task.value = fetched.result()
+            fetched = self._host.submit(value_of, [exported.handle, task.number])
+            task.value = self._host.gather([fetched])[0]
         else:
             is_pickled = exported.__class__ is _Pickled
             task.value = loads(exported.data) if is_pickled else exported
@@ -438,6 +439,12 @@ class _BlocksRun:
         text = f"{path.lstrip('.')}: {text}" if path else text
         raise UnpicklableResult(_text(task.key), type_name, text)
 
+    def _raise_lost(self, lost: BlockLost) -> NoReturn:
+        for number, (block, _) in self._blocks.items():
+            if lost.block in (None, number):
+                self._raise_death(number, block, WorkerDied("", 1, lost.worker, lost.reason))
+        raise WrongExecutor(f"{lost.worker} cannot run tasks: it has lost a process") from lost
+
     def _raise_death(self, block_number: int, block: Block, error: WorkerDied) -> NoReturn:
         number = running_tasks(self._learned.notes).get(block_number, -1)
         task = block.tasks.get(number) or next(iter(block.tasks.values()))
@@ -448,46 +455,3 @@ class _BlocksRun:
 
 def _text(key: Hashable) -> str:
     return key if isinstance(key, str) else repr(key)
-
-
-# --- What the runs of a client share --------------------------------------------------------------
-
-
-class _Learned:
-    """What the runs of a client have learned, and the topic by which blocks report before the end.
-
-    Attributes:
-        topic: its name.
-        runs: {name of a run: the queue of its events}
-        functions: {hash of a function: seconds per task, and whether values stay at workers}, of
-            the last ones.
-        notes: folder where workers of this host note which task they run.
-    """
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.runs: dict[str, SimpleQueue[Any]] = {}
-        #: Of the blocks of all runs.
-        self.numbers = itertools.count()
-        self.notes = tempfile.mkdtemp(prefix="weft-blocks-")
-        weakref.finalize(self, shutil.rmtree, self.notes, ignore_errors=True)
-        self.functions: dict[Hashable, tuple[float, bool]] = {}
-
-    def on_event(self, event: tuple[float, bytes]) -> None:
-        """Queue a report, if its run goes on."""
-        name, report = pickle.loads(event[1])
-        queue = self.runs.get(name)
-        if queue is not None:
-            queue.put(report)
-
-
-_learned: weakref.WeakKeyDictionary[Any, _Learned] = weakref.WeakKeyDictionary()
-
-
-def learned_by(client: Any) -> _Learned:
-    """Return the record of a client, which is made, and subscribes, at its first graph."""
-    learned = _learned.get(client)
-    if learned is None:
-        learned = _learned[client] = _Learned(f"weft-blocks-{client.id}")
-        client.subscribe_topic(learned.topic, learned.on_event)
-    return learned

@@ -9,13 +9,11 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from weft.graphs.core.reading import read_graph
-from weft.graphs.processes.driver import ProcessTask, run_on_processes
+import weft
 
 
 def get(dsk: Any, keys: Any, **options: Any) -> Any:
-    graph = read_graph(dsk, keys, task_class=ProcessTask)
-    return run_on_processes(graph, **{"num_workers": 2, **options})
+    return weft.multiprocessing.get(dsk, keys, **{"num_workers": 2, **options})
 
 
 class Pair(NamedTuple):
@@ -101,10 +99,8 @@ def say(text: str) -> str:
 
 
 def nested(x: int) -> Any:
-    from weft.graphs.processes.driver import shutdown
-
     result = get({"a": (inc, x), "b": (inc, "a")}, "b", num_workers=1)
-    shutdown()
+    weft.multiprocessing.shutdown()
     return result
 
 
