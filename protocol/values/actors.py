@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import ClientClosed
 from .functions import in_function
+from .staying import Staying
 
 __all__ = ["Actor", "ActorInfo", "HandleCalls", "StoredActor", "set_handle_calls"]
 
@@ -106,7 +107,7 @@ class Actor:
         return actor_from, (_PassedOn(self._hold), self._info)
 
 
-class StoredActor(Actor):
+class StoredActor(Actor, Staying):
     """A handle as a worker's store has it: on the actor's worker, or a copy elsewhere."""
 
     __slots__ = ()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...protocol.host.memory import trim_heap
-from ...protocol.values.actors import StoredActor
+from ...protocol.values.staying import Staying
 from ...protocol.wording import sized
 from ..policy import Fractions
 from .core.spill_plan import AWAITED, FREE, IN_USE, SpillPlan
@@ -279,7 +279,7 @@ class Spiller:
             return partial(self.plan.left, attempt)
         value, blob, file = found
         del found
-        if isinstance(value, StoredActor):
+        if issubclass(type(value), Staying) and value.must_stay:
             return partial(self.plan.stays, attempt)
         is_new = file is None
         if file is None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ...protocol.values.host_blobs import SHARED_NBYTES, FileReference, HostBlob, share
 from ...protocol.values.serialize import loads
+from ...protocol.values.staying import Staying
 from ...protocol.wire.payload import Blob, blob_nbytes
 from .core.spill_plan import MIN_NBYTES
 from .packing import PLAIN_TYPES, pack_for_reader, pack_result
@@ -273,6 +274,8 @@ class Store:
 
     def _share(self, attempt: int, value: Any, packed: Blob) -> HostBlob | None:
         """Move a value into a file, if it is still this one. The caller holds `_sharing`."""
+        if issubclass(type(value), Staying) and value.must_stay:
+            return None
         if not self.has_room(self.nbytes_of(attempt)):
             return None
         blob = share(packed)

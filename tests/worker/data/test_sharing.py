@@ -13,6 +13,7 @@ from weft.protocol.host.host_files import FileGone
 from weft.protocol.values import serialize
 from weft.protocol.values.host_blobs import SHARED_NBYTES, FileReference, HostBlob, read_reference
 from weft.protocol.values.serialize import dumps, loads
+from weft.protocol.values.staying import Staying
 from weft.worker.data import store as store_module
 from weft.worker.data.spill_files import SpillFolder
 from weft.worker.data.store import Store
@@ -68,6 +69,24 @@ def test_a_value_is_shared_once_and_the_store_keeps_no_other_copy():
     assert loads(read(first))[0] == 0
     assert store.load(1) is mine
     assert isinstance(store.pack(1, "k"), HostBlob)  # for readers of other hosts, without pickling
+
+
+class Whole(Staying):
+    """Its copies lack the lock."""
+
+    def __init__(self, array, lock=None):
+        self.array, self.lock = array, lock
+
+    def __reduce__(self):
+        return Whole, (self.array,)
+
+
+def test_a_value_that_is_more_than_its_pickle_is_sent_and_stays():
+    store = stored(Whole(np.arange(N), threading.Lock()))
+    copy = loads(store.pack_near(1, "k"))
+    assert (copy.lock, copy.array[-1]) == (None, N - 1)
+    assert store.load(1).lock is not None
+    assert store.shared_nbytes == 0
 
 
 def test_a_dropped_value_closes_its_file():
