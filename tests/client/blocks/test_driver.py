@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import tempfile
 import threading
+import time
 import traceback
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -32,6 +37,7 @@ from tests.graphs.blocks.kit import (
 )
 from tests.graphs.callback_kit import Checker
 from tests.graphs.graph_kit import evaluate, graphs
+from tests.leaks import wait_until
 from weft.client.blocks.host import ClientHost
 from weft.graphs.blocks.core.tasks import BlockTask
 from weft.graphs.blocks.driver import run_in_blocks
@@ -363,3 +369,55 @@ def test_nothing_is_left_behind(get, caplog):
     with caplog.at_level(logging.WARNING):
         get({"a": (inc, 1), "b": (array, 1.0, MIB), "c": (total, "b")}, ["a", "c"])
     assert not caplog.records
+
+
+class Folder:
+    """A folder that goes with the object that has made it, and not with copies of that."""
+
+    def __init__(self, path, is_mine=False):
+        self.path, self.is_mine = path, is_mine
+
+    def __reduce__(self):
+        return Folder, (self.path,)
+
+    def __del__(self):
+        if self.is_mine:
+            shutil.rmtree(self.path)
+
+
+def folder():
+    return [Folder(tempfile.mkdtemp(prefix="weft-test-"), is_mine=True)]
+
+
+def put(folders, name, *_):
+    with open(os.path.join(folders[0].path, name), "x"):
+        return folders[0].path
+
+
+def busy():
+    time.sleep(0.01)  # workload
+
+
+def names(folders, *_):
+    return sorted(os.listdir(folders[0].path))
+
+
+@pytest.mark.parametrize("chunksize", [None, 1, 2, -1])
+def test_a_value_with_a_finalizer_lives_until_its_last_reader_has_run(get, chunksize):
+    dsk = {"folder": (folder,), **{("put", i): (put, "folder", f"{i}") for i in range(6)}}
+    puts = [("put", i) for i in range(6)]
+    dsk["names"] = (names, "folder", *puts)
+    found, path = get(dsk, ["names", ("put", 0)], chunksize=chunksize)
+    assert found == [f"{i}" for i in range(6)]
+
+    def is_gone():
+        # A slot has the arguments of its last call, and what is let go travels with the next one.
+        dsk = {("next", i): (busy,) for i in range(12)}
+        get(dsk, list(dsk), chunksize=1)
+        return not os.path.exists(path)
+
+    wait_until(is_gone)
+    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+        found, path = weft.get(dsk, ["names", ("put", 0)], executor=executor, chunksize=chunksize)
+        assert found == [f"{i}" for i in range(6)]
+    wait_until(lambda: not os.path.exists(path))

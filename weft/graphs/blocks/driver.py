@@ -320,8 +320,10 @@ class _BlocksRun:
         sent = block.tasks
         for number in exported.keys() & outputs:
             tasks[number].value = exported[number]
-        if report.pickles:
+        if report.pickles or report.kept:
+            # The report is a part of the handle's result, and must not refer to the handle.
             exported = exported.copy()
+        if report.pickles:
             for number, data in report.pickles.items():
                 if number not in sent:
                     continue

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import types
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -12,6 +14,12 @@ from ...protocol.wire.payload import Buffer, Payload
 
 #: Values of this size on are no part of a message: they stay where they are until they are needed.
 LARGE_NBYTES: Final = 128 * 1024
+#: Objects inside of a value that are looked at for a finalizer.
+_MOST_LOOKS: Final = 64
+#: Types that are not looked into.
+_WITHOUT: Final = frozenset(
+    {types.BuiltinFunctionType, types.FunctionType, types.ModuleType, type, bytes, float, int, str}
+)
 #: The name of a task's value in errors.
 RESULT: Final = "the result"
 
@@ -40,3 +48,23 @@ class _InBand:
 
 def _read_in_band(stream: bytes, *buffers: Buffer) -> Any:
     return loads(Payload(stream, buffers))
+
+
+def has_finalizer(value: Any) -> bool:
+    """Return whether the end of a value, or of an object near its surface, may undo something.
+
+    So the folder of a temporary file goes with it. Such a value is not to end while copies of it
+    are used, though it could be sent.
+    """
+    found: list[Any] = [value]
+    seen: set[int] = set()
+    while found and len(seen) < _MOST_LOOKS:
+        one = found.pop()
+        cls = type(one)
+        if id(one) in seen or cls in _WITHOUT:
+            continue
+        if hasattr(cls, "__del__"):
+            return True
+        seen.add(id(one))
+        found += gc.get_referents(one)[:_MOST_LOOKS]
+    return False

@@ -9,6 +9,7 @@ A block that comes late gives back the tasks that it has not begun, and reports 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import itertools
@@ -30,8 +31,9 @@ from ...protocol.errors import SerializationError
 from ...protocol.values.exceptions import pack_exception
 from ...protocol.values.serialize import loads
 from ...protocol.values.sizeof import sizeof
+from ...protocol.values.staying import Staying
 from . import references
-from .packing import LARGE_NBYTES, RESULT, dumps_in_band
+from .packing import LARGE_NBYTES, RESULT, dumps_in_band, has_finalizer
 
 #: (number, group, payload or the call itself, numbers of values to drop, numbers of buffers)
 Item: TypeAlias = "tuple[int, int, Any, Sequence[int], Sequence[int]]"
@@ -113,19 +115,33 @@ class BlockReport:
     is_last: bool = True
 
 
-class Kept:
+class Kept(Staying):
     """The result of a block with values that stay at the worker."""
 
-    __slots__ = ("report", "values")
+    __slots__ = ("is_copy", "report", "values")
 
-    def __init__(self, report: BlockReport, values: dict[int, Any]) -> None:
+    def __init__(
+        self, report: BlockReport, values: dict[int, Any], *, is_copy: bool = False
+    ) -> None:
         self.report = report
         self.values = values
+        self.is_copy = is_copy
+
+    @property
+    def must_stay(self) -> bool:
+        """See `Staying`: some values cannot be pickled, and some end with the object."""
+        if self.is_copy:
+            return False
+        return bool(self.report.pinned) or any(map(has_finalizer, self.values.values()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         pinned = self.report.pinned
         values = {number: one for number, one in self.values.items() if number not in pinned}
-        return Kept, (self.report, values)
+        return _copy_of_kept, (self.report, values)
+
+
+def _copy_of_kept(report: BlockReport, values: dict[int, Any]) -> Kept:
+    return Kept(report, values, is_copy=True)
 
 
 def report_of(result: Any) -> BlockReport:
@@ -162,14 +178,15 @@ class _RunningBlock:
         n_back = 0
         # The last report is made under the lock, after this: it must not miss `n_kept`.
         with self.lock:
-            try:
-                while True:
+            # A block that has not begun keeps a task: or it might come back whole, again and again.
+            least = 0 if self.current >= 0 else 1
+            with contextlib.suppress(IndexError):  # the other thread has taken the last one
+                while len(self.items) > least:
                     self.items.pop()
                     n_back += 1
-            except IndexError:
-                pass
             if n_back:
-                self.n_kept = len(self.order.items) - n_back
+                n_before = len(self.order.items) if self.n_kept is None else self.n_kept
+                self.n_kept = n_before - n_back
             tell = self.tell
             if tell is None:
                 return
@@ -224,19 +241,33 @@ def run_block(blob: bytes, *inputs: Any) -> Any:
         values.update(order.values)
         for running.current, packed in order.pickles.items():
             values[running.current] = loads(packed)
+        running.current = -1
         _run_items(running, tables, report)
     except BaseException as exc:
         report.failed = running.current, pack_exception(exc, _UNNAMED, _UNNAMED)
     finally:
         if is_watched:
             _watcher.forget(running)
+        del references.current.tables  # or the last values would stay until the next block
     with running.lock:  # whoever reports early has done so
         running.tell = None
     _flush_output()
     if report.failed is not None:
         report.finished = running.finished
+        _tell_failure(order, report)
     report.n_kept = running.n_kept
     return _with_values(running, report)
+
+
+def _tell_failure(order: BlockOrder, report: BlockReport) -> None:
+    """Report a failure at once: the last report may need a thread where all are busy."""
+    early = BlockReport(order.block, [], failed=report.failed, is_last=False)
+    early.pid = report.pid
+    early.current = report.failed[0] if report.failed is not None else -1
+    with contextlib.suppress(Exception):  # the last report says it again
+        tell = _teller(order)
+        if tell is not None:
+            tell(pickle.dumps((order.run, early), 5))
 
 
 def _run_items(running: _RunningBlock, tables: references.Tables, report: BlockReport) -> None:
@@ -307,12 +338,42 @@ def _with_values(running: _RunningBlock, report: BlockReport) -> Any:
             report.failed = number, pack_exception(exc, _UNNAMED, _UNNAMED)
             report.finished = running.finished
             return report
-        if packed is None:
+        if packed is None or has_finalizer(value):
             kept[number] = value
             report.kept[number] = int(sizeof(value))
         else:
             report.pickles[number] = packed
+    if kept and not running.order.topic:  # nobody keeps the result of the call
+        _kept_here.hold(running.order.run, [one for one in kept.values() if has_finalizer(one)])
     return Kept(report, kept) if kept else report
+
+
+class _KeptHere:
+    """What must not be finalized before a run is over, as far as this process can know that."""
+
+    def __init__(self) -> None:
+        self._run = ""
+        self._values: list[Any] = []
+        self._is_registered = False
+
+    def hold(self, run: str, values: list[Any]) -> None:
+        """Hold values of a run, until there is another one, or the process ends."""
+        if run != self._run:
+            self._run, self._values = run, []
+        self._values += values
+        if values and not self._is_registered:
+            self._is_registered = True
+            util = sys.modules.get("multiprocessing.util")
+            if util is None:
+                atexit.register(self._let_go)
+            else:  # whose processes end without more ado
+                util.Finalize(None, self._let_go, exitpriority=0)
+
+    def _let_go(self) -> None:
+        self._values = []
+
+
+_kept_here = _KeptHere()
 
 
 def _is_simple(value: Any) -> bool:
@@ -322,9 +383,9 @@ def _is_simple(value: Any) -> bool:
 
 
 def _early(value: Any, most: int) -> bytes | None:
-    """Return the pickle of a value before the end; None = it is large, or cannot be pickled."""
+    """Return the pickle of a value before the end; None = it must stay, or cannot be pickled."""
     try:
-        return _packed_if_small(value, most)
+        return None if has_finalizer(value) else _packed_if_small(value, most)
     except BaseException:  # the last report says why
         return None
 
@@ -482,6 +543,7 @@ class _LateBlocks:
 
     def _look(self) -> None:
         n_idle = 0
+        running: _RunningBlock | None
         while True:
             time.sleep(_TICK_S)
             now = monotonic()
@@ -498,6 +560,8 @@ class _LateBlocks:
                     else:
                         self._blocks.discard(running)
                     running.give_back()
+            running = None  # nor may this thread keep the values of the last one
+            blocks.clear()
 
 
 _watcher = _LateBlocks()
