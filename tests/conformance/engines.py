@@ -189,6 +189,8 @@ def _hide_frames(provider: str) -> None:
 
     folders = [__file__]
     if provider == "weft":
-        folders += importlib.import_module("weft.graphs").__path__
+        for name in ("weft.graphs", "weft.multiprocessing", "weft.deploy.local"):
+            module = importlib.import_module(name)
+            folders += getattr(module, "__path__", [module.__file__])
     shorten = dask.config.get("admin.traceback.shorten")
     dask.config.set({"admin.traceback.shorten": [*shorten, *map(re.escape, folders)]})
