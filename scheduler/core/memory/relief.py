@@ -29,7 +29,7 @@ from ..moves.eligibility import fill_class, may_run
 from ..moves.transitions import ACTIVE, err
 from ..records.tasks import MEMORY, NO_WORKER, SchedulerTask, TaskClass
 from .full import FULL_SHARE, is_full_of_results, is_let_go
-from .records import Kill, memory_of
+from .records import Kill, expected_at, memory_of
 from .usage import spilled_nbytes, used_nbytes
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _relieve(state: SchedulerState, classes: Iterable[TaskClass]) -> None:
     greedy = max(sizes, key=sizes.__getitem__)
     kept = [task for task in there if task.group.client == greedy]
     waiting = [task for task in aside if task.group.client == greedy and _adds(task)]
-    victims = _victims(full, aside, kept, waiting) or waiting
+    victims = _victims(state, full, aside, kept, waiting) or waiting
     if not victims:
         return  # not results fill them: that these fail would make no room
     text = (
@@ -224,14 +224,20 @@ def _size(task: SchedulerTask) -> int:
 
 
 def _victims(
+    state: SchedulerState,
     full: Iterable[WorkerHandle],
     aside: Iterable[SchedulerTask],
     kept: Iterable[SchedulerTask],
     waiting: Iterable[SchedulerTask],
 ) -> list[SchedulerTask]:
-    """Return the newest of these results without which the others fit that are wanted."""
+    """Return the newest of these results without which the others fit that are wanted.
+
+    What the workers run counts with what it is expected to add: it may wait for what is aside.
+    """
     missing = sum(map(_size, aside))
-    missing -= sum(int(FULL_SHARE * ws.memory_limit) - used_nbytes(ws) for ws in full)
+    for ws in full:
+        missing += used_nbytes(ws) + expected_at(state, ws).nbytes
+        missing -= int(FULL_SHARE * ws.memory_limit)
     n_left = len(list(aside))
     found: list[SchedulerTask] = []
     for task in _newest_first((*waiting, *(t for t in kept if t.wanted_by and not is_actor(t)))):

@@ -253,6 +253,22 @@ def test_a_client_that_holds_all_gives_way_to_the_work_of_another(board):
     assert board.states("small", "a", "b", "z") == ["memory", "erred", "erred", "processing"]
 
 
+def test_a_result_gives_way_to_what_tasks_wait_for_whose_own_results_would_not_fit(board):
+    bob, alice = board.client("bob"), board.client("alice")
+    w = worker(board, nthreads=2)
+    hold(board, bob, w, "known")
+    ballast(board, alice, w)
+    board.send(bob, m.ReleaseKeys(keys=["known"]))
+    measure(board, w, 230 * MB)
+    board.send(bob, graph("p", "q", function="make"))
+    board.send(w, m.AttemptsBlocked(attempts=[board.attempt("p"), board.attempt("q")]))
+    measure(board, w, 290 * MB)
+    board.send(bob, graph("c", function="make"))
+    assert board.states("c") == ["no_worker"]
+    board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
+    assert board.states("ballast", "c") == ["erred", "processing"]
+
+
 def test_nothing_fails_while_a_worker_with_room_is_only_busy(board):
     _, alice, _ = fill(board)
     board.send(alice, graph("other", function="other", workers=["second"]))
