@@ -1,4 +1,4 @@
-"""The limits of the product in a run: tiny ones show what happens at them."""
+"""The limits of the product in a run, tiny ones show what happens at them; and its pickles."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import weft.scheduler.core.memory.full
 import weft.worker.core.fetching
 import weft.worker.core.seats
 import weft.worker.core.slots
+from weft.scheduler.core.journal import feature as journal
 from weft.scheduler.core.promises import feature as promises
 
+from .graphs import Constants
 from .memory import Limits
 from .plan import Plan
 
@@ -23,6 +25,7 @@ def of_modules(plan: Plan, memory: Limits | None) -> ExitStack:
     """Set the limits of a run in the modules that have them, until the stack is closed."""
     limits = plan.limits
     stack = ExitStack()
+    constants = Constants()
     swing = weft.scheduler.core.memory.full.SWING_NBYTES if memory is None else memory.swing
     for module, name, value in (
         (weft.client.core.submitting, "MAX_TASKS", limits["client.max_tasks"]),
@@ -37,6 +40,10 @@ def of_modules(plan: Plan, memory: Limits | None) -> ExitStack:
         # All members of a cycle are named: see `task_clients.py`.
         (weft.scheduler.core.coordination.cycles, "MAX_NAMED", 1000),
         (weft.scheduler.core.memory.full, "SWING_NBYTES", swing),
+        # Values are no pickles here.
+        (journal, "CONSTANT_ID", constants.function[0]),
+        (journal, "CONSTANT_BLOB", constants.function[1]),
+        (journal, "arguments_of", constants.arguments),
     ):
         stack.enter_context(patch.object(module, name, value))
     return stack
