@@ -250,7 +250,7 @@ def _open(state: SchedulerState, task: SchedulerTask) -> None:
 def _give_class(state: SchedulerState, task: SchedulerTask) -> bool:
     """Give a deferred task the class of its options; return whether that could be done."""
     group = task.group
-    if not group.task_class.is_deferred:
+    if not group.task_class.is_deferred or task.state == FORGOTTEN:
         return False
     if task.state == PROCESSING:  # a worker came back with it, and it has no resources there
         watched_of(state).opened_late[task] = None

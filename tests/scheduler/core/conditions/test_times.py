@@ -55,6 +55,16 @@ def test_a_start_waits_for_conditions_and_the_other_way_round(board):
     assert board.states("b") == ["processing"]
 
 
+def test_a_start_is_none_of_a_task_that_was_forgotten_in_the_same_look(board):
+    client = board.client()
+    board.send(client, graph("a", start_ms=in_ms(board, 5.001)))
+    board.send(client, graph(":a -> b", end_by_ms=in_ms(board, 5.0)), m.ReleaseKeys(keys=["a"]))
+    out = board.tick(10.0)
+    assert sent_keys(out, client, m.KeysCancelled) == ["b"]
+    assert not board.state.tasks
+    assert board.state.default_class.n_tasks == 0
+
+
 def test_a_clock_that_was_ahead_of_the_epoch_counts(board):
     client = board.client()
     board.send(client, graph("a", start_ms=in_ms(board, 3600.0)))
