@@ -35,6 +35,7 @@ from weft.worker.core.events import (
 )
 from weft.worker.core.features import FEATURES
 from weft.worker.core.features.output import CatchOutput, OutputCame
+from weft.worker.core.features.promises import Promises
 from weft.worker.core.features.timeouts import RunningSeen, TimeLimits, WatchRunning
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
@@ -590,6 +591,8 @@ class WorkerNode:
         assert not left, f"{self!r} keeps values of {left}, which nobody wants"
         assert not core.cancelled, f"{self!r} runs cancelled tasks for ever"
         assert not core.released, f"{self!r} keeps released data"
-        assert not core.awaited, f"{self!r} has promised what does not end: {core.awaited}"
+        # What has not come is waited for until its reader is answered that it does not.
+        awaited = core.awaited.keys() - core.record(Promises).early.keys()
+        assert not awaited, f"{self!r} has promised what does not end: {awaited}"
         assert not self.data.promises, f"{self!r} waits for promises: {self.data.promises}"
         assert not core.fetching.requests, f"{self!r} waits for peers"
