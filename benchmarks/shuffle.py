@@ -11,13 +11,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import math
 import os
+import signal
 import statistics
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -90,8 +93,12 @@ WORK: dict[str, Callable[[int, int], tuple[float, int]]] = {
 # --- Systems --------------------------------------------------------------------------------------
 
 
+#: Returns the processes of the workers.
+Pids = Callable[[], set[int]]
+
+
 @contextlib.contextmanager
-def weft_with(min_pairs: int | None) -> Iterator[None]:
+def weft_with(min_pairs: int | None, options: dict[str, Any]) -> Iterator[Pids]:
     """Weft; None = dask's tasks in every case."""
     import weft
     from weft.client.dask import shuffles
@@ -99,15 +106,15 @@ def weft_with(min_pairs: int | None) -> Iterator[None]:
     before = shuffles.MIN_PAIRS
     shuffles.MIN_PAIRS = sys.maxsize if min_pairs is None else min_pairs
     try:
-        with weft.Client(n_workers=2, threads_per_worker=1) as client:
+        with weft.Client(n_workers=2, threads_per_worker=1, **options) as client:
             client.wait_for_workers(2)
-            yield
+            yield lambda: set(client.run(os.getpid).values())
     finally:
         shuffles.MIN_PAIRS = before
 
 
 @contextlib.contextmanager
-def dask_p2p() -> Iterator[None]:
+def dask_p2p(options: dict[str, Any]) -> Iterator[Pids]:
     """dask.distributed with p2p."""
     import dask
     import distributed
@@ -116,15 +123,15 @@ def dask_p2p() -> Iterator[None]:
     with (
         dask.config.set(settings),
         distributed.Client(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ),
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, **options
+        ) as client,
     ):
-        yield
+        yield lambda: set(client.run(os.getpid).values())
 
 
-SYSTEMS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
-    "weft": lambda: weft_with(0),
-    "tasks": lambda: weft_with(None),
+SYSTEMS: dict[str, Callable[[dict[str, Any]], contextlib.AbstractContextManager[Pids]]] = {
+    "weft": lambda options: weft_with(0, options),
+    "tasks": lambda options: weft_with(None, options),
     "p2p": dask_p2p,
 }
 
@@ -158,6 +165,48 @@ class SchedulerMemory:
         return self._most - self._before
 
 
+class Run(NamedTuple):
+    """What one run took; `seconds` is infinite, and there is no checksum, if it has failed."""
+
+    seconds: float
+    checksum: int | None
+    #: bytes of weft's scheduler
+    grown: int
+    n_killed: int
+
+
+def run(
+    work: str, name: str, n: int, n_rows: int, limit: int, kill_at_s: float | None = None
+) -> Run:
+    """Run one work on one system, with a limit of each worker's memory if that is not 0."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"memory_limit": limit, "local_directory": folder} if limit else {}
+        with SYSTEMS[name](options) as pids:
+            WORK[work](4, 100)  # modules are imported, connections open
+            before = pids()
+            with SchedulerMemory() as memory, killing(min(before), kill_at_s):
+                try:
+                    seconds, checksum = WORK[work](n, n_rows)
+                except Exception as error:
+                    print(f"{name} has failed: {type(error).__name__}: {error}"[:200])
+                    seconds, checksum = math.inf, None
+            n_killed = len(before - pids())
+    gc.collect()
+    return Run(seconds, checksum, memory.grown, n_killed)
+
+
+@contextlib.contextmanager
+def killing(pid: int, at_s: float | None) -> Iterator[None]:
+    """Kill a process after so many seconds, if work goes on then; None = do not."""
+    timer = threading.Timer(at_s or 0, os.kill, (pid, signal.SIGKILL))
+    if at_s is not None:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def main() -> None:
     """Run and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -165,35 +214,45 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[n for n, _ in SIZES])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--systems", choices=SYSTEMS, nargs="*", default=["weft", "p2p"])
+    parser.add_argument("--rows", type=int, help="of each partition")
+    parser.add_argument("--memory-limit", type=int, metavar="MIB", help="of each worker")
+    parser.add_argument(
+        "--kill", action="store_true", help="and run each again, with a worker killed at half time"
+    )
     options = parser.parse_args()
     rows_of = dict(SIZES)
+    limit = (options.memory_limit or 0) << 20
+
     print(machine.headline("shuffles", machine.describe(ROOT), {}), flush=True)
     for n in options.sizes:
-        n_rows = rows_of.get(n, 4_000)
-        seconds: dict[str, list[float]] = {name: [] for name in options.systems}
-        sums = set()
-        grown = []
+        n_rows = options.rows or rows_of.get(n, 4_000)
+        runs: dict[str, list[Run]] = {}
         for _ in range(options.rounds):
             for name in options.systems:
-                with SYSTEMS[name]():
-                    WORK[options.work](4, 100)  # modules are imported, connections open
-                    with SchedulerMemory() as memory:
-                        took, checksum = WORK[options.work](n, n_rows)
-                seconds[name].append(took)
-                if name == "weft":
-                    grown.append(memory.grown)
-                sums.add(checksum)
-                gc.collect()
-        assert len(sums) == 1, sums
-        medians = {name: statistics.median(some) for name, some in seconds.items()}
+                whole = run(options.work, name, n, n_rows, limit)
+                runs.setdefault(name, []).append(whole)
+                if options.kill:
+                    rest = run(options.work, name, n, n_rows, limit, kill_at_s=whole.seconds / 2)
+                    runs.setdefault(f"{name}, one killed", []).append(rest)
+        found = {one.checksum for some in runs.values() for one in some} - {None}
+        assert len(found) == 1, found
+        medians = {name: _median(one.seconds for one in some) for name, some in runs.items()}
         text = "  ".join(f"{name} {m:.2f} s" for name, m in medians.items())
         if {"weft", "p2p"} <= medians.keys():
-            ratios = [a / b for a, b in zip(seconds["weft"], seconds["p2p"], strict=True)]
-            text += f"  weft/p2p {statistics.median(ratios):.2f}"
-        if grown:
-            text += f"  scheduler {statistics.median(grown) / n:.0f} B a partition"
+            pairs = zip(runs["weft"], runs["p2p"], strict=True)
+            text += f"  weft/p2p {_median(a.seconds / b.seconds for a, b in pairs):.2f}"
+        if "weft" in runs:
+            grown = _median(one.grown for one in runs["weft"])
+            text += f"  scheduler {grown / n:.0f} B a partition"
+        if limit or options.kill:
+            killed = [f"{name} {sum(one.n_killed for one in some)}" for name, some in runs.items()]
+            text += "  killed: " + ", ".join(killed)
         load = os.getloadavg()[0]
         print(f"{options.work} {n} x {n_rows} rows: {text}  (load {load:.0f})", flush=True)
+
+
+def _median(values: Iterable[float]) -> float:
+    return statistics.median(list(values))
 
 
 if __name__ == "__main__":
