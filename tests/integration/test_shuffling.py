@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import weft
+from weft.protocol.wire.messages import INDEX_FUNCTION
 
 pytestmark = pytest.mark.slow
 
@@ -94,21 +95,44 @@ def test_every_row_is_in_its_partition(client, tmp_path):
     assert sum(map(len, keys)) == len(set().union(*keys))
 
 
-def test_results_are_those_of_dasks_own_tasks_in_this_process(client, tmp_path):
-    frame = frames(tmp_path)
-    other = dd.from_pandas(pd.DataFrame({"k": range(1000), "y": range(1000)}), npartitions=5)
-    work = [
-        frame.set_index("x"),
-        frame.sort_values("x"),
-        frame.merge(other, on="k"),
-        frame.groupby("k").apply(lambda g: g.x.sum(), meta=("x", "f8")),
-        frame[["k", "s"]].drop_duplicates(split_out=6),
-    ]
+def other():
+    return dd.from_pandas(pd.DataFrame({"k": range(1000), "y": range(1000)}), npartitions=5)
+
+
+WORK = {
+    "set_index": lambda frame: frame.set_index("x"),
+    # Without a step behind it, dask would make one partition of all and sort that.
+    "sort_values": lambda frame: frame.sort_values("x").map_partitions(lambda part: part),
+    "merge": lambda frame: frame.merge(other(), on="k"),
+    "apply": lambda frame: frame.groupby("k").apply(lambda g: g.x.sum(), meta=("x", "f8")),
+    "drop_duplicates": lambda frame: frame[["k", "s"]].drop_duplicates(split_out=6),
+}
+
+
+@pytest.fixture
+def n_indexes(client, monkeypatch):
+    """Return what counts the indexes of parts that the client has submitted."""
+    found = []
+    post = client._engine.post
+
+    def note(operation):
+        functions = getattr(operation, "functions", None) or [getattr(operation, "function", None)]
+        found.extend(one for one in functions if getattr(one, "id", None) == INDEX_FUNCTION)
+        post(operation)
+
+    monkeypatch.setattr(client._engine, "post", note)
+    return lambda: len(found)
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_results_are_those_of_dasks_own_tasks_in_this_process(client, tmp_path, name, n_indexes):
+    work = WORK[name](frames(tmp_path))
     with dask.config.set({"dataframe.shuffle.method": "tasks"}):
-        wanted = [one.compute(scheduler="sync") for one in work]
-    for one, wants in zip(work, wanted, strict=True):
-        found = one.compute()
-        pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(wants))
+        wanted = work.compute(scheduler="sync")
+    assert not n_indexes()
+    found = work.compute()
+    pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(wanted))
+    assert n_indexes()
 
 
 def test_a_worker_that_is_killed_while_parts_are_read_costs_its_part(
