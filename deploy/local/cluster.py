@@ -110,7 +110,7 @@ class LocalCluster(Cluster[Mode]):
 
     shares_installation = True
     #: It is none of the user's, who is not warned of it.
-    is_kept = False
+    _is_kept = False
 
     @overload
     def __init__(
@@ -235,9 +235,9 @@ class LocalCluster(Cluster[Mode]):
         others = [
             c.name
             for c in clusters
-            if c.status == "running" and c._pid == self._pid and not c.is_kept
+            if c.status == "running" and c._pid == self._pid and not c._is_kept
         ]
-        if len(others) == 1 and not self.is_kept:
+        if len(others) == 1 and not self._is_kept:
             _log.warning(
                 "a second LocalCluster, %s, was started while %s is running: both take this "
                 "machine's cores and memory. weft.Client(cluster) makes a client of the first; "

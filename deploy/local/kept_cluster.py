@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 class _LocalCluster(LocalCluster[Any]):
-    is_kept = True
+    _is_kept = True
 
 
 class KeptCluster:

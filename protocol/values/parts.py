@@ -27,7 +27,7 @@ __all__ = ["TO_THE_END", "Taken", "fetch_parts_here", "index_of_parts", "read_pa
 TO_THE_END: Final = 1 << 62
 
 
-class Values(Protocol):
+class SourceValues(Protocol):
     """Values that are read one after the other, more than once if need be."""
 
     def __len__(self) -> int: ...
@@ -92,7 +92,7 @@ def read_parts(
     return fetch(found, range(len(found.keys)) if places is None else places, numbers, n_numbers)
 
 
-def take_parts(values: Values, numbers: Sequence[int], n_numbers: int) -> Any:
+def take_parts(values: SourceValues, numbers: Sequence[int], n_numbers: int) -> Any:
     """Return the named parts of values, joined by their class if that of the first can."""
     if n_numbers:
         if len(numbers) != n_numbers * len(values):

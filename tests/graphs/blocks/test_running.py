@@ -27,7 +27,7 @@ def test_a_late_block_that_has_not_begun_keeps_its_first_task():
     assert running.n_kept == 1
 
 
-def test_what_is_given_back_twice_adds_up():
+def test_tasks_that_are_given_back_twice_add_up():
     order = BlockOrder("run", 1, "", 0.0, {}, [(i, 0, b"", [], ()) for i in range(4)])
     running = _RunningBlock(order)
     running.give_back()
