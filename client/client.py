@@ -265,6 +265,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     call_stack = inspecting.call_stack
     explain = explaining.explain
     job = jobs.job
+    job_counts = jobs.job_counts
     job_result = jobs.job_result
     cancel_job = jobs.cancel_job
     forget_job = jobs.forget_job

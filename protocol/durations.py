@@ -113,3 +113,26 @@ def _to_float(value: object) -> float:
         return float(value)  # type: ignore[arg-type]
     except OverflowError:  # an int with more than 308 digits
         return math.nan
+
+
+def moment_of(value: object, name: str) -> float:
+    """Return a point in time as seconds since 1970; one without a time zone is local.
+
+    Args:
+        value: a datetime, or a text of ISO 8601.
+        name: of the option, for errors.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    from datetime import datetime
+
+    text = "it is a datetime, or a text such as '2030-12-24 18:00'"
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"{name}={value!r:.80} is not a time; {text}") from None
+    if not isinstance(value, datetime):
+        raise TypeError(f"{name}= is not {type(value).__name__}; {text}")
+    return value.timestamp()

@@ -217,6 +217,7 @@ class Journal:
             database = sqlite3.connect(
                 self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
+            database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new one: see `compact`
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
             database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
@@ -288,8 +289,7 @@ class Journal:
     # -- questions --------------------------------------------------------------------------------
     def _answer(self, question: Ask) -> Message:
         try:
-            answer = self._answer_jobs if question.name == "jobs" else self._answer_job
-            return answer(question)
+            return _ANSWERS[question.name](self, question)
         except ValueError as error:
             text = f"question {question.name!r}: {error}"
             return AskFailed(request=question.request, kind=BAD_ARGUMENT, text=text)
@@ -299,11 +299,16 @@ class Journal:
 
     def _answer_jobs(self, question: Ask) -> Message:
         """Answer with descriptions of jobs, the latest first."""
-        wheres, values = [], []
+        wheres: list[str] = []
+        values: list[str | float] = []
         for name in ("state", "name", "client"):
             if value := _text_in(question, name):
                 wheres.append(f"{name} = ?")
                 values.append(value)
+        for name, where in (("since", "submitted >= ?"), ("until", "submitted < ?")):
+            if moment := _number_in(question, name):
+                wheres.append(where)
+                values.append(moment)
         if question.page:
             wheres.append("number < ?")
             values.append(str(int(question.page)))
@@ -318,6 +323,18 @@ class Journal:
         next_page = "" if is_last else str(jobs[-1]["number"])
         return Answer(request=question.request, info={"jobs": jobs}, next_page=next_page)
 
+    def _answer_counts(self, question: Ask) -> Message:
+        """Answer with the number of jobs of each name and state."""
+        counts = []
+        if self._database is not None or self.path.exists():
+            rows = self._open().execute(
+                "SELECT name, CASE state WHEN ? THEN 'done' ELSE state END AS of_state, count(*) "
+                "FROM jobs GROUP BY name, of_state ORDER BY max(number) DESC",
+                (_MADE,),
+            )
+            counts = [list(row) for row in rows]
+        return Answer(request=question.request, info={"counts": counts})
+
     def _answer_job(self, question: Ask) -> Message:
         """Answer with one job, its result, and its failure."""
         key = _text_in(question, "key")
@@ -331,6 +348,13 @@ class Journal:
         *described, result, buffers, failure = row
         blobs = [None if result is None else _joined(result, buffers), failure]
         return Answer(request=question.request, info={"jobs": [_described(described)]}, blobs=blobs)
+
+
+_ANSWERS: Final[dict[str, Callable[[Journal, Ask], Message]]] = {
+    "jobs": Journal._answer_jobs,
+    "job": Journal._answer_job,
+    "job_counts": Journal._answer_counts,
+}
 
 
 class _Write:
@@ -469,6 +493,13 @@ def _text_in(question: Ask, name: str) -> str:
     if isinstance(value, str):
         return value
     raise ValueError(f"{name} is a text")
+
+
+def _number_in(question: Ask, name: str) -> float:
+    value = question.arguments.get(name, 0.0)
+    if isinstance(value, (int, float)):
+        return float(value)
+    raise ValueError(f"{name} is a number of seconds")
 
 
 def _unusable(path: Path, error: Exception) -> ConfigError:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.durations import seconds_of
+from ...protocol.durations import moment_of, seconds_of
 from ...protocol.errors import ForeignFuture
 from ...protocol.wire.columns import MAX_SIZE
 from ...protocol.wire.options import ENDS, MAX_CONDITIONS
@@ -125,7 +124,7 @@ def _futures_of(value: Any) -> Iterable[Any]:
 
 
 def _read_start_at(value: Any) -> dict[str, Any]:
-    return {"start_ms": _in_ms(_moment(value, "start_at"))}
+    return {"start_ms": _in_ms(moment_of(value, "start_at"))}
 
 
 def _read_start_after(value: Any) -> dict[str, Any]:
@@ -142,26 +141,13 @@ def _read_no_worker_timeout(value: Any) -> dict[str, Any]:
 
 def _read_deadline(value: Any) -> dict[str, Any]:
     try:
-        when_s = _moment(value, "deadline")
+        when_s = moment_of(value, "deadline")
     except (TypeError, ValueError):
         when_s = time.time() + seconds_of(value, "deadline")
     late_s = time.time() - when_s
     if late_s >= 0:
         raise ValueError(f"deadline={value!r:.80} is over: the task could only be cancelled")
     return {"end_by_ms": _in_ms(when_s)}
-
-
-def _moment(value: Any, name: str) -> float:
-    """Return a point in time as seconds since 1970; one without a time zone is local."""
-    text = "it is a datetime, or a text such as '2030-12-24 18:00'"
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError(f"{name}={value!r:.80} is not a time; {text}") from None
-    if not isinstance(value, datetime):
-        raise TypeError(f"{name}= is not {type(value).__name__}; {text}")
-    return value.timestamp()
 
 
 def _in_ms(when_s: float) -> int:

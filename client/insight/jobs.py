@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import msgpack
 
-from ...protocol.durations import Duration, seconds_or_none
+from ...protocol.durations import Duration, moment_of, seconds_of, seconds_or_none
 from ...protocol.values.serialize import loads
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.keys import Key, key_of, text_of
@@ -56,32 +58,62 @@ class Job:
 async def jobs(
     engine: Engine,
     state: str | None = None,
-    name: str | None = None,
+    name: str | re.Pattern[str] | None = None,
     client: str | None = None,
     limit: int = 1000,
+    *,
+    since: datetime | Duration | None = None,
+    until: datetime | Duration | None = None,
 ) -> list[Job]:
     """Return detached jobs of the cluster, the latest first, of whichever client.
 
     Args:
         state: only those in this state: pending, done, failed, cancelled or lost.
-        name: only those of the function of this name.
+        name: only those of the function of this name; or, with a compiled regular expression,
+            those in whose name or key it is found.
         client: only those that the client of this name has submitted.
         limit: the most jobs.
+        since: only those that were submitted then or later: a datetime, a text such as
+            "2030-12-24 18:00", or so long ago, like "2 h".
+        until: only those that were submitted before.
 
     Raises:
-        ValueError: there is no such state.
+        ValueError: there is no such state, or a time is none.
         QuestionFailed: the scheduler has no journal, or cannot read it.
     """
     if state is not None and state not in STATES:
         raise ValueError(f"state= is one of {', '.join(STATES)}, not {state!r}")
-    wanted = {"state": state, "name": name, "client": client}
+    pattern = name if isinstance(name, re.Pattern) else None
+    wanted = {
+        "state": state,
+        "name": None if pattern else name,
+        "client": client,
+        "since": None if since is None else _past(since, "since"),
+        "until": None if until is None else _past(until, "until"),
+    }
     arguments = {key: value for key, value in wanted.items() if value is not None}
     found: list[Job] = []
     async for page in ask(engine, "jobs", arguments):
-        found += _jobs_in(page)
+        # Here, since a pattern may take for ever, and the journal is everybody's.
+        found += [job for job in _jobs_in(page) if pattern is None or _matches(pattern, job)]
         if len(found) >= limit:
             break
     return found[:limit]
+
+
+@on_loop
+async def job_counts(engine: Engine) -> dict[str, dict[str, int]]:
+    """Return how many detached jobs there are: `{name: {state: number}}`, the latest name first.
+
+    Raises:
+        QuestionFailed: the scheduler has no journal, or cannot read it.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    for page in await pages_of(engine, "job_counts", {}, None):
+        with reading("the scheduler"):
+            for name, state, n in part_of(page, "counts", list):
+                counts.setdefault(name, {})[state] = n
+    return counts
 
 
 @on_loop
@@ -160,6 +192,18 @@ def read_failure(packed: Any) -> list[Any]:
         if not isinstance(failure, list) or len(failure) < 2:
             raise TypeError("a failure is a list")
     return failure
+
+
+def _past(value: Any, name: str) -> float:
+    """Return a point in time; a duration is that long ago."""
+    try:
+        return moment_of(value, name)
+    except (TypeError, ValueError):
+        return time.time() - seconds_of(value, name)
+
+
+def _matches(pattern: re.Pattern[str], job: Job) -> bool:
+    return any(map(pattern.search, (job.name, str(job.key))))
 
 
 def _jobs_in(page: dict[str, Any]) -> list[Job]:

@@ -21,6 +21,7 @@ from . import (  # noqa: F401 - each adds its command to the group
     doctor,
     explain,
     jobs,
+    journal,
     logs,
     retire,
     scale,

@@ -42,7 +42,11 @@ def connected(chosen: Chosen, command: str) -> Client[Any]:
 @click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
 @click.option("--name", metavar="NAME", help="Only those of the function of this name.")
 @click.option("--client", "of_client", metavar="NAME", help="Only those of this client.")
+@click.option("--match", metavar="REGEX", help="Only those in whose name or key it is found.")
+@click.option("--since", metavar="TIME", help="Only those submitted then or later; or '2 h' ago.")
+@click.option("--until", metavar="TIME", help="Only those submitted before.")
 @click.option("--limit", type=Count(1), default=50, show_default=True, help="At most so many.")
+@click.option("--summary", is_flag=True, help="Count all jobs by name and state instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each job.")
 @scheduler_option
 @connection_file_option
@@ -50,7 +54,11 @@ def queue(
     state: str | None,
     name: str | None,
     of_client: str | None,
+    match: str | None,
+    since: str | None,
+    until: str | None,
     limit: int,
+    summary: bool,
     as_json: bool,
     at: str | None,
     connection_file: Path | None,
@@ -61,19 +69,45 @@ def queue(
     Examples:
       weft queue
       weft queue --state failed --limit 10
+      weft queue --match 'train|test' --since '2030-12-24 18:00'
+      weft queue --summary
       weft queue --state pending --json | jq -r .key
     """
     import json
+    import re
 
+    if summary and (state or name or of_client or match or since or until):
+        raise click.UsageError("--summary counts all jobs: leave the other options out")
+    if name and match:
+        raise click.UsageError("give --name or --match, not both")
+    try:
+        pattern = re.compile(match) if match else None
+    except re.error as error:
+        raise click.UsageError(f"--match {match}: {error}") from None
     with connected(Chosen(connection_file, at), "weft queue") as client:
-        found = client.jobs(state=state, name=name, client=of_client, limit=limit)
+        if summary:
+            counts = client.job_counts()
+            click.echo(json.dumps(counts) if as_json else counted(counts))
+            return
+        try:
+            found = client.jobs(
+                state=state,
+                name=pattern or name,
+                client=of_client,
+                limit=limit,
+                since=since,
+                until=until,
+            )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
     if as_json:
         for job in found:
             click.echo(json.dumps(plain(job)))
     elif found:
         click.echo(table(found))
     else:
-        click.echo("no such jobs" if state or name or of_client else "no jobs", err=True)
+        is_filtered = state or name or of_client or match or since or until
+        click.echo("no such jobs" if is_filtered else "no jobs", err=True)
 
 
 def plain(job: Job) -> dict[str, Any]:
@@ -92,10 +126,19 @@ def plain(job: Job) -> dict[str, Any]:
 
 def table(jobs: list[Job]) -> str:
     """Return the table that users read."""
-    rows = [_HEADER, *map(_row, jobs)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADER))]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    return "\n".join(lines)
+    return _in_columns([_HEADER, *map(_row, jobs)])
+
+
+def counted(counts: dict[str, dict[str, int]]) -> str:
+    """Return the table of numbers of jobs, a line for each name."""
+    header = ("NAME", *map(str.upper, _STATES))
+    rows = [(name, *(str(of.get(state, 0)) for state in _STATES)) for name, of in counts.items()]
+    return _in_columns([header, *rows])
+
+
+def _in_columns(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def _row(job: Job) -> tuple[str, ...]:

@@ -156,6 +156,7 @@ WAITS = [
     (weft.Client, "get", lambda on: on.client.get({"x": (abs, -3)}, "x")),
     (weft.Client, "wait_recorded", lambda on: on.client.wait_recorded()),
     (weft.Client, "jobs", lambda on: on.client.jobs(limit=1)),
+    (weft.Client, "job_counts", lambda on: on.client.job_counts()),
     (weft.Client, "job", lambda on: on.client.job(on.job)),
     (weft.Client, "job_result", lambda on: on.client.job_result(on.job)),
     (weft.Client, "cancel_job", lambda on: on.client.cancel_job(on.job)),

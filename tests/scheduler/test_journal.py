@@ -129,6 +129,24 @@ def test_jobs_are_listed_page_by_page(opened, monkeypatch):
     assert opened.ask("jobs", name="dec").info == {"jobs": []}
 
 
+def test_jobs_are_listed_by_the_time_of_their_submission(opened, monkeypatch):
+    for key, now in (("a", 100.0), ("b", 200.0), ("c", 300.0)):
+        monkeypatch.setattr(module.time, "time", lambda now=now: now)
+        opened.write(job(key))
+    found = opened.ask("jobs", since=200.0, until=300.0)
+    assert [one["key"] for one in found.info["jobs"]] == ["b"]
+
+
+def test_jobs_are_counted_by_name_and_state(opened):
+    assert opened.ask("job_counts").info == {"counts": []}
+    opened.write(*map(job, "abc"))
+    opened.write(JobEnded("a", "done", nbytes=1 << 20), JobEnded("b", "done", result=b"result"))
+    assert sorted(opened.ask("job_counts").info["counts"]) == [
+        ["inc", "done", 2],
+        ["inc", "pending", 1],
+    ]
+
+
 def test_one_job_is_answered_with_its_result(opened):
     opened.write(job("a"), job("b"))
     opened.write(JobEnded("a", "done", result=b"result"))
@@ -141,7 +159,8 @@ def test_one_job_is_answered_with_its_result(opened):
 
 
 @pytest.mark.parametrize(
-    ("name", "page", "arguments"), [("jobs", "x", {}), ("job", "", {"key": 5})]
+    ("name", "page", "arguments"),
+    [("jobs", "x", {}), ("job", "", {"key": 5}), ("jobs", "", {"since": "today"})],
 )
 def test_bad_questions_are_refused(opened, name, page, arguments):
     opened.write(job("a"))

@@ -421,6 +421,7 @@ FEATURE: Final = Feature(
         "forget_jobs": LateQuestion(on_forget, Level.CLIENT),
         "jobs": LateQuestion(on_ask_jobs, Level.VIEW),
         "job": LateQuestion(on_ask_jobs, Level.CLIENT),
+        "job_counts": LateQuestion(on_ask_jobs, Level.VIEW),
     },
     invariants={
         "the journal wants its jobs, and no other tasks": _misjudged,

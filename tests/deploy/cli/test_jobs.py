@@ -10,7 +10,7 @@ import pytest
 import weft
 from tests.deploy.daemons import daemon, file_of, run, scheduler
 from weft.client.insight.jobs import Job
-from weft.deploy.cli.jobs import plain, table
+from weft.deploy.cli.jobs import counted, plain, table
 
 SUBMITTED = dt.datetime(2030, 12, 24, 18, 0)
 ENDED = Job(
@@ -24,6 +24,14 @@ def test_a_table_has_a_line_for_each_job():
         "KEY           STATE    NAME  CLIENT   SUBMITTED            TOOK  SIZE",
         "abs-1         done     abs   me       2030-12-24 18:00:00  90 s  2 KiB",
         "a-longer-key  pending  f     someone  2030-12-24 18:00:00",
+    ]
+
+
+def test_numbers_of_jobs_have_a_line_for_each_name():
+    assert counted({"abs": {"done": 2}, "train": {"pending": 10}}).splitlines() == [
+        "NAME   PENDING  DONE  FAILED  CANCELLED  LOST",
+        "abs    0        2     0       0          0",
+        "train  10       0     0       0          0",
     ]
 
 
@@ -80,6 +88,57 @@ def test_an_array_is_many_jobs_in_the_queue(command):
     assert [json.loads(line)["key"] for line in out.splitlines()] == keys[::-1]
     assert command("forget", *keys) == (0, "", "")
     assert keys[0] not in command("queue")[1]
+
+
+@pytest.mark.slow
+def test_the_queue_is_searched_and_counted(command, folder):
+    _, client = folder
+    client.gather(client.map(divmod, range(3), range(1, 4), detached=True))
+    for words, n in [
+        (("--match", "div.od"), 3),
+        (("--match", "nothing like that"), 0),
+        (("--name", "divmod", "--since", "1h"), 3),
+        (("--name", "divmod", "--until", "1h"), 0),
+        (("--name", "divmod", "--since", "2030-12-24 18:00"), 0),
+    ]:
+        assert len(command("queue", "--json", *words)[1].splitlines()) == n, words
+    header, *lines = command("queue", "--summary")[1].splitlines()
+    assert header.split() == ["NAME", "PENDING", "DONE", "FAILED", "CANCELLED", "LOST"]
+    assert ["divmod", "0", "3", "0", "0", "0"] in [line.split() for line in lines]
+    assert json.loads(command("queue", "--summary", "--json")[1])["divmod"] == {"done": 3}
+    for words, text in [
+        (("--match", "("), "--match (: "),
+        (("--since", "soon"), "since"),
+        (("--summary", "--name", "x"), "leave the other options out"),
+        (("--match", "x", "--name", "x"), "not both"),
+    ]:
+        code, _, err = command("queue", *words)
+        assert code == 2
+        assert text in err
+
+
+@pytest.mark.slow
+def test_the_journal_of_a_running_scheduler_is_copied(command, folder, tmp_path):
+    _, client = folder
+    client.submit(abs, -1, detached=True).result()
+    [journal] = folder[0].rglob("journal.sqlite")
+    copy = tmp_path / "copy.sqlite"
+    code, out, _ = command("journal", "backup", str(journal.parent), str(copy))
+    assert code == 0
+    assert out.startswith(f"{copy}: ")
+    assert "given back" in command("journal", "compact", str(journal))[1]
+    code, _, err = command("journal", "restore", str(journal), str(copy))
+    assert code != 0
+    assert "stop it first" in err
+    assert command("journal", "restore", str(tmp_path / "new"), str(copy))[0] == 0
+    for words, text in [
+        (("backup", str(journal)), "needs a COPY"),
+        (("compact", str(journal), "x"), "takes no COPY"),
+        (("compact", str(tmp_path / "nothing")), "there is no journal"),
+    ]:
+        code, _, err = command("journal", *words)
+        assert code == 2
+        assert text in err
 
 
 @pytest.mark.slow
