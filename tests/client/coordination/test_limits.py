@@ -41,7 +41,8 @@ def test_tasks_share_a_limit_and_give_their_threads_up_meanwhile(client):
 
 @pytest.mark.shares_resources
 def test_more_tasks_than_may_wait_share_a_limit(client, monkeypatch):
-    monkeypatch.setattr(seats, "MANY_BLOCKED", 5)
+    monkeypatch.setattr(seats, "MANY_BLOCKED", 4)
+    monkeypatch.setattr(seats, "MORE_BLOCKED", 2)
     monkeypatch.setattr(executor, "MAX_BLOCKED", 10)
     _most.clear()
     assert client.gather(client.map(use, range(60), pure=False)) == list(range(60))
