@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -11,13 +12,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from queue import Queue, SimpleQueue
+from queue import Empty, Queue, SimpleQueue
 from typing import Any, BinaryIO, Final
 
 import click
 
 from ...client.client import Client
 from ...client.future import Future
+from ...client.shell.interruptible import SLICE_S
 from ...protocol.errors import CommClosed
 from ...protocol.errors.commands import CommandFailed, CommandResult
 from ...worker.commands.command import Command
@@ -274,7 +276,7 @@ class Jobs:
         try:
             self._begin_more()
             while not self.is_cancelled and (self._pending or not self._items.has_ended):
-                future = self._events.get()
+                future = self._next_event()
                 if future is not None:
                     yield from self._ended(future)
                 if len(self._pending) + len(self._held) <= WINDOW // 2:
@@ -295,6 +297,12 @@ class Jobs:
         """Have `run` cancel all that have not ended; also for handlers of signals."""
         self.is_cancelled = True
         self._events.put(None)
+
+    def _next_event(self) -> Future[CommandResult] | None:
+        # A signal that the system delivers to another thread does not end a wait of this one.
+        while True:
+            with contextlib.suppress(Empty):
+                return self._events.get(timeout=SLICE_S)
 
     def _begin_more(self) -> None:
         items = self._items.take(WINDOW - len(self._pending) - len(self._held))
