@@ -10,7 +10,8 @@ Chunks that have no piece in common with each other, not even through others, ha
 own, so that they do not wait for each other. Where a rechunk has hardly more pieces than chunks,
 as if chunks are only shifted, it stays as it is: an index would make all wait for all.
 
-dask may plan a rechunk in steps, so as to have fewer pieces. Each is changed by itself.
+dask may plan a rechunk in steps, so as to have fewer pieces. Each is changed by itself. And it may
+fuse the task of a new chunk with those behind it, which are a task of their own then.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class _Merge(NamedTuple):
     numbers: list[int]
     #: keys of the tasks that cut pieces
     splits: list[Any]
+    #: key of the task that it is fused into, and the other tasks in that; None = it is not fused
+    fused: tuple[Any, list[Any]] | None
 
 
 class ReadPieces:
@@ -66,9 +69,9 @@ def with_read_pieces(graph: Mapping[Any, Any]) -> Mapping[Any, Any]:
     layers: dict[str, list[_Merge]] = {}
     for key, task in graph.items():
         if key.__class__ is tuple and str(key[0]).startswith(_MERGE):
-            merge = _read_merge(graph, task, module)
+            merge = _read_merge(graph, task, module) or _read_fused(graph, task, module)
             if merge is not None:
-                layers.setdefault(key[0], []).append(merge)
+                layers.setdefault(merge.task.key[0], []).append(merge)
     changed: dict[Any, Any] = {}
     for name, merges in layers.items():
         for number, group in enumerate(_connected(merges)):
@@ -89,7 +92,7 @@ def _read_merge(graph: Mapping[Any, Any], task: Any, module: Any) -> _Merge | No
         return None
     pieces, shape = task.args
     n_axes = len(shape)
-    merge = _Merge(task, [], [], [])
+    merge = _Merge(task, [], [], [], None)
     for piece in getattr(pieces, "args", ()):
         if type(piece) is not spec.Alias:
             return None
@@ -110,6 +113,20 @@ def _read_merge(graph: Mapping[Any, Any], task: Any, module: Any) -> _Merge | No
     ):
         return None
     return merge
+
+
+def _read_fused(graph: Mapping[Any, Any], task: Any, module: Any) -> _Merge | None:
+    """Return the new chunk in a task of several; None if there is none, or more than one."""
+    spec: Any = sys.modules["dask._task_spec"]
+    if type(task) is not spec.Task or not task.has_subgraph():
+        return None
+    inner = task.args[0]
+    merges = [one for key, one in inner.items() if str(key[0]).startswith(_MERGE)]
+    merge = _read_merge(graph, merges[0], module) if len(merges) == 1 else None
+    if merge is None:
+        return None
+    others = [one for one in inner.values() if one is not merge.task]
+    return merge._replace(fused=(task.key, others)) if others else None
 
 
 def _is_plain(cut: Any) -> bool:
@@ -154,5 +171,8 @@ def _change(
         boxes = spec.DataNode(None, [int(number) for number in merge.numbers])
         shape = spec.DataNode(None, merge.task.args[1])
         graph[key] = spec.Task(key, read, spec.TaskRef(index), where, boxes, shape)
+        if merge.fused is not None:
+            fused_key, others = merge.fused
+            graph[fused_key] = spec.Task.fuse(*others, key=fused_key)
         for split in merge.splits:
             graph.pop(split, None)

@@ -35,14 +35,20 @@ def chunks(draw: st.DrawFn, size: int) -> tuple[int, ...]:
     return tuple(b - a for a, b in pairwise([0, *sorted(cuts), size]))
 
 
-@given(data=st.data(), sizes=st.lists(st.integers(2, 9), min_size=1, max_size=3))
-@settings(max_examples=40, deadline=None)
-def test_every_rechunk_has_the_values_of_dasks_own(data: st.DataObject, sizes: list[int]) -> None:
+@given(
+    data=st.data(),
+    sizes=st.lists(st.integers(2, 9), min_size=1, max_size=3),
+    has_steps=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_every_rechunk_has_the_values_of_dasks_own(
+    data: st.DataObject, sizes: list[int], has_steps: bool
+) -> None:
     array = np.arange(np.prod(sizes)).reshape(sizes)
     old = tuple(data.draw(chunks(size)) for size in sizes)
     new = tuple(data.draw(chunks(size)) for size in sizes)
     rechunked = da.from_array(array, chunks=old).rechunk(new)
-    graph, keys = graph_of(rechunked)
+    graph, keys = graph_of(rechunked * 2 + 1 if has_steps else rechunked)
     expected = dask.get(graph, keys)
     for found, wanted in zip(dask.get(with_read_pieces(graph), keys), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
@@ -56,6 +62,19 @@ def test_new_chunks_read_pieces_of_old_ones_without_tasks_for_these() -> None:
     assert n_calls(changed, "rechunk-merge-") == 12
     assert len(indexes(changed)) == 1
     assert len(changed) == len(graph) - 4 * 12 + 1
+
+
+def test_steps_behind_new_chunks_are_tasks_of_their_own() -> None:
+    with dask.config.set({"array.rechunk.threshold": 100}):
+        graph, keys = graph_of(da.ones((20, 20), chunks=(1, 20)).rechunk((20, 1)) * 2 + 1)
+    assert n_calls(graph, "rechunk-split-") == 20 * 20
+    fused = [task for task in graph.values() if hasattr(task, "func") and task.has_subgraph()]
+    assert len(fused) == 20
+    changed = dict(with_read_pieces(graph))
+    assert n_calls(changed, "rechunk-split-") == 0
+    assert len(indexes(changed)) == 1
+    assert len(changed) == len(graph) - 20 * 20 + 1 + 20
+    assert all((part == 3).all() for part in dask.get(changed, keys))
 
 
 def test_chunks_that_have_nothing_in_common_do_not_wait_for_each_other() -> None:
