@@ -1,4 +1,4 @@
-"""The size of the cluster, which clients are sent; at once if it has not changed for a while."""
+"""The size of the cluster, which clients are sent; at once if it is small, or at rest."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Clients are sent the size at most so often, while many workers join or leave.
 SIZE_PAUSE_S: Final = 0.05
+#: So many workers are no many: whoever has just started a cluster waits for them.
+FEW_WORKERS: Final = 4
 
 
 class SentSize:
@@ -52,7 +54,7 @@ def _change(state: SchedulerState, n: int) -> None:
     size.nthreads += n
     if size.due is None:
         delay_s = size.sent_at + SIZE_PAUSE_S - state.now
-        if delay_s > 0:
+        if delay_s > 0 and len(state.staying) > FEW_WORKERS:
             size.due = state.call_after(delay_s, _send)
         else:
             _send(state)

@@ -13,7 +13,7 @@ from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.actions import CloseConnection, LogLine
 from weft.scheduler.core.events import SchedulerTick
-from weft.scheduler.core.insight.cluster_size import SIZE_PAUSE_S
+from weft.scheduler.core.insight.cluster_size import FEW_WORKERS, SIZE_PAUSE_S
 from weft.scheduler.core.insight.info import describe_worker
 from weft.scheduler.core.insight.metrics import metrics
 from weft.scheduler.core.moves.eligibility import fill_class
@@ -507,7 +507,7 @@ def test_many_workers_that_join_at_once_are_few_messages_to_clients(board):
     for i in range(100):
         board.worker(f"w{i}", nthreads=2)
         sizes += changes(board.out, client)
-    assert sizes == [(1, 2)]
+    assert sizes == [(n, 2 * n) for n in range(1, FEW_WORKERS + 1)]
     assert changes(board.tick(SIZE_PAUSE_S), client) == [(100, 200)]
     assert changes(board.tick(1.0), client) == []
     assert changes(board.close(next(iter(board.state.workers))), client) == [(99, 198)]
