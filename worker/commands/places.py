@@ -50,7 +50,9 @@ class Arguments:
                         "each argument is quoted anyway"
                     )
                 name = shlex.quote(self._word(name)) if is_line else self._word(name)
-            left = n - n // 2
+            if len(before) % 2 == len(after) % 2:
+                return before[: len(before) // 2] + name + after[: len(after) // 2]
+            left = n - n // 2  # `str.format` would refuse it: the braces that have no pair stay
             return before[left:] + name + after[left:]
 
         return _PLACE.sub(filled, text)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 import weft
 from weft.worker.commands.places import Arguments
@@ -39,6 +39,9 @@ def test_arguments_take_the_places_that_name_them_and_other_braces_are_left_alon
 
 
 @given(st.text("{}$0x "), st.text("{}$0x'"))
+@example("{{{0}", "a")
+@example("{{{{0}}", "a")
+@example("{0}}}", "a")
 def test_a_text_has_its_places_filled_as_str_format_fills_them(text, value):
     arguments = Arguments("", [value], {"x": value, "x0": value, "0x": value, "00": value})
     with contextlib.suppress(ValueError, IndexError, KeyError, TypeError):
