@@ -46,6 +46,9 @@ class KeptCluster:
         self.ends_s = 0.0
         self._initializer = initializer
         self._surroundings = Surroundings.of_this_process()
+        #: Names of all variables of the environment that the program has had. A new worker may have
+        #: those of the start.
+        self._known = {*self._surroundings.environment}
         self._cluster = _LocalCluster(
             n_workers,
             threads_per_worker=1,
@@ -65,10 +68,11 @@ class KeptCluster:
     def _prepare(self, now: Surroundings) -> None:
         """Give the workers the settings of the program."""
         assert self._client is not None
-        before, self._surroundings = self._surroundings, now
+        self._surroundings = now
+        self._known |= now.environment.keys()
         initializer = None if self._pids else self._initializer
         try:
-            self._pids = self._client.run(prepare_worker, now, before, initializer)
+            self._pids = self._client.run(prepare_worker, now, self._known, initializer)
         except Exception as error:
             if initializer is not None:
                 add_note(error, "weft: in the initializer of worker processes")

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 
@@ -41,20 +41,22 @@ class Surroundings(NamedTuple):
         authkey = b"" if processes is None else bytes(processes.current_process().authkey)
         return cls(folder, path, argv, dict(os.environ), authkey)
 
-    def apply(self, before: Surroundings) -> None:
-        """Apply these settings to this process, which has those of `before`."""
+    def apply(self, known: Iterable[str]) -> None:
+        """Apply these settings to this process.
+
+        Args:
+            known: names of variables that the program has had. Others, like defaults that a worker
+                has set for itself, stay.
+        """
         if self.folder is not None:
             # It may have been removed, or be forbidden; tasks that need it raise an error.
             with contextlib.suppress(OSError):
                 os.chdir(self.folder)
         sys.path[:] = self.path
         sys.argv[:] = self.argv
-        # What the worker has set for itself stays.
-        for name in before.environment.keys() - self.environment.keys():
+        for name in set(known) - self.environment.keys():
             os.environ.pop(name, None)
-        for name, value in self.environment.items():
-            if before.environment.get(name) != value:
-                os.environ[name] = value
+        os.environ.update(self.environment)
         importlib.invalidate_caches()
         if self.authkey:
             from multiprocessing import process
@@ -63,10 +65,10 @@ class Surroundings(NamedTuple):
 
 
 def prepare_worker(
-    now: Surroundings, before: Surroundings, initializer: Callable[[], Any] | None
+    now: Surroundings, known: set[str], initializer: Callable[[], Any] | None
 ) -> int:
     """Prepare the worker process that this is called in; return its pid."""
-    now.apply(before)
+    now.apply(known)
     if initializer is not None:
         initializer()
     return os.getpid()

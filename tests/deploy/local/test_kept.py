@@ -286,11 +286,11 @@ def test_settings_are_applied_and_taken_back(tmp_path, monkeypatch):
     now = Surroundings.of_this_process()._replace(folder=str(tmp_path))
     monkeypatch.setenv("WEFT_TEST", "of the worker")
     try:
-        now.apply(before)
+        now.apply(before.environment)
         assert os.getcwd() == str(tmp_path)
         assert os.environ["WEFT_TEST"] == "1"
     finally:
-        before.apply(now)
+        before.apply(now.environment)
     assert os.getcwd() == before.folder
     assert "WEFT_TEST" not in os.environ
 
@@ -325,6 +325,24 @@ def test_workers_have_the_surroundings_of_the_caller(tmp_path, monkeypatch):
         assert hashed == before[0][3]
     monkeypatch.undo()
     assert get(dsk, keys) == before
+
+
+def test_a_worker_that_is_started_later_has_the_surroundings_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_TEST_BEFORE", "1")
+    get({"a": (inc, 1)}, "a", num_workers=1)
+    monkeypatch.setenv("WEFT_TEST", "yes")
+    monkeypatch.delenv("WEFT_TEST_BEFORE")
+    get({"a": (inc, 1)}, "a", num_workers=1)
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    dsk = {"a": (variables, (touch, one), (wait_for, two))}
+    dsk["b"] = (variables, (touch, two), (wait_for, one))
+    found = get(dsk, ["a", "b"])
+    assert len({pid for pid, *_ in found}) == 2
+    assert [rest for _, *rest in found] == [["yes", None]] * 2
+
+
+def variables(*_):
+    return os.getpid(), os.environ.get("WEFT_TEST"), os.environ.get("WEFT_TEST_BEFORE")
 
 
 def test_workers_draw_different_random_numbers(tmp_path):
