@@ -1,8 +1,9 @@
-"""What is done with the file of a journal, beside a scheduler that may be using it."""
+"""Copies of the file of a journal, and its room, beside a scheduler that may be using it."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -59,15 +60,18 @@ def restore(copy: Path, journal: Path) -> Path | None:
     kept: Path | None = None
     if journal.exists():
         _demand_unused(journal)
-        kept = journal.with_name(f"{journal.name}.before")
-        os.replace(journal, kept)
-        for suffix in ("-wal", "-shm"):
-            journal.with_name(journal.name + suffix).unlink(missing_ok=True)
+        names = (f"{journal.name}.before-{n}" for n in itertools.count(1))
+        kept = next(path for path in map(journal.with_name, names) if not path.exists())
+        for suffix in ("", "-wal", "-shm"):  # a damaged one may have left its log
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(f"{journal}{suffix}", f"{kept}{suffix}")
     try:
         backup(copy, journal)
     except ConfigError:
         if kept is not None:
-            os.replace(kept, journal)
+            for suffix in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(f"{kept}{suffix}", f"{journal}{suffix}")
         raise
     return kept
 

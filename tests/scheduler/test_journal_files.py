@@ -55,6 +55,9 @@ def test_a_copy_is_put_back_and_the_journal_before_it_is_kept(opened, path, tmp_
     kept = restore(tmp_path / "copy", path)
     assert keys_in(path) == ["a"]
     assert keys_in(kept) == ["a", "b"]
+    again = restore(tmp_path / "copy", path)
+    assert keys_in(again) == ["a"]
+    assert keys_in(kept) == ["a", "b"]  # none is written over
 
 
 def test_a_copy_is_put_where_there_is_none_or_a_damaged_one(opened, path, tmp_path):
