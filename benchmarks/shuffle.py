@@ -166,7 +166,7 @@ class SchedulerMemory:
 
 
 class Run(NamedTuple):
-    """What one run took; `seconds` is infinite, and there is no checksum, if it has failed."""
+    """The cost of one run; `seconds` is infinite, and there is no checksum, if it has failed."""
 
     seconds: float
     checksum: int | None

@@ -1,4 +1,4 @@
-"""What the simulator lets outlive a scheduler of what it had recorded."""
+"""The simulated journal: a record outlives its scheduler, and a dead one writes nothing."""
 
 from __future__ import annotations
 

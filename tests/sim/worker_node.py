@@ -591,7 +591,7 @@ class WorkerNode:
         assert not left, f"{self!r} keeps values of {left}, which nobody wants"
         assert not core.cancelled, f"{self!r} runs cancelled tasks for ever"
         assert not core.released, f"{self!r} keeps released data"
-        # What has not come is waited for until its reader is answered that it does not.
+        # A value that has not come is waited for until its reader hears that it does not come.
         awaited = core.awaited.keys() - core.record(Promises).early.keys()
         assert not awaited, f"{self!r} has promised what does not end: {awaited}"
         assert not self.data.promises, f"{self!r} waits for promises: {self.data.promises}"

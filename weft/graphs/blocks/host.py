@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Learned:
-    """What the runs on one host have learned, and how they are found by reports before the end.
+    """The experience of the runs on one host, and the way of early reports to each of them.
 
     Attributes:
         runs: {name of a run: the queue of its events}
