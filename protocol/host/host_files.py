@@ -4,7 +4,9 @@ Owns how such a file is made, named to a peer, opened and mapped. It knows no va
 
 **Made without a name.** The file is memory (`memfd_create`), which the kernel frees with the last
 process that has it open or mapped, however that ends. After it is written it is sealed: no process
-can change it or cut it off. It is written by `pwrite`, since a mapping would clear each page first.
+can change it or cut it off. It is written by `pwrite`, since a mapping would clear each page first;
+but through a mapping where the system gives such files pages of 2 MiB to those who ask for them.
+That takes a quarter of the time, and a reader maps 512 times fewer pages.
 
 **Named by its process.** A peer opens `/proc/PID/fd/N`, or a path below `/proc/PID/root`. The
 kernel permits that to processes of the same user only. By then the number may be that of another
@@ -32,6 +34,7 @@ __all__ = [
     "FileGone",
     "FileName",
     "HostFile",
+    "has_large_pages",
     "host_id",
     "map_private",
     "mark_of",
@@ -53,6 +56,10 @@ _F_GET_SEALS: Final = 1034
 _SEALS: Final = 0x1 | 0x2 | 0x4 | 0x8
 #: Of Linux, from 6.3 on: the file is not to be run. Some systems ask for it.
 _MFD_NOEXEC_SEAL: Final = 0x8
+#: The setting of the system that gives such files large pages, and its words for it.
+_SHARED_PAGES: Final = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+_GIVEN: Final = ("[advise]", "[within_size]", "[always]", "[force]")
+_LARGE_PAGE: Final = 2 << 20
 #: Most parts of the descriptors that this process may have are for other things.
 _MOST_FILES: Final = 1 / 2
 #: Where MAP_FIXED is this number, and off_t a long.
@@ -141,15 +148,38 @@ def write_file(parts: Sequence[bytes | bytearray | memoryview]) -> HostFile:
         views = [memoryview(part).cast("B") for part in parts]
         offsets = offsets_of([view.nbytes for view in views])
         os.ftruncate(fd, offsets[-1])
-        for begin, view in zip(offsets[:-1], views, strict=True):
-            n = 0
-            while n < view.nbytes:  # a call writes 2 GiB at most
-                n += os.pwrite(fd, view[n:], begin + n)
+        fill = _write_mapped if offsets[-1] >= _LARGE_PAGE and has_large_pages() else _write
+        fill(fd, views, offsets)
         _fcntl(fd, _F_ADD_SEALS, _SEALS)
     except BaseException:
         os.close(fd)
         raise
     return HostFile(fd, offsets[-1])
+
+
+def _write(fd: int, views: Sequence[memoryview], offsets: Sequence[int]) -> None:
+    for begin, view in zip(offsets[:-1], views, strict=True):
+        n = 0
+        while n < view.nbytes:  # a call writes 2 GiB at most
+            n += os.pwrite(fd, view[n:], begin + n)
+
+
+def _write_mapped(fd: int, views: Sequence[memoryview], offsets: Sequence[int]) -> None:
+    """Write through a mapping, which alone gets large pages. It must be gone before the seals."""
+    with mmap.mmap(fd, offsets[-1]) as mapping:
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+        for begin, view in zip(offsets[:-1], views, strict=True):
+            mapping[begin : begin + view.nbytes] = view
+
+
+@functools.lru_cache(maxsize=1)
+def has_large_pages() -> bool:
+    """Return whether this system gives pages of 2 MiB to files in memory."""
+    try:
+        with open(_SHARED_PAGES, encoding="ascii") as file:
+            return any(word in _GIVEN for word in file.read().split())
+    except OSError:  # no Linux, or one without such pages
+        return False
 
 
 def _new_file() -> int:
@@ -229,6 +259,8 @@ def _mapping_type() -> type[Mapping]:
 def map_private(fd: int, nbytes: int, begin: int = 0) -> Mapping:
     """Map a part of a file, writable: who writes has a copy of the pages. No descriptor is kept.
 
+    The mapping may be longer, by memory that is of no file.
+
     Args:
         fd: of the file, which is at least so long.
         nbytes: to map, at least 1.
@@ -260,7 +292,9 @@ def _map_over(fd: int, nbytes: int, begin: int) -> Mapping:
     """
     if begin + nbytes > os.fstat(fd).st_size:  # reading beyond the end would be SIGBUS
         raise OSError(errno.EINVAL, "the file is too short")
-    mapping = _mapping_type()(-1, nbytes, access=mmap.ACCESS_COPY)
+    # A length of whole large pages has an address where the kernel can map these as such.
+    length = nbytes if nbytes < _LARGE_PAGE else nbytes + -nbytes % _LARGE_PAGE
+    mapping = _mapping_type()(-1, length, access=mmap.ACCESS_COPY)
     address = _address_of(mapping)
     protection = mmap.PROT_READ | mmap.PROT_WRITE
     flags = mmap.MAP_PRIVATE | _MAP_FIXED
@@ -313,4 +347,4 @@ def own_copy(buffer: memoryview) -> memoryview | None:
     except OSError:
         return None
     again.file = mapping.file
-    return memoryview(again)[begin - first :]
+    return memoryview(again)[begin - first :][: buffer.nbytes]

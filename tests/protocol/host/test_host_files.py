@@ -49,6 +49,42 @@ def test_parts_begin_where_arrays_may_and_are_what_was_written():
         assert found[begin : begin + len(part)] == bytes(part)
 
 
+@pytest.mark.parametrize("is_given", [False, True])
+@pytest.mark.parametrize("odd", [0, 77])
+def test_a_large_file_is_the_same_with_large_pages(monkeypatch, is_given, odd):
+    monkeypatch.setattr(host_files, "has_large_pages", lambda: is_given)
+    parts = [b"pickle", os.urandom((4 << 20) + odd), bytearray(b"x" * PAGE)]
+    file = write_file(parts)
+    mapping = map_private(file.fd, file.nbytes)
+    begins = offsets_of([len(part) for part in parts])
+    for begin, part in zip(begins, parts, strict=False):
+        assert mapping[begin : begin + len(part)] == part
+    mapping.file = file
+    view = memoryview(mapping)[begins[1] : begins[2]][: len(parts[1])]
+    assert own_copy(view) == parts[1]
+    with pytest.raises(OSError):  # it is sealed
+        os.pwrite(file.fd, b"y", 0)
+
+
+def test_large_pages_are_used_where_the_system_gives_them(monkeypatch, tmp_path):
+    setting = tmp_path / "shmem_enabled"
+    monkeypatch.setattr(host_files, "_SHARED_PAGES", str(setting))
+    for text, is_given in [
+        ("always within_size [advise] never deny force", True),
+        ("[always] within_size advise never deny force", True),
+        ("always within_size advise [never] deny force", False),
+        ("always within_size advise never [deny] force", False),
+        (None, False),  # a kernel without large pages
+    ]:
+        if text is None:
+            setting.unlink()
+        else:
+            setting.write_text(text)
+        host_files.has_large_pages.cache_clear()
+        assert host_files.has_large_pages() is is_given, text
+    host_files.has_large_pages.cache_clear()
+
+
 def test_another_process_reads_the_file_by_its_name():
     file = write_file([b"some text"])
     code = (
