@@ -55,13 +55,12 @@ def submit_call(
     if kwargs:
         check_keywords(func, kwargs)
     function = encoder.function(func)
-    is_unique = not pure and key is None
     borrowing = None
     if engine.is_alone():
-        blob, dependencies, shared = encoder.call(function, args, kwargs, is_unique, inline)
+        blob, dependencies, shared = encoder.call(function, args, kwargs, inline)
     else:
         (blob, dependencies, shared), borrowing = encode(
-            engine, encoder.call, function, args, kwargs, is_unique, inline
+            engine, encoder.call, function, args, kwargs, inline
         )
     if not engine.core.is_linked:
         admit(engine, blob_nbytes(blob))

@@ -92,7 +92,7 @@ class Encoder:
             weakref.WeakValueDictionary()
         )
         self._large = LargeFunctions(self._note_large, _LARGE_FUNCTION)
-        self.shared = SharedArguments(self.number_key)
+        self.shared = SharedArguments()
         #: {name of a function with much data in it: whether the user was warned}
         self._noted: dict[str, bool] = {}
 
@@ -156,7 +156,6 @@ class Encoder:
         function: FunctionRecord,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        is_unique: bool = False,
         inline: bool = False,
     ) -> tuple[Blob, list[str], Uses | None]:
         """Encode the arguments of one call.
@@ -165,7 +164,6 @@ class Encoder:
             function: the function to call.
             args: positional arguments.
             kwargs: keyword arguments.
-            is_unique: the call is equal to no other, so nothing is hashed for its key.
             inline: large arguments are part of the call, not tasks of their own.
 
         Returns:
@@ -181,7 +179,7 @@ class Encoder:
             if inline:
                 check_inline(nbytes)
             elif nbytes > SHARED_NBYTES:
-                sharing = Sharing(self.shared, is_unique=is_unique)
+                sharing = Sharing(self.shared)
                 call = sharing.call(0, function.name, args, kwargs, nbytes)
                 if call is not None:
                     blob, dependencies = call
@@ -234,8 +232,7 @@ class Encoder:
             if inline:
                 check_inline(max(map(blob_nbytes, args)))
             elif nbytes > SHARED_NBYTES:
-                is_unique = not (pure or isinstance(keys, list))
-                sharing = Sharing(self.shared, is_unique=is_unique)
+                sharing = Sharing(self.shared)
                 shared, nbytes = _share(
                     sharing, function.name, chunk, kwargs or {}, args, dependencies
                 )

@@ -15,26 +15,24 @@ like any dependency. This module decides when such a task exists:
 - The client keeps the value as long as it may be needed again: see `core.features.puts`.
 
 The same content has the same key, in all clients; calls that differ in nothing else are the same
-call. A call with `pure=False` is equal to no other: nothing is hashed for it. Of an object that was
-an argument of an earlier call it is compared whether it has changed, which is faster than a hash.
-The value is copied before `submit` returns, unless it cannot change, and goes to a worker without
-passing the scheduler, see `core.features.puts`. An object that two arguments of a call share would
-become two objects in a task that gets one of them this way. If they share much, the call is sent as
-it is.
+call. An object that is an argument again is hashed again, since it may have changed: a hash reads
+memory as fast as it comes, and a comparison would read twice as much. The value is copied before
+`submit` returns, unless it cannot change, and goes to a worker without passing the scheduler, see
+`core.features.puts`. An object that two arguments of a call share would become two objects in a
+task that gets one of them this way. If they share much, the call is sent as it is.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.host.buffers import are_equal, copy_of
+from ...protocol.host.buffers import copy_of
 from ...protocol.values.digests import digest_of
 from ...protocol.values.host_blobs import share
-from ...protocol.values.serialize import dumps, dumps_arguments, dumps_with_dependencies, loads
+from ...protocol.values.serialize import dumps, dumps_arguments, dumps_with_dependencies
 from ...protocol.values.shared import PackedArgument, SharedReference, own_memory
 from ...protocol.wire.address import is_on_this_host
 from ...protocol.wire.framing import FrameLimits
@@ -57,25 +55,20 @@ MAX_NBYTES: Final = FrameLimits().total - (1 << 20)
 #: Arguments that are larger by this, each by itself, than together, have too much in common.
 _MAX_COMMON_NBYTES: Final = SHARED_NBYTES // 4
 _MAX_TYPE_CHARS: Final = 40
-#: So many objects are noted in any case.
-_MIN_OWNERS: Final = 64
 
 
 class Content:
     """A large argument, pickled and named. Views the memory of the argument."""
 
-    __slots__ = ("_blob", "is_named", "key", "nbytes", "owner")
+    __slots__ = ("_blob", "key", "nbytes")
 
-    def __init__(
-        self, blob: Blob, key: str, owner: weakref.ref[Any] | None, *, is_named: bool
-    ) -> None:
+    def __init__(self, value: object, blob: Blob) -> None:
+        """Name an argument with this pickle."""
         self._blob = blob
         self.nbytes = blob_nbytes(blob)
-        self.key = key
-        #: The argument, unless it allows no weak reference.
-        self.owner = owner
-        #: Its key is made of its content.
-        self.is_named = is_named
+        name = type(value).__name__
+        name = name[:_MAX_TYPE_CHARS] if name.isascii() else "object"
+        self.key = f"data-{name}-{digest_of(parts_of(blob))}"
 
     def packed(self, *, is_near: bool = False) -> Blob:
         """Return the value of the hidden task, which will not change.
@@ -123,21 +116,12 @@ class SharedArgument:
         #: Calls that were watched and not reported yet.
         self.n_pending = 0
 
-    def holds(self, blob: Blob) -> bool:
-        """Return whether its value is known and has this content."""
-        args = cast("Blob | None", self.record.args)  # see `core.recipes`
-        if args is None:
-            return False
-        packed = loads(args)
-        return are_equal([packed.data, *packed.buffers], parts_of(blob))
-
 
 class SharedArguments:
     """The hidden tasks of one client. Any thread may call any method."""
 
-    def __init__(self, number_key: Callable[[str], str]) -> None:
-        """Make the registry; `number_key` makes keys that no other task has."""
-        self._number_key = number_key
+    def __init__(self) -> None:
+        """Make the registry."""
         #: Stands for the function of all data that has none: see `core.features.puts`.
         self.function = FunctionRecord(PUT_FUNCTION, b"", "shared_argument")
         # A finalizer, or the handler of a signal, may submit within a call of ours.
@@ -147,31 +131,6 @@ class SharedArguments:
         self._arguments: weakref.WeakValueDictionary[str, SharedArgument] = (
             weakref.WeakValueDictionary()
         )
-        #: {id: (argument, key, whether that is made of its content)}. Any of them may be gone;
-        #: those of others than `_arguments` are taken out now and then.
-        self._owners: dict[int, tuple[weakref.ref[Any], str, bool]] = {}
-
-    def content_of(self, value: object, blob: Blob, *, is_unique: bool) -> Content:
-        """Name a large argument.
-
-        Args:
-            value: the argument.
-            blob: its pickle.
-            is_unique: its calls are equal to no others, so it need not be named by its content.
-        """
-        name = type(value).__name__
-        name = f"data-{name[:_MAX_TYPE_CHARS] if name.isascii() else 'object'}"
-        owner: weakref.ref[Any] | None = None
-        with contextlib.suppress(TypeError):
-            owner = weakref.ref(value)
-        earlier, key, is_named = self._owners.get(id(value), (None, "", False))
-        if earlier is not None and earlier() is value and (is_named or is_unique):
-            argument = self._usable(key)
-            if argument is not None and argument.holds(blob):
-                return Content(blob, key, owner, is_named=is_named)
-        if owner is None or not is_unique:
-            return Content(blob, f"{name}-{digest_of(parts_of(blob))}", owner, is_named=True)
-        return Content(blob, self._number_key(name), owner, is_named=False)
 
     def knows(self, content: Content) -> bool:
         """Return whether this content need not be sent again."""
@@ -193,22 +152,11 @@ class SharedArguments:
                 argument = self._usable(key)
             if argument is None:
                 argument = self._submit(engine, content, key, priority)
-            self._note_owner(content)
             argument.n_pending += n_calls
             self._arguments.pop(key, None)
             self._arguments[key] = argument
             self._let_go()
         return argument
-
-    def _note_owner(self, content: Content) -> None:
-        owner = content.owner
-        value = None if owner is None else owner()
-        if owner is None or value is None:
-            return
-        if len(self._owners) > 2 * len(self._arguments) + _MIN_OWNERS:
-            owners = self._owners.copy()
-            self._owners = {n: entry for n, entry in owners.items() if self._usable(entry[1])}
-        self._owners[id(value)] = (owner, content.key, content.is_named)
 
     def _usable(self, key: str) -> SharedArgument | None:
         argument = self._arguments.get(key)
@@ -318,14 +266,8 @@ class Sharing:
     An object that is an argument of several calls is pickled once.
     """
 
-    def __init__(self, registry: SharedArguments, *, is_unique: bool = False) -> None:
-        """Begin with no call.
-
-        Args:
-            registry: of the client.
-            is_unique: the calls are equal to no others.
-        """
-        self._is_unique = is_unique
+    def __init__(self, registry: SharedArguments) -> None:
+        """Begin with no call; the registry is that of the client."""
         self.uses = Uses(registry)
         #: Bytes of the contents that are to be sent.
         self.nbytes = 0
@@ -402,6 +344,6 @@ class Sharing:
         nbytes = blob_nbytes(blob)
         if dependencies or not SHARED_NBYTES < nbytes <= MAX_NBYTES:
             return nbytes, None
-        content = self._registry.content_of(value, blob, is_unique=self._is_unique)
+        content = Content(value, blob)
         self._seen[id(value)] = (value, content)
         return nbytes, content

@@ -6,16 +6,16 @@ list of the open files, so it is made on a thread of its own.
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from .host_files import LARGE_PAGE, has_large_pages
 from .machine import memory_limit, n_cores
-
-_SHARED_MEMORY: Final = Path("/dev/shm")
 
 
 def process_condition() -> dict[str, Any]:
@@ -26,7 +26,6 @@ def process_condition() -> dict[str, Any]:
     machine = psutil.virtual_memory()
     limit = memory_limit() or 0
     soft, hard = _file_limits()
-    shm_free, shm_total = _space(_SHARED_MEMORY)
     temporary_free, _ = _space(Path(tempfile.gettempdir()))
     return {
         "pid": process.pid,
@@ -39,8 +38,7 @@ def process_condition() -> dict[str, Any]:
         "machine_memory": machine.total,
         "available_memory": machine.available,
         "memory_limit": limit if limit < machine.total else 0,
-        "shm_free": shm_free,
-        "shm_total": shm_total,
+        "shared_page_nbytes": LARGE_PAGE if has_large_pages() else mmap.PAGESIZE,
         "temporary_free": temporary_free,
         # Read last: the peer that asks compares it with the middle of the time that it waited.
         "time_s": time.time(),

@@ -31,6 +31,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 __all__ = [
+    "LARGE_PAGE",
     "FileGone",
     "FileName",
     "HostFile",
@@ -59,7 +60,7 @@ _MFD_NOEXEC_SEAL: Final = 0x8
 #: The setting of the system that gives such files large pages, and its words for it.
 _SHARED_PAGES: Final = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 _GIVEN: Final = ("[advise]", "[within_size]", "[always]", "[force]")
-_LARGE_PAGE: Final = 2 << 20
+LARGE_PAGE: Final = 2 << 20
 #: Most parts of the descriptors that this process may have are for other things.
 _MOST_FILES: Final = 1 / 2
 #: Where MAP_FIXED is this number, and off_t a long.
@@ -148,7 +149,7 @@ def write_file(parts: Sequence[bytes | bytearray | memoryview]) -> HostFile:
         views = [memoryview(part).cast("B") for part in parts]
         offsets = offsets_of([view.nbytes for view in views])
         os.ftruncate(fd, offsets[-1])
-        fill = _write_mapped if offsets[-1] >= _LARGE_PAGE and has_large_pages() else _write
+        fill = _write_mapped if offsets[-1] >= LARGE_PAGE and has_large_pages() else _write
         fill(fd, views, offsets)
         _fcntl(fd, _F_ADD_SEALS, _SEALS)
     except BaseException:
@@ -293,7 +294,7 @@ def _map_over(fd: int, nbytes: int, begin: int) -> Mapping:
     if begin + nbytes > os.fstat(fd).st_size:  # reading beyond the end would be SIGBUS
         raise OSError(errno.EINVAL, "the file is too short")
     # A length of whole large pages has an address where the kernel can map these as such.
-    length = nbytes if nbytes < _LARGE_PAGE else nbytes + -nbytes % _LARGE_PAGE
+    length = nbytes if nbytes < LARGE_PAGE else nbytes + -nbytes % LARGE_PAGE
     mapping = _mapping_type()(-1, length, access=mmap.ACCESS_COPY)
     address = _address_of(mapping)
     protection = mmap.PROT_READ | mmap.PROT_WRITE

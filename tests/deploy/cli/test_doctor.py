@@ -138,7 +138,7 @@ def test_a_cluster_that_is_well_has_all_checks_with_a_token_that_only_reads(tmp_
         assert names >= {
             *[(steps, name) for name in ("file", "name", "port", "tls", "token")],
             *[("scheduler", name) for name in ("workers", "clock", "files", "round trip")],
-            *[(machine, name) for name in ("clock", "memory", "limits", "/dev/shm", "disk")],
+            *[(machine, name) for name in ("clock", "memory", "limits", "pages", "disk")],
             *[("versions", name) for name in ("python", "packages")],
         }
         (python,) = [check for check in checks if check["name"] == "python"]

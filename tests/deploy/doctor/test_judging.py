@@ -33,8 +33,7 @@ FACTS: dict[str, Any] = {
     "machine_memory": 16 * GIB,
     "available_memory": 8 * GIB,
     "memory_limit": 0,
-    "shm_free": 4 * GIB,
-    "shm_total": 8 * GIB,
+    "shared_page_nbytes": 2 << 20,
     "temporary_free": 100 * GIB,
 }
 
@@ -46,8 +45,14 @@ def levels(checks: list[Finding]) -> list[str]:
 def test_a_machine_with_room_is_all_right():
     checks = judge_machine("m", FACTS)
     assert levels(checks) == [OK] * 4
-    assert [check.name for check in checks] == ["memory", "files", "/dev/shm", "disk"]
+    assert [check.name for check in checks] == ["memory", "files", "pages", "disk"]
     assert not any(check.advice for check in checks)
+
+
+def test_small_pages_are_no_fault_but_slower():
+    (check,) = [c for c in judge_machine("m", {**FACTS, "shared_page_nbytes": 4096}) if c.advice]
+    assert (check.level, check.name) == (OK, "pages")
+    assert "shmem_enabled" in check.advice
 
 
 @pytest.mark.parametrize(
@@ -57,8 +62,6 @@ def test_a_machine_with_room_is_all_right():
         ({"memory_limit": GIB, "rss": 0.95 * GIB}, "memory", ["control group", "1 GiB", "raise"]),
         ({"max_open_files": 256}, "files", ["20 of at most 256", "ulimit -n 65536"]),
         ({"open_files": 4000}, "files", ["4000 of at most 4096", "refused", "LimitNOFILE"]),
-        ({"shm_total": 0, "shm_free": 0}, "/dev/shm", ["there is none", "tmpfs"]),
-        ({"shm_free": 60 << 20}, "/dev/shm", ["60 MiB", "--shm-size", "medium: Memory"]),
         ({"temporary_free": 1 << 20}, "disk", ["1 MiB are free", "--local-directory"]),
     ],
 )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pickle
 import random
-from array import array
 
 import numpy as np
 import psutil
 import pytest
 
 from weft.protocol.host import buffers
-from weft.protocol.host.buffers import LARGE_NBYTES, are_equal, copy_of, new_buffer
+from weft.protocol.host.buffers import LARGE_NBYTES, copy_of, new_buffer
 
 
 def test_new_memory_is_writable_and_not_taken_before_it_is_written_to():
@@ -51,25 +50,3 @@ def test_array_is_unpickled_over_it():
     again[0] = 7
     assert (again[1:] == array[1:]).all()
     assert array[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("others", "is_equal"),
-    [
-        ([b"a" * 200_000, bytearray(b"b")], True),
-        ([memoryview(b"a" * 200_000), memoryview(b"b")], True),
-        ([b"a" * 199_999 + b"x", b"b"], False),
-        ([b"x" + b"a" * 199_999, b"b"], False),
-        ([b"a" * 200_001, b""], False),
-        ([b"a" * 200_000], False),
-        ([b"b", b"a" * 200_000], False),
-    ],
-)
-def test_buffers_are_equal_if_all_lengths_and_bytes_are(others, is_equal):
-    assert are_equal([b"a" * 200_000, b"b"], others) is is_equal
-
-
-def test_buffers_of_any_items_are_compared_byte_by_byte():
-    numbers = array("d", [1.0, float("nan"), -0.0])
-    assert are_equal([memoryview(numbers)], [numbers.tobytes()])
-    assert not are_equal([memoryview(numbers)], [array("d", [1.0, float("nan"), 0.0]).tobytes()])
