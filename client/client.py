@@ -268,6 +268,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     job_counts = jobs.job_counts
     job_result = jobs.job_result
     cancel_job = jobs.cancel_job
+    retry_job = jobs.retry_job
     forget_job = jobs.forget_job
     jobs = jobs.jobs
     wait_recorded = detaching.wait_recorded

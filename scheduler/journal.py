@@ -16,6 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,8 +33,10 @@ from .core.journal.entries import (
     JobAdded,
     JobEnded,
     JobForgotten,
+    JobsRead,
     JournalRead,
     JournalWritten,
+    ReadJobs,
     WriteJournal,
 )
 
@@ -101,6 +104,14 @@ N_ROWS: Final = 100
 _COLUMNS: Final = "number, key, name, client, state, submitted, ended, nbytes"
 
 
+#: What `_submitted` reads.
+_SUBMITTED: Final = """
+SELECT number, key, name, function, functions.blob, functions.buffers, args, args_buffers,
+       dependencies, options, spec_hash, client, state
+FROM jobs JOIN functions ON functions.id = jobs.function
+"""
+
+
 class Journal:
     """The journal of one scheduler. Its reports are called in the journal's thread."""
 
@@ -146,6 +157,10 @@ class Journal:
         if isinstance(found, sqlite3.Error):
             raise _unusable(self.path, found)
         return found
+
+    def read_again(self, asked: ReadJobs, report: Callable[[JobsRead], None]) -> None:
+        """Read a job that is to run again; then call `report` in the journal's thread."""
+        self._put(lambda: report(self._read_again(asked)))
 
     def close(self) -> None:
         """Record what is waiting, and close the database. It may take as long as the disk does."""
@@ -252,39 +267,40 @@ class Journal:
         if self._database is None and not self.path.exists():
             return read
         database = self._open()
-        rows = database.execute(
-            "SELECT key, name, function, functions.blob, functions.buffers, args, args_buffers, "
-            "dependencies, options, spec_hash, client, state FROM jobs "
-            "JOIN functions ON functions.id = jobs.function "
-            "WHERE state IN (?, ?) ORDER BY number",
-            _OPEN,
-        )
-        for key, name, function, blob, buffers, args, args_buffers, *others in rows:
-            dependencies, options, spec_hash, client, state = others
-            read.jobs.append(
-                JobAdded(
-                    key=key,
-                    function_id=function,
-                    function_name=name,
-                    function_blob=_joined(blob, buffers),
-                    args=_joined(args, args_buffers),
-                    dependencies=msgpack.unpackb(dependencies),
-                    options=msgpack.unpackb(options),
-                    spec_hash=spec_hash,
-                    client=client,
-                )
-            )
+        for row in database.execute(f"{_SUBMITTED} WHERE state IN (?, ?) ORDER BY number", _OPEN):
+            job, state = _submitted(row)
+            read.jobs.append(job)
             if state == _MADE:
-                read.made[key] = None
+                read.made[job.key] = None
         done = "SELECT key FROM jobs WHERE state = 'done' AND result IS NOT NULL"
         read.done = dict.fromkeys(key for (key,) in database.execute(done))
         needed = {key: None for job in read.jobs for key in job.dependencies if key in read.done}
-        for key in needed:
-            found = database.execute(
-                "SELECT result, result_buffers FROM jobs WHERE key = ? AND state = 'done'", (key,)
-            ).fetchone()
-            read.results[key] = _joined(*found)
+        read.results = {key: _result(database, key) for key in needed}
         return read
+
+    def _read_again(self, asked: ReadJobs) -> JobsRead:
+        """Read a job that has failed, behind those that it reads and that have failed, too."""
+        read = JournalRead()
+        found: dict[str, tuple[int, JobAdded]] = {}
+        needed = [asked.key]
+        try:
+            database = self._open()
+            for key in needed:  # which grows
+                if key in found or key in read.results:
+                    continue
+                row = database.execute(f"{_SUBMITTED} WHERE key = ?", (key,)).fetchone()
+                if row is None:
+                    return JobsRead(asked, read, f"the journal has no job {key!r} any more")
+                job, state = _submitted(row)
+                if state == "done":
+                    read.results[key] = _result(database, key)
+                elif state not in _OPEN:
+                    found[key] = row[0], job
+                    needed += job.dependencies
+        except (sqlite3.Error, ConfigError) as error:
+            return JobsRead(asked, read, f"the journal cannot be read: {error}")
+        read.jobs = [job for _, job in sorted(found.values(), key=itemgetter(0))]
+        return JobsRead(asked, read)
 
     # -- questions --------------------------------------------------------------------------------
     def _answer(self, question: Ask) -> Message:
@@ -378,6 +394,30 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
         with contextlib.suppress(sqlite3.Error):
             database.execute("ROLLBACK")
         raise
+
+
+def _submitted(row: Any) -> tuple[JobAdded, str]:
+    """Return a job as it was submitted, and its state."""
+    _, key, name, function, blob, buffers, args, args_buffers, *others = row
+    dependencies, options, spec_hash, client, state = others
+    job = JobAdded(
+        key=key,
+        function_id=function,
+        function_name=name,
+        function_blob=_joined(blob, buffers),
+        args=_joined(args, args_buffers),
+        dependencies=msgpack.unpackb(dependencies),
+        options=msgpack.unpackb(options),
+        spec_hash=spec_hash,
+        client=client,
+    )
+    return job, state
+
+
+def _result(database: sqlite3.Connection, key: str) -> Blob:
+    """Return the result of a job that is done."""
+    query = "SELECT result, result_buffers FROM jobs WHERE key = ? AND state = 'done'"
+    return _joined(*database.execute(query, (key,)).fetchone())
 
 
 def _add(database: sqlite3.Connection, jobs: list[JobAdded]) -> None:

@@ -51,7 +51,7 @@ from .core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTi
 from .core.features import FEATURES
 from .core.insight.desired import aim_of
 from .core.insight.questions import AskShell
-from .core.journal.entries import AskJournal, JournalWritten, WriteJournal
+from .core.journal.entries import AskJournal, JobsRead, JournalWritten, ReadJobs, WriteJournal
 from .core.leaving.idle_shutdown import idle_timeout_of
 from .core.members.epochs import GiveWay, KeepMembers, StartOver, next_epoch
 from .core.records.presence import Members
@@ -225,7 +225,7 @@ class SchedulerServer:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *args)
 
-    def _on_written(self, state: SchedulerState, report: JournalWritten) -> None:
+    def _on_journal(self, state: SchedulerState, report: JournalWritten | JobsRead) -> None:
         if state is self.state:  # else another epoch has begun
             self._handle(SchedulerTick(journal=[report]), time.monotonic())
             self._schedule_flush()
@@ -505,7 +505,13 @@ class SchedulerServer:
             assert self._config.journal is not None
             state = self.state
             self._config.journal.write(
-                action, lambda report: self._in_loop(self._on_written, state, report)
+                action, lambda report: self._in_loop(self._on_journal, state, report)
+            )
+        elif type(action) is ReadJobs:
+            assert self._config.journal is not None
+            state = self.state
+            self._config.journal.read_again(
+                action, lambda report: self._in_loop(self._on_journal, state, report)
             )
         elif type(action) is AskJournal:
             assert self._config.journal is not None

@@ -165,6 +165,20 @@ async def cancel_job(engine: Engine, key: Key, reason: str = "") -> None:
 
 
 @on_loop
+async def retry_job(engine: Engine, key: Key) -> None:
+    """Run a detached job again that has failed, with those that it reads and that have failed, too.
+
+    It runs as it was submitted, but at once: without its conditions, start, `ttl` and deadline.
+
+    Raises:
+        KeyError: the journal has no job of this key.
+        QuestionFailed: it has not ended, or is done.
+    """
+    await _ask_job(engine, key)
+    await pages_of(engine, "retry_job", {"key": text_of(key)}, None)
+
+
+@on_loop
 async def forget_job(engine: Engine, key: Key) -> None:
     """Forget a detached job that has ended: what is recorded of it, and its result.
 

@@ -38,7 +38,7 @@ def _meant(name: str, known: Iterable[str], cutoff: float) -> str:
 #: {title: commands}: the order of `weft --help`; each command is in one of them.
 COMMANDS: Final = {
     "Run a cluster": ("scheduler", "worker", "ssh"),
-    "Run programs on it": ("submit", "queue", "wait", "output", "cancel", "forget"),
+    "Run programs on it": ("submit", "queue", "wait", "output", "cancel", "retry", "forget"),
     "Look at it": ("status", "top", "info", "explain", "timeline", "logs", "doctor", "selftest"),
     "Change it": ("scale", "retire", "stop", "journal"),
     "Access and settings": ("token", "config", "completion"),

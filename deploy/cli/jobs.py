@@ -1,7 +1,8 @@
-"""Commands for detached jobs: `weft queue`, `wait`, `output`, `cancel` and `forget`."""
+"""Commands for detached jobs: `weft queue`, `wait`, `output`, `cancel`, `retry` and `forget`."""
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from ...client.insight.jobs import Job
 
 EXIT_TIMEOUT: Final = 124
+#: More jobs than a journal keeps.
+_ALL: Final = 1 << 40
 _STATES: Final = ("pending", "done", "failed", "cancelled", "lost")
 _HEADER: Final = ("KEY", "STATE", "NAME", "CLIENT", "SUBMITTED", "TOOK", "SIZE")
 
@@ -74,16 +77,12 @@ def queue(
       weft queue --state pending --json | jq -r .key
     """
     import json
-    import re
 
     if summary and (state or name or of_client or match or since or until):
         raise click.UsageError("--summary counts all jobs: leave the other options out")
     if name and match:
         raise click.UsageError("give --name or --match, not both")
-    try:
-        pattern = re.compile(match) if match else None
-    except re.error as error:
-        raise click.UsageError(f"--match {match}: {error}") from None
+    pattern = _pattern(match)
     with connected(Chosen(connection_file, at), "weft queue") as client:
         if summary:
             counts = client.job_counts()
@@ -108,6 +107,14 @@ def queue(
     else:
         is_filtered = state or name or of_client or match or since or until
         click.echo("no such jobs" if is_filtered else "no jobs", err=True)
+
+
+def _pattern(match: str | None) -> re.Pattern[str] | None:
+    """Return the expression of `--match`."""
+    try:
+        return re.compile(match) if match else None
+    except re.error as error:
+        raise click.UsageError(f"--match {match}: {error}") from None
 
 
 def plain(job: Job) -> dict[str, Any]:
@@ -245,7 +252,7 @@ def output(key: str, at: str | None, connection_file: Path | None) -> None:
     click.echo(repr(result))
 
 
-# -- weft cancel, weft forget ----------------------------------------------------------------------
+# -- weft cancel, weft retry, weft forget ----------------------------------------------------------
 @weft.command(short_help="Cancel detached jobs, also those that run.")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @click.option("--reason", default="", metavar="TEXT", help="What those are told who wait for it.")
@@ -266,6 +273,55 @@ def cancel(
                 client.cancel_job(key, reason or "by weft cancel")
             except KeyError as error:
                 raise unknown_job(error) from None
+
+
+@weft.command(short_help="Run detached jobs again that have failed.")
+@click.argument("keys", nargs=-1, metavar="[KEY...]")
+@click.option("--failed", is_flag=True, help="All that have failed, instead of KEYs.")
+@click.option("--match", metavar="REGEX", help="With --failed: of these names or keys only.")
+@scheduler_option
+@connection_file_option
+def retry(
+    keys: tuple[str, ...],
+    failed: bool,
+    match: str | None,
+    at: str | None,
+    connection_file: Path | None,
+) -> None:
+    """Run detached jobs again that have failed, were cancelled, or whose result is lost.
+
+    They run as they were submitted, but at once. Jobs that they read and that have failed run again
+    with them. Their keys are printed.
+
+    \b
+    Examples:
+      weft retry command-0a1b2c3d-0
+      weft retry --failed
+      weft retry --failed --match 'train|test'
+    """
+    from ...protocol.errors import QuestionFailed
+
+    if bool(keys) == failed:
+        raise click.UsageError("give KEYs, or --failed")
+    if match and not failed:
+        raise click.UsageError("--match goes with --failed")
+    pattern = _pattern(match)
+    with connected(Chosen(connection_file, at), "weft retry") as client:
+        if failed:
+            found = client.jobs(state="failed", name=pattern, limit=_ALL)
+            keys = tuple(str(job.key) for job in reversed(found))
+            if not keys:
+                _say("retry", "no such jobs")
+        for key in keys:
+            try:
+                client.retry_job(key)
+            except KeyError as error:
+                raise unknown_job(error) from None
+            except QuestionFailed:
+                # One that is read by a job before runs again with that.
+                if not failed or client.job(key).state == "failed":
+                    raise
+            click.echo(key)
 
 
 @weft.command(short_help="Forget detached jobs that have ended, and their results.")

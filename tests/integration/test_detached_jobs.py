@@ -121,6 +121,33 @@ def test_a_job_waits_for_a_job_and_no_other_task(client):
         client.submit(abs, plain, detached=True)
 
 
+def read_or_fail(gate, path):
+    with open(gated(gate, path)) as file:
+        return file.read()
+
+
+def test_jobs_that_have_failed_run_again_for_any_client(client, started, tmp_path):
+    gate, path = tmp_path / "gate", tmp_path / "input"
+    with locked(gate):
+        first = client.submit(read_or_fail, str(gate), str(path), detached=True)
+        second = client.submit(str.upper, first, detached=True, deadline="1 h")
+    keys = first.key, second.key
+    for key in keys:
+        with pytest.raises(FileNotFoundError):
+            client.job_result(key, timeout=60)
+    client.wait_recorded()
+    path.write_text("there now")
+    del first, second
+    with weft.Client(connection_file=file_of(started)) as other:
+        with pytest.raises(KeyError, match="no job 'nothing'"):
+            other.retry_job("nothing")
+        other.retry_job(keys[1])
+        assert other.job_result(keys[1], timeout=60) == "THERE NOW"
+        assert other.job_result(keys[0], timeout=60) == "there now"
+        with pytest.raises(QuestionFailed, match="is done"):
+            other.retry_job(keys[1])
+
+
 PROGRAM = """
 import sys, weft
 from tests.integration.test_detached_jobs import gated

@@ -12,7 +12,14 @@ from weft.protocol.errors import ConfigError
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.payload import Payload
 from weft.scheduler import journal as module
-from weft.scheduler.core.journal.entries import JobAdded, JobEnded, JournalRead, WriteJournal
+from weft.scheduler.core.journal.entries import (
+    JobAdded,
+    JobEnded,
+    JobsRead,
+    JournalRead,
+    ReadJobs,
+    WriteJournal,
+)
 from weft.scheduler.journal import FORM, Journal
 
 
@@ -31,6 +38,11 @@ class Opened:
         report = self.reports.get()
         assert report.number == self._number
         return report.error
+
+    def again(self, key: str) -> JobsRead:
+        """Return what is read of a job that is to run again."""
+        self.journal.read_again(ReadJobs(5, 7, key), self.reports.put)
+        return self.reports.get()
 
     def ask(self, name: str, page: str = "", /, **arguments: str) -> object:
         ask = m.Ask(request=1, name=name, arguments=arguments, page=page)
@@ -227,3 +239,13 @@ def test_a_journal_of_a_later_version_is_refused(opened, path):
     opened.journal.close()
     with pytest.raises(ConfigError, match="was written by a later one"):
         Journal(path)
+
+
+def test_a_job_that_is_to_run_again_is_read_with_the_failed_ones_before_it(opened):
+    jobs = [job("a"), job("b"), job("c"), job("d", "a"), job("e", "d", "b", "c"), job("f", "e")]
+    failed = [JobEnded(key, "failed", ["exception", key, "x"]) for key in "ade"]
+    assert opened.write(*jobs, *failed, JobEnded("b", "done", result=b"7")) == ""
+    found = opened.again("e")
+    assert (found.asked.peer, found.asked.request, found.problem) == (5, 7, "")
+    assert found.read == JournalRead([jobs[0], jobs[3], jobs[4]], results={"b": b"7"})
+    assert "no job 'x'" in opened.again("x").problem

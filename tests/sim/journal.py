@@ -16,8 +16,10 @@ from weft.scheduler.core.journal.entries import (
     PENDING,
     JobAdded,
     JobEnded,
+    JobsRead,
     JournalRead,
     JournalWritten,
+    ReadJobs,
     WriteJournal,
 )
 from weft.scheduler.core.journal.feature import MADE, journal_of
@@ -38,6 +40,8 @@ P_DETACHED = 0.4
 #: Share of the writes that fail, in some of these runs.
 FAULTS = (0.0, 0.0, 0.2)
 MAX_DELAY_S = 0.2
+#: A user has a job run again after such a share of the commits.
+P_AGAIN = 0.1
 
 
 class Recorded:
@@ -108,12 +112,39 @@ class SimulatedJournal:
 
     def write(self, node: SchedulerNode, action: WriteJournal) -> None:
         """Commit entries a little later, in order."""
+        write = _Write(node, node.core, action)
+        self._writes[write] = None
+        self._sim.world.at(self._when_done(node), self._commit, write)
+
+    def _when_done(self, node: SchedulerNode) -> float:
+        """Return in how many seconds a thread does what it is given now: it keeps the order."""
         world = self._sim.world
         when = max(world.now + self._rng.random() * MAX_DELAY_S, self._last.get(node, 0.0))
         self._last[node] = when
-        write = _Write(node, node.core, action)
-        self._writes[write] = None
-        world.at(when - world.now, self._commit, write)
+        return when - world.now
+
+    def read_again(self, node: SchedulerNode, core: SchedulerState, asked: ReadJobs) -> None:
+        """Read a job that is to run again a little later, in order with what is written."""
+        self._sim.world.at(self._when_done(node), self._report_again, node, core, asked)
+
+    def _report_again(self, node: SchedulerNode, core: SchedulerState, asked: ReadJobs) -> None:
+        if not node.when_awake(self._report_again, node, core, asked):
+            return
+        read = JournalRead()
+        found: dict[str, None] = {}
+        needed = [asked.key]
+        for key in needed:
+            job = self.jobs.get(key)
+            if job is None:
+                node.report(core, JobsRead(asked, JournalRead(), f"no job {key}"))
+                return
+            if job.result is not None:
+                read.results[key] = job.result
+            elif job.state not in (PENDING, MADE) and key not in found:
+                found[key] = None
+                needed += job.added.dependencies
+        read.jobs = [job.added for key, job in self.jobs.items() if key in found]
+        node.report(core, JobsRead(asked, read))
 
     def _commit(self, write: _Write) -> None:
         """Commit entries, and those before them: two times that are equal may be rounded."""
@@ -124,6 +155,7 @@ class SimulatedJournal:
                 break
             error = self._try(first)
             write.node.report(first.core, JournalWritten(first.action.number, error))
+        self._retry_one(write.node)
 
     def _try(self, write: _Write) -> str:
         """Commit entries, or return why not."""
@@ -157,6 +189,16 @@ class SimulatedJournal:
             assert unpacked(end.result) == value, f"job {end.key} has a wrong value"
 
     # -- users ------------------------------------------------------------------------------------
+    def _retry_one(self, node: SchedulerNode) -> None:
+        """Perhaps have a job run again that has ended badly."""
+        ended = [key for key, job in self.jobs.items() if job.state not in (PENDING, MADE, DONE)]
+        if not ended or node is not self._sim.scheduler or self._rng.random() >= P_AGAIN:
+            return
+        key = self._rng.choice(ended)
+        if key not in journal_of(node.core).jobs:
+            self._sim.world.probes["job runs again"] += 1
+            node.retry_job(key)
+
     def detach(self, specs: list[Spec], options: TaskOptions) -> TaskOptions:
         """Return the options of some tasks, perhaps detached."""
         if not self.is_there or self._rng.random() >= P_DETACHED:

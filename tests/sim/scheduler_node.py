@@ -31,8 +31,8 @@ from weft.scheduler.core.actions import CloseConnection, LogLine
 from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.invariants.validate import validate
-from weft.scheduler.core.journal.entries import JournalWritten, WriteJournal
-from weft.scheduler.core.journal.feature import on_forget
+from weft.scheduler.core.journal.entries import JobsRead, JournalWritten, ReadJobs, WriteJournal
+from weft.scheduler.core.journal.feature import on_forget, on_retry_job
 from weft.scheduler.core.members.epochs import GiveWay, KeepMembers, StartOver, next_epoch
 from weft.scheduler.core.moves.transitions import ACTIVE
 from weft.scheduler.core.records.peers import WorkerHandle
@@ -113,7 +113,7 @@ class SchedulerNode:
         if self.sim.journal.is_there:
             self._handle(self.sim.journal.read(self))
 
-    def report(self, core: SchedulerState, report: JournalWritten) -> None:
+    def report(self, core: SchedulerState, report: JournalWritten | JobsRead) -> None:
         """Let the journal report to the core that had it written."""
         if core is self.core:  # else it began again meanwhile
             self._handle(SchedulerTick(journal=[report]))
@@ -121,6 +121,11 @@ class SchedulerNode:
     def forget_jobs(self, keys: list[str]) -> None:
         """Let a user forget jobs."""
         on_forget(self.core, 0, Ask(request=0, name="forget_jobs", arguments={"keys": keys}))
+        self._handle(SchedulerTick())
+
+    def retry_job(self, key: str) -> None:
+        """Let a user have a job run again."""
+        on_retry_job(self.core, 0, Ask(request=0, name="retry_job", arguments={"key": key}))
         self._handle(SchedulerTick())
 
     def _start(self, epoch: int) -> SchedulerState:
@@ -408,6 +413,8 @@ class SchedulerNode:
                     link.close(1)
             elif isinstance(action, WriteJournal):
                 self.sim.journal.write(self, action)
+            elif isinstance(action, ReadJobs):
+                self.sim.journal.read_again(self, self.core, action)
             elif isinstance(action, KeepMembers):
                 self.record.members = action.members
             elif isinstance(action, LogLine):

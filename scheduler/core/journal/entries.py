@@ -81,6 +81,15 @@ class AskJournal(Action):
 
 
 @dataclass(slots=True)
+class ReadJobs(Action):
+    """Read a job that is to run again, and what it needs; report that by `JobsRead`."""
+
+    peer: int
+    request: int
+    key: str
+
+
+@dataclass(slots=True)
 class JournalWritten:
     """The entries of a `WriteJournal` are recorded; or they are not, for this reason."""
 
@@ -100,3 +109,13 @@ class JournalRead:
     done: dict[str, None] = field(default_factory=dict)
     #: {key: the result} of those that `jobs` read
     results: dict[str, Blob] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class JobsRead:
+    """A job that is to run again was read, behind those that it reads and that have failed, too."""
+
+    asked: ReadJobs
+    read: JournalRead
+    #: why the job cannot run again; "" = it can
+    problem: str = ""

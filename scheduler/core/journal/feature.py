@@ -7,12 +7,14 @@ a larger result stays with the workers, and is wanted on.
 
 A scheduler that is started again is given what has not ended, and submits it as a client would. So
 what workers have of it is taken over as ever. The results that these jobs read are given as
-constants.
+constants. A job that has failed runs again in the same way, with those that it reads and that have
+failed, too: at once, whatever it waited for the first time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
@@ -20,7 +22,7 @@ from ....protocol.wire.constant_calls import CONSTANT_BLOB, CONSTANT_ID, argumen
 from ....protocol.wire.failure import Failure, cancelled, data_lost, unrecorded
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import NO_ANSWER
-from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
+from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST, TaskOptions
 from ..feature import Feature, LateQuestion
 from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle
@@ -34,8 +36,10 @@ from .entries import (
     JobAdded,
     JobEnded,
     JobForgotten,
+    JobsRead,
     JournalRead,
     JournalWritten,
+    ReadJobs,
     WriteJournal,
 )
 
@@ -52,6 +56,8 @@ RETRY_S: Final = 5.0
 MAX_ROWS: Final = 4096
 #: A job whose result is with workers: it has ended, and is wanted on.
 MADE: Final = "made"
+#: Options by which a job begins late, or ends early: they were for the first time.
+_OF_ONE_RUN: Final = ("conditions", "start_ms", "begin_by_ms", "end_by_ms")
 _STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
 _NO_JOURNAL: Final = (
     "this scheduler has no journal: start `weft scheduler` with a state directory, or a "
@@ -157,6 +163,7 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
         spec_hash=task.spec_hash or m.NO_HASH,
         client=next((client.name for client in task.wanted_by), ""),
     )
+    journal.done.pop(task.key, None)
     journal.jobs[task.key] = PENDING
     journal.adding[task.key] = added
     _append(state, added)
@@ -244,6 +251,8 @@ def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
             _on_written(state, report)
         elif isinstance(report, JournalRead):
             _on_read(state, report)
+        elif isinstance(report, JobsRead):
+            _on_jobs_read(state, report)
 
 
 def _on_written(state: SchedulerState, report: JournalWritten) -> None:
@@ -295,17 +304,22 @@ def _end_again(state: SchedulerState, ends: list[JobEnded]) -> None:
 
 
 def _on_read(state: SchedulerState, read: JournalRead) -> None:
-    """Submit the jobs again that have not ended, behind the results that they read."""
+    """Go on with the jobs of earlier schedulers."""
     journal = journal_of(state)
     journal.is_open = True
-    constants = [_constant(key, result) for key, result in read.results.items()]
     journal.jobs.update((job.key, MADE if job.key in read.made else PENDING) for job in read.jobs)
-    rows = [*constants, *read.jobs]
+    _submit_again(state, read)
+    journal.done = read.done
+
+
+def _submit_again(state: SchedulerState, read: JournalRead) -> None:
+    """Submit jobs again, behind the results that they read and that are not here."""
+    results = {key: result for key, result in read.results.items() if key not in state.tasks}
+    rows = [*(_constant(key, result) for key, result in results.items()), *read.jobs]
     for start in range(0, len(rows), MAX_ROWS):
         message = _submission(rows[start : start + MAX_ROWS], read.made)
-        on_submit(state, journal.keeper, message)
-    journal.done = read.done
-    _let_go(state, read.results)
+        on_submit(state, journal_of(state).keeper, message)
+    _let_go(state, results)
 
 
 def _let_go(state: SchedulerState, keys: Iterable[str]) -> None:
@@ -391,6 +405,47 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
     on_ask_recorded(state, peer, message)
 
 
+def on_retry_job(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """Have a job read that is to run again; its question is answered when that is recorded."""
+    key = message.arguments.get("key", "")
+    if text := _why_not_again(state, key):
+        state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
+    else:
+        state.after.append(ReadJobs(peer, message.request, key))
+
+
+def _why_not_again(state: SchedulerState, key: str) -> str:
+    journal = journal_of(state)
+    if not journal.is_open:
+        return _NO_JOURNAL
+    if key in journal.done or journal.jobs.get(key) == MADE:
+        return f"job {key!r} is done: forget it, and submit it anew"
+    return f"job {key!r} has not ended" if key in journal.jobs else ""
+
+
+def _on_jobs_read(state: SchedulerState, report: JobsRead) -> None:
+    """Record the beginning of jobs anew, and submit them."""
+    journal, asked, read = journal_of(state), report.asked, report.read
+    if text := report.problem or _why_not_again(state, asked.key):  # another question was faster
+        if asked.peer in state.roles:
+            failed = m.AskFailed(request=asked.request, kind=NO_ANSWER, text=text)
+            state.send(asked.peer, failed)
+        return
+    read.jobs = [_without_times(job) for job in read.jobs if job.key not in journal.jobs]
+    for job in read.jobs:
+        journal.jobs[job.key] = PENDING
+        journal.adding[job.key] = job
+        _append(state, job)
+    journal.batch().questions.append((asked.peer, asked.request))
+    state.counters.tasks_retried += len(read.jobs)
+    _submit_again(state, read)
+
+
+def _without_times(job: JobAdded) -> JobAdded:
+    options = TaskOptions.of(job.options).changed(**dict.fromkeys(_OF_ONE_RUN))
+    return replace(job, options=options.as_record())
+
+
 def on_ask_jobs(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """Have the journal answer a question about jobs."""
     if journal_of(state).is_open:
@@ -419,6 +474,7 @@ FEATURE: Final = Feature(
     orders={
         "recorded": LateQuestion(on_ask_recorded, Level.CLIENT),
         "forget_jobs": LateQuestion(on_forget, Level.CLIENT),
+        "retry_job": LateQuestion(on_retry_job, Level.CLIENT),
         "jobs": LateQuestion(on_ask_jobs, Level.VIEW),
         "job": LateQuestion(on_ask_jobs, Level.CLIENT),
         "job_counts": LateQuestion(on_ask_jobs, Level.VIEW),

@@ -155,6 +155,37 @@ def test_a_job_runs_after_another(command):
 
 
 @pytest.mark.slow
+def test_jobs_that_have_failed_run_again(command, tmp_path):
+    there = tmp_path / "there"
+    lines = tmp_path / "lines"
+    lines.write_text("x1\nx2\n")
+    words = ("submit", "--detach", "--each-line", str(lines), "--", f"test -e {there} && echo {{}}")
+    keys = command(*words)[1].split()
+    assert command("wait", *keys)[0] == 1
+    there.touch()
+    assert command("retry", keys[0]) == (0, f"{keys[0]}\n", "")
+    assert command("output", keys[0])[:2] == (0, "x1\n")
+    code, _, err = command("retry", keys[0])
+    assert code == 1
+    assert "is done: forget it" in err
+    assert command("retry", "--failed", "--match", keys[1]) == (0, f"{keys[1]}\n", "")
+    assert command("wait", *keys) == (0, "", "")
+    for words, text in [
+        ((), "give KEYs, or --failed"),
+        (("x", "--match", "x"), "goes with --failed"),
+        (("--failed", "--match", "("), "--match (: "),
+    ]:
+        code, _, err = command("retry", *words)
+        assert code == 2
+        assert text in err
+    assert command("retry", "--failed", "--match", "nothing") == (
+        0,
+        "",
+        "weft retry: no such jobs\n",
+    )
+
+
+@pytest.mark.slow
 def test_a_job_is_cancelled(command):
     key = command("submit", "--detach", "--start-after", "1h", "--", "true")[1].strip()
     assert key in command("queue", "--state", "pending")[1]

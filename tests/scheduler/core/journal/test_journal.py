@@ -17,8 +17,10 @@ from weft.scheduler.core.journal.entries import (
     JobAdded,
     JobEnded,
     JobForgotten,
+    JobsRead,
     JournalRead,
     JournalWritten,
+    ReadJobs,
     WriteJournal,
 )
 from weft.scheduler.core.journal.feature import RETRY_S, journal_of
@@ -310,3 +312,72 @@ def test_a_job_that_begins_anew_is_not_ended_by_what_was_being_recorded_of_it(bo
     recorded(board, 3)
     assert journal_of(board.state).jobs == {"a": "pending"}
     assert board.states("a") == ["processing"]
+
+
+# -- jobs run again --------------------------------------------------------------------------------
+def failed_job(board: Board) -> tuple[int, int]:
+    """Return the client and the worker of a board on which job `a` has failed, as is recorded."""
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.raise_(worker, "a")
+    recorded(board, 1)
+    recorded(board, 2)
+    return client, worker
+
+
+def retry(board: Board, client: int, key: str) -> list[object]:
+    """Ask for a job to run again; return what is sent at once, or the reading that is asked for."""
+    out = board.send(client, m.Ask(request=9, name="retry_job", arguments={"key": key}))
+    return out.get(client, []) or [a for a in board.actions if isinstance(a, ReadJobs)]
+
+
+def test_a_job_that_has_failed_runs_again_when_it_is_read_and_is_recorded_anew(board):
+    client, worker = failed_job(board)
+    (asked,) = retry(board, client, "a")
+    assert asked == ReadJobs(client, 9, "a")
+    read = JournalRead([job("a", retries=3, start_ms=1 << 45, end_by_ms=5)])
+    board.play(SchedulerTick(journal=[JobsRead(asked, read)]))
+    (write,) = writes(board)
+    (added,) = write.entries
+    assert isinstance(added, JobAdded)
+    assert (added.key, added.options["retries"]) == ("a", 3)
+    assert {"start_ms", "end_by_ms"}.isdisjoint(added.options)
+    assert board.states("a") == ["processing"]
+    assert client not in board.out  # until it is recorded
+    recorded(board, write.number)
+    assert board.out == {client: [m.Answer(request=9, info={})]}
+    board.finish(worker, "a", blob=b"result")
+    (write,) = writes(board)
+    assert write.entries == [JobEnded("a", "done", result=b"result")]
+
+
+def test_jobs_that_have_failed_before_a_job_run_again_with_it_and_read_what_was_recorded(board):
+    client, worker = failed_job(board)
+    (asked,) = retry(board, client, "c")
+    read = JournalRead([job("a"), job("c", "a", "b")], results={"b": dumps(7)})
+    board.play(SchedulerTick(journal=[JobsRead(asked, read)]))
+    assert [entry.key for write in writes(board) for entry in write.entries] == ["a", "c"]
+    board.finish(worker, "b", "a")
+    board.finish(worker, "c", blob=b"result")
+    assert [entry.key for write in writes(board) for entry in write.entries] == ["c"]
+
+
+def test_only_what_has_ended_badly_runs_again(board):
+    client, worker = failed_job(board)
+    (asked,) = retry(board, client, "a")
+    board.play(SchedulerTick(journal=[JobsRead(asked, JournalRead([job("a")]))]))
+    assert "has not ended" in retry(board, client, "a")[0].text
+    # Two have asked before either was read.
+    board.play(SchedulerTick(journal=[JobsRead(asked, JournalRead([job("a")]))]))
+    assert "has not ended" in board.out[client][0].text
+    assert writes(board) == []
+    board.finish(worker, "a", blob=b"result")
+    for number in (3, 4):
+        recorded(board, number)
+    assert "is done" in retry(board, client, "a")[0].text
+    (asked,) = retry(board, client, "x")
+    report = JobsRead(asked, JournalRead(), "the journal has no job 'x' any more")
+    board.play(SchedulerTick(journal=[report]))
+    assert board.out[client][0].text == report.problem
+    without = Board()
+    assert "no journal" in retry(without, without.client(), "a")[0].text
