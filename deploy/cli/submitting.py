@@ -191,8 +191,10 @@ def _placed(text: str, has_items: bool) -> str:
         is_place = has_items and name in ("", "0")
         if not name and not is_place:
             return match[0]
-        n = min(len(before), len(after)) - is_place  # these are no places: they are doubled
-        return "{" * n + before + (name or "0") + after + "}" * n
+        # All braces but those of a place are doubled: a command halves them.
+        if is_place:
+            return "{" * (2 * len(before) - 1) + "0" + "}" * (2 * len(after) - 1)
+        return before * 2 + name + after * 2
 
     return _BRACES.sub(placed, text)
 

@@ -7,7 +7,7 @@ import re
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import weft
@@ -126,6 +126,9 @@ def test_the_item_has_a_place_in_the_command(words, run):
 
 
 @given(st.text("{}a0$ '"))
+@example("{}}}")
+@example("{{{0}")
+@example("{{a}")
 def test_only_braces_around_nothing_or_zero_are_the_place_of_an_item(word):
     command = made(["echo", word])
     expected = re.sub(r"\{0?\}", "7", word)
