@@ -513,8 +513,9 @@ class _Submission:
                 ]
             borrowing = borrow(engine, met) if met else None
             met.clear()
+            post = engine.post_submission if borrowing is None else borrowing.post
             for operation in operations:
-                engine.post(operation) if borrowing is None else borrowing.post(operation)
+                post(operation)
         dropped = self._dropped
         while dropped:
             engine.post_later(dropped.pop().state)

@@ -89,14 +89,18 @@ class PastLoop(LentReading):
             run_delayed(delayed)
 
     def hand_over(self) -> None:
-        """Hand the whole queue to the core on this thread; the loop sends what follows from it."""
+        """Hand the whole queue to the core on this thread; the loop sends, unless it lends."""
         engine = self._engine
         delayed = delay_handlers()
         try:
             with engine.lock:
                 while engine.handle_slice():
                     pass
-            engine.wake()
+                is_sent = self.is_lent and not engine.is_closed
+                if is_sent:
+                    self.drain()
+            if not is_sent:
+                engine.wake()
         finally:
             run_delayed(delayed)
 

@@ -121,7 +121,7 @@ def record_tasks(client, monkeypatch):
             submitted.extend([operation.options.priority] * n)
         post(operation)
 
-    monkeypatch.setattr(engine, "post", note)
+    monkeypatch.setattr(engine, "post_submission", note)
     return submitted
 
 

@@ -115,7 +115,7 @@ def test_a_client_submits_the_index_as_one(frame: Any, monkeypatch: pytest.Monke
                 rows.append(operation)
             post(operation)
 
-        monkeypatch.setattr(client._engine, "post", note)
+        monkeypatch.setattr(client._engine, "post_submission", note)
         graph = graph_with_parts(frame.shuffle("k").optimize().expr)
         assert graph is not None
         keys = [key for key in graph if str(key[0]).startswith("taskshuffle")]

@@ -49,7 +49,7 @@ def test_an_order_gives_each_task_its_rank(client, monkeypatch, wait_until, get)
             ranks.update(zip(names, operation.ranks or [None] * len(names), strict=True))
         post(operation)
 
-    monkeypatch.setattr(client._engine, "post", note)
+    monkeypatch.setattr(client._engine, "post_submission", note)
 
     def run(**options):
         wait_until(lambda: not client.futures)  # equal tasks would not be submitted

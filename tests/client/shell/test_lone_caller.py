@@ -75,6 +75,19 @@ def test_results_that_become_records_leave_the_reading_to_the_caller(client):
     check(client)
 
 
+def test_a_graph_that_is_waited_for_is_sent_and_received_by_its_caller(client):
+    data = client.submit(inc, 1, pure=False)
+    assert data.result(30) == 2
+    ask_until_lent(client)
+    before = past_loop(client)._n_readings
+    for n in range(40):  # each begins with the release of the one before
+        graph = {"x": (operator.add, data, n), "y": (inc, "x")}
+        assert client.get(graph, "y") == n + 3
+    # A busy machine may take the reading back now and then, but not for each graph.
+    assert past_loop(client)._n_readings - before > 20
+    check(client)
+
+
 def test_releases_leave_while_a_caller_waits_and_submits_nothing(client, scheduler):
     futures = client.map(inc, range(200), pure=False)
     client.gather(futures)
