@@ -6,7 +6,7 @@ of a bytes object, which is put together here, because the scheduler imports no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgpack
@@ -35,6 +35,19 @@ class PartIndex(NamedTuple):
     #: for each the numbers of its holders in `addresses`
     holders: Sequence[Sequence[int]]
     addresses: Sequence[str]
+
+    def holder_of(self, place: int, failed: Mapping[str, float]) -> str:
+        """Return the address at which a reader asks for the input at `place`.
+
+        `failed` has the addresses that did not give it what it asked for, and when: others come
+        first, then those that have failed the longest time ago. A holder may have left since the
+        index was made.
+        """
+        addresses = self.addresses
+        if not failed:
+            return addresses[self.holders[place][0]]
+        named = [addresses[number] for number in self.holders[place]]
+        return min(named, key=lambda address: failed.get(address, 0.0))
 
 
 def as_value(index: PartIndex) -> Blob:

@@ -119,7 +119,7 @@ class _Reading:
             if attempt in self.node.store:
                 self._take(self.node, place)
             else:
-                holder = self.index.addresses[self.index.holders[place][0]]
+                holder = self.index.holder_of(place, self.node.data.failed_holders)
                 asked.setdefault(holder, []).append(place)
         self.n_open = len(asked) + 1
         for holder, places in asked.items():
@@ -160,6 +160,7 @@ class _Reading:
             return
         lost = places if is_unreachable else missing
         if lost:
+            self.node.data.failed_holders[holder] = self.sim.world.now
             self.sim.world.probes["parts: unreachable" if is_unreachable else "parts: gone"] += 1
             keys = [self.index.keys[place] for place in lost]
             attempts = [self.index.attempts[place] for place in lost]

@@ -46,6 +46,8 @@ class WorkerDataNode:
         self._last_promised = 0
         #: {request: (holder, callable that takes its answer)} of what this worker waits for
         self.promises: dict[int, tuple[str, Callable[[KeysData | None], None]]] = {}
+        #: {address: when it did not give parts that it was asked for}
+        self.failed_holders: dict[str, float] = {}
 
     def do(self, action: WorkerAction) -> None:
         """Carry out an action of the core: it is about requests to peers, or of peers."""

@@ -85,9 +85,7 @@ class PartReader:
             if index.attempts[place] in store:
                 here.append((i, place))
                 continue
-            holders = [index.addresses[number] for number in index.holders[place]]
-            holder = min(holders, key=lambda a: failed.get(a, 0.0)) if failed else holders[0]
-            asked.setdefault(holder, []).append((i, place))
+            asked.setdefault(index.holder_of(place, failed), []).append((i, place))
 
         def named(rows: list[tuple[int, int]]) -> list[int]:
             if not n_numbers:

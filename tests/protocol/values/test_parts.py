@@ -178,3 +178,11 @@ def test_other_classes_than_frames_join_their_own_parts() -> None:
             return [(value.offsets, part) for value in values]
 
     assert take_parts([Several([], 1), Several([], 2)], [5], 0) == [(1, 5), (2, 5)]
+
+
+def test_a_reader_asks_the_holder_that_has_failed_the_longest_time_ago():
+    index = PartIndex(["a"], [1], [[1, 0]], ["x", "y"])
+    assert index.holder_of(0, {}) == "y"
+    assert index.holder_of(0, {"z": 1.0}) == "y"
+    assert index.holder_of(0, {"y": 1.0}) == "x"
+    assert index.holder_of(0, {"y": 1.0, "x": 2.0}) == "y"
