@@ -21,8 +21,10 @@ ALWAYS = 1 << 30
 MAX_CALLED = 60
 MAX_DEPTH = 12
 #: Executions that one task may be expected to lead to. They multiply with each level, by the tasks
-#: that it submits, and by those that ask for another worker and submit all of it again.
-MAX_RUNS = 1000
+#: that it submits, and by those that ask for another worker, or raise, and submit all of it again.
+#: The levels are done one after the other, and there may be several times as many as expected: all
+#: must end within the time that a run has to come to rest.
+MAX_RUNS = 250
 #: Locks that tasks take; the last one is a limit.
 TASK_LOCKS = ("t1", "t2", "limit")
 LARGE = 200_000
@@ -212,6 +214,7 @@ class Graph:
             retries=plan.retries if depth < 2 else 0,
             pauses=plan.pauses,
         )
+        spec.n_runs = (1 + min(n_raises, spec.retries)) / (1 - plan.p_reschedule)
         if rng.random() < plan.p_priority:
             spec.priority = rng.choice([-512, -1, 1, 2, 511])
         if rng.random() < plan.p_restricted:
@@ -231,7 +234,6 @@ class Graph:
             spec.function, spec.nbytes = ACTOR, LARGE  # a handle stays with its worker
         elif plan.p_calls and not spec.kills:
             self._add_calls(plan, rng, spec, depth + 1)
-        spec.n_runs /= 1 - plan.p_reschedule
         self._answer(spec)
         return spec
 
@@ -241,6 +243,7 @@ class Graph:
             return
         spec.resources = {}  # it has them while it waits, and what it submits may need them
         spec.waits_early = rng.random() < 0.5
+        n_executions = spec.n_runs
         if rng.random() < plan.p_task_locks:
             spec.lock = rng.choice(TASK_LOCKS)
         for _ in range(rng.choice([1, 1, 2])):
@@ -257,9 +260,10 @@ class Graph:
             # One that reads others would have to be submitted with these.
             new = [one for one in batch if not one.dependencies and one not in self._called]
             self._called += new
-            if batch and spec.n_runs + sum(one.n_runs for one in batch) <= MAX_RUNS:
+            n_runs = n_executions * sum(one.n_runs for one in batch)
+            if batch and spec.n_runs + n_runs <= MAX_RUNS:
                 spec.calls.append(batch)
-                spec.n_runs += sum(one.n_runs for one in batch)
+                spec.n_runs += n_runs
         if rng.random() < 0.2:
             spec.given_up = [self._make(plan, rng, [], MAX_DEPTH)]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from weft.protocol.wire.messages import GetData, Heartbeat, KeysData
 from weft.protocol.wire.payload import Payload
 
-from .graphs import ALWAYS, Graph
+from .graphs import ALWAYS, MAX_RUNS, Graph, Spec
 from .links import Link, Timing, copied
 from .plan import Plan
 from .world import World
@@ -115,3 +115,18 @@ def test_the_serial_interpreter_agrees_with_itself(seed):
             assert not spec.can_finish
         if not spec.can_finish:
             assert spec.culprits
+
+
+@given(seed=st.integers(0, 10_000))
+def test_what_one_task_leads_to_is_bounded_with_all_that_runs_again(seed):
+    """All levels are submitted again by a task that raises, or asks for another worker."""
+    rng = Random(seed)
+    plan = Plan.draw(rng)
+    plan.p_calls, plan.p_deep, plan.p_flaky, plan.p_reschedule = 0.4, 0.95, 0.5, 0.3
+    for spec in Graph(plan, rng).by_key.values():
+        assert expected_runs(spec, plan) <= MAX_RUNS
+
+
+def expected_runs(spec: Spec, plan: Plan) -> float:
+    once = 1 + sum(expected_runs(one, plan) for one in spec.called)
+    return once * (1 + min(spec.n_raises, spec.retries)) / (1 - plan.p_reschedule)
