@@ -199,7 +199,7 @@ def on_keys_unknown(core: ClientState, message: m.KeysUnknown) -> None:
             move(core, state, KEPT)  # until a task reads it
         elif state.failure is not None:
             continue
-        elif has_recipe(state):
+        elif has_recipe(core, state):
             state.location = None
             set_status(state, PENDING)  # if it was finished, it has to be computed again
             move(core, state, UNSENT)  # until all answers are here, and with them all unknown keys

@@ -79,11 +79,11 @@ def submit_with_inputs(
         is_done = is_done or current.status == FINISHED
         for needed in reversed(task.lineage):
             again = table.get(needed.key) if needed.phase == GONE else None
-            if again is not None and (again.phase == SENT or has_recipe(again)):
+            if again is not None and (again.phase == SENT or has_recipe(core, again)):
                 needed = again  # it was submitted again, as another state
             if is_doomed(needed):
                 return needed
-            if needed.phase in (GONE, UNSENT, KEPT) and has_recipe(needed):
+            if needed.phase in (GONE, UNSENT, KEPT) and has_recipe(core, needed):
                 stack.append((needed, None, is_done or needed.status == FINISHED))
     return None
 
@@ -112,7 +112,7 @@ def supply(core: ClientState, states: list[FutureState], caller: tuple[int, str]
         if core.is_linked:
             # Without a failed input that it had, the scheduler fails the new task.
             submit_with_inputs(core, state, caller)
-        elif has_recipe(state):
+        elif has_recipe(core, state):
             move(core, state, UNSENT)
 
 

@@ -38,7 +38,7 @@ from .tasks import (
     TaskColumns,
     TaskRecord,
 )
-from .transitions import drop, move, set_status
+from .transitions import drop, forget_maker, move, set_status
 from .watching import (
     confirm,
     fail,
@@ -296,7 +296,7 @@ def on_released(core: ClientState, released: list[FutureState]) -> None:
     unanswered = core.unanswered
     gone = core.table.detach(released)
     for state in gone if core.made else ():
-        core.made.pop(state, None)
+        forget_maker(core, state)
     for state in gone:
         if state.phase == SENT:  # as `move` does
             keys.append(state.key)

@@ -97,19 +97,25 @@ class Recipes:
             self.nbytes -= self.counted.pop(self._gone.popleft(), 0)
 
 
-def has_recipe(state: FutureState) -> bool:
+def has_recipe(core: ClientState, state: FutureState) -> bool:
     """Return whether a state can be submitted (again)."""
     spec = state.spec
     if spec is None:
-        return state.blob is not None and blob_nbytes(state.blob) <= MAX_CONSTANT_NBYTES
+        blob = _result_of(core, state)
+        return blob is not None and blob_nbytes(blob) <= MAX_CONSTANT_NBYTES
     return spec.args is not None
+
+
+def _result_of(core: ClientState, state: FutureState) -> Blob | None:
+    """Return the pickled result; None for a unique one: its handle does not make it again."""
+    return None if state in core.made else state.blob
 
 
 def recipe_of(core: ClientState, state: FutureState) -> TaskRecord | None:
     """Return the record from which a state can be submitted; None if there is none."""
     spec = state.spec
     if spec is None:
-        blob = state.blob
+        blob = _result_of(core, state)
         if blob is None:
             return None
         # Once released, another task may have the name.

@@ -90,9 +90,9 @@ def submit_again(core: ClientState, *, is_first: bool) -> int:
             continue
         if state.failure is not None:
             move(core, state, KEPT if is_unreadable(state) else GONE)
-        elif state.has_data and core.recipes.is_constant(state):
+        elif state.has_data and core.recipes.is_constant(state) and state not in core.made:
             move(core, state, UNSENT if state in core.lent else KEPT)
-        elif has_recipe(state):
+        elif has_recipe(core, state):
             move(core, state, UNSENT)
         else:
             keys.append(state.key)
@@ -139,7 +139,7 @@ def look_at_answers(core: ClientState) -> None:
                 continue
             if state.has_data:
                 move(core, state, KEPT)
-            elif has_recipe(state):
+            elif has_recipe(core, state):
                 move(core, state, UNSENT)
 
 
@@ -225,7 +225,7 @@ def submit_unsent(core: ClientState) -> None:
     for state in [state for state in core.table.snapshot() if state in core.unsent]:
         if state.phase != UNSENT:
             continue  # it was submitted before one that reads it
-        if not has_recipe(state):
+        if not has_recipe(core, state):
             move(core, state, SENT)
             wanted.append(state.key)
             continue

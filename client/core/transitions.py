@@ -81,7 +81,16 @@ def move(core: ClientState, state: FutureState, finish: Phase) -> None:
     elif finish == KEPT:
         core.kept[state] = None
     elif finish == GONE:
-        core.made.pop(state, None)
+        forget_maker(core, state)
+
+
+def forget_maker(core: ClientState, state: FutureState) -> None:
+    """Forget which attempt made a unique result, and the handle if there is no record of the call.
+
+    Tasks that read it keep the state, and a result that is here would be its recipe.
+    """
+    if core.made.pop(state, None) is not None and state.spec is None:
+        state.blob = None
 
 
 def set_status(state: FutureState, finish: Status) -> None:

@@ -113,7 +113,7 @@ def on_erred(core: ClientState, key: str, state: FutureState | None, failure: Fa
             return False
         return _submit_for_another(core, state, failure)
     readers = known.missing.get(failure[1]) if failure[0] == "data-lost" else None
-    if state is None or readers is None or key in readers or not has_recipe(state):
+    if state is None or readers is None or key in readers or not has_recipe(core, state):
         return False
     readers[key] = None  # once: what it reads may never be taken, or have failed for all
     return _submit_for(core, state, next(reversed(known.by_state.get(state, {})), None))
@@ -122,7 +122,7 @@ def on_erred(core: ClientState, key: str, state: FutureState | None, failure: Fa
 def _keep_result(core: ClientState, key: str) -> None:
     """Note that the scheduler lacks a result that is here: it goes along with what reads it."""
     state = core.table.states.get(key)
-    if state is None or state.phase != SENT or key in core.barriers or not has_recipe(state):
+    if state is None or state.phase != SENT or key in core.barriers or not has_recipe(core, state):
         return
     if state.has_data or is_unreadable(state):
         move(core, state, KEPT)
@@ -131,7 +131,7 @@ def _keep_result(core: ClientState, key: str) -> None:
 
 def _submit_for_another(core: ClientState, state: FutureState, failure: Failure) -> bool:
     known = core.record(Callers)
-    if not has_recipe(state):
+    if not has_recipe(core, state):
         return False
     core.let_go[state.key] = None  # later messages may be about the row that was refused
     callers = known.by_state.get(state, {})

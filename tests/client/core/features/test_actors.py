@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.client.core.core_kit import Bench, Listener
-from weft.client.core.events import ClientTick, Disconnected, Notify, ResultsFetched, Watch
+from weft.client.core.events import ClientTick, Disconnected, Notify, ResultsFetched, Want, Watch
+from weft.client.core.features import FEATURES
+from weft.client.core.state import ClientState
 from weft.client.core.tasks import FunctionRecord, FutureState, TaskColumns
+from weft.protocol.values.constants import Constants
 from weft.protocol.wire.messages import (
     ACTOR_FUNCTION,
     KeysInMemory,
@@ -129,3 +132,23 @@ def test_an_actor_that_was_released_leaves_no_attempt_behind():
     bench.hear(in_memory(7))
     bench.do(task.state)
     assert not bench.core.made
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+def test_the_handle_of_the_actor_of_another_client_is_no_recipe(is_released):
+    """A result that is here is submitted again as itself; an actor would be replaced by that."""
+    bench = Bench()
+    bench.core = ClientState(bench.table, FEATURES, constants=Constants())
+    bench.connect()
+    made = bench.table.find_or_make("made")
+    bench.do(Want([made]), Watch(Listener(wants_data=True), [made]))
+    _, (fetch,) = bench.hear(in_memory(7))
+    bench.handle(ResultsFetched(fetch.request, ["made"], [b"<handle>" * 200]))
+    bench.do(bench.task("reader", "made"))
+    if is_released:
+        bench.do(made)
+    bench.sent(Disconnected())
+    sent = bench.connect(epoch=2)
+    assert [message.keys for message in sent.of(SubmitTasks)] == [["reader"]]
+    wanted = [(message.keys, message.attempts) for message in sent.of(WantKeys)]
+    assert wanted == ([] if is_released else [(["made"], [7])])
