@@ -147,6 +147,12 @@ def report(state: SchedulerState, news: list[tuple[WorkerHandle, SchedulerTask]]
     for ws, rows in by_worker.items():
         report_results(state, ws, rows)
     release_unneeded(state, [task for _, task in reversed(news)])
+    added: dict[WorkerHandle, list[str]] = {}
+    for ws, task in news:
+        added.setdefault(ws, []).append(task.key)
+    for ws, keys in added.items():  # what was waited for or wished for before it was lost
+        for replicas_added in state.features.replicas_added:
+            replicas_added(state, ws, keys)
 
 
 def adopt(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool:

@@ -256,6 +256,26 @@ def test_a_worker_that_is_away_is_waited_for():
     assert answers(c.board.tick(2 * LOOK_S), c.alice) == [{"x": 1}]
 
 
+def test_a_wish_goes_on_when_its_data_comes_back_after_a_release():
+    """A dependent keeps the record of the task, and the wish with it."""
+    board = Board(away_s=5.0)
+    alice, w0 = board.client(), board.worker("w0")
+    board.send(alice, graph("x -> y"))
+    board.finish(w0, "x", blob=None)
+    board.finish(w0, "y", blob=None)
+    w1 = board.worker("w1")
+    board.send(alice, replicate("x", n=2))
+    attempt = board.attempt("x")
+    board.send(w1, m.ReplicasAdded(attempts=[attempt], keys=["x"]))
+    board.close(w1)
+    board.send(alice, m.ReleaseKeys(keys=["x"]))
+    board.send(alice, graph("x"))
+    assert board.attempt("x") != attempt
+    board.come_back("w1", kept={"x": attempt})
+    assert board.attempt("x") == attempt
+    assert board.task("x") in copies_of(board.state).open
+
+
 def test_an_actor_has_no_copies():
     c = Copying(2)
     message = graph("counter", blob=b"")
