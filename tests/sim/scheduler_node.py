@@ -99,6 +99,8 @@ class SchedulerNode:
         self._unused: dict[int, None] = {}
         #: {whether what there is to be sent is work: None} for which a flush is under way
         self._flushes: dict[bool, None] = {}
+        #: Attempts that were in the boxes when it began to wait for the peers of an earlier one.
+        self._early: set[int] = set()
         self._turns = Turns(plan.limits["scheduler.slice"])
         #: {whether it keeps the run going: None} of the turns that are due; one that does is due
         #: while anything but signs of life waits
@@ -350,7 +352,13 @@ class SchedulerNode:
         world = self.world
         if not isinstance(event, (PeerSent, SchedulerTick)):
             world.note(f"{self!r} {event}")
+        was_awaiting = self.core.awaits_peers
         self.core.handle(event, world.now)
+        if self.core.awaits_peers and not was_awaiting:
+            # Only now it learns that it follows another one. What is in boxes was assigned before.
+            boxes = self.core.outboxes.values()
+            waiting = [x for box in boxes for x in box if isinstance(x, AssignTasks)]
+            self._early = {attempt for x in waiting for attempt in x.attempts}
         self._watched.after_event()
         self._set_alarm()
         world.touched[self] = None
@@ -435,7 +443,8 @@ class SchedulerNode:
     def _watch(self, messages: list[Message]) -> None:
         for message in messages:
             if isinstance(message, AssignTasks):
-                assert not self.core.awaits_peers, "tasks are assigned before the barrier"
+                early = not self.core.awaits_peers or self._early.issuperset(message.attempts)
+                assert early, "tasks are assigned before the barrier"
                 assigned = self.sim.assigned
                 for key, attempt in zip(message.keys, message.attempts, strict=True):
                     assert attempt not in assigned, f"attempt {attempt} was given out twice"

@@ -5,7 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from weft.protocol.wire.messages import FetchKeys, Heartbeat, WantKeys
+from tests.scheduler.builders import graph
+from weft.protocol.wire.levels import Level
+from weft.protocol.wire.messages import FetchKeys, Heartbeat, RegisterSupervisor, WantKeys
+from weft.protocol.wire.roles import Role
+from weft.scheduler.core.events import PeerConnected, PeerSent
 from weft.scheduler.core.members.epochs import GiveWay
 
 from .client_node import ClientNode
@@ -44,6 +48,24 @@ def test_another_scheduler_is_started_after_one_that_gave_way_to_one_that_was_en
     run_until(sim, lambda: worker.session.is_open)
     assert sim.scheduler.is_alive
     assert not sim.scheduler.gave_way
+
+
+def test_what_was_assigned_before_a_scheduler_knew_of_an_earlier_one_may_leave_later():
+    sim, _ = started()
+    client = ClientNode(sim, "alice")
+    sim.clients.append(client)
+    run_until(sim, lambda: client.session.is_open and not sim.world.n_busy)
+    sim.plan.flush_delay = 0.5
+    link = client.session.link
+    assert link is not None
+    node = sim.scheduler
+    node._handle(PeerSent(node._peers[link], [graph("x")]))
+    node._handle(PeerConnected(77, Role.SUPERVISOR, Level.WORKER))
+    old = RegisterSupervisor(supervisor_id="s", session=1, last_epoch=1, facts={}, epoch_proof="")
+    node._handle(PeerSent(77, [old]))
+    assert node.core.awaits_peers
+    node._flush()
+    assert not node.core.outboxes
 
 
 class FailingDisks:
