@@ -129,7 +129,7 @@ class ProcessMemory:
         if self._limits.linger_s:
             nbytes = self._limits.nbytes.get(value, INDEX_NBYTES)
             self._lingering += nbytes
-            self._worker.world.at(self._limits.linger_s, self._give_back, nbytes, is_work=False)
+            self._worker.world.at(self._limits.linger_s, self._give_back, nbytes)
 
     def _give_back(self, nbytes: int) -> None:
         self._lingering -= nbytes

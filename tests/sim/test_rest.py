@@ -14,6 +14,7 @@ from weft.scheduler.core.members.epochs import GiveWay
 
 from .client_node import ClientNode
 from .graphs import ACTOR
+from .memory import ProcessMemory
 from .spilling import WorkerSpill
 from .test_session import run_until, started
 from .world import World
@@ -66,6 +67,18 @@ def test_what_was_assigned_before_a_scheduler_knew_of_an_earlier_one_may_leave_l
     assert node.core.awaits_peers
     node._flush()
     assert not node.core.outboxes
+
+
+def test_memory_that_is_still_to_be_given_back_is_work():
+    """The scheduler learns of it by the next report of the worker, which comes before the rest."""
+    sim, worker = started()
+    run_until(sim, lambda: not sim.world.n_busy)
+    limits: Any = SimpleNamespace(of_new_worker=lambda: 100, linger_s=0.3, nbytes={b"v": 8}, base=1)
+    memory = ProcessMemory(worker, limits)
+    memory.note_dropped(b"v")
+    assert (sim.world.n_busy, memory.resident_nbytes()) == (1, 9)
+    run_until(sim, lambda: not sim.world.n_busy)
+    assert memory.resident_nbytes() == 1
 
 
 class FailingDisks:
