@@ -101,7 +101,7 @@ FROM ends WHERE jobs.key = ends.key AND jobs.state IN ('pending', 'made')
 """
 #: Rows of one statement, during which the thread does not hold the interpreter.
 N_ROWS: Final = 100
-_COLUMNS: Final = "number, key, name, client, state, submitted, ended, nbytes"
+COLUMNS: Final = "number, key, name, client, state, submitted, ended, nbytes"
 
 
 #: What `_submitted` reads.
@@ -332,9 +332,9 @@ class Journal:
         jobs = []
         if self._database is not None or self.path.exists():
             rows = self._open().execute(
-                f"SELECT {_COLUMNS} FROM jobs {where}ORDER BY number DESC LIMIT {N_JOBS}", values
+                f"SELECT {COLUMNS} FROM jobs {where}ORDER BY number DESC LIMIT {N_JOBS}", values
             )
-            jobs = [_described(row) for row in rows]
+            jobs = [described(row) for row in rows]
         is_last = len(jobs) < N_JOBS
         next_page = "" if is_last else str(jobs[-1]["number"])
         return Answer(request=question.request, info={"jobs": jobs}, next_page=next_page)
@@ -356,14 +356,14 @@ class Journal:
         key = _text_in(question, "key")
         row = None
         if self._database is not None or self.path.exists():
-            columns = f"{_COLUMNS}, result, result_buffers, failure"
+            columns = f"{COLUMNS}, result, result_buffers, failure"
             found = self._open().execute(f"SELECT {columns} FROM jobs WHERE key = ?", (key,))
             row = found.fetchone()
         if row is None:
             return Answer(request=question.request, info={"jobs": []})
         *described, result, buffers, failure = row
         blobs = [None if result is None else _joined(result, buffers), failure]
-        return Answer(request=question.request, info={"jobs": [_described(described)]}, blobs=blobs)
+        return Answer(request=question.request, info={"jobs": [described(described)]}, blobs=blobs)
 
 
 _ANSWERS: Final[dict[str, Callable[[Journal, Ask], Message]]] = {
@@ -513,7 +513,8 @@ def _plain(value: Any) -> Any:
     return bytes(value.data) if isinstance(value, Payload) else repr(value)
 
 
-def _described(row: Any) -> dict[str, Any]:
+def described(row: Any) -> dict[str, Any]:
+    """Return a job as questions are answered; `row` has the `COLUMNS`."""
     number, key, name, client, state, submitted, ended, nbytes = row
     return {
         "number": number,

@@ -8,10 +8,10 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ..protocol.errors import ConfigError
-from .journal import FILE, FORM
+from .journal import COLUMNS, FILE, FORM, described
 
 #: Pages of one step. Between two the scheduler can write.
 _STEP_PAGES: Final = 256
@@ -74,6 +74,20 @@ def restore(copy: Path, journal: Path) -> Path | None:
                     os.rename(f"{kept}{suffix}", f"{journal}{suffix}")
         raise
     return kept
+
+
+def jobs_in(journal: Path, limit: int) -> list[dict[str, Any]]:
+    """Return the jobs of a journal or of a copy, the latest first, as the scheduler describes them.
+
+    Raises:
+        ConfigError: there is no journal, or it is damaged.
+    """
+    with _opened(journal) as database:
+        query = f"SELECT {COLUMNS} FROM jobs ORDER BY number DESC LIMIT ?"
+        try:
+            return [described(row) for row in database.execute(query, (limit,))]
+        except sqlite3.Error as error:
+            raise ConfigError(f"{journal} is damaged: {error}") from None
 
 
 def compact(journal: Path) -> tuple[int, int]:

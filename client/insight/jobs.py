@@ -222,10 +222,11 @@ def _matches(pattern: re.Pattern[str], job: Job) -> bool:
 
 def _jobs_in(page: dict[str, Any]) -> list[Job]:
     with reading("the scheduler"):
-        return [_read(one) for one in part_of(page, "jobs", list)]
+        return [read_job(one) for one in part_of(page, "jobs", list)]
 
 
-def _read(one: dict[str, Any]) -> Job:
+def read_job(one: dict[str, Any]) -> Job:
+    """Return a job as the scheduler describes it."""
     ended = one["ended"]
     return Job(
         key=key_of(one["key"]),

@@ -8,34 +8,44 @@ from typing import Final
 import click
 
 from .group import weft
+from .jobs import table
+from .options import Count
 
-_ACTIONS: Final = ("backup", "restore", "compact")
+_ACTIONS: Final = ("list", "backup", "restore", "compact")
 
 
-@weft.command(short_help="Back up, restore or compact the record of detached jobs.")
+@weft.command(short_help="List, back up, restore or compact the record of detached jobs.")
 @click.argument("action", type=click.Choice(_ACTIONS))
 @click.argument("journal", type=click.Path(path_type=Path))
 @click.argument("copy", type=click.Path(path_type=Path), required=False)
-def journal(action: str, journal: Path, copy: Path | None) -> None:
-    """Back up, restore or compact the journal of a scheduler: its record of detached jobs.
+@click.option("--limit", type=Count(1), default=50, show_default=True, help="List at most so many.")
+def journal(action: str, journal: Path, copy: Path | None, limit: int) -> None:
+    """List, back up, restore or compact the journal of a scheduler: its record of detached jobs.
 
     JOURNAL is the file, or the scheduler's state directory, on the machine of the scheduler, which
     may go on. COPY is the file to write a backup to, or to restore it from. A journal is restored
-    while no scheduler has it open; the one before is kept beside it. 'weft queue' lists the jobs.
+    while no scheduler has it open; the one before is kept beside it. 'list' shows the jobs of any
+    journal or copy, 'weft queue' those of a running scheduler.
 
     \b
     Examples:
       weft journal backup /var/lib/weft jobs-monday.sqlite
+      weft journal list jobs-monday.sqlite
       weft journal compact /var/lib/weft
       weft journal restore /var/lib/weft/journal.sqlite jobs-monday.sqlite
     """
+    from ...client.insight.jobs import read_job
     from ...protocol.wording import sized
     from ...scheduler import journal_files
 
     file = journal_files.file_in(journal)
+    if action in ("compact", "list") and copy is not None:
+        raise click.UsageError(f"{action} takes no COPY")
+    if action == "list":
+        found = [read_job(one) for one in journal_files.jobs_in(file, limit)]
+        click.echo(table(found) if found else "no jobs", err=not found)
+        return
     if action == "compact":
-        if copy is not None:
-            raise click.UsageError("compact takes no COPY")
         before, after = journal_files.compact(file)
         click.echo(f"{file}: {sized(before)}, {sized(before - after)} given back")
         return

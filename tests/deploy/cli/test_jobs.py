@@ -126,6 +126,11 @@ def test_the_journal_of_a_running_scheduler_is_copied(command, folder, tmp_path)
     code, out, _ = command("journal", "backup", str(journal.parent), str(copy))
     assert code == 0
     assert out.startswith(f"{copy}: ")
+    for place in (copy, journal.parent):
+        header, job, *_ = command("journal", "list", str(place))[1].splitlines()
+        assert header.split()[:3] == ["KEY", "STATE", "NAME"]
+        assert job.split()[2] == "abs"
+    assert len(command("journal", "list", str(copy), "--limit", "1")[1].splitlines()) == 2
     assert "given back" in command("journal", "compact", str(journal))[1]
     code, _, err = command("journal", "restore", str(journal), str(copy))
     assert code != 0
@@ -134,6 +139,7 @@ def test_the_journal_of_a_running_scheduler_is_copied(command, folder, tmp_path)
     for words, text in [
         (("backup", str(journal)), "needs a COPY"),
         (("compact", str(journal), "x"), "takes no COPY"),
+        (("list", str(tmp_path)), "there is no journal"),
         (("compact", str(tmp_path / "nothing")), "there is no journal"),
     ]:
         code, _, err = command("journal", *words)
