@@ -19,6 +19,8 @@ from .metrics import N_BUCKETS, Histogram, Metric
 METRICS_URL: Final = "metrics_url"
 #: The fact of a worker that writes results to its disk when its memory is nearly full.
 SPILLS: Final = "spills"
+#: The fact of a worker that starts a task with resources only when they are free there.
+QUEUES_RESOURCES: Final = "queues_resources"
 #: A worker that uses more than this part of its limit is nearly full.
 MEMORY_HIGH: Final = 0.8
 #: Of these results, the bytes that are on the disk and not in memory.

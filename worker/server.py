@@ -33,7 +33,7 @@ from ..protocol.net.connection import Connection
 from ..protocol.net.session import SessionOwner, SessionRunner
 from ..protocol.net.sockets import host_on_the_way_to
 from ..protocol.net.transport import Listener
-from ..protocol.reported import SPILLS, with_metrics_url
+from ..protocol.reported import QUEUES_RESOURCES, SPILLS, with_metrics_url
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message
@@ -242,7 +242,7 @@ class WorkerServer(SessionOwner):
         actors = Actors(self.name, self.address, self._loop)
         context.set_own(actors=actors, host=TaskHost(self.name, config.worker_id, self._find))
         self._executor = TaskExecutor(
-            WorkerState(config.nthreads, self.address, FEATURES),
+            WorkerState(config.nthreads, self.address, FEATURES, config.resources),
             context,
             Store(config.memory_limit),
             wake=self._wake,
@@ -362,7 +362,7 @@ class WorkerServer(SessionOwner):
             memory_limit=config.memory_limit,
             resources=config.resources,
             supervisor_id=config.supervisor_id,
-            facts={**facts, SPILLS: config.spills},
+            facts={**facts, SPILLS: config.spills, QUEUES_RESOURCES: True},
             is_unused=self.executor.state.is_unused,
         )
 

@@ -123,7 +123,7 @@ class _VirtualWorker:
             state="running",
             nthreads=1,
             n_records=len(self.core.by_key),
-            n_ready=self.core.ready.n,
+            n_ready=self.core.n_ready,
             managed_nbytes=0,
             resident_nbytes=0,
             cpu_percent=0,

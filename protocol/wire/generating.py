@@ -184,9 +184,11 @@ def _decoder(cls: type[Message], kinds: dict[str, str]) -> list[str]:
             f"        raise misplaced({name}, wire, buffers) from None",
         ]
     for group in (cls.columns, *cls._tables):
-        tests = {field: f"len({field}) != n" for field in group[1:]}
+        optional = [field for field in group if field in cls._optional_lists]
+        tests = {field: f"len({field}) != n" for field in group[1:] if field not in optional}
         if group is cls.columns:
-            tests |= {field: f"{field} and len({field}) != n" for field in cls.optional_columns}
+            optional += cls.optional_columns
+        tests |= {field: f"{field} and len({field}) != n" for field in optional}
         if tests:
             lines.append(f"    n = len({group[0]})")
         for field, test in tests.items():

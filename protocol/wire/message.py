@@ -122,6 +122,8 @@ class Message:
     columns: ClassVar[tuple[str, ...]] = ()
     optional_columns: ClassVar[tuple[str, ...]] = ()
     _tables: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    #: lists of tables that are empty or as long as the others
+    _optional_lists: ClassVar[set[str]] = set()
     #: (column, the table that its numbers point into)
     _indexes: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     _key_lists: ClassVar[tuple[str, ...]] = ()
@@ -163,7 +165,8 @@ class Message:
         setattr(self, index, [places.setdefault(i, len(places)) for i in getattr(self, index)])
         for name in table:
             column = getattr(self, name)
-            setattr(self, name, [column[i] for i in places])
+            if column:
+                setattr(self, name, [column[i] for i in places])
 
     def n_listed_keys(self) -> int:
         """Return the number of keys in the field of key lists that has most."""
@@ -291,6 +294,7 @@ def message(
         columns: columns that must have the same length, the number of rows.
         optional_columns: columns that are empty (no row has a value) or have that length too.
         tables: groups of lists; those of one group have the same length, but no relation to rows.
+            One with a default may be empty instead, if the first has none.
         indexes: columns whose numbers point into the first table, the second and so on.
     """
 
@@ -305,6 +309,9 @@ def message(
         made.columns = columns
         made.optional_columns = optional_columns
         made._tables = tables
+        made._optional_lists = {
+            n for table in tables for n in table if defaults[n] and not defaults[table[0]]
+        }
         made._indexes = tuple(zip(indexes, tables, strict=False))
         made._names = names
         made._first = columns[0] if columns else "keys" if "keys" in names else ""

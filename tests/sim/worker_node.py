@@ -75,7 +75,7 @@ class WorkerNode:
         self.host = host
         self.resources = resources
         self.worker_id = sim.new_id("worker")
-        self.core = WorkerState(sim.plan.nthreads, address, FEATURES)
+        self.core = WorkerState(sim.plan.nthreads, address, FEATURES, resources)
         self.store: dict[int, bytes] = {}
         self.memory = None if sim.limits is None else ProcessMemory(self, sim.limits)
         self.disk = WorkerDisk(self, sim.disks)
@@ -217,7 +217,7 @@ class WorkerNode:
             state=self.pauses.state(),
             nthreads=self.sim.plan.nthreads,
             n_records=len(self.core.by_key),
-            n_ready=self.core.ready.n,
+            n_ready=self.core.n_ready,
             managed_nbytes=self.spill.managed_nbytes(),
             resident_nbytes=0 if self.memory is None else self.memory.resident_nbytes(),
             cpu_percent=0,

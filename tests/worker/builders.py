@@ -48,6 +48,8 @@ from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
 
+#: The resources of `Hands`.
+OFFERED = {"gpu": 1.0, "mem": 1.0}
 INC = b"function-of-inc!"
 SLOW = b"function-of-slow"
 
@@ -61,6 +63,7 @@ def assign(
     priority: int | None = None,
     function: bytes = INC,
     wanted: int = 0,
+    resources: dict[str, float] | None = None,
 ) -> AssignTasks:
     """Make an assignment from lines like "1 a" (attempt, key) and "2 b <- a other".
 
@@ -89,6 +92,7 @@ def assign(
         located_attempts=[row[1] for row in rows],
         located_nbytes=[row[2] for row in rows],
         located_holders=[row[3] for row in rows],
+        function_options=[{"resources": resources}] if resources else [],
     )
 
 
@@ -141,7 +145,7 @@ class Hands:
     """
 
     def __init__(self, nthreads: int = 1) -> None:
-        self.state = WorkerState(nthreads, "tcp://me", FEATURES)
+        self.state = WorkerState(nthreads, "tcp://me", FEATURES, OFFERED)
         self.messages: list[Message] = []
         #: {slot: the tasks that it has started and not reported}
         self.started: dict[int, list[WorkerTask]] = {i: [] for i in range(nthreads)}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tests.worker.builders import Hands
+from tests.worker.builders import OFFERED, Hands
 from weft.protocol.wire.messages import NOT_BEGUN, AssignTasks, DropAttempts
 from weft.worker.core import assignment, copies, slots
 from weft.worker.core.drops import drop
@@ -19,6 +19,8 @@ from weft.worker.core.events import ChunkDone, ForgetFunctions, WorkerEvent
 from weft.worker.core.features import FEATURES
 from weft.worker.core.features.timeouts import TimeLimits
 from weft.worker.core.inputs import note_missing, placeholder, unpin
+from weft.worker.core.offered import amounts_of
+from weft.worker.core.ready import ReadyTasks
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import (
     CANCELLED,
@@ -42,6 +44,8 @@ def slow_on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         for id, blob in zip(message.functions, message.function_blobs, strict=True)
     ]
     unknown = []
+    options = message.function_options or [{}] * len(functions)
+    amounts = [amounts_of(each.get("resources", {})) for each in options]
     for row, key in enumerate(message.keys):
         attempt, index = message.attempts[row], message.function_of[row]
         if attempt in {*state.by_attempt, *state.cancelled, *state.released}:
@@ -56,6 +60,8 @@ def slow_on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
             message.function_clients[index],
         )
         task.arrived = state.now
+        if amounts[index]:
+            state.offered.asked[attempt] = amounts[index]
         if key in state.by_key:
             assignment.supersede(state, state.by_key[key], task)
         inputs = []
@@ -85,14 +91,14 @@ def slow_wake(state: WorkerState, record: WorkerTask) -> None:
                 move(state, task, READY)
 
 
-def slow_fill(state: WorkerState, slot: Slot, share: int) -> None:
+def slow_fill(state: WorkerState, slot: Slot, ready: ReadyTasks, share: int) -> None:
     """Move tasks one by one until the chunk is full."""
     left_us = slots.CHUNK_US
-    for n in range(min(share, state.ready.turn())):
-        task = state.ready.pop()
+    for n in range(min(share, ready.turn())):
+        task = ready.pop()
         estimate_us = task.function.estimate_us
         if n and not 0 < estimate_us <= left_us:
-            state.ready.push(task)
+            ready.push(task)
             return
         move(state, task, EXECUTING)
         task.slot = slot.index
@@ -169,7 +175,8 @@ def shown(state: WorkerState) -> list[Any]:
             for record in records
         ),
         *(list(index) for index in (state.waiting, state.cancelled, state.released, state.owed)),
-        sorted(task.attempt for task in state.ready),
+        sorted(task.attempt for task in state.offered),
+        sorted(state.offered.free.items()),
         [(attempt, limit.timeout_us) for attempt, limit in state.record(TimeLimits).items()],
         [(slot.busy, slot.n_executing, repr(slot.chunk)) for slot in state.slots],
         [slot.index for slot in state.idle],
@@ -188,7 +195,7 @@ class TwinHands(Hands):
 
     def __init__(self, nthreads: int = 1) -> None:
         super().__init__(nthreads)
-        self.twin = WorkerState(nthreads, "tcp://me", FEATURES)
+        self.twin = WorkerState(nthreads, "tcp://me", FEATURES, OFFERED)
 
     def take_in(self, event: WorkerEvent) -> None:
         with slow_lanes(self.twin):

@@ -9,6 +9,7 @@ from ...protocol.wire.messages import AssignTasks
 from .copies import on_located_keys
 from .drops import supersede
 from .inputs import link, note_missing
+from .offered import amounts_of
 from .tasks import MISSING, NO_ATTEMPT, READY, WorkerFunction, WorkerTask
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         if function.filing is not None:
             filing = {**(filing or {}), function.filing: None}
     filed = [file(state, message) for file in filing] if filing else None
+    if message.function_options:
+        _note_asked(state, message)
     clients, dependencies = message.function_clients, message.dependencies
     by_key, by_attempt = state.by_key, state.by_attempt
     failed = state.failures.by_attempt
@@ -91,8 +94,26 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
 def _push(state: WorkerState, ready: list[WorkerTask]) -> None:
     """Move tasks to those that are ready: before anything is done that may look for them there."""
     if ready:
-        state.ready.push(*ready)
+        if state.offered.asked:
+            for task in ready:
+                state.offered.push(task)
+        else:
+            state.ready.push(*ready)
         ready.clear()
+
+
+def _note_asked(state: WorkerState, message: AssignTasks) -> None:
+    """Note what the new tasks ask for of this worker's resources, before they are filed."""
+    amounts = [amounts_of(options.get("resources", {})) for options in message.function_options]
+    asked = state.offered.asked
+    for attempt, place in zip(message.attempts, message.function_of, strict=True):
+        if amounts[place] and not _is_known(state, attempt):
+            asked[attempt] = amounts[place]
+
+
+def _is_known(state: WorkerState, attempt: int) -> bool:
+    files = (state.by_attempt, state.cancelled, state.released, state.failures.by_attempt)
+    return any(attempt in file for file in files)
 
 
 def report_unknown(state: WorkerState, message: AssignTasks, unknown: list[WorkerTask]) -> None:

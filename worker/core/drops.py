@@ -116,7 +116,7 @@ def on_return_attempts(state: WorkerState, message: ReturnAttempts) -> None:
     if not state.is_leaving:
         # Half of a value may have come; another worker would get it from the start.
         waiting = (task for task in waiting if not is_awaited(task))
-    heap = worst_first(itertools.chain(state.ready, waiting))
+    heap = worst_first(itertools.chain(state.offered, waiting))
     returned: list[int] = []
     while heap and len(returned) < message.count:
         attempt = -heapq.heappop(heap)[1]

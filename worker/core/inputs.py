@@ -54,7 +54,10 @@ def link(state: WorkerState, task: WorkerTask, keys: list[str], unknown: list[Wo
         state.waiting[task.attempt] = task
     else:
         task.state = READY
-        state.ready.push(task)
+        if state.offered.asked:
+            state.offered.push(task)
+        else:
+            state.ready.push(task)
 
 
 def placeholder(state: WorkerState, key: str) -> WorkerTask:
@@ -112,7 +115,10 @@ def wake(state: WorkerState, record: WorkerTask) -> None:
             if not task.n_waiting_on:
                 del state.waiting[task.attempt]
                 task.state = READY
-                state.ready.push(task)
+                if state.offered.asked:
+                    state.offered.push(task)
+                else:
+                    state.ready.push(task)
 
 
 def unpin(state: WorkerState, task: WorkerTask) -> None:

@@ -10,6 +10,7 @@ from ...protocol.wire.messages import INTERRUPTED, RETURNED, AttemptsErred
 from . import seats
 from .events import ChunkDone, Run
 from .inputs import move_waiters, placeholder, unpin, wake
+from .ready import ReadyTasks
 from .reports import report_finished
 from .tasks import EXECUTING, FORGOTTEN, MEMORY, SEATED, Slot, WorkerTask
 from .transitions import move
@@ -23,19 +24,32 @@ CHUNK_US = 1000.0
 
 def dispatch(state: WorkerState, asking: Slot | None) -> None:
     """Give idle slots work, first the slot that asks for it, which need not be woken."""
-    idle, ready = state.idle, state.ready
+    idle, ready, offered = state.idle, state.ready, state.offered
+    while idle and offered.n:
+        found = offered.next_queue()
+        if found is None:
+            return
+        amounts, queue = found
+        n = queue.n
+        share = -(-n // offered.n_at_once(amounts, len(idle)))
+        slot, _ = idle.popitem()
+        slot.busy = True
+        offered.take(slot, amounts)
+        fill(state, slot, queue, share)
+        offered.served(amounts, n - queue.n)
+        if slot is not asking:
+            state.before.append(Run(slot.index))
     while idle and ready.n:
         share = -(-ready.n // len(idle))
         slot, _ = idle.popitem()
         slot.busy = True
-        fill(state, slot, share)
+        fill(state, slot, ready, share)
         if slot is not asking:
             state.before.append(Run(slot.index))
 
 
-def fill(state: WorkerState, slot: Slot, share: int) -> None:
+def fill(state: WorkerState, slot: Slot, ready: ReadyTasks, share: int) -> None:
     """Move ready tasks of one client into an empty chunk: one, or 1 ms of them (a hot lane)."""
-    ready = state.ready
     share = min(share, ready.turn())
     left_us = CHUNK_US
     awaited = state.awaited
@@ -73,7 +87,7 @@ def feed(state: WorkerState, asking: Slot) -> None:
     """
     victim, n_unstarted = asking, 0
     for slot in state.slots:
-        if len(slot.chunk) > n_unstarted:
+        if len(slot.chunk) > n_unstarted and state.offered.fit(slot.amounts):
             victim, n_unstarted = slot, len(slot.chunk)
     n = -(-n_unstarted // 2)
     if n == n_unstarted and victim.n_executing == n_unstarted:
@@ -88,6 +102,7 @@ def feed(state: WorkerState, asking: Slot) -> None:
         asking.chunk.appendleft(task)
         taken += 1
     if taken:
+        state.offered.take(asking, victim.amounts)
         _note_start(state, asking, asking.chunk[0])
         victim.n_executing -= taken
         asking.n_executing += taken
@@ -111,6 +126,8 @@ def on_chunk_done(state: WorkerState, event: ChunkDone) -> Slot | None:
         _end_failed(state, slot, event)
     if not event.finished:
         return None
+    if slot.amounts:
+        state.offered.give_back(slot)
     if slot.place != SEATED:
         return slot if seats.on_done_without_seat(state, slot) else None
     if state.returning:
@@ -129,6 +146,9 @@ def finish(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
         for name, attempts_ended in state.features.attempts_ended:
             if name in state.busy:
                 attempts_ended(state, event.attempts)
+    if state.offered.asked:
+        for attempt in event.attempts:
+            state.offered.asked.pop(attempt, None)
     for attempt, nbytes, duration_us in zip(
         event.attempts, event.nbytes, event.durations_us, strict=True
     ):

@@ -19,7 +19,7 @@ transition log; batches of columns. Costs O(1 + dependencies) per task; `ReturnA
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from ...protocol.errors import RemoteProtocolError
@@ -46,6 +46,7 @@ from .events import (
 )
 from .feature import WorkerFeature
 from .fetching import Fetching
+from .offered import Offered
 from .ready import ReadyTasks
 from .tasks import Slot, WorkerFunction, WorkerTask
 
@@ -59,7 +60,13 @@ class WorkerState:
     while it is there.
     """
 
-    def __init__(self, nthreads: int, address: str, features: Sequence[WorkerFeature]) -> None:
+    def __init__(
+        self,
+        nthreads: int,
+        address: str,
+        features: Sequence[WorkerFeature],
+        resources: Mapping[str, float] | None = None,
+    ) -> None:
         #: This worker's own address, which stands for "no holder is known" in `KeysMissing`.
         self.address = address
         #: Actions that the shell does before it sends `to_scheduler`, and `after` that.
@@ -75,8 +82,10 @@ class WorkerState:
         self.by_attempt: dict[int, WorkerTask] = {}
         #: {attempt: task}. All and only tasks in state "waiting".
         self.waiting: dict[int, WorkerTask] = {}
-        #: All tasks in state "ready".
+        #: The tasks in state "ready" that ask for no resource.
         self.ready = ReadyTasks()
+        #: The resources of this worker, and all other tasks in state "ready".
+        self.offered = Offered(resources or {}, self.ready)
         #: {attempt: task}. All and only tasks in state "cancelled"; each is being executed.
         self.cancelled: dict[int, WorkerTask] = {}
         #: {attempt: record}. All and only records in state "released"; each is pinned.
@@ -139,6 +148,11 @@ class WorkerState:
         """True if it was assigned no task yet, and has no copy."""
         return not self.last_attempt and not self.by_key
 
+    @property
+    def n_ready(self) -> int:
+        """The number of tasks in state "ready"."""
+        return self.ready.n + self.offered.n
+
     def record(self, kind: type[_Record]) -> _Record:
         """Return a record of a feature; `kind` is its class."""
         found: _Record = self._records[kind]
@@ -166,7 +180,7 @@ class WorkerState:
         else:
             self._events[event.__class__](self, event)
         if self.idle and not self.is_leaving:
-            if self.ready.n:
+            if self.ready.n or self.offered.n:
                 slots.dispatch(self, asking)
             if asking is not None and not asking.busy:
                 slots.feed(self, asking)

@@ -175,3 +175,6 @@ class Slot:
     #: of it until its last fetched input came; reported with all tasks of the chunk.
     queued_us: int = 0
     fetched_us: int = 0
+    #: (name, amount) of each resource that it has, until its chunk is done: all tasks of the chunk
+    #: ask for these.
+    amounts: tuple[tuple[str, float], ...] = ()

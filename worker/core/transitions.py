@@ -110,10 +110,12 @@ def move(state: WorkerState, record: WorkerTask, finish: State) -> None:
             del state.by_attempt[attempt]
     if start not in _UNLISTED:
         _leave(state, record, start, finish)
-    if state.busy and finish not in UNFINISHED:
-        for name, attempts_ended in state.features.attempts_ended:
-            if name in state.busy:
-                attempts_ended(state, (attempt,))
+    if finish not in UNFINISHED:
+        state.offered.asked.pop(attempt, None)
+        if state.busy:
+            for name, attempts_ended in state.features.attempts_ended:
+                if name in state.busy:
+                    attempts_ended(state, (attempt,))
     if finish == FORGOTTEN:
         if start in _STORED:
             state.forget.append(attempt)
@@ -123,7 +125,7 @@ def move(state: WorkerState, record: WorkerTask, finish: State) -> None:
         if finish == WAITING:
             state.waiting[attempt] = record
         elif finish == READY:
-            state.ready.push(record)
+            state.offered.push(record)
         elif finish == CANCELLED:
             state.cancelled[attempt] = record
         elif finish == RELEASED:
@@ -143,7 +145,7 @@ def _leave(state: WorkerState, record: WorkerTask, start: State, finish: State) 
         record.n_waiting_on = 0
     elif start == READY:
         if finish != EXECUTING:
-            state.ready.removed(record)
+            state.offered.removed(record)
     else:
         if start == CANCELLED:
             del state.cancelled[record.attempt]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ...protocol.errors import InvalidState
 from .inputs import is_awaited
+from .ready import ReadyLane
 from .state import WorkerState
 from .tasks import (
     BLOCKED,
@@ -35,6 +36,8 @@ from .transitions import AT_PEER, CURRENT, UNFINISHED, describe
 
 #: States of a task whose function may still run.
 _WITH_FUNCTION = UNFINISHED | {CANCELLED}
+#: Differences of rounded amounts are below this.
+_TOLERANCE: Final = 1e-6
 
 
 def validate(state: WorkerState) -> None:
@@ -104,9 +107,23 @@ def _waiters(state: WorkerState) -> Iterator[WorkerTask]:
                     yield task
 
 
+def _lanes(state: WorkerState) -> Iterator[tuple[object, ReadyLane]]:
+    for queue in state.offered.queues.values():
+        yield from queue.rotation.lanes.items()
+
+
+def _misheld(state: WorkerState) -> Iterator[object]:
+    offered = state.offered
+    for name, free in offered.free.items():
+        held = sum(amount for slot in state.slots for n, amount in slot.amounts if n == name)
+        if free < 0 or abs(free + held - offered.total[name]) > _TOLERANCE:
+            yield name, free, held
+
+
 def _rotation(state: WorkerState) -> Iterator[object]:
     try:
-        state.ready.rotation.validate()
+        for queue in state.offered.queues.values():
+            queue.rotation.validate()
     except AssertionError as error:
         yield error
 
@@ -209,21 +226,44 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     ),
     "a waiting task is among the waiters of its inputs": _waiters,
     "the ready queue holds all ready tasks, once": lambda state: (
-        (Counter(state.ready) - Counter(_in(state, READY)))
-        + (Counter(_in(state, READY)) - Counter(state.ready))
+        (Counter(state.offered) - Counter(_in(state, READY)))
+        + (Counter(_in(state, READY)) - Counter(state.offered))
     ),
-    "ready.n counts the ready tasks": lambda state: (
-        [state.ready.n] if state.ready.n != len(_in(state, READY)) else []
+    "a ready task is in the queue of its amounts": lambda state: (
+        task
+        for amounts, queue in state.offered.queues.items()
+        for task in queue
+        if state.offered.asked.get(task.attempt, ()) != amounts
+    ),
+    "n counts the tasks of a queue": lambda state: (
+        [state.offered.n]
+        if any(queue.n != len([*queue]) for queue in state.offered.queues.values())
+        or state.offered.n != sum(q.n for q in state.offered.queues.values()) - state.ready.n
+        else []
+    ),
+    "no queue of amounts is empty": lambda state: (
+        amounts for amounts, queue in state.offered.queues.items() if amounts and not queue.n
+    ),
+    "asked names unfinished tasks": lambda state: (
+        attempt
+        for attempt in state.offered.asked
+        if attempt not in state.by_attempt or state.by_attempt[attempt].state not in UNFINISHED
+    ),
+    "what slots have and what is free is all that the worker offers": _misheld,
+    "a slot has the amounts of the tasks of its chunk": lambda state: (
+        (slot.index, task)
+        for slot in state.slots
+        for task in (*slot.chunk, *(t for t in _in(state, EXECUTING) if t.slot == slot.index))
+        if state.offered.asked.get(task.attempt, ()) != slot.amounts
+    ),
+    "a slot without a chunk to do has no amounts": lambda state: (
+        slot.index for slot in state.slots if slot.amounts and not slot.busy
     ),
     "a lane counts its ready tasks": lambda state: (
-        (place, lane.n)
-        for place, lane in state.ready.rotation.lanes.items()
-        if lane.n != len(list(lane))
+        (place, lane.n) for place, lane in _lanes(state) if lane.n != len(list(lane))
     ),
     "the run of a lane is sorted": lambda state: (
-        place
-        for place, lane in state.ready.rotation.lanes.items()
-        if list(lane.run) != sorted(lane.run)
+        place for place, lane in _lanes(state) if list(lane.run) != sorted(lane.run)
     ),
     "each lane has one place in the rotation": _rotation,
     "slots are filed by index": lambda state: (
@@ -294,8 +334,10 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
         or (state.may_leave > state.has_left and not any(s.n_executing for s in state.slots))
         else []
     ),
-    "no slot is idle while a task is ready": lambda state: (
-        [] if state.is_leaving or not state.ready.n else (slot.index for slot in state.idle)
+    "no slot is idle while a task may begin": lambda state: (
+        []
+        if state.is_leaving or state.offered.next_queue() is None
+        else (slot.index for slot in state.idle)
     ),
     "reports wait only while a slot is busy": lambda state: (
         state.to_scheduler if state.reporting.until and len(state.idle) == state.n_seats else []

@@ -61,7 +61,7 @@ class StatusReporter:
             state="leaving" if state.is_leaving else "paused" if is_paused else "running",
             nthreads=state.n_seats,
             n_records=len(state.by_key),
-            n_ready=state.ready.n,
+            n_ready=state.n_ready,
             managed_nbytes=managed,
             resident_nbytes=resident,
             cpu_percent=cpu,

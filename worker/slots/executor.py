@@ -199,7 +199,7 @@ class TaskExecutor:
         n_executing = 0
         for slot in self.state.slots:
             n_executing += slot.n_executing
-        return n_executing <= 1 and not self.state.ready.n
+        return n_executing <= 1 and not self.state.n_ready
 
     def fail_unsendable(
         self, report: AttemptsFinished | AttemptsErred, error: LocalProtocolError
@@ -238,7 +238,7 @@ class TaskExecutor:
             peers = state.fetching.peers.values()
             n_fetched = sum(len(peer.queue) for peer in peers)
             n_fetched += sum(len(request.copies) for request in state.fetching.requests.values())
-            return n_executing, state.ready.n, len(state.waiting), n_fetched
+            return n_executing, state.n_ready, len(state.waiting), n_fetched
 
     def records(self) -> list[WorkerTask]:
         """Return the current record of each key."""

@@ -12,6 +12,7 @@ from ..message import (
     Keys,
     Message,
     Number,
+    Options,
     Sizes,
     Text,
     Texts,
@@ -26,7 +27,7 @@ from ..roles import SUPERVISORS, WORKERS
     columns=("keys", "function_of", "attempts", "priorities", "args", "wanted"),
     optional_columns=("dependencies", "spec_hashes", "n_raised", "timeouts_us"),
     tables=(
-        ("functions", "function_blobs", "function_clients"),
+        ("functions", "function_blobs", "function_clients", "function_options"),
         ("located_keys", "located_attempts", "located_nbytes", "located_holders"),
         ("promised_keys", "promised_attempts", "promised_holders"),
     ),
@@ -39,7 +40,8 @@ class AssignTasks(Message):
     `located_*`, or with the worker of its unfinished attempt in `promised_*`. `wanted[i]` is 1 if a
     client waits for the result: a small one is sent with the completion. `spec_hashes` has
     NO_HASH for keys of weft's own. `n_raised` counts the exceptions of earlier attempts; the worker
-    keeps it for the next scheduler. `timeouts_us` is how long each may run.
+    keeps it for the next scheduler. `timeouts_us` is how long each may run. Of the options of the
+    rows that point to a function, `function_options` has `resources`, if there are any.
     """
 
     functions: Ids
@@ -63,6 +65,7 @@ class AssignTasks(Message):
     promised_keys: Keys = field(default_factory=list)
     promised_attempts: Ints = field(default_factory=list)
     promised_holders: Texts = field(default_factory=list)  #: addresses
+    function_options: Options = field(default_factory=list)  #: empty if no row has any
 
 
 @message(49, to=WORKERS, columns=("attempts",))

@@ -47,7 +47,8 @@ def from_wire(cls: type[Message], wire: list[Any], buffers: list[Any]) -> Messag
     for table in cls._tables:
         n = len(values[table[0]])
         for name in table:
-            _check_length(cls, name, len(values[name]), n)
+            if values[name] or name not in cls._optional_lists:
+                _check_length(cls, name, len(values[name]), n)
     for index, table in cls._indexes:
         if values[index] and max(values[index]) >= len(values[table[0]]):
             raise RemoteProtocolError(f"{cls.__name__}.{index} points beyond its table")

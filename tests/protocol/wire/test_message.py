@@ -368,6 +368,9 @@ def test_second_table_is_checked_as_the_first() -> None:
     }.items():
         with pytest.raises(RemoteProtocolError, match=rf"AssignTasks.{name}: \d items for 2 rows"):
             from_wire(assign(**{name: value}), [])
+    assert isinstance(from_wire(assign(function_options=[{}]), []), AssignTasks)
+    with pytest.raises(RemoteProtocolError, match=r"function_options: 2 items for 1 row"):
+        from_wire(assign(function_options=[{}, {}]), [])
     with pytest.raises(RemoteProtocolError, match=r"AssignTasks.function_of points beyond"):
         from_wire(assign(function_of=[1]), [])
 
@@ -430,6 +433,31 @@ def test_parts_have_only_their_options() -> None:
     assert all(isinstance(part, SubmitTasks) for part in parts)
     assert [part.options for part in parts] == [options[i : i + 2] for i in range(0, 10, 2)]  # type: ignore[attr-defined]
     assert all(part.option_of == [0, 0, 1, 1] for part in parts)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("has_options", [True, False])
+def test_parts_have_only_their_functions(has_options: bool) -> None:
+    options = [{"resources": {"r": i + 1.0}} for i in range(6)] if has_options else []
+    whole = AssignTasks(
+        functions=[bytes([i] * 16) for i in range(6)],
+        function_blobs=[None] * 6,
+        function_clients=[0] * 6,
+        function_of=[*range(6)],
+        keys=[f"k{i}" for i in range(6)],
+        attempts=[*range(6)],
+        priorities=[0] * 6,
+        args=[b""] * 6,
+        wanted=[0] * 6,
+        dependencies=[],
+        located_keys=[],
+        located_attempts=[],
+        located_nbytes=[],
+        located_holders=[],
+        function_options=options,
+    )
+    first, second, third = whole.parts(2)
+    assert [len(part.functions) for part in (first, second, third)] == [2, 2, 2]  # type: ignore[attr-defined]
+    assert second.function_options == options[2:4]  # type: ignore[attr-defined]
 
 
 def test_no_rows_need_no_table() -> None:

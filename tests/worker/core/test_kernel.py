@@ -7,7 +7,7 @@ from weft.worker.core.features import FEATURES
 
 KERNEL = KernelSource("worker", beside=("actors", "commands", "output", "plugins"))
 #: The options of a task that the kernel reads; all others are for features alone.
-OPTIONS = {"priority", "attempt"}
+OPTIONS = {"priority", "attempt", "resources"}
 
 
 def test_the_kernel_imports_no_module_of_a_feature():

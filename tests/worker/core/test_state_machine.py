@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.worker.builders import INC, SLOW, Hands, assign, drop, give_back, locate
+from tests.worker.builders import INC, OFFERED, SLOW, Hands, assign, drop, give_back, locate
 from tests.worker.slow_lanes import TwinHands
 from weft.protocol.wire.messages import (
     AttemptsErred,
@@ -26,6 +26,7 @@ KEYS = [f"k{i}" for i in range(9)]
 PEERS = ["tcp://a", "tcp://b", "tcp://c"]
 
 keys = st.sampled_from(KEYS)
+asked = st.sampled_from([None, {"gpu": 1.0}, {"mem": 0.4}, {"gpu": 1.0, "mem": 0.6}])
 holders = st.lists(st.sampled_from([*PEERS, "tcp://me"]), max_size=3, unique=True)
 
 
@@ -41,6 +42,8 @@ class Worker(RuleBasedStateMachine):
         #: Attempts that must not be mentioned (again) in this session.
         self.over: set[int] = set()
         self.assigned: set[int] = set()
+        #: {attempt: its resources}
+        self.resources: dict[int, dict[str, float]] = {}
 
     def new_attempt(self) -> int:
         self.last_attempt += 1
@@ -68,12 +71,14 @@ class Worker(RuleBasedStateMachine):
         function=st.sampled_from([INC, SLOW]),
         located=st.lists(st.tuples(keys, st.integers(1, 200), holders), max_size=3),
         priority=st.none() | st.integers(0, 3),
+        resources=asked,
     )
-    def assign(self, data, rows, function, located, priority):
+    def assign(self, data, rows, function, located, priority, resources):
         lines = []
         for key, inputs in rows:
             attempt = self.new_attempt()
             self.assigned.add(attempt)
+            self.resources[attempt] = resources or {}
             lines.append(f"{attempt} {key} <- {' '.join(k for k in inputs if k != key)}")
         where = []
         for key, nbytes, at in located:
@@ -88,7 +93,9 @@ class Worker(RuleBasedStateMachine):
             if key in newest:
                 self.over.add(newest[key])
             newest[key] = int(attempt)
-        message = assign(*lines, located=where, function=function, priority=priority)
+        message = assign(
+            *lines, located=where, function=function, priority=priority, resources=resources
+        )
         if data.draw(st.booleans(), label="limited"):
             message.timeouts_us = [i % 2 for i in range(len(lines))]
         self.listen(self.hands.receive(message))
@@ -104,6 +111,7 @@ class Worker(RuleBasedStateMachine):
         known = known or attempt in state.failures.by_attempt
         if not known:
             self.over.discard(attempt)
+            self.resources[attempt] = {}
             if current is not None:
                 self.over.add(current.attempt)
         self.listen(self.hands.receive(assign(f"{attempt} {key}")))
@@ -124,7 +132,7 @@ class Worker(RuleBasedStateMachine):
         assert not started & set(answer.attempts)
         self.listen([answer])
         if len(answer.attempts) < count:  # then there was nothing else, cycles apart
-            left = [*self.hands.state.ready, *self.hands.state.waiting.values()]
+            left = [*self.hands.state.offered, *self.hands.state.waiting.values()]
             assert all(task.pins for task in left)
 
     @rule(data=st.data(), key=keys, at=holders)
@@ -192,6 +200,13 @@ class Worker(RuleBasedStateMachine):
         self.listen(self.hands.handle(SessionOpened(is_first=False)))
 
     @invariant()
+    def running_tasks_share_what_is_offered(self):
+        for name, total in OFFERED.items():
+            # Of a chunk one runs at a time; the hands report those before it with it.
+            last = [tasks[-1].attempt for tasks in self.hands.started.values() if tasks]
+            assert sum(self.resources[a].get(name, 0.0) for a in last) <= total + 1e-9
+
+    @invariant()
     def no_slot_sleeps_while_a_task_is_ready(self):
         state = self.hands.state
         n_seats = 2 - state.seats.n_kept
@@ -213,7 +228,8 @@ class Worker(RuleBasedStateMachine):
             for fetch in list(hands.fetches.values()):
                 self.listen(hands.answer(fetch.holder))
         assert not hands.state.cancelled
-        assert not hands.state.ready.n
+        assert not hands.state.n_ready
+        assert hands.state.offered.free == OFFERED
         for task in hands.state.waiting.values():
             assert any(record.state in {"missing", "waiting"} for record in task.inputs)
         self.listen(hands.handle(WorkerEnding()))

@@ -14,6 +14,7 @@ from weft.worker.core.features.desired_copies import DesiredCopies
 from weft.worker.core.features.promises import AskPromised, Promises
 from weft.worker.core.features.puts import EarlyValues
 from weft.worker.core.features.timeouts import TimeLimit, TimeLimits
+from weft.worker.core.ready import ReadyTasks
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import NO_ATTEMPT, NO_FUNCTION, WorkerFunction, WorkerTask
 from weft.worker.core.validate import OF_RECORDS, OF_STATE, validate
@@ -73,6 +74,10 @@ def break_chunk_of_idle(state: WorkerState) -> None:
     next(slot for slot in state.slots if slot.chunk).busy = False
 
 
+def break_idle_slot(state: WorkerState) -> None:
+    state.slots[0].busy, state.slots[0].amounts = False, (("gpu", 1.0),)
+
+
 def break_waiting_report(state: WorkerState) -> None:
     state.to_scheduler.append(DropAttempts(attempts=[]))
     state.reporting.until = 1.0
@@ -121,7 +126,21 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "inputs are filed": lambda state: one(state, "waiting").inputs.append(stranger()),
     "a waiting task is among the waiters of its inputs": set_to("flight", "waiters", None),
     "the ready queue holds all ready tasks, once": lambda state: lane_of(state).run.clear(),
-    "ready.n counts the ready tasks": lambda state: setattr(state.ready, "n", 0),
+    "a ready task is in the queue of its amounts": lambda state: state.offered.asked.update(
+        {one(state, "ready").attempt: (("gpu", 1.0),)}
+    ),
+    "n counts the tasks of a queue": lambda state: setattr(state.ready, "n", 0),
+    "no queue of amounts is empty": lambda state: state.offered.queues.update(
+        {(("gpu", 1.0),): ReadyTasks()}
+    ),
+    "asked names unfinished tasks": lambda state: state.offered.asked.update({77: ()}),
+    "what slots have and what is free is all that the worker offers": lambda state: (
+        state.offered.free.update(gpu=0.5)
+    ),
+    "a slot has the amounts of the tasks of its chunk": lambda state: setattr(
+        state.slots[one(state, "executing").slot], "amounts", (("gpu", 1.0),)
+    ),
+    "a slot without a chunk to do has no amounts": break_idle_slot,
     "a lane counts its ready tasks": lambda state: setattr(lane_of(state), "n", 5),
     "the run of a lane is sorted": break_run,
     "each lane has one place in the rotation": lambda state: state.ready.rotation.lanes.update(
@@ -165,7 +184,7 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "a worker has left if it may leave and executes nothing": lambda state: setattr(
         state, "has_left", True
     ),
-    "no slot is idle while a task is ready": lambda state: state.idle.update(
+    "no slot is idle while a task may begin": lambda state: state.idle.update(
         {state.slots[0]: None}
     ),
     "reports wait only while a slot is busy": break_waiting_report,
