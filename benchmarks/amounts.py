@@ -17,6 +17,7 @@ from collections import deque
 from typing import Any, Final
 
 import weft
+from weft.protocol.reported import QUEUES_RESOURCES
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
@@ -126,9 +127,9 @@ class Distinct:
         self.costs.clear()
 
     def handle(self, event: Any) -> None:
-        start = time.perf_counter()
+        start = time.process_time()
         self.state.handle(event, self.now)
-        self.costs.append(time.perf_counter() - start)
+        self.costs.append(time.process_time() - start)
         self.state.after.clear()
         outboxes, self.state.outboxes = self.state.outboxes, {}
         for peer, box in outboxes.items():
@@ -164,7 +165,7 @@ def _worker_hello(peer: int) -> m.RegisterWorker:
         memory_limit=0,
         resources={"memory": OFFERED},
         supervisor_id="",
-        facts={"queues_resources": True},
+        facts={QUEUES_RESOURCES: True},
     )
 
 

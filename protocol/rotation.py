@@ -12,6 +12,8 @@ A core. Constant time per stretch, none per item.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from itertools import chain, takewhile
 from typing import Final, Generic, Protocol, TypeVar
 
 #: The bits of a task's priority above this are its level, the user priority. Workers need no more
@@ -108,3 +110,78 @@ class Rotation(Generic[_Lane]):
         places = [(level, client) for level, clients in self._levels.items() for client in clients]
         assert sorted(places) == sorted(self.lanes)
         assert all(self._levels.values())
+
+
+class Turning(Protocol):
+    """The attributes of an item that `LevelTurns` uses, and sets."""
+
+    level: int
+    turn: int
+
+    def __hash__(self) -> int:
+        """It is the key of a dictionary."""
+
+
+_Item = TypeVar("_Item", bound=Turning)
+
+
+class LevelTurns(Generic[_Item]):
+    """Items of levels, each of which is the last of its level after its turn.
+
+    LevelTurns are numbered, so that it is known which items had none since a certain time.
+    """
+
+    __slots__ = ("_levels", "n_turns")
+
+    def __init__(self) -> None:
+        #: {level: {item: None}}, in the order of their turns; none is empty
+        self._levels: dict[int, dict[_Item, None]] = {}
+        #: the latest turn
+        self.n_turns = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._levels.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._levels)
+
+    def __contains__(self, item: _Item) -> bool:
+        return item in self._levels.get(item.level, ())
+
+    def __iter__(self) -> Iterator[_Item]:
+        """Yield the items of the best level first."""
+        return chain.from_iterable(self._levels[level] for level in sorted(self._levels))
+
+    def waiting(self, turn: int) -> Iterator[_Item]:
+        """Yield those that had no turn after this one."""
+        for level in sorted(self._levels):
+            yield from takewhile(lambda item: item.turn <= turn, self._levels[level])
+
+    @property
+    def first_turn(self) -> int:
+        """The least turn of an item; there must be one."""
+        return min(next(iter(items)).turn for items in self._levels.values())
+
+    def put(self, item: _Item, level: int) -> None:
+        """Let an item be the last of this level."""
+        self.remove(item)
+        self.n_turns += 1
+        item.level, item.turn = level, self.n_turns
+        self._levels.setdefault(level, {})[item] = None
+
+    def remove(self, item: _Item) -> None:
+        """Take an item out, if it is there."""
+        items = self._levels.get(item.level, {})
+        if item in items:
+            del items[item]
+            if not items:
+                del self._levels[item.level]
+
+    def validate(self) -> None:
+        """Assert the invariants of the comments."""
+        for level, items in self._levels.items():
+            assert items
+            assert all(item.level == level for item in items)
+            turns = [item.turn for item in items]
+            assert turns == sorted(turns)
+            assert turns[-1] <= self.n_turns

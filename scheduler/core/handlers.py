@@ -17,7 +17,7 @@ from .assignment import asking_back
 from .feature import Feature, Handler
 from .members import delegation, liveness, membership
 from .reports import blocked, completion, missing
-from .requests import retrying, submission, wanted_keys, withdrawing
+from .requests import retrying, submission, wanted_keys
 
 #: {message: its handler}, whichever role has sent it, but for those of `_OF_ROLES`
 _HANDLERS: Final[dict[type[Message], Handler]] = {
@@ -26,7 +26,6 @@ _HANDLERS: Final[dict[type[Message], Handler]] = {
     m.ReleaseKeys: wanted_keys.on_release,
     m.ReleaseOthers: wanted_keys.on_release_others,
     m.CancelKeys: submission.on_cancel,
-    m.WithdrawKeys: withdrawing.on_withdraw,
     m.RetryKeys: retrying.on_retry,
     m.ReportMissing: missing.on_report_missing,
     m.ShutdownCluster: membership.on_shutdown,
@@ -36,7 +35,6 @@ _HANDLERS: Final[dict[type[Message], Handler]] = {
     m.AttemptsBlocked: blocked.on_blocked,
     m.AttemptsResumed: blocked.on_resumed,
     m.AttemptsReturned: asking_back.on_returned,
-    m.AttemptsWithdrawn: withdrawing.on_withdrawn,
     m.ReplicasAdded: missing.on_replicas_added,
     m.KeysMissing: missing.on_keys_missing,
     m.WorkerLeaving: membership.on_worker_leaving,

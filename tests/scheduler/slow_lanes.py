@@ -122,9 +122,8 @@ def slow_assign(
         task.estimate_ns = task.group.prefix.estimate_ns
         ws.processing[task.attempt] = task
         ws.occupancy_ns += task.estimate_ns
-        for name, amount in task.group.task_class.resources:
-            ws.free_resources[name] = round(ws.free_resources[name] - amount, 9)
-        place = task.group.function, task.group.client
+        ws.hold(task.group.task_class.resources)
+        place = task.group.function, task.group.client, task.group.task_class.resources
         message.function_of.append(
             draft.function_index.setdefault(place, len(draft.function_index))
         )

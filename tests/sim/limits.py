@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import weft.client.core.fetching
 import weft.client.core.submitting
+import weft.scheduler.core.assignment.assignment
 import weft.scheduler.core.coordination.cycles
 import weft.scheduler.core.data.relays
 import weft.scheduler.core.memory.full
@@ -35,6 +36,7 @@ def of_modules(plan: Plan, memory: Limits | None) -> ExitStack:
         (weft.worker.core.slots, "CHUNK_US", float(limits["worker.chunk_us"])),
         (weft.worker.core.seats, "MANY_BLOCKED", limits["worker.many_blocked"]),
         (weft.scheduler.core.data.relays, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
+        (weft.scheduler.core.assignment.assignment, "MAX_ASKING", 2),
         (promises, "LONGEST_NS", limits["scheduler.promised_ms"] * 10**6),
         (promises, "LEAST_FINISHED", limits["scheduler.promised_of"]),
         # All members of a cycle are named: see `task_clients.py`.

@@ -309,9 +309,9 @@ def test_a_wrong_count_is_found_at_the_event_that_makes_it_wrong():
 
     turns = itertools.cycle([True, False])
 
-    def forget_half(ws, resources) -> None:
+    def forget_half(ws, resources, n=1) -> None:
         if next(turns):
-            free(ws, resources)
+            free(ws, resources, n)
 
     with patch.object(completion, "free_resources", forget_half):
         assert "InvalidState: free and held resources" in run_until_failure(60)

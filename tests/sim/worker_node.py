@@ -8,11 +8,12 @@ store under the attempt that made them; a value that is missing when a task star
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from weft.protocol.reported import SPILLS
+from weft.protocol.reported import QUEUES_RESOURCES, SPILLS
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import Failure, interrupted, reschedule
 from weft.protocol.wire.message import Message
@@ -75,6 +76,8 @@ class WorkerNode:
         self.host = host
         self.resources = resources
         self.worker_id = sim.new_id("worker")
+        #: It begins tasks when their resources are free; some are of a version that did not.
+        self.counts_amounts = zlib.crc32(self.worker_id.encode()) % 4 > 0
         self.core = WorkerState(sim.plan.nthreads, address, FEATURES, resources)
         self.store: dict[int, bytes] = {}
         self.memory = None if sim.limits is None else ProcessMemory(self, sim.limits)
@@ -197,6 +200,7 @@ class WorkerNode:
     def registration(self, number: int, last_epoch: int) -> Message:
         """See `SessionOwner`."""
         self._last_epoch = last_epoch
+        facts = {SPILLS: self.spill.is_on, QUEUES_RESOURCES: self.counts_amounts}
         return m.RegisterWorker(
             worker_id=self.worker_id,
             name=self.name,
@@ -207,7 +211,7 @@ class WorkerNode:
             memory_limit=0 if self.memory is None else self.memory.limit,
             resources=self.resources,
             supervisor_id=self.supervisor.supervisor_id if self.supervisor else "",
-            facts={"host": self.host, "python": "3.11", SPILLS: self.spill.is_on},
+            facts={"host": self.host, "python": "3.11", **facts},
             is_unused=self.core.is_unused,
         )
 
@@ -250,6 +254,8 @@ class WorkerNode:
                 self.world.probes["attempts adopted"] += message.n_adopted
                 self.world.probes["rows dropped"] += message.n_dropped
             else:
+                if isinstance(message, m.AssignTasks) and not self.counts_amounts:
+                    message.function_options = []
                 batch.append(message)
         if batch:
             self._handle(SchedulerSent(batch))
@@ -578,10 +584,22 @@ class WorkerNode:
             - len(core.returning)
         )
         assert n <= self.sim.plan.nthreads, f"{n} tasks compute on {self!r}"
+        if self.counts_amounts:
+            self._check_amounts()
         for records in (core.by_attempt, core.released):
             for attempt, record in records.items():
                 if record.state in {"memory", "released"}:
                     assert attempt in self.store, f"{self!r}: {record!r} is not in the store"
+
+    def _check_amounts(self) -> None:
+        """Check that no more of a resource is used than there is, also by dropped tasks."""
+        running = [task for task in self.running if task is not None]
+        used = [self.sim.graph.spec_of(task.args).resources for task in running]
+        for name, amount in self.resources.items():
+            total = sum(one.get(name, 0.0) for one in used)
+            assert total <= amount + 1e-6, f"{self!r} offers {amount} of {name}: {running}"
+        if self.core.offered.n:
+            self.world.probes["tasks wait for resources"] += 1
 
     def check_at_rest(self) -> None:
         """Check that, at rest, the store holds only values of the core's records."""

@@ -95,8 +95,7 @@ def _push(state: WorkerState, ready: list[WorkerTask]) -> None:
     """Move tasks to those that are ready: before anything is done that may look for them there."""
     if ready:
         if state.offered.asked:
-            for task in ready:
-                state.offered.push(task)
+            state.offered.push(*ready)
         else:
             state.ready.push(*ready)
         ready.clear()

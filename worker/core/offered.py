@@ -13,6 +13,7 @@ wait while small ones keep coming.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Final, TypeAlias
 
 from .ready import ReadyTasks
@@ -50,15 +51,17 @@ class Offered:
         #: Number of tasks in them, apart from those that ask for nothing.
         self.n = 0
 
-    def push(self, task: WorkerTask) -> None:
-        """Add a ready task to the queue of its amounts."""
-        amounts = self.asked.get(task.attempt, ())
-        queue = self.queues.get(amounts)
-        if queue is None:
-            queue = self.queues[amounts] = ReadyTasks()
-        queue.push(task)
-        if amounts:
-            self.n += 1
+    def push(self, *tasks: WorkerTask) -> None:
+        """Add ready tasks to the queues of their amounts."""
+        asked, queues = self.asked, self.queues
+        for amounts, like in groupby(tasks, lambda task: asked.get(task.attempt, ())):
+            queue = queues.get(amounts)
+            if queue is None:
+                queue = queues[amounts] = ReadyTasks()
+            n = queue.n
+            queue.push(*like)
+            if amounts:
+                self.n += queue.n - n
 
     def removed(self, task: WorkerTask) -> None:
         """Count one task that has left the state "ready" by itself."""

@@ -28,7 +28,7 @@ SILENCE_S: Final = 0.01
 MAX_RETURNED_SEEN: Final = 4096
 #: Time passes before workers are looked at for this again, seconds.
 LEAST_WAIT_S: Final = 0.001
-#: Loaded workers looked at in one pass.
+#: Loaded workers looked at in one pass, and idle ones, for their resources.
 MAX_LOADED_SEEN: Final = 8
 
 
@@ -41,7 +41,7 @@ def ask_back(state: SchedulerState) -> None:
     wait_s = inf
     for ws in list(islice(state.loaded, MAX_LOADED_SEEN)):
         left_s = _time_to_ask(ws, state.now)
-        if left_s <= 0 and not _has_movable(ws):
+        if left_s <= 0 and not _has_movable(state, ws):
             ws.last_asked = state.now
             left_s = RETURN_INTERVAL_S
         if left_s > 0:
@@ -55,7 +55,7 @@ def ask_back(state: SchedulerState) -> None:
         ws.n_fruitless += 1
         surplus = len(ws.processing)
         if not ws.is_stuck(state.now):
-            surplus = max(1, (surplus - ws.nthreads) // 2)
+            surplus = max(1, (surplus - min(ws.nthreads, ws.n_busy)) // 2)
         state.send(ws.peer, m.ReturnAttempts(count=surplus))
         n_wanted -= 1
         if n_wanted <= 0:
@@ -63,7 +63,7 @@ def ask_back(state: SchedulerState) -> None:
     if len(state.loaded) > MAX_LOADED_SEEN:
         wait_s = min(wait_s, RETURN_INTERVAL_S / 2)
     if wait_s < inf:  # else an answer is the next event
-        _look_again(state, max(wait_s, LEAST_WAIT_S))
+        look_again(state, max(wait_s, LEAST_WAIT_S))
 
 
 def ask_all_back(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -86,13 +86,19 @@ def _time_to_ask(ws: WorkerHandle, now: float) -> float:
     return left_s
 
 
-def _has_movable(ws: WorkerHandle) -> bool:
-    """Return whether a worker holds more tasks that could start than it has threads.
+def _has_movable(state: SchedulerState, ws: WorkerHandle) -> bool:
+    """Return whether a worker holds more tasks that could start elsewhere than it runs.
 
     A chain that was assigned ahead has one: the rest of it could start nowhere else.
     """
-    n_left = ws.nthreads + len(ws.blocked)
+    n_left = min(ws.nthreads, ws.n_busy) + len(ws.blocked)
+    others = [other for other in islice(state.idle, MAX_LOADED_SEEN) if other is not ws]
     for task in islice(ws.processing.values(), MAX_RETURNED_SEEN):
+        task_class = task.group.task_class
+        if task_class.resources and not any(
+            other in task_class.members and other.has_resources_for(task_class) for other in others
+        ):
+            continue
         for dependency in task.dependencies:
             if dependency.state != MEMORY:
                 break
@@ -103,7 +109,7 @@ def _has_movable(ws: WorkerHandle) -> bool:
     return False
 
 
-def _look_again(state: SchedulerState, delay_s: float) -> None:
+def look_again(state: SchedulerState, delay_s: float) -> None:
     """Let a pass be made after this time at the latest; it asks, if it still finds a reason."""
     known = state.next_return
     if known is None or not known.is_pending or known.when > state.awake_s + delay_s:

@@ -21,8 +21,10 @@ Back. When a worker is idle and nothing is queued, unstarted backlog is asked ba
 
 Resources. A task that asks for some is in a class with those that ask for the same, and there may
 be thousands of classes: no room is kept for each of them and each worker. `takers` are the workers
-that may have something left for one of them. A class looks for those that fit when it is visited;
-after a pass there are none, until a worker finishes something or a class has a task again.
+that may have something left for one of them. A class looks for those that fit when it is visited,
+`MAX_ASKING` classes in a pass; when all have passed a worker, it is none of them until it finishes
+something or a class has a task again. A worker begins a task when its amounts are free: so there
+is a backlog of these tasks, too, except of unknown durations, or at workers of earlier versions.
 
 Closed. A worker that is closed (`moves/taking.py`) has no room for any class. What a full one may
 still run is given to it after the others.
@@ -36,7 +38,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from functools import partial
 from itertools import islice
-from math import inf, isqrt
+from math import isqrt
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -44,7 +46,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.options import COLUMNS, NO_OPTIONS
 from ..feature import Give, Place
 from ..moves.locating import addresses_of, hashes_of
-from ..records.peers import RESOURCE_DIGITS, TAKES_NOTHING, WorkerHandle
+from ..records.peers import STUCK_S, TAKES_NOTHING, WorkerHandle
 from ..records.prefixes import Prefix
 from ..records.queues import ReadyQueue
 from ..records.tasks import (
@@ -56,7 +58,7 @@ from ..records.tasks import (
     TaskClass,
     TaskGroup,
 )
-from .asking_back import MAX_LOADED_SEEN, ask_back
+from .asking_back import LEAST_WAIT_S, MAX_LOADED_SEEN, ask_back, look_again
 from .placement import ahead_worker, decide_worker
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
 MESSAGE_NS: Final = 50_000
 #: A worker that holds so much more than its backlog gets no task of a newcomer.
 MAX_EXCESS_NS: Final = 5_000_000
+#: Classes with resources that are visited in one pass.
+MAX_ASKING: Final = 32
 
 
 class Draft:
@@ -94,8 +98,8 @@ class Draft:
             located_holders=[],
             spec_hashes=[],
         )
-        #: {(function, client): place}, in order
-        self.function_index: dict[tuple[Function, int], int] = {}
+        #: {(function, client, resources): place}, in order
+        self.function_index: dict[tuple[Function, int, tuple[tuple[str, float], ...]], int] = {}
         #: the group of the last row, and the place of that group
         self.group: TaskGroup | None = None
         self.index = 0
@@ -107,11 +111,11 @@ class Draft:
     def count_processing(self) -> None:
         """Add the tasks of the message to those that their functions have at workers."""
         if len(self.function_index) == 1:
-            ((function, _),) = self.function_index
+            ((function, _, _),) = self.function_index
             function.prefix.n_processing += len(self.message.keys)
             return
         n_rows = Counter(self.message.function_of)
-        for (function, _), place in self.function_index.items():
+        for (function, _, _), place in self.function_index.items():
             function.prefix.n_processing += n_rows[place]
 
     def tasks_of(self, place: int, ws: WorkerHandle) -> list[SchedulerTask]:
@@ -171,76 +175,70 @@ def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> N
     """
     ready = state.ready
     if len(ready) != 1 or not next(iter(ready)).queue.is_plain:
-        for task_class in ready:
+        for task_class in ready.plain:
             if task_class.partly:
                 task_class.open.update(task_class.partly)
                 task_class.partly.clear()
-    classes = []
-    least: dict[str, float] = {}
-    for task_class in ready:
-        if task_class.resources:
-            if state.takers:
-                classes.append(task_class)
-                for name, amount in task_class.resources:
-                    if amount < least.get(name, inf):
-                        least[name] = amount
-        elif task_class.open or task_class.queue.rotation.has_new_lane:
-            classes.append(task_class)
-    if least:
-        _drop_empty_takers(state, list(state.takers), least)
+    classes = [c for c in ready.plain if c.open or c.queue.rotation.has_new_lane]
+    if ready.asking and state.takers:
+        _drop_takers(state, list(state.takers))
+        if state.takers:
+            classes += islice(ready.asking.waiting(max(state.takers.values())), MAX_ASKING)
+    served = []
     if len(classes) > 1:
-        classes.sort(key=attrgetter("level"))
+        classes.sort(key=attrgetter("level", "turn"))
     for task_class in classes:
         queue = task_class.queue
         n_before = queue.n
         if task_class.resources:
-            if not state.takers:
-                continue
-            _assign_scarce(state, drafts, task_class, least)
+            _assign_asking(state, drafts, task_class)
         else:
             _assign_class(state, drafts, task_class, task_class.open)
             if queue.n and queue.rotation.has_new_lane:
                 _let_newcomer_in(state, drafts, task_class)
         if queue.n < n_before:
-            del ready[task_class]
-            if queue.n:
-                ready[task_class] = None
-                task_class.level = queue.best_level()
-    if least:
-        # Each class has looked at them. They are back when they finish something, or when a class
-        # has a task again.
-        state.takers.clear()
+            ready.remove(task_class)
+            served += [task_class] if queue.n else []
+        elif task_class.resources:
+            ready.put(task_class, task_class.level)
+    for task_class in served:
+        ready.put(task_class, task_class.queue.best_level())
+    if ready.asking and state.takers:
+        for ws in [ws for ws, turn in state.takers.items() if turn < ready.asking.first_turn]:
+            # It is back when it finishes something, or when a class has a task again.
+            del state.takers[ws]
+        if state.takers:
+            look_again(state, LEAST_WAIT_S)
 
 
-def _assign_scarce(
-    state: SchedulerState,
-    drafts: dict[WorkerHandle, Draft],
-    task_class: TaskClass,
-    least: dict[str, float],
+def _assign_asking(
+    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task_class: TaskClass
 ) -> None:
     """Give the tasks of a class with resources to the takers that they fit."""
-    queue, members, now = task_class.queue, task_class.members, state.now
+    queue, members = task_class.queue, task_class.members
     while queue.n:
-        fitting = (
-            ws
-            for ws in state.takers
-            if ws in members and ws.has_room_for(task_class) and not ws.is_stuck(now)
-        )
-        takers = OrderedDict.fromkeys(islice(fitting, queue.n))
+        fitting = (ws for ws in state.takers if ws in members and takes(ws, task_class, state.now))
+        takers = list(islice(fitting, queue.n))
         if not takers:
             return
-        seen = list(takers)
-        _assign_class(state, drafts, task_class, takers)
-        _drop_empty_takers(state, seen, least)
+        _assign_class(state, drafts, task_class, OrderedDict.fromkeys(takers))
+        _drop_takers(state, takers)
 
 
-def _drop_empty_takers(
-    state: SchedulerState, takers: list[WorkerHandle], least: dict[str, float]
-) -> None:
-    """Take out workers that are full, or have less of everything than any class asks for."""
+def takes(ws: WorkerHandle, task_class: TaskClass, now: float) -> bool:
+    """Return whether a member of a class has room for the next of its tasks.
+
+    None is assigned behind one that takes resources for long, or for a time that is not known.
+    """
+    first = next(task_class.queue.some(), None) if task_class.resources else None
+    is_long = now - ws.last_progress > STUCK_S or (first and not first.group.prefix.n_finished)
+    return ws.has_room_for(task_class, at_once=bool(is_long)) and not ws.is_stuck(now)
+
+
+def _drop_takers(state: SchedulerState, takers: list[WorkerHandle]) -> None:
+    """Take out workers that have nothing left, whatever a class asks for."""
     for ws in takers:
-        free = ws.free_resources
-        if not (ws.has_room and any(free.get(name, -1.0) >= n for name, n in least.items())):
+        if not ws.has_left:
             state.takers.pop(ws, None)
 
 
@@ -268,7 +266,7 @@ def _assign_class(
         if n_unvisited == 0:
             n_unvisited = len(members_open)
         ws = next(iter(members_open))
-        if not ws.has_room_for(task_class) or ws.is_stuck(state.now):
+        if not takes(ws, task_class, state.now):
             # Another class, or a chain, has filled it in this very pass; or whatever it got now
             # would wait for a long task. It is back with the next thing that it finishes.
             del members_open[ws]
@@ -302,14 +300,17 @@ def _assign_class(
                 break
             queue.left_ns -= task.group.prefix.estimate_ns
             give(state, drafts, task, target)
-            if is_scarce and not ws.has_room_for(task_class):
+            if not (place or task.dependencies or n_given == share):
+                n_most = share - n_given
+                for name, amount in task_class.resources:
+                    n_most = min(n_most, int(ws.free_resources[name] // amount))
+                n_given += _assign_alike(state, drafts[ws], queue, ws, n_most)
+            if is_scarce and not takes(ws, task_class, state.now):
                 break
-            if not (is_scarce or task.dependencies or n_given == share):
-                n_given += _assign_alike(state, drafts[ws], queue, ws, share - n_given)
             if ws.occupancy_ns >= ws.backlog_ns and ws.n_busy >= ws.nthreads:
                 break
         # To the end of the line, or out of it.
-        if ws.has_room_for(task_class):
+        if takes(ws, task_class, state.now):
             members_open.move_to_end(ws)
         else:
             members_open.pop(ws, None)  # one that has just become full is out already
@@ -360,6 +361,8 @@ def _assign_alike(
     message.function_of.extend([draft.index] * n)
     state.next_attempt = attempt
     ws.occupancy_ns += n * estimate
+    if group.task_class.resources and n > 0:
+        ws.hold(group.task_class.resources, n)
     queue.left_ns -= n * estimate
     queue.took(lane, n)
     return n
@@ -435,15 +438,16 @@ def assign(
         task.estimate_ns = estimate
         ws.occupancy_ns += estimate
         ws.processing[attempt] = task
-        for name, amount in group.task_class.resources:
-            ws.free_resources[name] = round(ws.free_resources[name] - amount, RESOURCE_DIGITS)
-
+        resources = group.task_class.resources
+        if resources:
+            ws.hold(resources)
         if group is not draft.group:
             draft.group = group
             if group.options is not NO_OPTIONS:
                 draft.for_workers.update(dict.fromkeys(group.options.for_workers))
             places = draft.function_index
-            draft.index = places.setdefault((group.function, group.client), len(places))
+            place = group.function, group.client, resources
+            draft.index = places.setdefault(place, len(places))
         message.function_of.append(draft.index)
         message.keys.append(task.key)
         message.attempts.append(attempt)
@@ -478,7 +482,7 @@ def assign(
 
 def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
     message = draft.message
-    for function, client in draft.function_index:
+    for function, client, _ in draft.function_index:
         message.function_clients.append(client)
         message.functions.append(function.function_id)
         if ws in function.workers:
@@ -491,6 +495,9 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
         if follow is not None:
             follow(state, draft.tasks_of(len(message.functions) - 1, ws))
     draft.count_processing()
+    amounts = [dict(resources) for _, _, resources in draft.function_index]
+    if any(amounts):
+        message.function_options = [{"resources": one} if one else {} for one in amounts]
     if message.spec_hashes:
         message.spec_hashes += [m.NO_HASH] * (len(message.keys) - len(message.spec_hashes))
     if message.n_raised:
@@ -520,23 +527,21 @@ def _refresh(state: SchedulerState) -> None:
             for worker_filled in state.features.worker_filled:
                 worker_filled(state, ws)
         n_processing = len(ws.processing)
-        n_busy = n_processing + len(ws.zombies) - len(ws.blocked)
+        n_busy = ws.n_busy
         if n_busy or ws.closed:
             idle.pop(ws, None)
         else:
             idle[ws] = None
-        if n_processing and n_busy > ws.nthreads:
+        if n_processing and (n_busy > ws.nthreads or ws.n_behind):
             loaded[ws] = None
         elif loaded:
             loaded.pop(ws, None)
-        if ws.resources:
-            state.takers[ws] = None
-            state.takers.move_to_end(ws, last=bool(n_busy))
         has_room = ws.has_room and not ws.is_stuck(state.now)
         wants_more = has_room and ws.wants_more
+        if wants_more and ws.resources:
+            state.takers[ws] = state.ready.asking.n_turns
+            state.takers.move_to_end(ws, last=bool(n_busy))
         for task_class in ws.classes:
-            if task_class.resources:
-                continue
             if wants_more:
                 task_class.partly.pop(ws, None)
                 task_class.open[ws] = None

@@ -95,7 +95,7 @@ def decide_worker(task: SchedulerTask, with_room: WorkerHandle, now: float) -> W
             seen[ws] = None
             if ws.closed & TAKES_NOTHING or ws not in task_class.members:
                 continue
-            if not ws.has_resources_for(task_class):
+            if not ws.has_resources_for(task_class, at_once=False):
                 continue
             cost = start_cost_ns(ws, task, now)
             if cost < best_cost:

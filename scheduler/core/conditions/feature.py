@@ -20,6 +20,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import cancelled, no_worker
 from ....protocol.wire.options import CANCELLED, DONE, ENDED, FAILED, LOST
 from ..feature import Feature
+from ..interruption.withdrawing import on_withdraw
 from ..invariants.checking import differences, is_due
 from ..moves.transitions import activate, enqueue, err, release_unneeded
 from ..moves.without_recipe import change_group
@@ -35,7 +36,6 @@ from ..records.tasks import (
 )
 from ..requests import wanted_keys
 from ..requests.submission import class_of, on_cancel
-from ..requests.withdrawing import on_withdraw
 from .records import (
     BEGIN_BY,
     END_BY,

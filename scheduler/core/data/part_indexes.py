@@ -60,7 +60,7 @@ def place(state: SchedulerState, give: Callable[[SchedulerTask, WorkerHandle], N
         while (task := task_class.queue.pop()) is not None:
             task_class.queue.left_ns -= task.group.prefix.estimate_ns
             give(task, least)
-        del state.ready[task_class]
+        state.ready.remove(task_class)
 
 
 def send(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:

@@ -34,7 +34,7 @@ def place(state: SchedulerState, give: Callable[[SchedulerTask, WorkerHandle], N
             continue
         place_scattered(state, task_class, give)
         if not task_class.queue.n:
-            del state.ready[task_class]
+            state.ready.remove(task_class)
 
 
 def note_stored(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, get_args
 
 from ....protocol.errors import InvalidState
+from ....protocol.reported import QUEUES_RESOURCES
 from ....protocol.wire.roles import Role
 from ..moves.eligibility import may_run
 from ..moves.transitions import ACTIVE
@@ -131,10 +132,18 @@ def _unlike_waiting_on(task: SchedulerTask) -> bool:
 
 
 # -- resources ----------------------------------------------------------------------
+def _asking(ws: WorkerHandle) -> list[tuple[tuple[str, float], ...]]:
+    of_tasks = [task.group.task_class.resources for task in ws.processing.values()]
+    return [*of_tasks, *ws.zombies.values()]
+
+
+def _overdrawn(ws: WorkerHandle) -> list[str]:
+    return [name for name, n in ws.free_resources.items() if n < 0]
+
+
 def _held(ws: WorkerHandle) -> dict[str, float]:
     held: dict[str, float] = {}
-    of_tasks = [task.group.task_class.resources for task in ws.processing.values()]
-    for resources in (*of_tasks, *ws.zombies.values()):
+    for resources in _asking(ws):
         for name, amount in resources:
             held[name] = held.get(name, 0.0) + amount
     return held
@@ -160,7 +169,7 @@ def _strangers(state: SchedulerState) -> list[int]:
 
 def _loaded(state: SchedulerState) -> list[WorkerHandle]:
     takers = [ws for ws in state.workers.values() if not ws.closed & TAKES_NOTHING]
-    return [ws for ws in takers if ws.processing and ws.n_busy > ws.nthreads]
+    return [ws for ws in takers if ws.processing and (ws.n_busy > ws.nthreads or ws.n_behind)]
 
 
 def _miscounted_states(state: SchedulerState) -> list[tuple[str, int, int]]:
@@ -349,11 +358,24 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "a worker has the resources that are held there": lambda s: [
         (ws, name) for ws in s.workers.values() for name in _held(ws) if name not in ws.resources
     ],
-    "free resources are never negative": lambda s: [
+    "free resources are negative only where tasks may wait for them": lambda s: [
         (ws, name)
         for ws in s.workers.values()
         for name, n in ws.free_resources.items()
-        if n < 0 and not recovery_of(s).n_ended and not s.lost.given_up
+        if n < 0
+        and not ws.facts.get(QUEUES_RESOURCES)
+        and not (recovery_of(s).n_ended or s.lost.given_up)
+    ],
+    "n_asking counts the tasks of a worker by resource": lambda s: [
+        (ws, name)
+        for ws in s.workers.values()
+        for name, n in ws.n_asking.items()
+        if n != sum(name == one for amounts in _asking(ws) for one, _ in amounts)
+    ],
+    "no more tasks wait for resources than ask for them": lambda s: [
+        (ws, ws.n_behind)
+        for ws in s.workers.values()
+        if not 0 <= ws.n_behind <= max([0, *(ws.n_asking[name] - 1 for name in _overdrawn(ws))])
     ],
     "free and held resources of a worker are all that it has": _misheld,
     "a class of a worker has it among its members": lambda s: [
@@ -375,7 +397,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "idle are the workers that take tasks and process nothing": lambda s: differences(
         s.idle, [ws for ws in s.workers.values() if not (ws.n_busy or ws.closed)]
     ),
-    "loaded are the workers with more tasks than threads": lambda s: differences(
+    "loaded are the workers with tasks that wait for threads or resources": lambda s: differences(
         s.loaded, _loaded(s)
     ),
     "lost workers are filed by id": lambda s: [

@@ -16,8 +16,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..invariants.checking import unless
-from ..moves.transitions import enqueue, move
+from ..moves.transitions import enqueue, move, note_ready
 from ..moves.unrunnable import file_unrunnable
+from ..records.peers import TAKES_NOTHING
 from ..records.tasks import NO_WORKER, SchedulerTask, TaskClass
 from . import relief
 from .admission import take_stock
@@ -77,7 +78,7 @@ def take_up(state: SchedulerState) -> None:
             continue
         has_room = ws.has_room and ws.wants_more
         n_left = N_PER_THREAD * ws.nthreads
-        for task_class in [c for c in aside.by_class if c in ws.classes]:
+        for task_class in [c for c in aside.by_class if ws in c.members]:
             if not has_room and task_class.takes_thread:
                 continue  # scattered data needs no thread
             tasks = aside.by_class[task_class]
@@ -123,8 +124,15 @@ def _take_up_at_full(state: SchedulerState, task_class: TaskClass) -> None:
 def _full_members(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
     """Return the full workers that could run a task of a class at once."""
     return [
-        ws for ws in state.full if ws in task_class.members and ws.has_free_thread_for(task_class)
+        ws for ws in state.full if ws in task_class.members and _has_free_thread(ws, task_class)
     ]
+
+
+def _has_free_thread(ws: WorkerHandle, task_class: TaskClass) -> bool:
+    """Return whether one more task of this class could run at once, if it takes no memory."""
+    if ws.closed & TAKES_NOTHING or ws.n_busy >= ws.nthreads:
+        return False
+    return ws.has_resources_for(task_class)
 
 
 def assign_to_full(
@@ -146,7 +154,7 @@ def assign_to_full(
                 continue
             give(task, ws)
             note_assigned(state, ws, task)
-            if not ws.has_free_thread_for(task_class):
+            if not _has_free_thread(ws, task_class):
                 members.remove(ws)
         _note_popped(state, task_class, n_before)
         if not n_left:
@@ -193,9 +201,10 @@ def _where_it_adds_nothing(
 def _note_popped(state: SchedulerState, task_class: TaskClass, n_before: int) -> None:
     n = task_class.queue.n
     if not n:
-        state.ready.pop(task_class, None)
+        state.ready.remove(task_class)
     elif n < n_before:
-        task_class.level = task_class.queue.best_level()
+        state.ready.remove(task_class)
+        note_ready(state, task_class, task_class.queue.best_level())
 
 
 def _do_nothing(state: SchedulerState) -> None:

@@ -1,6 +1,6 @@
 """The workers that may run the tasks of each class.
 
-A worker that joins costs O(classes), one that leaves O(classes that it might run); nothing is done
+A worker that joins costs O(classes), and one that leaves; nothing is done
 per other worker, except where a loose restriction (`allow_other_workers`) begins or ceases to bind.
 """
 
@@ -56,10 +56,9 @@ def leave_classes(state: SchedulerState, ws: WorkerHandle) -> None:
 
     It is out of `state.workers` already, or leaving.
     """
-    classes = list(ws.classes)
     ws.classes.clear()
     state.takers.pop(ws, None)
-    for task_class in classes:
+    for task_class in [c for c in state.classes.values() if ws in c.members]:
         del task_class.members[ws]
         task_class.open.pop(ws, None)
         task_class.partly.pop(ws, None)
@@ -91,10 +90,10 @@ def _extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle
     ):
         return
     task_class.members[ws] = None
-    ws.classes[task_class] = None
     if task_class.resources:
-        state.takers[ws] = None
+        state.takers[ws] = state.ready.asking.n_turns
         return
+    ws.classes[task_class] = None
     others = task_class.open
     is_behind_idle = not others or not next(reversed(others)).processing
     others[ws] = None
@@ -117,11 +116,11 @@ def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
     task_class.members = dict.fromkeys(members)
     task_class.open.clear()
     task_class.partly.clear()
+    if task_class.resources:
+        state.takers.update(dict.fromkeys(members, state.ready.asking.n_turns))
+        return
     for ws in members:
         ws.classes[task_class] = None
-    if task_class.resources:
-        state.takers.update(task_class.members)
-        return
     with_room = [ws for ws in members if ws.has_room_for(task_class)]
     task_class.open.update((ws, None) for ws in with_room if not ws.processing)
     task_class.open.update((ws, None) for ws in with_room if ws.processing)

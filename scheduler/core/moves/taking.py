@@ -24,7 +24,6 @@ def close(state: SchedulerState, ws: WorkerHandle, reason: int) -> None:
     state.idle.pop(ws, None)
     if reason & TAKES_NOTHING:
         state.loaded.pop(ws, None)
-        state.takers.pop(ws, None)
     for task_class in ws.classes:
         task_class.open.pop(ws, None)
         task_class.partly.pop(ws, None)

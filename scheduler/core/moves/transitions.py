@@ -26,7 +26,7 @@ from ....protocol.wire.failure import Failure, data_lost
 from ....protocol.wire.message import MAX_ITEMS
 from ....protocol.wire.payload import blob_nbytes
 from ..records.failures import failure_nbytes
-from ..records.peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
+from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import (
     ERRED,
     FORGOTTEN,
@@ -127,10 +127,11 @@ def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
             task_class = task.group.task_class
             queue = task_class.queue
             queue.discard(task, task.group.client)
-            if not queue:
-                state.ready.pop(task_class, None)
-            elif level_of(task.priority) <= task_class.level:
-                task_class.level = queue.best_level()
+            level = queue.best_level() if queue else None
+            if level != task_class.level:
+                state.ready.remove(task_class)
+                if level is not None:
+                    note_ready(state, task_class, level)
     elif start == NO_WORKER:
         unfile_unrunnable(state, task)
     elif start == PROCESSING:
@@ -188,10 +189,10 @@ def _leave_processing(state: SchedulerState, task: SchedulerTask) -> None:
     state.touched[ws] = None
 
 
-def free_resources(ws: WorkerHandle, resources: tuple[tuple[str, float], ...]) -> None:
-    """Give back the resources of its worker that a task held."""
-    for name, amount in resources:
-        ws.free_resources[name] = round(ws.free_resources[name] + amount, RESOURCE_DIGITS)
+def free_resources(ws: WorkerHandle, resources: tuple[tuple[str, float], ...], n: int = 1) -> None:
+    """Give back the resources of their worker that n tasks held, each of them as much."""
+    if resources:
+        ws.hold(resources, -n)
 
 
 def drop_at_workers(state: SchedulerState, task: SchedulerTask) -> None:
@@ -318,13 +319,10 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
 
 def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None:
     """Let a class be visited, as it has queued a task of the given level."""
-    if task_class in state.ready:
-        task_class.level = min(task_class.level, level)
-    else:
-        state.ready[task_class] = None
-        task_class.level = level
+    if task_class not in state.ready or level < task_class.level:
+        state.ready.put(task_class, level)
         if task_class.resources:
-            state.takers.update(task_class.members)
+            state.takers.update(dict.fromkeys(task_class.members, state.ready.asking.n_turns))
 
 
 # -- what follows from them -----------------------------------------------------------------------

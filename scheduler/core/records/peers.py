@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ....protocol.reported import QUEUES_RESOURCES
 from ....protocol.wire.address import names_of_process
 from ....protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus
 
@@ -110,6 +111,8 @@ class WorkerHandle:
         "leaving_because",
         "measured_nbytes",
         "memory_limit",
+        "n_asking",
+        "n_behind",
         "n_fruitless",
         "name",
         "names",
@@ -128,7 +131,6 @@ class WorkerHandle:
         "unreachable_from",
         "usual_backlog_ns",
         "watched_above",
-        "withdrawn",
         "worker_id",
         "zombies",
     )
@@ -195,9 +197,13 @@ class WorkerHandle:
         #: a feature follows each change of its load while `nbytes` is above this
         self.watched_above = NEVER_WATCHED
         self.resources = {n: round(float(a), RESOURCE_DIGITS) for n, a in hello.resources.items()}
-        #: resources minus the sums over `processing` and `zombies`, >= 0
+        #: resources minus the sums over `processing` and `zombies`; below 0 if some wait for them
         self.free_resources = dict(self.resources)
-        #: task classes that this worker may run; symmetric with `TaskClass.members`
+        #: {name: how many of `processing` and `zombies` ask for it}
+        self.n_asking = dict.fromkeys(self.resources, 0)
+        #: how many of these wait for it at least, as far as the sums show: they hold no thread
+        self.n_behind = 0
+        #: classes without resources that this worker may run; symmetric with `TaskClass.members`
         self.classes: dict[TaskClass, None] = {}
         #: (self,), shared by all tasks whose only replica is here
         self.alone: tuple[WorkerHandle, ...] = (self,)
@@ -206,8 +212,6 @@ class WorkerHandle:
         self.backlog_ns = self.usual_backlog_ns = min(BACKLOG_NS * self.nthreads, MAX_BACKLOG_NS)
         #: unanswered requests for unstarted work since it last finished something
         self.n_fruitless = 0
-        #: {attempt: {client: reason}} that clients have withdrawn, and that it was asked for
-        self.withdrawn: dict[int, dict[ClientHandle, str]] = {}
         #: a ReturnAttempts is unanswered
         self.return_asked = False
         #: when it is given up, or its session is ended because no row comes; None before that
@@ -226,9 +230,7 @@ class WorkerHandle:
         """True if it may be given one more task (resources apart)."""
         if self.closed:
             return False
-        if self.occupancy_ns < self.backlog_ns:
-            return True
-        return len(self.processing) + len(self.zombies) - len(self.blocked) < self.nthreads
+        return self.occupancy_ns < self.backlog_ns or self.n_busy < self.nthreads
 
     @property
     def wants_more(self) -> bool:
@@ -245,30 +247,46 @@ class WorkerHandle:
     @property
     def n_busy(self) -> int:
         """The number of attempts that may hold its threads."""
-        return len(self.processing) + len(self.zombies) - len(self.blocked)
+        n_assigned = len(self.processing) + len(self.zombies)
+        return max(n_assigned - len(self.blocked) - self.n_behind, 0)
 
     def is_stuck(self, now: float) -> bool:
         """Return whether all its threads have been busy for so long that others are preferred."""
-        if now - self.last_progress <= STUCK_S:
-            return False
-        return len(self.processing) + len(self.zombies) - len(self.blocked) >= self.nthreads
+        return now - self.last_progress > STUCK_S and self.n_busy >= self.nthreads
 
-    def has_room_for(self, task_class: TaskClass) -> bool:
-        """Return whether it may be given a task of this class; resources allow no backlog."""
-        return self.has_room and self.has_resources_for(task_class)
+    def has_room_for(self, task_class: TaskClass, *, at_once: bool = False) -> bool:
+        """Return whether it may be given a task of this class."""
+        return self.has_room and self.has_resources_for(task_class, at_once=at_once)
 
-    def has_free_thread_for(self, task_class: TaskClass) -> bool:
-        """Return whether one more task of this class could run at once, if it takes no memory."""
-        if self.closed & TAKES_NOTHING or self.n_busy >= self.nthreads:
-            return False
-        return self.has_resources_for(task_class)
+    def has_resources_for(self, task_class: TaskClass, *, at_once: bool = True) -> bool:
+        """Return whether what a task of this class asks for is free; or soon, unless `at_once`."""
+        return all(self._has(name, amount, at_once) for name, amount in task_class.resources)
 
-    def has_resources_for(self, task_class: TaskClass) -> bool:
-        """Return whether so much is left of each resource that a task of this class asks for."""
-        if not task_class.resources:
-            return True
-        free = self.free_resources
-        return all(free.get(name, 0.0) >= amount for name, amount in task_class.resources)
+    @property
+    def has_left(self) -> bool:
+        """True if there may be a class with resources for which it has room."""
+        return self.has_room and any(self._has(name, 1e-9, False) for name in self.resources)
+
+    def _has(self, name: str, amount: float, at_once: bool) -> bool:
+        """Return whether this is free; or soon, if tasks of a mean time wait for it there."""
+        missing = amount - self.free_resources.get(name, 0.0)
+        if at_once or missing <= 0.0 or not self.facts.get(QUEUES_RESOURCES):
+            return missing <= 0.0
+        n_backlogs = BACKLOG_NS * len(self.processing)
+        return missing * self.occupancy_ns < self.resources.get(name, 0.0) * n_backlogs
+
+    def hold(self, resources: tuple[tuple[str, float], ...], n: int = 1) -> None:
+        """Count so many more attempts that ask for this; below 0: so many less."""
+        free, n_asking = self.free_resources, self.n_asking
+        for name, amount in resources:
+            free[name] = round(free[name] - n * amount, RESOURCE_DIGITS)
+            n_asking[name] += n
+        self.n_behind = 0
+        for name, left in free.items():
+            if left < 0.0:
+                # The part of its tasks that is beyond what is there, of a mean amount each.
+                n_over = int(n_asking[name] * -left / (self.resources[name] - left))
+                self.n_behind = max(self.n_behind, n_over)
 
     def may_be_asked_in(self, now: float) -> float:
         """Return in how many seconds it may be asked for unstarted work; inf = after its answer."""

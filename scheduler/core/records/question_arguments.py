@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from ....protocol.wire.payload import Blob, blob_nbytes
-
 Info: TypeAlias = dict[str, Any]
 #: A page of an answer, and the name of the next one, "" after the last.
 Page: TypeAlias = tuple[Info, str]
@@ -35,8 +33,3 @@ def position_of(page: str) -> int:
     if not page.isascii() or not page.isdigit() or len(page) > 18:
         raise BadArgument(f"there is no page {page[:40]!r}")
     return int(page)
-
-
-def number_of(blob: Blob | None) -> int:
-    """Return the bytes of a blob; 0 if there is none."""
-    return 0 if blob is None else blob_nbytes(blob)

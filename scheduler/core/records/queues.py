@@ -16,7 +16,6 @@ is still in the first.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
@@ -27,8 +26,6 @@ from ....protocol.rotation import Rotation, level_of
 
 #: A client's turn ends when the tasks that it got are expected to take this long.
 STRETCH_NS: Final = 1_000_000
-#: Entries of a heap that are looked at to find the place of an item.
-MAX_LOOKED_AT: Final = 10_000
 #: The numbers of queues; each has its own 2 ** 40 tickets.
 _numbers: Final = count()
 
@@ -208,19 +205,6 @@ class ReadyQueue(Generic[_Item]):
             lane.run.clear()
             lane.heap.clear()
 
-    def n_before(self, item: _Item, client: int = 0) -> tuple[int, bool]:
-        """Return how many items of its lane are served before a queued one, and if that is exact.
-
-        It takes about 1 ms for a million items.
-        """
-        lane = self.rotation.lanes[level_of(item.priority), client]
-        place = item.priority, item.ticket
-        n = bisect_left(lane.run, place)
-        is_small = len(lane.heap) <= MAX_LOOKED_AT
-        if is_small:
-            n += sum(entry[:2] < place for entry in lane.heap)
-        return n, is_small and len(lane.run) + len(lane.heap) == lane.n
-
     def items(self) -> list[_Item]:
         """List the live items, best priority first (for cluster changes and checks; O(n log n))."""
         lanes = self.rotation.lanes.values()
@@ -237,13 +221,3 @@ class ReadyQueue(Generic[_Item]):
             for _, ticket, item in chain(lane.heap, lane.run):
                 if item.ticket == ticket:
                     yield item
-
-    def validate(self) -> None:
-        """Assert the invariants that the comments state."""
-        self.rotation.validate()
-        for lane in self.rotation.lanes.values():
-            entries = [*lane.run, *lane.heap]
-            assert lane.n == sum(ticket == item.ticket for _, ticket, item in entries)
-            places = [entry[:2] for entry in lane.run]
-            assert places == sorted(places)
-        assert self.n == sum(lane.n for lane in self.rotation.lanes.values())

@@ -17,7 +17,7 @@ from .presence import NS_PER_ATTEMPT, KeptMembers, LostWorkers, Members, SignsOf
 from .priority import Ranks
 from .settings import KernelSettings
 from .story import Story
-from .tasks import Function, IdleFunctions, SchedulerTask, TaskClass
+from .tasks import Function, IdleFunctions, ReadyClasses, SchedulerTask, TaskClass
 
 
 class StateTables:
@@ -45,8 +45,7 @@ class StateTables:
         #: {(workers, allow_other_workers, resources, avoided workers if any): class}, and some of
         #: another kind
         self.classes: dict[tuple[object, ...], TaskClass] = {(): self.default_class}
-        #: {class: None} of all classes with a queued task
-        self.ready: dict[TaskClass, None] = {}
+        self.ready = ReadyClasses()  #: all classes with a queued task
         #: {class: None} of all whose tasks take no thread
         self.threadless: dict[TaskClass, None] = {}
 
@@ -76,9 +75,9 @@ class StateTables:
         self.idle: dict[WorkerHandle, None] = {}
         #: {worker: None} of all workers that hold more tasks than threads
         self.loaded: dict[WorkerHandle, None] = {}
-        #: {worker: None}, idle ones first: all workers that have room and resources left for a
-        #: class in `ready`, and some that have not
-        self.takers: OrderedDict[WorkerHandle, None] = OrderedDict()
+        #: {worker: turn}, idle ones first: it may have room for a class with resources in
+        #: `ready` that had no turn after that one
+        self.takers: OrderedDict[WorkerHandle, int] = OrderedDict()
         #: {worker: None}: workers that a feature has closed for tasks of all classes (`is_full`)
         self.full: dict[WorkerHandle, None] = {}
         #: {record: None} of the features that have something to do with each assignment pass, or

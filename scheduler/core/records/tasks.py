@@ -9,8 +9,11 @@ that a task is not in.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
+from ....protocol.rotation import LevelTurns
 from ....protocol.wire.failure import Failure
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions
 from ....protocol.wire.payload import Blob
@@ -83,6 +86,7 @@ class TaskClass:
         "queue",
         "resources",
         "takes_thread",
+        "turn",
         "unrunnable",
         "unrunnable_notice",
         "unrunnable_since",
@@ -121,8 +125,9 @@ class TaskClass:
         self.is_deferred = is_deferred
         #: tasks in state queued, best first
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
-        #: best user priority of a queued task, as a level, while one is queued
-        self.level = 0
+        #: best user priority of a queued task, as a level, while one is queued; and its turn among
+        #: the classes of this level
+        self.level = self.turn = 0
         #: tasks in state no_worker: `members` is empty, or their inputs are out of reach for now
         self.unrunnable: dict[SchedulerTask, None] = {}
         #: when the first of them was filed
@@ -153,6 +158,39 @@ class TaskClass:
             parts.append("workers " + ", ".join(self.workers))
         parts.extend(f"{name}: {amount:g}" for name, amount in self.resources)
         return "; ".join(parts) or "any worker"
+
+
+class ReadyClasses:
+    """The classes with a queued task, in turns: one that was served is the last of its level."""
+
+    __slots__ = ("asking", "plain")
+
+    def __init__(self) -> None:
+        #: {class: None} of those without resources
+        self.plain: dict[TaskClass, None] = {}
+        #: those with resources; there may be thousands, so a pass looks at few of them
+        self.asking: LevelTurns[TaskClass] = LevelTurns()
+
+    def __len__(self) -> int:
+        return len(self.plain) + len(self.asking)
+
+    def __iter__(self) -> Iterator[TaskClass]:
+        return chain(self.plain, self.asking)
+
+    def __contains__(self, task_class: TaskClass) -> bool:
+        return task_class in self.plain or task_class in self.asking
+
+    def put(self, task_class: TaskClass, level: int) -> None:
+        """Let a class be the last of this level."""
+        self.asking.put(task_class, level)
+        if not task_class.resources:
+            self.asking.remove(task_class)
+            self.plain[task_class] = None
+
+    def remove(self, task_class: TaskClass) -> None:
+        """Take a class out, if it is there."""
+        self.plain.pop(task_class, None)
+        self.asking.remove(task_class)
 
 
 class TaskGroup:

@@ -29,7 +29,7 @@ from ..moves.transitions import (
     take_back,
     take_back_from,
 )
-from ..records.peers import RESOURCE_DIGITS, WorkerHandle
+from ..records.peers import WorkerHandle
 from ..records.tasks import (
     ERRED,
     MEMORY,
@@ -182,9 +182,7 @@ def adopt(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool
     task.estimate_ns = 0 if attempt in ws.blocked else task.group.prefix.estimate_ns
     ws.occupancy_ns += task.estimate_ns
     ws.processing[attempt] = task
-    for name, amount in task.group.task_class.resources:
-        # Below zero if others were assigned before its client came back: both run there.
-        ws.free_resources[name] = round(ws.free_resources[name] - amount, RESOURCE_DIGITS)
+    ws.hold(task.group.task_class.resources)
     state.touched[ws] = None
     state.story.note(state.now, f"goes on at {ws.name}", [task.key])
     if row.kind != RUNNING:

@@ -78,6 +78,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         if task.group is not group:
             if first is not None:
                 queue_times.add(_queue_time_us(first, first_queued_us), n - n_before_group)
+                free_resources(ws, first.group.task_class.resources, n - n_before_group)
             group = task.group
             first, first_queued_us, n_before_group = task, queued_us, n
             if group.prefix is not prefix:
@@ -95,8 +96,6 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         us_total += duration_us
         queued_us_total += queued_us
         nbytes_total += nbytes
-        if group.task_class.resources:
-            free_resources(ws, group.task_class.resources)
         if task.dependents:
             for dependent in task.dependents:
                 if dependent.state == WAITING:
@@ -133,6 +132,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
             nbytes_total - nbytes_before,
         )
         queue_times.add(_queue_time_us(first, first_queued_us), n - n_before_group)
+        free_resources(ws, first.group.task_class.resources, n - n_before_group)
     ws.occupancy_ns -= occupancy_ns
     if ws.blocked:
         for attempt in message.attempts:

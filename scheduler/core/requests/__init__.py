@@ -1,3 +1,3 @@
-"""What clients ask for: submit, want, withdraw, retry."""
+"""What clients ask for: submit, want, cancel, retry."""
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from weft.scheduler.core.insight.cluster_size import size_of
 from weft.scheduler.core.insight.cluster_totals import totals_of
 from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
-from weft.scheduler.core.interruption import interrupted
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving import leavers
 from weft.scheduler.core.leaving.retiring import MAX_ORDERS, Order, retiring_of
@@ -43,6 +42,7 @@ from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
 from ...builders import Board, graph
 from .conditions_breakages import CONDITIONS_BREAKAGES
+from .interruption_breakages import INTERRUPTION_BREAKAGES
 from .journal_breakages import JOURNAL_BREAKAGES
 from .question_breakages import QUESTION_BREAKAGES
 from .recovery_breakages import RECOVERY_BREAKAGES
@@ -240,15 +240,18 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "the level of a class is that of its best queued task": lambda b: setattr(
         b.classy, "level", 1 << 30
     ),
-    "ready lists the classes with a queued task": lambda b: b.state.ready.clear(),
-    "ready lists known classes": lambda b: b.state.ready.update(
-        {TaskClass(("x",), ("x",), False, ()): None}
+    "ready lists the classes with a queued task": lambda b: b.state.ready.remove(b.classy),
+    "ready lists known classes": lambda b: b.state.ready.put(
+        TaskClass(("x",), ("x",), False, ()), 0
     ),
     "members are the workers that stay and may run the class": lambda b: (
         b.state.default_class.members.clear()
     ),
     "a member of a class has the class among its own": lambda b: b.w.classes.clear(),
-    "takers are registered and have resources": lambda b: b.state.takers.update({Broken().w: None}),
+    "ready has the classes with resources in turns": lambda b: b.state.ready.asking.put(
+        b.state.default_class, 0
+    ),
+    "takers are registered and have resources": lambda b: b.state.takers.update({Broken().w: 0}),
     "open and partly are the members with room, except stuck ones": lambda b: (
         b.state.default_class.open.clear()
     ),
@@ -342,11 +345,15 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "a worker has the resources that are held there": lambda b: b.w.zombies.update(
         {77: (("other", 1.0),)}
     ),
-    "free resources are never negative": lambda b: b.w.free_resources.update(r=-1.0),
+    "free resources are negative only where tasks may wait for them": lambda b: (
+        b.w.free_resources.update(r=-1.0)
+    ),
+    "n_asking counts the tasks of a worker by resource": lambda b: b.w.n_asking.update(r=7),
+    "no more tasks wait for resources than ask for them": lambda b: setattr(b.w, "n_behind", 1),
     "free and held resources of a worker are all that it has": lambda b: b.w.free_resources.update(
         r=0.5
     ),
-    "a class of a worker has it among its members": lambda b: b.classy.members.clear(),
+    "a class of a worker has it among its members": lambda b: b.state.default_class.members.clear(),
     "a worker that leaves is in no class": lambda b: setattr(b.w, "is_leaving", True),
     "alone of a worker is itself": lambda b: setattr(b.w, "alone", ()),
     "workers_by_id files the workers": lambda b: b.state.workers_by_id.clear(),
@@ -354,7 +361,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "idle are the workers that take tasks and process nothing": lambda b: b.state.idle.update(
         {b.w: None}
     ),
-    "loaded are the workers with more tasks than threads": lambda b: b.state.loaded.clear(),
+    "loaded are the workers with tasks that wait for threads or resources": lambda b: (
+        b.state.loaded.clear()
+    ),
     "what is measured of an out-box lies in front of its last message": lambda b: slow_readers_of(
         b.state
     ).measured.update({1: ([], 0, 0)}),
@@ -425,12 +434,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "a task is retried at most so often as it may": lambda b: b.state.n_exceptions.update(
         {b.task("retried"): 2}
     ),
-    "interrupted lists zombies of workers": lambda b: interrupted.interruptions_of(b.state).update(
-        {9999: interrupted.InterruptedAttempt(b.w, "x", "why", 0.0, None)}
-    ),
-    "interruption is busy iff an attempt is interrupted": lambda b: b.state.busy.update(
-        {interrupted.Interruptions: None}
-    ),
     "cancelled attempts that are noted are few": lambda b: ends_of(b.state).cancelled.update(
         {f"key-{i}": [] for i in range(MAX_CANCELLED + 1)}
     ),
@@ -500,6 +503,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "has_recipes", False),
     **CONDITIONS_BREAKAGES,
+    **INTERRUPTION_BREAKAGES,
     **JOURNAL_BREAKAGES,
     **QUESTION_BREAKAGES,
     **RECOVERY_BREAKAGES,

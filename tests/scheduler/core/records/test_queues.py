@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.rotation import level_of
+from weft.scheduler.core.invariants.classes import validate_queue
 from weft.scheduler.core.records.priority import base_priority
 from weft.scheduler.core.records.queues import STRETCH_NS, ReadyQueue
 
@@ -47,7 +48,7 @@ def test_an_item_that_goes_to_another_queue_is_not_alive_again_in_the_first():
     first.push(other)
     first.discard(item)
     second.push(item)
-    first.validate()
+    validate_queue(first)
     assert first.items() == [other]
     assert [first.pop(), first.pop()] == [other, None]
     assert second.pop() is item
@@ -79,7 +80,7 @@ def popped(queue: ReadyQueue[Item], ns: int = STRETCH_NS) -> list[int]:
     while (item := queue.pop()) is not None:
         queue.left_ns -= ns
         found.append(item.priority % 1000)
-        queue.validate()
+        validate_queue(queue)
     return found
 
 
@@ -133,7 +134,7 @@ def test_an_item_that_is_put_back_is_the_first_of_its_client_which_loses_its_tur
     assert first is not None
     assert first.priority == 100
     queue.put_back(first, client=2)
-    queue.validate()
+    validate_queue(queue)
     assert popped(queue) == [0, 100, 1, 100, 2, 100]
 
 
@@ -159,9 +160,9 @@ def test_a_lane_that_was_forgotten_meanwhile_is_found_again():
     queue.discard(other, 8)
     assert not queue.rotation.lanes
     queue.push(second, 7)
-    queue.validate()
+    validate_queue(queue)
     lane.push([third])
-    queue.validate()
+    validate_queue(queue)
     assert [queue.pop(), queue.pop(), queue.pop()] == [second, third, None]
 
 
@@ -179,7 +180,7 @@ def test_a_stretch_begins_with_the_items_that_come_next():
     assert taken == items[1:4]
     items[2].ticket = items[3].ticket = 0
     queue.took(lane, 2)
-    queue.validate()
+    validate_queue(queue)
     late = Item(2)
     queue.push(late, 7)
     assert queue.stretch is None  # the heap's may be better
@@ -202,7 +203,7 @@ def test_a_single_lane_that_runs_empty_is_kept_without_its_dead_entries():
     queue.push(first, 7)
     other = Item(5)
     queue.push(other, 8)
-    queue.validate()
+    validate_queue(queue)
     assert {*queue.rotation.lanes.values()} > {lane}
     assert {queue.pop(), queue.pop()} == {first, other}
     assert queue.pop() is None
@@ -238,4 +239,4 @@ def test_the_queue_equals_a_sorted_list(actions):
         assert len(queue) == len(model)
         assert queue.items() == [item for _, _, item in model]
         assert all(item.ticket for _, _, item in model)
-        queue.validate()
+        validate_queue(queue)

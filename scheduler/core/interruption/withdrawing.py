@@ -2,8 +2,8 @@
 
 What no worker has is cancelled at once. The unstarted attempts of a worker are asked back, by their
 numbers, and the answer is exact: an attempt that it names as given back never starts there. Those
-who asked are kept with the worker (`WorkerHandle.withdrawn`) until it answers, and go with it: then
-the client gets no answer, which its own time limit covers.
+who asked are kept until the worker answers, and go with it: then the client gets no answer, which
+its own time limit covers.
 """
 
 from __future__ import annotations
@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING
 from ....protocol.wire import messages as m
 from ..assignment.asking_back import take_in
 from ..moves.transitions import ACTIVE
+from ..records.peers import ClientHandle, WorkerHandle
 from ..records.tasks import PROCESSING, SchedulerTask
-from .submission import on_cancel
+from ..requests.submission import on_cancel
 
 if TYPE_CHECKING:
-    from ..records.peers import ClientHandle, WorkerHandle
     from ..state import SchedulerState
+
+
+class Withdrawals(dict[WorkerHandle, dict[int, dict[ClientHandle, str]]]):
+    """{worker: {attempt: {client: reason}}} that clients have withdrawn, and it was asked for."""
+
+
+def withdrawals_of(state: SchedulerState) -> Withdrawals:
+    """Return what workers were asked for."""
+    return state.record(Withdrawals)
 
 
 def on_withdraw(state: SchedulerState, client: ClientHandle, message: m.WithdrawKeys) -> None:
@@ -38,7 +47,8 @@ def on_withdraw(state: SchedulerState, client: ClientHandle, message: m.Withdraw
             if ws.is_away:  # it may be running there
                 started.append(key)
                 continue
-            ws.withdrawn.setdefault(task.attempt, {})[client] = message.reason
+            at_worker = withdrawals_of(state).setdefault(ws, {})
+            at_worker.setdefault(task.attempt, {})[client] = message.reason
             asked.setdefault(ws, []).append(task.attempt)
     for ws, attempts in asked.items():
         state.send(ws.peer, m.WithdrawAttempts(attempts=attempts))
@@ -50,20 +60,23 @@ def on_withdraw(state: SchedulerState, client: ClientHandle, message: m.Withdraw
 
 def on_withdrawn(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsWithdrawn) -> None:
     """Cancel what a worker gave back for those who asked for it; report to them what has begun."""
+    withdrawn = withdrawals_of(state).pop(ws, {})
     started: dict[ClientHandle, list[str]] = {}
     for attempt in message.started:
         task = ws.processing.get(attempt)
-        for client in ws.withdrawn.pop(attempt, ()):
+        for client in withdrawn.pop(attempt, ()):
             if task is not None:  # else its end was reported
                 started.setdefault(client, []).append(task.key)
     for client, keys in started.items():
         state.send_client(client, m.KeysStarted(keys=keys))
     asked: list[tuple[SchedulerTask, dict[ClientHandle, str]]] = []
     for attempt in message.attempts:
-        clients = ws.withdrawn.pop(attempt, None)
+        clients = withdrawn.pop(attempt, None)
         task = ws.processing.get(attempt)
         if clients is not None and task is not None:
             asked.append((task, clients))
+    if withdrawn:  # it was asked for these later
+        withdrawals_of(state)[ws] = withdrawn
     take_in(state, ws, message.attempts)
     cancelled: dict[tuple[ClientHandle, str], list[str]] = {}
     for task, clients in asked:

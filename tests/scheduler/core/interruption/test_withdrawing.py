@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.interruption.withdrawing import withdrawals_of
 
 from ...builders import Board, finished, graph, sent_keys
 
@@ -38,7 +39,7 @@ def test_a_worker_is_asked_and_its_answer_decides(board):
     assert sent_keys(out, client, m.KeysCancelled) == ["c", "b"]
     assert worker not in out  # it is not sent them again, nor told to drop them
     assert board.states("a") == ["processing"]
-    assert board.state.workers[worker].withdrawn == {}
+    assert not withdrawals_of(board.state)
 
 
 def test_a_call_that_another_client_wants_is_placed_again(board):
@@ -71,12 +72,11 @@ def test_a_call_of_a_worker_that_is_away_may_have_begun():
     board = Board(away_s=5.0)
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
-    ws = board.state.workers[worker]
     board.close(worker)
     out = board.send(client, withdraw("a"))
     assert out == {client: [m.KeysStarted(keys=["a"])]}
     assert board.states("a") == ["processing"]
-    assert ws.withdrawn == {}
+    assert not withdrawals_of(board.state)
 
 
 def test_keys_that_are_done_or_unknown_are_not_cancelled(board):
@@ -95,7 +95,7 @@ def test_a_task_that_ends_before_the_answer_keeps_its_result(board):
     out = board.send(worker, finished([attempt]))
     assert sent_keys(out, client, m.ResultsReady) == ["a"]
     assert board.send(worker, m.AttemptsWithdrawn(attempts=[], started=[attempt])) == {}
-    assert board.state.workers[worker].withdrawn == {}
+    assert not withdrawals_of(board.state)
 
 
 def test_a_worker_may_be_wrong_about_what_it_was_asked(board):
