@@ -131,55 +131,52 @@ class LevelTurns(Generic[_Item]):
     LevelTurns are numbered, so that it is known which items had none since a certain time.
     """
 
-    __slots__ = ("_levels", "n_turns")
+    __slots__ = ("levels", "n_turns")
 
     def __init__(self) -> None:
         #: {level: {item: None}}, in the order of their turns; none is empty
-        self._levels: dict[int, dict[_Item, None]] = {}
+        self.levels: dict[int, dict[_Item, None]] = {}
         #: the latest turn
         self.n_turns = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._levels.values()))
-
-    def __bool__(self) -> bool:
-        return bool(self._levels)
+        return sum(map(len, self.levels.values()))
 
     def __contains__(self, item: _Item) -> bool:
-        return item in self._levels.get(item.level, ())
+        return item in self.levels.get(item.level, ())
 
     def __iter__(self) -> Iterator[_Item]:
         """Yield the items of the best level first."""
-        return chain.from_iterable(self._levels[level] for level in sorted(self._levels))
+        return chain.from_iterable(self.levels[level] for level in sorted(self.levels))
 
     def waiting(self, turn: int) -> Iterator[_Item]:
         """Yield those that had no turn after this one."""
-        for level in sorted(self._levels):
-            yield from takewhile(lambda item: item.turn <= turn, self._levels[level])
+        for level in sorted(self.levels):
+            yield from takewhile(lambda item: item.turn <= turn, self.levels[level])
 
     @property
     def first_turn(self) -> int:
         """The least turn of an item; there must be one."""
-        return min(next(iter(items)).turn for items in self._levels.values())
+        return min(next(iter(items)).turn for items in self.levels.values())
 
     def put(self, item: _Item, level: int) -> None:
         """Let an item be the last of this level."""
         self.remove(item)
         self.n_turns += 1
         item.level, item.turn = level, self.n_turns
-        self._levels.setdefault(level, {})[item] = None
+        self.levels.setdefault(level, {})[item] = None
 
     def remove(self, item: _Item) -> None:
         """Take an item out, if it is there."""
-        items = self._levels.get(item.level, {})
+        items = self.levels.get(item.level, {})
         if item in items:
             del items[item]
             if not items:
-                del self._levels[item.level]
+                del self.levels[item.level]
 
     def validate(self) -> None:
         """Assert the invariants of the comments."""
-        for level, items in self._levels.items():
+        for level, items in self.levels.items():
             assert items
             assert all(item.level == level for item in items)
             turns = [item.turn for item in items]

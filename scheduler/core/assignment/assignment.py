@@ -40,7 +40,7 @@ from functools import partial
 from itertools import islice
 from math import isqrt
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.options import COLUMNS, NO_OPTIONS
@@ -135,7 +135,7 @@ def settle(state: SchedulerState) -> None:
     if state.awaits_peers:
         state.ahead.clear()
         return  # what looks unfinished may be running at a worker that is not back yet
-    if state.ready or state.ahead:
+    if state.ready.plain or state.ready.asking.levels or state.ahead:
         drafts: dict[WorkerHandle, Draft] = {}
         ahead, state.ahead = state.ahead, {}
         for task in ahead:
@@ -146,7 +146,7 @@ def settle(state: SchedulerState) -> None:
             for placing in state.features.placing:
                 placing(state, partial(assign, state, drafts))
         _assign_ready(state, drafts)
-        if state.full and state.ready:
+        if state.full:
             for placing_late in state.features.placing_late:
                 placing_late(state, partial(assign, state, drafts))
         if state.ahead:
@@ -157,7 +157,7 @@ def settle(state: SchedulerState) -> None:
             _send_draft(state, ws, draft)
         if state.touched:
             _refresh(state)
-    if state.idle and state.loaded and not state.ready:
+    if state.idle and state.loaded and not (state.ready.plain or state.ready.asking.levels):
         ask_back(state)
 
 
@@ -174,16 +174,15 @@ def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> N
     The first ones take the room that there is; a class that was served is the last one next time.
     """
     ready = state.ready
-    if len(ready) != 1 or not next(iter(ready)).queue.is_plain:
+    if ready.asking.levels or len(ready.plain) != 1 or not next(iter(ready)).queue.is_plain:
         for task_class in ready.plain:
             if task_class.partly:
                 task_class.open.update(task_class.partly)
                 task_class.partly.clear()
     classes = [c for c in ready.plain if c.open or c.queue.rotation.has_new_lane]
-    if ready.asking and state.takers:
+    if ready.asking.levels and state.takers:
         _drop_takers(state, list(state.takers))
-        if state.takers:
-            classes += islice(ready.asking.waiting(max(state.takers.values())), MAX_ASKING)
+        classes += islice(ready.asking.waiting(max(state.takers.values(), default=0)), MAX_ASKING)
     served = []
     if len(classes) > 1:
         classes.sort(key=attrgetter("level", "turn"))
@@ -203,7 +202,7 @@ def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> N
             ready.put(task_class, task_class.level)
     for task_class in served:
         ready.put(task_class, task_class.queue.best_level())
-    if ready.asking and state.takers:
+    if ready.asking.levels and state.takers:
         for ws in [ws for ws, turn in state.takers.items() if turn < ready.asking.first_turn]:
             # It is back when it finishes something, or when a class has a task again.
             del state.takers[ws]
@@ -230,16 +229,17 @@ def takes(ws: WorkerHandle, task_class: TaskClass, now: float) -> bool:
 
     None is assigned behind one that takes resources for long, or for a time that is not known.
     """
-    first = next(task_class.queue.some(), None) if task_class.resources else None
+    if not task_class.resources:
+        return ws.has_room and not ws.is_stuck(now)
+    first = next(task_class.queue.some(), None)
     is_long = now - ws.last_progress > STUCK_S or (first and not first.group.prefix.n_finished)
     return ws.has_room_for(task_class, at_once=bool(is_long)) and not ws.is_stuck(now)
 
 
 def _drop_takers(state: SchedulerState, takers: list[WorkerHandle]) -> None:
     """Take out workers that have nothing left, whatever a class asks for."""
-    for ws in takers:
-        if not ws.has_left:
-            state.takers.pop(ws, None)
+    for ws in [ws for ws in takers if not ws.has_left]:
+        state.takers.pop(ws, None)
 
 
 def _assign_class(
@@ -482,7 +482,9 @@ def assign(
 
 def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
     message = draft.message
-    for function, client, _ in draft.function_index:
+    of_functions: list[dict[str, Any]] = []
+    for function, client, amounts in draft.function_index:
+        of_functions.append({"resources": dict(amounts)} if amounts else {})
         message.function_clients.append(client)
         message.functions.append(function.function_id)
         if ws in function.workers:
@@ -495,9 +497,8 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
         if follow is not None:
             follow(state, draft.tasks_of(len(message.functions) - 1, ws))
     draft.count_processing()
-    amounts = [dict(resources) for _, _, resources in draft.function_index]
-    if any(amounts):
-        message.function_options = [{"resources": one} if one else {} for one in amounts]
+    if any(of_functions):
+        message.function_options = of_functions
     if message.spec_hashes:
         message.spec_hashes += [m.NO_HASH] * (len(message.keys) - len(message.spec_hashes))
     if message.n_raised:

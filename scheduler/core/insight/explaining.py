@@ -230,10 +230,11 @@ def _taken(ws: WorkerHandle, name: str, amount: float) -> str:
         if any(one == name for one, _ in task.group.task_class.resources)
     ]
     free = ws.free_resources.get(name, 0.0)
-    text = f"{name}: {free:g} of {ws.resources.get(name, 0.0):g} is free, it needs {amount:g}"
+    total = ws.resources.get(name, 0.0)
+    text = f"{name}: {max(free, 0.0):g} of {total:g} is free, it needs {amount:g}"
     if holders:
         waiting = [task for task in holders if task.attempt in ws.blocked]
-        text += f"; held by {_named(holders)}"
+        text += f"; {'held' if free >= 0.0 else 'held or waited for'} by {_named(holders)}"
         if waiting:
             text += f", of which {_named(waiting)} waits for something"
     elif ws.zombies:
@@ -290,6 +291,11 @@ def _why_processing(state: SchedulerState, task: SchedulerTask) -> TaskReason:
         return _why_blocked(state, wait, objects_of(state).waits.get(task.attempt), where)
     threads = counted(ws.nthreads, "thread")
     details = [f"worker {ws.name}: {why_not(state, ws)}"] if ws.is_paused else []
+    scarce = [one for one in task.group.task_class.resources if ws.free_resources[one[0]] < 0.0]
+    if scarce:
+        names = " and ".join(name for name, _ in scarce)
+        details += [f"worker {ws.name}: {_taken(ws, name, amount)}" for name, amount in scarce]
+        return TaskReason(f"worker {ws.name} runs it, or lets it wait for {names}", details)
     if ws.n_busy <= ws.nthreads:
         tasks = counted(ws.n_busy, "task")
         text = f"worker {ws.name} runs it, or fetches its inputs: it has {threads} for {tasks}"

@@ -36,7 +36,7 @@ def _lively(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
 
 def _fitting(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
     if not task_class.resources:
-        is_plain = len(state.ready) == 1 and task_class.queue.is_plain
+        is_plain = len([*state.ready]) == 1 and task_class.queue.is_plain
         return [*task_class.open, *(() if is_plain else task_class.partly)]
     seen = [ws for ws in task_class.members if ws not in state.takers and ws.wants_more]
     # What waits for resources may look as if it took less time when a function is measured.

@@ -247,8 +247,8 @@ class WorkerHandle:
     @property
     def n_busy(self) -> int:
         """The number of attempts that may hold its threads."""
-        n_assigned = len(self.processing) + len(self.zombies)
-        return max(n_assigned - len(self.blocked) - self.n_behind, 0)
+        n = len(self.processing) + len(self.zombies) - len(self.blocked) - self.n_behind
+        return n if n > 0 else 0
 
     def is_stuck(self, now: float) -> bool:
         """Return whether all its threads have been busy for so long that others are preferred."""

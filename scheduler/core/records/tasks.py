@@ -171,9 +171,6 @@ class ReadyClasses:
         #: those with resources; there may be thousands, so a pass looks at few of them
         self.asking: LevelTurns[TaskClass] = LevelTurns()
 
-    def __len__(self) -> int:
-        return len(self.plain) + len(self.asking)
-
     def __iter__(self) -> Iterator[TaskClass]:
         return chain(self.plain, self.asking)
 
@@ -182,15 +179,17 @@ class ReadyClasses:
 
     def put(self, task_class: TaskClass, level: int) -> None:
         """Let a class be the last of this level."""
-        self.asking.put(task_class, level)
-        if not task_class.resources:
-            self.asking.remove(task_class)
-            self.plain[task_class] = None
+        if task_class.resources:
+            self.asking.put(task_class, level)
+            return
+        self.asking.n_turns += 1
+        task_class.level, task_class.turn = level, self.asking.n_turns
+        self.plain[task_class] = None
 
     def remove(self, task_class: TaskClass) -> None:
         """Take a class out, if it is there."""
-        self.plain.pop(task_class, None)
-        self.asking.remove(task_class)
+        if self.plain.pop(task_class, self) is self:
+            self.asking.remove(task_class)
 
 
 class TaskGroup:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.scheduler.builders import Board, finished, graph
 from tests.scheduler.callers import Caller
+from weft.protocol.reported import QUEUES_RESOURCES
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
 from weft.protocol.wire.roles import Role
@@ -85,6 +86,24 @@ def test_a_resource_names_the_tasks_that_hold_it(board):
         "(processing) waits for something"
     )
     assert [step[0] for step in explained(board, "a")["steps"]] == ["a", "b"]
+
+
+def test_a_task_that_waits_for_a_resource_at_a_worker_names_the_others_there(board):
+    client = board.client()
+    worker = board.worker("w", 4, resources={"GPU": 1}, facts={QUEUES_RESOURCES: True})
+    board.send(client, graph("a b", resources={"GPU": 1}))
+    assert explained(board, "a")["steps"][0][2].startswith(
+        "worker w runs it, or fetches its inputs"
+    )
+    board.finish(worker, "a", us=2000)
+    board.send(client, graph("c d", resources={"GPU": 1}, blob=None))
+    found = explained(board, "d")
+    assert found["steps"][0][2] == "worker w runs it, or lets it wait for GPU"
+    assert found["details"] == [
+        "worker w: GPU: 0 of 1 is free, it needs 1; held or waited for by b (processing), "
+        "c (processing), d (processing)"
+    ]
+    board.drop_rest()
 
 
 def test_a_task_that_waits_for_a_lock_names_the_holder_and_what_that_does(board):
