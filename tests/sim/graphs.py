@@ -169,7 +169,13 @@ class Graph:
             value = tag.removeprefix(_CONSTANT_ARGS)
             spec = next(spec for spec in self.by_key.values() if spec.value == value)
             spec = replace(
-                spec, function=CONSTANT, dependencies=[], calls=[], n_raises=0, kills=False
+                spec,
+                function=CONSTANT,
+                dependencies=[],
+                calls=[],
+                n_raises=0,
+                kills=False,
+                resources={},
             )
             self.by_args[tag] = spec
         return spec
