@@ -116,7 +116,7 @@ class Turning(Protocol):
     """The attributes of an item that `LevelTurns` uses, and sets."""
 
     level: int
-    turn: int
+    turn: int  #: 0 = it is not among them
 
     def __hash__(self) -> int:
         """It is the key of a dictionary."""
@@ -142,9 +142,6 @@ class LevelTurns(Generic[_Item]):
     def __len__(self) -> int:
         return sum(map(len, self.levels.values()))
 
-    def __contains__(self, item: _Item) -> bool:
-        return item in self.levels.get(item.level, ())
-
     def __iter__(self) -> Iterator[_Item]:
         """Yield the items of the best level first."""
         return chain.from_iterable(self.levels[level] for level in sorted(self.levels))
@@ -168,8 +165,9 @@ class LevelTurns(Generic[_Item]):
 
     def remove(self, item: _Item) -> None:
         """Take an item out, if it is there."""
-        items = self.levels.get(item.level, {})
-        if item in items:
+        if item.turn:
+            item.turn = 0
+            items = self.levels[item.level]
             del items[item]
             if not items:
                 del self.levels[item.level]
@@ -180,5 +178,6 @@ class LevelTurns(Generic[_Item]):
             assert items
             assert all(item.level == level for item in items)
             turns = [item.turn for item in items]
+            assert 0 < turns[0]
             assert turns == sorted(turns)
             assert turns[-1] <= self.n_turns

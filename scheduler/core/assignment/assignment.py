@@ -40,7 +40,7 @@ from functools import partial
 from itertools import islice
 from math import isqrt
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.options import COLUMNS, NO_OPTIONS
@@ -482,9 +482,10 @@ def assign(
 
 def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
     message = draft.message
-    of_functions: list[dict[str, Any]] = []
+    asking = False
     for function, client, amounts in draft.function_index:
-        of_functions.append({"resources": dict(amounts)} if amounts else {})
+        if amounts:
+            asking = True
         message.function_clients.append(client)
         message.functions.append(function.function_id)
         if ws in function.workers:
@@ -497,8 +498,10 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
         if follow is not None:
             follow(state, draft.tasks_of(len(message.functions) - 1, ws))
     draft.count_processing()
-    if any(of_functions):
-        message.function_options = of_functions
+    if asking:
+        message.function_options = [
+            {"resources": dict(amounts)} if amounts else {} for _, _, amounts in draft.function_index
+        ]
     if message.spec_hashes:
         message.spec_hashes += [m.NO_HASH] * (len(message.keys) - len(message.spec_hashes))
     if message.n_raised:
@@ -528,8 +531,8 @@ def _refresh(state: SchedulerState) -> None:
             for worker_filled in state.features.worker_filled:
                 worker_filled(state, ws)
         n_processing = len(ws.processing)
-        n_busy = ws.n_busy
-        if n_busy or ws.closed:
+        n_busy = n_processing + len(ws.zombies) - len(ws.blocked) - ws.n_behind
+        if n_busy > 0 or ws.closed:
             idle.pop(ws, None)
         else:
             idle[ws] = None
@@ -541,12 +544,12 @@ def _refresh(state: SchedulerState) -> None:
         wants_more = has_room and ws.wants_more
         if wants_more and ws.resources:
             state.takers[ws] = state.ready.asking.n_turns
-            state.takers.move_to_end(ws, last=bool(n_busy))
+            state.takers.move_to_end(ws, last=n_busy > 0)
         for task_class in ws.classes:
             if wants_more:
                 task_class.partly.pop(ws, None)
                 task_class.open[ws] = None
-                if not n_busy:
+                if n_busy <= 0:
                     task_class.open.move_to_end(ws, last=False)
                 continue
             task_class.open.pop(ws, None)

@@ -319,7 +319,7 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
 
 def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None:
     """Let a class be visited, as it has queued a task of the given level."""
-    if task_class not in state.ready or level < task_class.level:
+    if not task_class.turn or level < task_class.level:
         state.ready.put(task_class, level)
         if task_class.resources:
             state.takers.update(dict.fromkeys(task_class.members, state.ready.asking.n_turns))

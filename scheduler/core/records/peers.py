@@ -230,7 +230,10 @@ class WorkerHandle:
         """True if it may be given one more task (resources apart)."""
         if self.closed:
             return False
-        return self.occupancy_ns < self.backlog_ns or self.n_busy < self.nthreads
+        if self.occupancy_ns < self.backlog_ns:
+            return True
+        n_unblocked = len(self.processing) + len(self.zombies) - len(self.blocked)
+        return n_unblocked - self.n_behind < self.nthreads
 
     @property
     def wants_more(self) -> bool:

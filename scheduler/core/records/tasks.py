@@ -126,7 +126,7 @@ class TaskClass:
         #: tasks in state queued, best first
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
         #: best user priority of a queued task, as a level, while one is queued; and its turn among
-        #: the classes of this level
+        #: the classes of this level, 0 while none is queued
         self.level = self.turn = 0
         #: tasks in state no_worker: `members` is empty, or their inputs are out of reach for now
         self.unrunnable: dict[SchedulerTask, None] = {}
@@ -175,7 +175,7 @@ class ReadyClasses:
         return chain(self.plain, self.asking)
 
     def __contains__(self, task_class: TaskClass) -> bool:
-        return task_class in self.plain or task_class in self.asking
+        return task_class.turn > 0
 
     def put(self, task_class: TaskClass, level: int) -> None:
         """Let a class be the last of this level."""
@@ -188,8 +188,11 @@ class ReadyClasses:
 
     def remove(self, task_class: TaskClass) -> None:
         """Take a class out, if it is there."""
-        if self.plain.pop(task_class, self) is self:
+        if task_class.resources:
             self.asking.remove(task_class)
+        elif task_class.turn:
+            task_class.turn = 0
+            del self.plain[task_class]
 
 
 class TaskGroup:
