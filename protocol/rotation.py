@@ -178,6 +178,6 @@ class LevelTurns(Generic[_Item]):
             assert items
             assert all(item.level == level for item in items)
             turns = [item.turn for item in items]
-            assert 0 < turns[0]
+            assert turns[0] > 0
             assert turns == sorted(turns)
             assert turns[-1] <= self.n_turns

@@ -314,4 +314,4 @@ def test_a_wrong_count_is_found_at_the_event_that_makes_it_wrong():
             free(ws, resources, n)
 
     with patch.object(completion, "free_resources", forget_half):
-        assert "InvalidState: free and held resources" in run_until_failure(60)
+        assert "free and held resources of a worker" in run_until_failure(60)

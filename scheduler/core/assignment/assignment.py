@@ -238,7 +238,7 @@ def takes(ws: WorkerHandle, task_class: TaskClass, now: float) -> bool:
 
 def _drop_takers(state: SchedulerState, takers: list[WorkerHandle]) -> None:
     """Take out workers that have nothing left, whatever a class asks for."""
-    for ws in [ws for ws in takers if not ws.has_left]:
+    for ws in [ws for ws in takers if not ws.has_left(state.ready.names)]:
         state.takers.pop(ws, None)
 
 
@@ -500,7 +500,8 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
     draft.count_processing()
     if asking:
         message.function_options = [
-            {"resources": dict(amounts)} if amounts else {} for _, _, amounts in draft.function_index
+            {"resources": dict(amounts)} if amounts else {}
+            for _, _, amounts in draft.function_index
         ]
     if message.spec_hashes:
         message.spec_hashes += [m.NO_HASH] * (len(message.keys) - len(message.spec_hashes))
@@ -531,7 +532,7 @@ def _refresh(state: SchedulerState) -> None:
             for worker_filled in state.features.worker_filled:
                 worker_filled(state, ws)
         n_processing = len(ws.processing)
-        n_busy = n_processing + len(ws.zombies) - len(ws.blocked) - ws.n_behind
+        n_busy = n_processing + len(ws.zombies) - len(ws.blocked) - ws.n_apart
         if n_busy > 0 or ws.closed:
             idle.pop(ws, None)
         else:
@@ -542,7 +543,7 @@ def _refresh(state: SchedulerState) -> None:
             loaded.pop(ws, None)
         has_room = ws.has_room and not ws.is_stuck(state.now)
         wants_more = has_room and ws.wants_more
-        if wants_more and ws.resources:
+        if wants_more and state.ready.asking.levels and ws.resources:
             state.takers[ws] = state.ready.asking.n_turns
             state.takers.move_to_end(ws, last=n_busy > 0)
         for task_class in ws.classes:
