@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ..protocol.amounts import MAX_PER_CORE, N_BESIDE, announced
 from ..protocol.errors import (
     CommClosed,
     CommError,
@@ -107,6 +108,7 @@ class WorkerServer(SessionOwner):
         end; None = end the worker only, in order.
         """
         self.config = config
+        self._offered = announced(config.resources, config.nthreads, config.memory_limit)
         self._on_crash = crashed
         #: The address of the data port; "" until it listens.
         self.address = ""
@@ -235,14 +237,15 @@ class WorkerServer(SessionOwner):
         self.address = config.contact_address(self._listener.address)
         self.name = config.name or self.address
         if config.started_path is not None:
-            self._started = StartedRecord(config.started_path, config.nthreads + MAX_BLOCKED)
+            n_slots = config.nthreads * MAX_PER_CORE + N_BESIDE + MAX_BLOCKED
+            self._started = StartedRecord(config.started_path, n_slots)
             self._beat(self._started, self._loop.time())
         folder = str(config.local_directory or "")
         context = WorkerContext(self.name, self.address, config.worker_id, folder, config.resources)
         actors = Actors(self.name, self.address, self._loop)
         context.set_own(actors=actors, host=TaskHost(self.name, config.worker_id, self._find))
         self._executor = TaskExecutor(
-            WorkerState(config.nthreads, self.address, FEATURES, config.resources),
+            WorkerState(config.nthreads, self.address, FEATURES, self._offered),
             context,
             Store(config.memory_limit),
             wake=self._wake,
@@ -360,7 +363,7 @@ class WorkerServer(SessionOwner):
             address=self.address,
             nthreads=config.nthreads,
             memory_limit=config.memory_limit,
-            resources=config.resources,
+            resources=self._offered,
             supervisor_id=config.supervisor_id,
             facts={**facts, SPILLS: config.spills, QUEUES_RESOURCES: True},
             is_unused=self.executor.state.is_unused,

@@ -259,6 +259,14 @@ class InvalidDuration(ConfigError, ValueError):
     """
 
 
+class InvalidAmount(ConfigError, ValueError):
+    """An amount that a task asks for is none: `cores=`, `memory=`, or one of `resources=`.
+
+    Give 0 cores, or a number of them that is not too small; memory as bytes or as a text such as
+    "8GB"; and finite numbers >= 0 for resources. Nothing was submitted.
+    """
+
+
 # --- Use of the client ----------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tests.outbox import Outbox, outboxes
+from weft.protocol.amounts import announced
 from weft.protocol.values.serialize import dumps_arguments, dumps_function
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
@@ -145,7 +146,7 @@ class Hands:
     """
 
     def __init__(self, nthreads: int = 1) -> None:
-        self.state = WorkerState(nthreads, "tcp://me", FEATURES, OFFERED)
+        self.state = WorkerState(nthreads, "tcp://me", FEATURES, announced(OFFERED, nthreads, 0))
         self.messages: list[Message] = []
         #: {slot: the tasks that it has started and not reported}
         self.started: dict[int, list[WorkerTask]] = {i: [] for i in range(nthreads)}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tests.worker.builders import OFFERED, Hands
+from tests.worker.builders import Hands
 from weft.protocol.wire.messages import NOT_BEGUN, AssignTasks, DropAttempts
 from weft.worker.core import assignment, copies, slots
 from weft.worker.core.drops import drop
@@ -195,7 +195,7 @@ class TwinHands(Hands):
 
     def __init__(self, nthreads: int = 1) -> None:
         super().__init__(nthreads)
-        self.twin = WorkerState(nthreads, "tcp://me", FEATURES, OFFERED)
+        self.twin = WorkerState(nthreads, "tcp://me", FEATURES, self.state.offered.total)
 
     def take_in(self, event: WorkerEvent) -> None:
         with slow_lanes(self.twin):

@@ -6,16 +6,24 @@ the chunk is done. So it has them also while its task waits for something, and w
 that was dropped. Never do running tasks ask for more than this worker offers.
 
 The ready tasks that ask for the same amounts have a queue of their own. One whose amounts are not
-free is passed over, so no task waits for another one that cannot begin. Large amounts therefore
-wait while small ones keep coming.
+free is passed over, so no task waits for another one that cannot begin. Large amounts would wait
+for ever while small ones keep coming. So a queue that has been passed over for `PATIENCE_S` is
+*favoured*: what it asks for is kept for it, from tasks of no better user priority, until one of its
+tasks begins. Nothing is kept while a task that has amounts waits for something: what it waits for
+may be able to begin only here.
+
+Cores are seats (`seats.py`). The tasks that name cores take as many seats as the sum of theirs,
+rounded up; `n_seats_for` returns the difference that one more makes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby
+from math import ceil
 from typing import Final, TypeAlias
 
+from ...protocol.amounts import BESIDE, CORES
 from .ready import ReadyTasks
 from .tasks import Slot, WorkerTask
 
@@ -26,6 +34,8 @@ Amounts: TypeAlias = tuple[tuple[str, float], ...]
 DIGITS: Final = 9
 #: Seven tenths divided by a tenth are not quite seven.
 _MARGIN: Final = 1e-6
+#: The longest time that tasks are passed over for others before what they ask for is kept.
+PATIENCE_S: Final = 1.0
 
 
 def amounts_of(resources: Mapping[str, float]) -> Amounts:
@@ -34,10 +44,20 @@ def amounts_of(resources: Mapping[str, float]) -> Amounts:
     return tuple(sorted((name, amount) for name, amount in rounded if amount > 0))
 
 
+def cores_of(amounts: Amounts) -> float | None:
+    """Return the cores that amounts name; None = none, so that a task has its seat."""
+    for name, amount in amounts:
+        if name == CORES:
+            return amount
+        if name == BESIDE:
+            return 0.0
+    return None
+
+
 class Offered:
     """The resources of a worker."""
 
-    __slots__ = ("asked", "free", "n", "queues", "total")
+    __slots__ = ("asked", "free", "n", "passed", "queues", "total")
 
     def __init__(self, resources: Mapping[str, float], plain: ReadyTasks) -> None:
         self.total = {name: round(float(n), DIGITS) for name, n in resources.items()}
@@ -50,6 +70,8 @@ class Offered:
         self.queues: dict[Amounts, ReadyTasks] = {(): plain}
         #: Number of tasks in them, apart from those that ask for nothing.
         self.n = 0
+        #: {amounts: since when}, of queues that were passed over because these were not free.
+        self.passed: dict[Amounts, float] = {}
 
     def push(self, *tasks: WorkerTask) -> None:
         """Add ready tasks to the queues of their amounts."""
@@ -72,26 +94,73 @@ class Offered:
             self.n -= 1
             if not queue.n:
                 del self.queues[amounts]
+                self.passed.pop(amounts, None)
 
     def fit(self, amounts: Amounts) -> bool:
         """Return whether so much is free."""
         free = self.free
         return all(free.get(name, 0.0) >= amount for name, amount in amounts)
 
-    def next_queue(self) -> tuple[Amounts, ReadyTasks] | None:
+    def next_queue(
+        self, n_idle: int, now: float, *, may_keep: bool
+    ) -> tuple[Amounts, ReadyTasks] | None:
         """Return a queue with tasks that may begin, and their amounts.
 
         The best user priority comes first, then the queue that was served longest ago.
+
+        Args:
+            n_idle: the number of seats that are idle.
+            now: seconds.
+            may_keep: False = nothing is kept for a favoured queue.
         """
         best: tuple[Amounts, ReadyTasks] | None = None
         best_level = 0
+        favoured = self.favoured(now) if may_keep else None
+        kept = {name for name, _ in favoured or ()}
+        favoured_level = self.queues[favoured].rotation.best_level() if favoured else None
         for amounts, queue in self.queues.items():
-            if queue.n and self.fit(amounts):
-                level = queue.rotation.best_level()
-                assert level is not None, "it has tasks"
-                if best is None or level < best_level:
-                    best, best_level = (amounts, queue), level
+            if not queue.n or not self._may_begin(amounts, n_idle):
+                continue
+            level = queue.rotation.best_level()
+            assert level is not None, "it has tasks"
+            if favoured_level is not None and amounts != favoured and level >= favoured_level:
+                asks = {name for name, _ in amounts}
+                if not kept.isdisjoint(asks) or (CORES in kept and BESIDE not in asks):
+                    continue
+            if best is None or level < best_level:
+                best, best_level = (amounts, queue), level
         return best
+
+    def _may_begin(self, amounts: Amounts, n_idle: int) -> bool:
+        return self.n_seats_for(amounts) <= n_idle and self.fit(amounts)
+
+    def note_passed(self, n_idle: int, now: float) -> None:
+        """Note which queues are passed over."""
+        for amounts in self.queues:
+            if amounts and not self._may_begin(amounts, n_idle):
+                self.passed.setdefault(amounts, now)
+
+    def favoured(self, now: float) -> Amounts | None:
+        """Return the amounts that are kept for tasks which were passed over for long."""
+        for amounts, since in self.passed.items():
+            if now - since > PATIENCE_S:
+                return amounts
+        return None
+
+    def keeps_seats(self, now: float) -> bool:
+        """Return whether seats are kept for a task with several cores."""
+        return any(name == CORES for name, _ in self.favoured(now) or ())
+
+    def n_seats_for(self, amounts: Amounts) -> int:
+        """Return how many idle seats a chunk with these amounts takes."""
+        cores = cores_of(amounts)
+        return 1 if cores is None else self._n_seats(cores) - self._n_seats(0.0)
+
+    def _n_seats(self, cores: float) -> int:
+        """Return how many seats all chunks that name cores take, with so many cores more."""
+        if CORES not in self.total:
+            return 0
+        return ceil(self.total[CORES] - self.free[CORES] + cores - _MARGIN)
 
     def n_at_once(self, amounts: Amounts, n_slots: int) -> int:
         """Return how many of so many slots may run tasks with these amounts, which are free."""
@@ -104,15 +173,18 @@ class Offered:
             self.free[name] = round(self.free[name] - amount, DIGITS)
         slot.amounts = amounts
 
-    def give_back(self, slot: Slot) -> None:
-        """Free what a slot has, whose chunk is done."""
+    def give_back(self, slot: Slot) -> int:
+        """Free what a slot has, whose chunk is done; return how many seats its cores have taken."""
+        n_before = self._n_seats(0.0)
         for name, amount in slot.amounts:
             self.free[name] = round(self.free[name] + amount, DIGITS)
         slot.amounts = ()
+        return n_before - self._n_seats(0.0)
 
     def served(self, amounts: Amounts, n: int) -> None:
         """Note that `n` tasks of a queue were taken: it is the last one now."""
         queue = self.queues.pop(amounts)
+        self.passed.pop(amounts, None)
         if queue.n or not amounts:
             self.queues[amounts] = queue
         if amounts:

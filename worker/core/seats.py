@@ -9,6 +9,11 @@ chunk, before any other task is started. So never more tasks compute at a time t
 the number of threads is that of seats and of tasks that wait.
 
 A task may also end without a seat: it has given it up for good (`secede`).
+
+A task that names cores has a seat of its own and keeps others idle, as many as `offered.py` counts
+for all such tasks together; or it has a seat beside those of the worker, if that is none. While it
+waits it gives its own seat up, as all do. One of less than a core has nothing to give up, and goes
+on at once.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from .events import (
     StartSlot,
     TakeSeat,
 )
+from .offered import cores_of
 from .tasks import BLOCKED, READY, RETURNING, SEATED, SPARE, Place, Slot
 from .transitions import move
 
@@ -42,7 +48,7 @@ MOVES: Final[dict[tuple[Place, Place], str]] = {
     (BLOCKED, SPARE): "its task ended without a seat",
     (RETURNING, SEATED): "another slot has done its chunk, or its task waits",
     (RETURNING, SPARE): "its task ended without a seat, because the worker ends",
-    (SEATED, SPARE): "it has nothing to run, and its seat goes to one that returns",
+    (SEATED, SPARE): "it has nothing to run, and its seat goes to one that returns, or is kept",
     (SPARE, SEATED): "another slot has given its seat up",
 }
 
@@ -69,6 +75,9 @@ class Seats:
     parked: dict[int, None] = field(default_factory=dict)
     #: Number of seats that no slot has: the next slots that return take them.
     n_kept: int = 0
+    #: Number of seats that no slot has because tasks take several cores; minus that of slots that
+    #: have one more, because tasks share a core or take none.
+    n_held: int = 0
     #: All and only slots in place "spare".
     spare: dict[Slot, None] = field(default_factory=dict)
 
@@ -98,6 +107,12 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
     place(slot, BLOCKED)
     state.seats.blocked[slot] = event.attempt
     state.before.append(LeaveSeat(slot.index))
+    if shares_core(slot):
+        state.seats.n_held += 1
+        if event.waits_for:
+            state.seats.waits_for[event.attempt] = event.waits_for
+        state.to_scheduler.append(report_of(state, [event.attempt]))
+        return
     if event.may_park and _is_enough(state):
         # The scheduler is not to send others: for it, the attempt goes on.
         state.seats.parked[event.attempt] = None
@@ -109,9 +124,19 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
     if event.waits_for:
         state.seats.waits_for[event.attempt] = event.waits_for
     state.to_scheduler.append(report_of(state, [event.attempt]))
+    _give_seat(state)
+
+
+def _give_seat(state: WorkerState) -> None:
+    """Give a seat to the slot that has waited longest for one, else to one that may start tasks."""
     if state.returning:
         _seat_returning(state)
-        return
+    else:
+        state.idle[_seat_other(state)] = None
+
+
+def _seat_other(state: WorkerState) -> Slot:
+    """Let a spare slot, or a new one, take a seat."""
     if state.seats.spare:
         other, _ = state.seats.spare.popitem()
         place(other, SEATED)
@@ -119,8 +144,46 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
         other = Slot(len(state.slots))
         state.slots.append(other)
         state.before.append(StartSlot(other.index))
-    state.idle[other] = None
     state.before.append(TakeSeat(other.index))
+    return other
+
+
+def shares_core(slot: Slot) -> bool:
+    """Return whether the slot's chunk takes less than a core, so that it has no seat to give up."""
+    cores = cores_of(slot.amounts) if slot.amounts else None
+    return cores is not None and cores < 1
+
+
+def seat_for(state: WorkerState, n_seats: int) -> Slot:
+    """Return a slot for a chunk that takes so many idle seats; 0 = it sits beside them."""
+    state.seats.n_held += n_seats - 1
+    if not n_seats:
+        return _seat_other(state)
+    slot, _ = state.idle.popitem()
+    for _ in range(n_seats - 1):
+        other, _ = state.idle.popitem()
+        _retire(state, other)
+    return slot
+
+
+def on_cores_free(state: WorkerState, slot: Slot, cores: float, n_taken: int) -> bool:
+    """Give on the seats that a chunk with cores has taken; False = its slot has none now."""
+    is_extra = slot.place == SEATED or cores >= 1  # else it left its seat when it blocked
+    n_more = n_taken - is_extra
+    state.seats.n_held -= n_more
+    if n_more < 0:
+        slot.busy = False
+        _retire(state, slot)
+        return False
+    for _ in range(n_more):
+        _give_seat(state)
+    return True
+
+
+def may_keep(state: WorkerState) -> bool:
+    """Return whether amounts may be kept for tasks that were passed over for long."""
+    waiting = (*state.seats.blocked, *state.returning)
+    return not any(slot.amounts for slot in waiting)
 
 
 def _is_enough(state: WorkerState) -> bool:
@@ -154,6 +217,10 @@ def on_resumes(state: WorkerState, event: SlotResumes) -> None:
     """Give the slot a seat, now or later: `Run` wakes its thread then."""
     slot = state.slots[event.slot]
     state.seats.waits_for.pop(state.seats.blocked[slot], None)
+    if shares_core(slot):
+        state.seats.n_held -= 1
+        _sit_down(state, slot)
+        return
     if state.seats.n_kept:
         state.seats.n_kept -= 1
         _sit_down(state, slot)

@@ -10,6 +10,7 @@ from ...protocol.wire.messages import INTERRUPTED, RETURNED, AttemptsErred
 from . import seats
 from .events import ChunkDone, Run
 from .inputs import move_waiters, placeholder, unpin, wake
+from .offered import cores_of
 from .ready import ReadyTasks
 from .reports import report_finished
 from .tasks import EXECUTING, FORGOTTEN, MEMORY, SEATED, Slot, WorkerTask
@@ -25,14 +26,16 @@ CHUNK_US = 1000.0
 def dispatch(state: WorkerState, asking: Slot | None) -> None:
     """Give idle slots work, first the slot that asks for it, which need not be woken."""
     idle, ready, offered = state.idle, state.ready, state.offered
-    while idle and offered.n:
-        found = offered.next_queue()
+    while offered.n:
+        found = offered.next_queue(len(idle), state.now, may_keep=seats.may_keep(state))
         if found is None:
+            offered.note_passed(len(idle), state.now)
             return
         amounts, queue = found
         n = queue.n
-        share = -(-n // offered.n_at_once(amounts, len(idle)))
-        slot, _ = idle.popitem()
+        takes_seat = cores_of(amounts) is None
+        share = -(-n // offered.n_at_once(amounts, len(idle) if takes_seat else n))
+        slot = seats.seat_for(state, 1 if takes_seat else offered.n_seats_for(amounts))
         slot.busy = True
         offered.take(slot, amounts)
         fill(state, slot, queue, share)
@@ -85,9 +88,15 @@ def feed(state: WorkerState, asking: Slot) -> None:
 
     The task that the other slot executes may be long.
     """
+    if state.offered.passed and seats.may_keep(state) and state.offered.keeps_seats(state.now):
+        return
     victim, n_unstarted = asking, 0
     for slot in state.slots:
-        if len(slot.chunk) > n_unstarted and state.offered.fit(slot.amounts):
+        if (
+            len(slot.chunk) > n_unstarted
+            and state.offered.fit(slot.amounts)
+            and cores_of(slot.amounts) is None
+        ):
             victim, n_unstarted = slot, len(slot.chunk)
     n = -(-n_unstarted // 2)
     if n == n_unstarted and victim.n_executing == n_unstarted:
@@ -127,7 +136,10 @@ def on_chunk_done(state: WorkerState, event: ChunkDone) -> Slot | None:
     if not event.finished:
         return None
     if slot.amounts:
-        state.offered.give_back(slot)
+        cores = cores_of(slot.amounts)
+        n_taken = state.offered.give_back(slot)
+        if cores is not None and not seats.on_cores_free(state, slot, cores, n_taken):
+            return None
     if slot.place != SEATED:
         return slot if seats.on_done_without_seat(state, slot) else None
     if state.returning:

@@ -179,7 +179,7 @@ class WorkerState:
             asking = slots.on_chunk_done(self, event)
         else:
             self._events[event.__class__](self, event)
-        if self.idle and not self.is_leaving:
+        if (self.idle or self.offered.n) and not self.is_leaving:
             if self.ready.n or self.offered.n:
                 slots.dispatch(self, asking)
             if asking is not None and not asking.busy:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from ...protocol.errors import InvalidState
 from .inputs import is_awaited
 from .ready import ReadyLane
+from .seats import may_keep
 from .state import WorkerState
 from .tasks import (
     BLOCKED,
@@ -115,9 +116,9 @@ def _lanes(state: WorkerState) -> Iterator[tuple[object, ReadyLane]]:
 def _misheld(state: WorkerState) -> Iterator[object]:
     offered = state.offered
     for name, free in offered.free.items():
-        held = sum(amount for slot in state.slots for n, amount in slot.amounts if n == name)
-        if free < 0 or abs(free + held - offered.total[name]) > _TOLERANCE:
-            yield name, free, held
+        taken = sum(amount for slot in state.slots for n, amount in slot.amounts if n == name)
+        if free < 0 or abs(free + taken - offered.total[name]) > _TOLERANCE:
+            yield name, free, taken
 
 
 def _rotation(state: WorkerState) -> Iterator[object]:
@@ -244,6 +245,9 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     "no queue of amounts is empty": lambda state: (
         amounts for amounts, queue in state.offered.queues.items() if amounts and not queue.n
     ),
+    "passed names queues of amounts": lambda state: (
+        amounts for amounts in state.offered.passed if amounts not in state.offered.queues
+    ),
     "asked names unfinished tasks": lambda state: (
         attempt
         for attempt in state.offered.asked
@@ -278,7 +282,7 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     "as many slots have a seat as there are seats": lambda state: (
         [n]
         if (n := sum(slot.place == SEATED for slot in state.slots))
-        != state.n_seats - state.seats.n_kept
+        != state.n_seats - state.seats.n_kept - state.seats.n_held
         else []
     ),
     "blocked, returning and spare file the slots without a seat": lambda state: (
@@ -336,7 +340,8 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     ),
     "no slot is idle while a task may begin": lambda state: (
         []
-        if state.is_leaving or state.offered.next_queue() is None
+        if state.is_leaving
+        or state.offered.next_queue(len(state.idle), state.now, may_keep=may_keep(state)) is None
         else (slot.index for slot in state.idle)
     ),
     "reports wait only while a slot is busy": lambda state: (

@@ -49,6 +49,7 @@ EXAMPLES = [
     errors.ConnectRefused("no process listens", "tcp://a:1"),
     errors.StuckPeer("300 MB wait for it", "tcp://a:1"),
     errors.ConfigError("must be a number of bytes, not 'many'", "--memory-limit"),
+    errors.InvalidAmount("'8 bananas' is not a size", "memory"),
     errors.InvalidDuration("'soon' is not a time", "timeout"),
     errors.TaskError("inc-1"),
     errors.TaskErred("inc-1", "mylib.Oops", "no such thing"),

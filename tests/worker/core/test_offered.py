@@ -34,7 +34,7 @@ def test_one_task_at_a_time_has_the_only_unit():
     assert start_all(worker) == ["b"]
     worker.report(slot)
     assert worker.run_all(slot) == ["c"]
-    assert worker.state.offered.free == {"gpu": 1.0, "mem": 1.0}
+    assert worker.state.offered.free == worker.state.offered.total
 
 
 def test_a_task_whose_amounts_are_not_free_holds_up_none_behind_it():

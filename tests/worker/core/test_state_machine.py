@@ -229,7 +229,7 @@ class Worker(RuleBasedStateMachine):
                 self.listen(hands.answer(fetch.holder))
         assert not hands.state.cancelled
         assert not hands.state.n_ready
-        assert hands.state.offered.free == OFFERED
+        assert hands.state.offered.free == hands.state.offered.total
         for task in hands.state.waiting.values():
             assert any(record.state in {"missing", "waiting"} for record in task.inputs)
         self.listen(hands.handle(WorkerEnding()))

@@ -133,6 +133,9 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "no queue of amounts is empty": lambda state: state.offered.queues.update(
         {(("gpu", 1.0),): ReadyTasks()}
     ),
+    "passed names queues of amounts": lambda state: state.offered.passed.update(
+        {(("gpu", 0.5),): 0.0}
+    ),
     "asked names unfinished tasks": lambda state: state.offered.asked.update({77: ()}),
     "what slots have and what is free is all that the worker offers": lambda state: (
         state.offered.free.update(gpu=0.5)
