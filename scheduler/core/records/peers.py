@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import inf
+from collections.abc import Callable, Iterable, Sequence
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ....protocol.amounts import BESIDE, CORES
 from ....protocol.reported import QUEUES_RESOURCES
 from ....protocol.wire.address import names_of_process
 from ....protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus
@@ -35,6 +36,8 @@ NEVER_WATCHED: Final = 1 << 62
 #: Amounts of resources are kept to this many decimals: rounded sums and differences of such numbers
 #: are exact, so after ten tasks of 0.1 have ended, 1 is free again, not 0.9999999999999999.
 RESOURCE_DIGITS: Final = 9
+#: No amount is as small as this.
+ROUNDED: Final = 1e-9
 
 #: Why a worker takes no tasks; see `moves/taking.py`. It is *full*: it gets only what adds nothing
 #: to its memory. It is *paused*: by its own report its process uses too much memory. It is *away*:
@@ -111,6 +114,7 @@ class WorkerHandle:
         "leaving_because",
         "measured_nbytes",
         "memory_limit",
+        "n_apart",
         "n_asking",
         "n_behind",
         "n_fruitless",
@@ -203,6 +207,9 @@ class WorkerHandle:
         self.n_asking = dict.fromkeys(self.resources, 0)
         #: how many of these wait for it at least, as far as the sums show: they hold no thread
         self.n_behind = 0
+        #: the number of `processing` and `zombies` minus that of the threads that they take: those
+        #: that wait take none, others may name more or fewer cores than one
+        self.n_apart = 0
         #: classes without resources that this worker may run; symmetric with `TaskClass.members`
         self.classes: dict[TaskClass, None] = {}
         #: (self,), shared by all tasks whose only replica is here
@@ -233,7 +240,7 @@ class WorkerHandle:
         if self.occupancy_ns < self.backlog_ns:
             return True
         n_unblocked = len(self.processing) + len(self.zombies) - len(self.blocked)
-        return n_unblocked - self.n_behind < self.nthreads
+        return n_unblocked - self.n_apart < self.nthreads
 
     @property
     def wants_more(self) -> bool:
@@ -250,7 +257,7 @@ class WorkerHandle:
     @property
     def n_busy(self) -> int:
         """The number of attempts that may hold its threads."""
-        n = len(self.processing) + len(self.zombies) - len(self.blocked) - self.n_behind
+        n = len(self.processing) + len(self.zombies) - len(self.blocked) - self.n_apart
         return n if n > 0 else 0
 
     def is_stuck(self, now: float) -> bool:
@@ -265,10 +272,9 @@ class WorkerHandle:
         """Return whether what a task of this class asks for is free; or soon, unless `at_once`."""
         return all(self._has(name, amount, at_once) for name, amount in task_class.resources)
 
-    @property
-    def has_left(self) -> bool:
-        """True if there may be a class with resources for which it has room."""
-        return self.has_room and any(self._has(name, 1e-9, False) for name in self.resources)
+    def has_left(self, names: Iterable[str]) -> bool:
+        """Return whether there may be a class that asks for one of these, and has room there."""
+        return self.has_room and any(self._has(name, ROUNDED, False) for name in names)
 
     def _has(self, name: str, amount: float, at_once: bool) -> bool:
         """Return whether this is free; or soon, if tasks of a mean time wait for it there."""
@@ -284,12 +290,21 @@ class WorkerHandle:
         for name, amount in resources:
             free[name] = round(free[name] - n * amount, RESOURCE_DIGITS)
             n_asking[name] += n
-        self.n_behind = 0
+        n_behind = 0
         for name, left in free.items():
             if left < 0.0:
                 # The part of its tasks that is beyond what is there, of a mean amount each.
                 n_over = int(n_asking[name] * -left / (self.resources[name] - left))
-                self.n_behind = max(self.n_behind, n_over)
+                n_behind = max(n_behind, n_over)
+        self.n_behind = self.n_apart = n_behind
+        if n_asking.get(CORES) or n_asking.get(BESIDE):
+            total = self.resources.get(CORES, 0.0)
+            n_threads = ceil(min(total - free.get(CORES, 0.0), total) - ROUNDED)
+            n_apart = n_asking.get(CORES, 0) + n_asking.get(BESIDE, 0) - n_threads
+            # Those that have no thread to give up while they wait are among these already.
+            waiting = [task for a in self.blocked if (task := self.processing.get(a))]
+            n_apart -= sum(task.group.task_class.shares_core for task in waiting)
+            self.n_apart = max(n_behind, n_apart) if n_behind else n_apart
 
     def may_be_asked_in(self, now: float) -> float:
         """Return in how many seconds it may be asked for unstarted work; inf = after its answer."""

@@ -8,11 +8,12 @@ that a task is not in.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
+from ....protocol.amounts import BESIDE, CORES
 from ....protocol.rotation import LevelTurns
 from ....protocol.wire.failure import Failure
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions
@@ -85,6 +86,7 @@ class TaskClass:
         "partly",
         "queue",
         "resources",
+        "shares_core",
         "takes_thread",
         "turn",
         "unrunnable",
@@ -111,6 +113,8 @@ class TaskClass:
         self.workers = workers
         self.allow_other_workers = allow_other_workers
         self.resources = resources
+        #: its tasks name less than one core, so they have no thread to give up while they wait
+        self.shares_core = any(n == BESIDE or (n == CORES and a < 1) for n, a in resources)
         #: ids of workers that may not run it while others may: its tasks asked there for another
         self.avoided = avoided
         #: its loose restrictions do not bind: the workers that satisfy them take nothing for long
@@ -163,13 +167,15 @@ class TaskClass:
 class ReadyClasses:
     """The classes with a queued task, in turns: one that was served is the last of its level."""
 
-    __slots__ = ("asking", "plain")
+    __slots__ = ("asking", "names", "plain")
 
     def __init__(self) -> None:
         #: {class: None} of those without resources
         self.plain: dict[TaskClass, None] = {}
         #: those with resources; there may be thousands, so a pass looks at few of them
         self.asking: LevelTurns[TaskClass] = LevelTurns()
+        #: {name: how many of these ask for it}
+        self.names: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[TaskClass]:
         return chain(self.plain, self.asking)
@@ -180,6 +186,8 @@ class ReadyClasses:
     def put(self, task_class: TaskClass, level: int) -> None:
         """Let a class be the last of this level."""
         if task_class.resources:
+            if not task_class.turn:
+                self.names.update(name for name, _ in task_class.resources)
             self.asking.put(task_class, level)
             return
         self.asking.n_turns += 1
@@ -189,6 +197,11 @@ class ReadyClasses:
     def remove(self, task_class: TaskClass) -> None:
         """Take a class out, if it is there."""
         if task_class.resources:
+            if task_class.turn:
+                for name, _ in task_class.resources:
+                    self.names[name] -= 1
+                    if not self.names[name]:
+                        del self.names[name]
             self.asking.remove(task_class)
         elif task_class.turn:
             task_class.turn = 0

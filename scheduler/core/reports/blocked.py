@@ -36,6 +36,7 @@ def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlock
             message.calls[i] if message.calls else (),
         )
         ws.blocked[attempt] = wait
+        ws.hold(())
         for attempt_blocked in state.features.attempt_blocked:
             attempt_blocked(state, ws, attempt, wait)
     ws.last_progress = state.now
@@ -76,3 +77,4 @@ def resume(ws: WorkerHandle, attempt: int) -> None:
     if task is not None:
         task.estimate_ns = task.group.prefix.estimate_ns
         ws.occupancy_ns += task.estimate_ns
+        ws.hold(())
