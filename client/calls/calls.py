@@ -45,6 +45,8 @@ def submit(
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
     no_worker_timeout: Any = NOT_GIVEN,
+    cores: Any = NOT_GIVEN,
+    memory: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> Future[Actor, Mode]: ...
 @overload
@@ -72,6 +74,8 @@ def submit(
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
     no_worker_timeout: Any = NOT_GIVEN,
+    cores: Any = NOT_GIVEN,
+    memory: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -100,6 +104,8 @@ def submit(
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
     no_worker_timeout: Any = NOT_GIVEN,
+    cores: Any = NOT_GIVEN,
+    memory: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -127,6 +133,8 @@ def submit(
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
     no_worker_timeout: Any = NOT_GIVEN,
+    cores: Any = NOT_GIVEN,
+    memory: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[Any, Any]:
@@ -171,6 +179,8 @@ def submit(
             this client; see docs/jobs.md.
         no_worker_timeout: it fails with `NoWorker` when no connected worker could run it for so
             long; None = it waits for one.
+        cores: the threads of its worker that it takes, 1 by default: 0, a fraction, or several.
+        memory: the bytes of its worker's limit that it takes, or "8GB". See docs/tasks.md.
         persist_to: URL or path of a folder, as fsspec has it: the result is a file there, which
             later equal calls read instead of running. See docs/data.md.
         kwargs: its keyword arguments.
@@ -193,9 +203,10 @@ def submit(
     conditions = NO_CONDITIONS
     if not (
         after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN
-        and no_worker_timeout is NOT_GIVEN
+        and no_worker_timeout is cores is memory is NOT_GIVEN
     ):
-        given = (after, start_at, start_after, ttl, deadline, detached, no_worker_timeout)
+        times = (start_at, start_after, ttl, deadline)
+        given = (after, *times, detached, no_worker_timeout, cores, memory)
         conditions = conditions_of_keywords(func, kwargs, given)
     options = options_of_keywords(
         func,
@@ -248,6 +259,8 @@ def map(
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
     no_worker_timeout: Any = NOT_GIVEN,
+    cores: Any = NOT_GIVEN,
+    memory: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[Actor, Mode]]: ...
 @overload
@@ -276,6 +289,8 @@ def map(
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
     no_worker_timeout: Any = NOT_GIVEN,
+    cores: Any = NOT_GIVEN,
+    memory: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -305,6 +320,8 @@ def map(
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
     no_worker_timeout: Any = NOT_GIVEN,
+    cores: Any = NOT_GIVEN,
+    memory: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -333,6 +350,8 @@ def map(
     deadline: Any = NOT_GIVEN,
     detached: Any = NOT_GIVEN,
     no_worker_timeout: Any = NOT_GIVEN,
+    cores: Any = NOT_GIVEN,
+    memory: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[Any, Any]]:
@@ -361,6 +380,8 @@ def map(
         deadline: those are cancelled that have not ended by then.
         detached: they are recorded before this returns, and run without this client.
         no_worker_timeout: those fail that no connected worker could run for so long.
+        cores: the threads of its worker that a call takes; see `submit`.
+        memory: the bytes that a call takes of its worker's limit; see `submit`.
         persist_to: a folder for the results, which later runs read; see `submit`.
         kwargs: keyword arguments, the same for all calls; they are sent once.
 
@@ -379,9 +400,10 @@ def map(
     conditions = NO_CONDITIONS
     if not (
         after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN
-        and no_worker_timeout is NOT_GIVEN
+        and no_worker_timeout is cores is memory is NOT_GIVEN
     ):
-        given = (after, start_at, start_after, ttl, deadline, detached, no_worker_timeout)
+        times = (start_at, start_after, ttl, deadline)
+        given = (after, *times, detached, no_worker_timeout, cores, memory)
         conditions = conditions_of_keywords(func, kwargs, given)
     options = options_of_keywords(
         func,

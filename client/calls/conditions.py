@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.amounts import CORES, MEMORY
 from ...protocol.durations import moment_of, seconds_of
 from ...protocol.errors import ForeignFuture
 from ...protocol.wire.columns import MAX_SIZE
@@ -24,18 +25,19 @@ from ..future import Future
 if TYPE_CHECKING:
     from ..shell.engine import Engine
 
-#: The one that changes nothing but how long a task waits for a worker.
 _NO_WORKER: Final = "no_worker_timeout"
+#: Those that change nothing but where a task runs, and how long it waits for a worker.
+_OF_WORKERS: Final = {_NO_WORKER, CORES, MEMORY}
 #: {keyword: None}: a call without conditions.
 NO_CONDITIONS: Final[dict[str, Any]] = dict.fromkeys(
-    ("after", "start_at", "start_after", "ttl", "deadline", "detached", _NO_WORKER)
+    ("after", "start_at", "start_after", "ttl", "deadline", "detached", _NO_WORKER, CORES, MEMORY)
 )
 
 
 def is_conditional(conditions: Mapping[str, Any]) -> bool:
     """Return whether a call is to run at its own time, so that no equal call stands for it."""
     return conditions is not NO_CONDITIONS and any(
-        value is not None for name, value in conditions.items() if name != _NO_WORKER
+        value is not None for name, value in conditions.items() if name not in _OF_WORKERS
     )
 
 

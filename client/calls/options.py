@@ -6,12 +6,13 @@ given once its check has passed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ...protocol.amounts import CORES, MEMORY, asked_by_cores, is_amount
 from ...protocol.durations import seconds_or_none
-from ...protocol.errors import InvalidDuration
+from ...protocol.errors import ConfigError, InvalidAmount, InvalidDuration
+from ...protocol.settings.kinds import parse_bytes
 from ...protocol.wire.columns import MAX_SIZE
 from ...protocol.wire.options import KEYWORDS, NO_OPTIONS, OPTIONS, TaskOptions
 from .conditions import READERS as CONDITIONS
@@ -30,6 +31,7 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
 
     Raises:
         TypeError, ValueError: an option has the wrong type or is out of range.
+        InvalidAmount: an amount is one of these ValueErrors.
     """
     if given == DEFAULTS:
         return NO_OPTIONS
@@ -38,7 +40,9 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
         if value is not None:
             read = _READERS.get(keyword)
             read_value = _read_plain(keyword, value) if read is None else read(value)
-            if twice := made.keys() & read_value:
+            if keyword in _AMOUNTS:
+                read_value = {"resources": _added(made.get("resources", {}), read_value)}
+            elif twice := made.keys() & read_value:
                 names = " and ".join(f"{name}=" for one in twice for name in OPTIONS[one].keywords)
                 raise ValueError(f"{names} say the same thing: give one of them")
             made |= read_value
@@ -86,10 +90,33 @@ def _read_resources(resources: Any) -> dict[str, Any]:
             + for_the_function("resources")
         )
     for name, amount in resources.items():
-        is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
-        if not isinstance(name, str) or not is_number or not (0 <= amount < math.inf):
-            raise ValueError(f"resources= maps names to amounts >= 0, not {name!r} to {amount!r}")
-    return {"resources": {**resources}}
+        if not isinstance(name, str) or not is_amount(amount):
+            text = f"resources= maps names to amounts >= 0, not {name!r} to {amount!r:.80}"
+            raise InvalidAmount(text)
+    cores = resources.get(CORES)
+    if cores is None:
+        return {**resources}
+    return {**{n: a for n, a in resources.items() if n != CORES}, **asked_by_cores(cores)}
+
+
+def _read_memory(memory: Any) -> dict[str, Any]:
+    if isinstance(memory, str):
+        try:
+            memory = parse_bytes(memory)
+        except ConfigError as error:
+            raise InvalidAmount(error.text, MEMORY) from None
+    if not is_amount(memory):
+        text = f"{memory!r:.80} is not a size; write for example 4GB, 512MiB or 2000000000"
+        raise InvalidAmount(text, MEMORY)
+    return {MEMORY: memory} if memory else {}
+
+
+def _added(amounts: dict[str, float], others: dict[str, float]) -> dict[str, float]:
+    """Combine the amounts of several keywords."""
+    if twice := amounts.keys() & others:
+        text = f"{min(twice)} is given twice: by its own keyword, and among resources="
+        raise InvalidAmount(text)
+    return {**amounts, **others}
 
 
 def _read_timeout(timeout: Any) -> dict[str, Any]:
@@ -104,10 +131,16 @@ def _read_timeout(timeout: Any) -> dict[str, Any]:
     return {"timeout_us": min(max(round(limit_s * 1e6), 1), MAX_SIZE)}
 
 
+#: {keyword: what reads its value}, of those that make up what a task asks for
+_AMOUNTS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+    "resources": _read_resources,
+    CORES: asked_by_cores,
+    MEMORY: _read_memory,
+}
 _READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "retries": _read_retries,
     "workers": _read_workers,
-    "resources": _read_resources,
+    **_AMOUNTS,
     "timeout": _read_timeout,
     "allow_other_workers": lambda value: {"allow_other_workers": bool(value)},
     **CONDITIONS,

@@ -51,6 +51,8 @@ _DRAW_S = 0.2
 @click.option(
     "--resources", metavar=Resources.metavar, help="What each takes of its worker, e.g. 'GPU=1'."
 )
+@click.option("--cores", type=float, metavar="N", help="Threads of its worker that each takes.")
+@click.option("--memory", metavar=Size.metavar, help="What each takes of its worker's limit.")
 @click.option(
     "--max-output",
     metavar=Size.metavar,
@@ -91,6 +93,8 @@ def submit(
     scratch: bool,
     env: tuple[str, ...],
     resources: str | None,
+    cores: float | None,
+    memory: str | None,
     max_output: str,
     keep_order: bool,
     tag: bool,
@@ -144,6 +148,8 @@ def submit(
         "retries": retries,
         "priority": priority,
         "resources": Resources().read(resources, "--resources") or None,
+        "cores": cores,
+        "memory": None if memory is None else Size().read(memory, "--memory"),
     }
     times = {"start_at": start_at, "start_after": start_after, "ttl": ttl, "deadline": deadline}
     options.update({name: value for name, value in times.items() if value is not None})

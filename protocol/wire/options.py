@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from ..amounts import CORES, MEMORY
 from .columns import (
     CHECKS,
     MAX_FACTS_DEPTH,
@@ -192,8 +193,10 @@ class TaskOptions(_Given):
     workers: Sequence[str] = option(CHECKS["Texts"], default=(), keyword="workers")
     #: prefer `workers`, but run it on others if these cannot
     allow_other_workers: bool = option(CHECKS["Flag"], default=False, keyword="allow_other_workers")
-    #: what it occupies while it runs
-    resources: Mapping[str, float] = option(CHECKS["Amounts"], default={}, keyword="resources")
+    #: what it occupies while it runs; see `protocol/amounts.py`
+    resources: Mapping[str, float] = option(
+        CHECKS["Amounts"], default={}, keyword=("resources", CORES, MEMORY)
+    )
     #: the attempt on whose behalf a task submits it; 0 = no task submits it
     attempt: int = option(CHECKS["Number"], default=0)
     #: the key of the actor that submits it, which that attempt has made

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
+from weft.protocol.amounts import asked_by_cores
 from weft.protocol.wire.messages import ACTOR_FUNCTION, INDEX_FUNCTION, PUT_FUNCTION
 from weft.protocol.wire.payload import Blob, Payload, blob_nbytes
 
@@ -105,6 +106,15 @@ INDEX = "index"
 INDEX_NBYTES = 100
 READ = "read"
 #: The function of a task that returns its argument: a result that a client submits again.
+#: What tasks ask for, beside all cores of a worker.
+AMOUNTS = [
+    {"gpu": 1.0},
+    {"gpu": 2.0},
+    {"mem": 0.1},
+    {"mem": 0.3},
+    asked_by_cores(0.5),
+    asked_by_cores(0),
+]
 CONSTANT = "constant"
 _CONSTANT_ARGS = b"constant:"
 
@@ -227,7 +237,7 @@ class Graph:
             spec.workers = [rng.choice(["w0", "w1", "host0", "nobody"])]
             spec.allow_other_workers = rng.random() < 0.4
         if rng.random() < plan.p_resources:
-            spec.resources = rng.choice([{"gpu": 1.0}, {"gpu": 2.0}, {"mem": 0.1}, {"mem": 0.3}])
+            spec.resources = rng.choice([*AMOUNTS, asked_by_cores(plan.nthreads)])
         self.by_key[spec.key] = spec
         self.by_args[tag] = spec
         if rng.random() < plan.p_timeout:

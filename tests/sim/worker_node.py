@@ -13,6 +13,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from weft.protocol.amounts import announced
 from weft.protocol.reported import QUEUES_RESOURCES, SPILLS
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import Failure, interrupted, reschedule
@@ -45,7 +46,7 @@ from weft.worker.policy import WorkerPolicy
 from weft.worker.slots.executor import WATCH_S
 from weft.worker.slots.timeouts import LOOK_S
 
-from . import parts
+from . import amounts, parts
 from .actors import WorkerActors
 from .disks import WorkerDisk
 from .graphs import ACTOR, INDEX, LARGE, packed, value_of
@@ -75,10 +76,11 @@ class WorkerNode:
         self.address = address
         self.host = host
         self.resources = resources
+        self.offered = announced(resources, sim.plan.nthreads, 0)
         self.worker_id = sim.new_id("worker")
-        #: It begins tasks when their resources are free; some are of a version that did not.
+        #: It begins tasks when their amounts are free; some are of a version that did not.
         self.counts_amounts = zlib.crc32(self.worker_id.encode()) % 4 > 0
-        self.core = WorkerState(sim.plan.nthreads, address, FEATURES, resources)
+        self.core = WorkerState(sim.plan.nthreads, address, FEATURES, self.offered)
         self.store: dict[int, bytes] = {}
         self.memory = None if sim.limits is None else ProcessMemory(self, sim.limits)
         self.disk = WorkerDisk(self, sim.disks)
@@ -209,7 +211,7 @@ class WorkerNode:
             address=self.address,
             nthreads=self.sim.plan.nthreads,
             memory_limit=0 if self.memory is None else self.memory.limit,
-            resources=self.resources,
+            resources=self.offered,
             supervisor_id=self.supervisor.supervisor_id if self.supervisor else "",
             facts={"host": self.host, "python": "3.11", **facts},
             is_unused=self.core.is_unused,
@@ -576,30 +578,12 @@ class WorkerNode:
 
     def check(self) -> None:
         """Validate the core, and the store beside it."""
-        core = self.core
-        validate(core)
-        n = (
-            sum(task is not None for task in self.running)
-            - len(core.seats.blocked)
-            - len(core.returning)
-        )
-        assert n <= self.sim.plan.nthreads, f"{n} tasks compute on {self!r}"
-        if self.counts_amounts:
-            self._check_amounts()
-        for records in (core.by_attempt, core.released):
+        validate(self.core)
+        amounts.check(self)
+        for records in (self.core.by_attempt, self.core.released):
             for attempt, record in records.items():
                 if record.state in {"memory", "released"}:
                     assert attempt in self.store, f"{self!r}: {record!r} is not in the store"
-
-    def _check_amounts(self) -> None:
-        """Check that no more of a resource is used than there is, also by dropped tasks."""
-        running = [task for task in self.running if task is not None]
-        used = [self.sim.graph.spec_of(task.args).resources for task in running]
-        for name, amount in self.resources.items():
-            total = sum(one.get(name, 0.0) for one in used)
-            assert total <= amount + 1e-6, f"{self!r} offers {amount} of {name}: {running}"
-        if self.core.offered.n:
-            self.world.probes["tasks wait for resources"] += 1
 
     def check_at_rest(self) -> None:
         """Check that, at rest, the store holds only values of the core's records."""
