@@ -361,9 +361,11 @@ class Journal:
             row = found.fetchone()
         if row is None:
             return Answer(request=question.request, info={"jobs": []})
-        *described, result, buffers, failure = row
+        *columns_of_job, result, buffers, failure = row
         blobs = [None if result is None else _joined(result, buffers), failure]
-        return Answer(request=question.request, info={"jobs": [described(described)]}, blobs=blobs)
+        return Answer(
+            request=question.request, info={"jobs": [described(columns_of_job)]}, blobs=blobs
+        )
 
 
 _ANSWERS: Final[dict[str, Callable[[Journal, Ask], Message]]] = {

@@ -491,11 +491,9 @@ class _Submission:
             operations: list[TaskColumns | TaskRecord]
             if common is not None:
                 inputs = inputs if any(inputs) else []
-                first = functions[0]
-                graph = functions, places, ranks
                 named = None if hashes.count(NO_HASH) == len(hashes) else hashes
-                columns = TaskColumns(states, first, args, inputs, common, named, replaced, *graph)
-                operations = [columns]
+                rows = states, functions[0], args, inputs, common, named, replaced
+                operations = [TaskColumns(*rows, functions, places, ranks)]
             else:
                 failed = {state.key: state for state in replaced}
                 operations = [

@@ -51,7 +51,7 @@ def test_another_scheduler_is_started_after_one_that_gave_way_to_one_that_was_en
     assert not sim.scheduler.gave_way
 
 
-def test_what_was_assigned_before_a_scheduler_knew_of_an_earlier_one_may_leave_later():
+def test_an_assignment_made_before_a_scheduler_knew_of_an_earlier_one_may_leave_later():
     sim, _ = started()
     client = ClientNode(sim, "alice")
     sim.clients.append(client)

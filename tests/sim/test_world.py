@@ -118,7 +118,7 @@ def test_the_serial_interpreter_agrees_with_itself(seed):
 
 
 @given(seed=st.integers(0, 10_000))
-def test_what_one_task_leads_to_is_bounded_with_all_that_runs_again(seed):
+def test_a_task_leads_to_a_bounded_number_of_runs_with_all_that_run_again(seed):
     """All levels are submitted again by a task that raises, or asks for another worker."""
     rng = Random(seed)
     plan = Plan.draw(rng)
