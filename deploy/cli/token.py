@@ -27,6 +27,12 @@ ROLES: Final = ("admin", "client", "worker", "view")
     required=True,
     help="What the token permits; see above.",
 )
+@click.option(
+    "--user",
+    default="",
+    metavar="NAME",
+    help="The user whose token of role client this is.",
+)
 @file_option("--output", "File to write, with mode 0600. Default: standard output.")
 @click.option(
     "--bare",
@@ -39,6 +45,7 @@ ROLES: Final = ("admin", "client", "worker", "view")
 def token(
     chosen: Chosen,
     role: str,
+    user: str,
     output: Path | None,
     bare: bool,
     token_file: Path | None,
@@ -56,17 +63,20 @@ def token(
     least role that it needs. A single token cannot be revoked: give the scheduler another
     token of its own, and it accepts none of the old ones.
 
+    The token of a client may carry a user, and nobody can make that of another user from it.
+
     \b
     Examples:
       weft token --role client --output client.json
+      weft token --role client --user ann --output ann.json
       weft token --role view --bare --output /etc/prometheus/weft-token
     """
     if token_file is not None:
         if not bare or any(chosen):
             raise ConfigError("it needs --bare, and no scheduler", "--token-file")
-        _give_bare(_from_token_file(token_file, role), output)
+        _give_bare(_from_token_file(token_file, role, user), output)
         return
-    made = _from_scheduler(chosen, role)
+    made = _from_scheduler(chosen, role, user)
     if bare:
         _give_bare(made.token, output)
     elif not made.cluster_id:
@@ -81,21 +91,21 @@ def token(
         made.write(output)
 
 
-def _from_token_file(path: Path, role: str) -> str:
+def _from_token_file(path: Path, role: str, user: str) -> str:
     from ...protocol.trust.secret_files import read_token_file
     from ...protocol.trust.security import Security
 
-    return Security(read_token_file(path).encode()).token_for(role)
+    return Security(read_token_file(path).encode()).token_for(role, user)
 
 
-def _from_scheduler(chosen: Chosen, role: str) -> ConnectionFile:
+def _from_scheduler(chosen: Chosen, role: str, user: str) -> ConnectionFile:
     from dataclasses import replace
 
     from ...protocol.trust import finding
 
     found = finding.find(*chosen, os.environ)
     try:
-        return replace(found, token=found.to_security().token_for(role))
+        return replace(found, token=found.to_security().token_for(role, user))
     except ConfigError as error:
         raise ConfigError(f"{found.source}: {error}") from None
 

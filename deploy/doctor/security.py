@@ -31,7 +31,7 @@ class Guard(NamedTuple):
 #: Guards that hold for every cluster, whatever is configured.
 ALWAYS: Final = (
     Guard("authentication", "always: both ends prove the token before anything else is read"),
-    Guard("unauthenticated bytes", "less than 128, within 5 s"),
+    Guard("unauthenticated bytes", "at most 128, within 5 s"),
     Guard("least token", f"{MIN_TOKEN_BYTES} bytes; made by weft: 256 random bits"),
     Guard("roles", "admin > client > worker > view; workers hold no higher token than worker"),
     Guard("scheduler", "never unpickles; imports no pickle"),

@@ -51,6 +51,7 @@ class Connection(abc.ABC):
     Attributes:
         peer_role: the role that the other end has proved.
         level: the level of the token that both ends have proved.
+        user: the name of the user that this token carries, "" = it carries none.
         cluster_id: the cluster that both ends belong to.
         address: the address of this connection, as it was listened at or connected to.
         peer_address: the other end's address; in a TCP server, that of the socket, not where the
@@ -77,6 +78,7 @@ class Connection(abc.ABC):
     frames_out: int
     messages_in: int = 0
     messages_out: int = 0
+    user: str = ""
     #: Of a connection over a stream, once it is made.
     _transport: asyncio.Transport | None = None
     #: Answers of `settle_unknown` that were sent while the connection was not writable.

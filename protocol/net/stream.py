@@ -176,6 +176,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
     def _on_authenticated(self, handshake: ClientHandshake | ServerHandshake) -> None:
         self.peer_role = handshake.peer_role
         self.level = handshake.level
+        self.user = handshake.user
         self.cluster_id = handshake.cluster_id
         self._handshake = None
         self._cancel_deadline()

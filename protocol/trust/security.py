@@ -32,7 +32,7 @@ from typing import Any
 
 from ..errors import ConfigError, HandshakeError
 from ..wire.handshake import CLUSTER_ID_BYTES
-from ..wire.levels import Level, level_of, lowered
+from ..wire.levels import MAX_USER_CHARS, Level, is_user, level_of, lowered, user_of, with_user
 
 #: A client proves its token to a server that has not proved anything yet, so a token must not be
 #: guessable from a proof. `new_token` makes 43 characters; the limit refuses words and dates.
@@ -111,11 +111,19 @@ class Security:
             return self
         return dataclasses.replace(self, token=lowered(self.token, level))
 
-    def token_for(self, role: str) -> str:
+    @property
+    def user(self) -> str:
+        """The name of the user that the token carries; "" = none."""
+        return user_of(self.token)
+
+    def token_for(self, role: str, user: str = "") -> str:
         """Return the token of "admin", "client", "worker" or "view", as `weft token` prints it.
 
+        That of a client may carry the name of a `user`.
+
         Raises:
-            ConfigError: this token is of a lower role, from which that one cannot be derived.
+            ConfigError: this token is of a lower role, or that of a user, from which that one
+                cannot be derived; or such a token carries no such name.
         """
         try:
             level = Level[role.upper()]
@@ -127,7 +135,22 @@ class Security:
                 f"a token of role {level.label} cannot be derived from one of role "
                 f"{self.level.label}; use the scheduler's own connection file"
             )
-        return lowered(self.token, level).decode()
+        if not user:
+            return lowered(self.token, level).decode()
+        if level is not Level.CLIENT:
+            raise ConfigError(f"only tokens of role client carry a user, not {level.label}", "user")
+        if not is_user(user):
+            raise ConfigError(
+                f"{user!r} cannot be the name of a user: it has 1 to {MAX_USER_CHARS} ASCII "
+                "letters, digits, or - _ @ . and does not begin with a dot",
+                "user",
+            )
+        if self.user:
+            raise ConfigError(
+                f"a token of user {user} cannot be derived from that of user {self.user}; use the "
+                "scheduler's own connection file"
+            )
+        return with_user(self.token, user).decode()
 
     def __repr__(self) -> str:
         cluster = self.cluster_id.hex() if self.cluster_id else "unknown"
@@ -136,7 +159,8 @@ class Security:
             certificate = _fingerprint(certificate_der(self.certificate_pem))
         key = "no" if self.private_key_pem is None else "redacted"
         return (
-            f"Security(cluster={cluster}, role={self.level.label}, token=redacted, "
+            f"Security(cluster={cluster}, role={self.level.label}, "
+            f"{f'user={self.user}, ' if self.user else ''}token=redacted, "
             f"certificate={certificate}, "
             f"private_key={key})"
         )

@@ -28,6 +28,10 @@ binding. The purpose of each part:
   second attempt with another level, so an attacker who changes it, or answers that it is not
   known, ends the connection and wins nothing. The server proves the same token, so the holder of a
   worker's token cannot pass for the scheduler towards a client.
+- *The user*: the token of a client that carries the name of a user has a number of its own in the
+  place of the level. The name follows the client's proof, in a fixed size. The key depends on it,
+  so with another name the proof is not valid. A server that does not know such tokens refuses the
+  level.
 - *Client first*: a peer without the token gets no keyed value from a server, so a server is
   no oracle. A client does send one to an unproved server; tokens of 256 random bits cannot be
   guessed from it (`security.MIN_TOKEN_BYTES` refuses short ones).
@@ -73,11 +77,13 @@ from .handshake_messages import (
     ANSWER,
     CLUSTER_ID_BYTES,
     HELLO,
+    NAMED_CLIENT,
     NONCE_BYTES,
     PREAUTH_BYTES,
     PROTOCOL_MAX,
     PROTOCOL_MIN,
     UNKNOWN_CLUSTER,
+    USER,
     HandshakeKind,
     Hello,
     Inbox,
@@ -89,7 +95,16 @@ from .handshake_messages import (
     role_name,
     unpack_hello,
 )
-from .levels import Level, demand_text, hkdf_sha256, level_of, lowered
+from .levels import (
+    Level,
+    demand_text,
+    hkdf_sha256,
+    is_user,
+    level_of,
+    lowered,
+    user_of,
+    with_user,
+)
 from .roles import ROLE_LEVELS, Role
 
 __all__ = [
@@ -160,6 +175,11 @@ _MIDDLE: Final = "over TLS, a proxy that ends TLS between the two has the same e
 def _level_text(client: Hello, server: Hello) -> str:
     """Describe a token of a level that does not permit the client's role, or is not known."""
     needed = ROLE_LEVELS[Role(client.role)]
+    if client.level == NAMED_CLIENT:
+        return (
+            f"the {role_name(server.role)} cannot check a token of role {level_name(client.level)}: "
+            "use one without"
+        )
     if needed <= client.level <= Level.ADMIN:
         return (
             f"the {role_name(server.role)} cannot check a token of role {level_name(client.level)}"
@@ -175,7 +195,17 @@ def _level_text(client: Hello, server: Hello) -> str:
 class _Handshake:
     """Common part of both ends: one message in, at most one out, until done or failed."""
 
-    __slots__ = ("_binding", "_inbox", "_level", "_ours", "_theirs", "_version", "done", "error")
+    __slots__ = (
+        "_binding",
+        "_inbox",
+        "_level",
+        "_ours",
+        "_theirs",
+        "_user",
+        "_version",
+        "done",
+        "error",
+    )
 
     def __init__(self, ours: Hello, channel_binding: bytes) -> None:
         self._ours = ours
@@ -186,6 +216,7 @@ class _Handshake:
         self._version = 0
         #: Of the token that is proved; a server's is right only after the client's hello.
         self._level = Level.VIEW
+        self._user = ""
         #: Both ends are proved once the bytes that `feed` returned are sent; no more are wanted.
         self.done = False
         #: Set once, when the handshake failed; every later `feed` raises it.
@@ -206,6 +237,12 @@ class _Handshake:
         """The level of the token that both ends have proved. Only when `done`."""
         self._proved_peer()
         return self._level
+
+    @property
+    def user(self) -> str:
+        """The user that the token carries which both ends have proved, or "". Only when `done`."""
+        self._proved_peer()
+        return self._user
 
     @property
     def version(self) -> int:
@@ -287,15 +324,16 @@ class ClientHandshake(_Handshake):
                 f"a {role_name(role)} does not connect to a {role_name(expected_server_role)}"
             )
         level = min(level_of(token), _PORT_LEVELS[expected_server_role])
+        user = user_of(token) if level is Level.CLIENT else ""
         hello = pack_hello(
             HandshakeKind.CLIENT_HELLO,
             role,
-            level,
+            NAMED_CLIENT if user else level,
             UNKNOWN_CLUSTER if cluster_id is None else cluster_id,
             nonce,
         )
         super().__init__(hello, channel_binding)
-        self._level = level
+        self._level, self._user = level, user
         self._key = _role_key(token, level, role)
         self._expected_server_role = expected_server_role
 
@@ -331,10 +369,11 @@ class ClientHandshake(_Handshake):
         self._theirs = theirs
         self._version = version
         self._inbox.expect(ANSWER.size)
-        return pack_answer(
+        proof = pack_answer(
             HandshakeKind.CLIENT_PROOF,
             mac=self._proof(self._key, HandshakeKind.CLIENT_PROOF, self._ours, theirs),
         )
+        return proof + USER.pack(self._user.encode()) if self._user else proof
 
     def _on_answer(self, message: bytes, theirs: Hello) -> None:
         _, kind, reason, mac = ANSWER.unpack(message)
@@ -441,7 +480,7 @@ class ServerHandshake(_Handshake):
         self._theirs = theirs
         self._fault = self._find_fault(theirs)
         self._version = common_version(theirs, self._ours) or 0
-        self._inbox.expect(ANSWER.size)
+        self._inbox.expect(ANSWER.size + (USER.size if theirs.level == NAMED_CLIENT else 0))
         return self._ours.raw
 
     def _find_fault(self, theirs: Hello) -> tuple[Reason, HandshakeError] | None:
@@ -454,25 +493,33 @@ class ServerHandshake(_Handshake):
                 f"a {role_name(theirs.role)} connected to a {role_name(self._ours.role)}, which "
                 f"accepts only {', '.join(map(role_name, sorted(self._accepted_roles)))}"
             )
-        if not ROLE_LEVELS[Role(theirs.role)] <= theirs.level <= level_of(self._token):
+        level = Level.CLIENT if theirs.level == NAMED_CLIENT else theirs.level
+        if not ROLE_LEVELS[Role(theirs.role)] <= level <= level_of(self._token):
             return Reason.LEVEL, WrongToken(_level_text(theirs, self._ours))
-        self._level = Level(theirs.level)
+        self._level = Level(level)
         return None
 
     def _on_proof(self, message: bytes, theirs: Hello) -> bytes:
-        _, kind, reason, mac = ANSWER.unpack(message)
+        _, kind, reason, mac = ANSWER.unpack_from(message)
         if kind != HandshakeKind.CLIENT_PROOF or reason != 0:
             raise HandshakeError(f"the client sent message kind {kind} where a proof was expected")
         if self._fault is not None:
             return self._reject(*self._fault)
-        key = _role_key(self._token, theirs.level, theirs.role)
+        token = self._token
+        if theirs.level == NAMED_CLIENT:
+            self._user = message[ANSWER.size :].rstrip(b"\0").decode("ascii", "replace")
+            if not is_user(self._user):
+                raise HandshakeError("the client sent what cannot be the name of a user")
+            token = with_user(token, self._user)
+        key = _role_key(token, self._level, theirs.role)
         expected = self._proof(key, HandshakeKind.CLIENT_PROOF, theirs, self._ours)
         if not hmac.compare_digest(mac, expected):
             return self._reject(
                 Reason.TOKEN,
                 WrongToken(
                     f"a peer that claims to be a {role_name(theirs.role)} does not hold this "
-                    f"cluster's token of role {level_name(theirs.level)}: {_TOKEN_SOURCE}; "
+                    f"cluster's token of role {level_name(theirs.level)}"
+                    f"{f' {self._user}' if self._user else ''}: {_TOKEN_SOURCE}; "
                     f"{_MIDDLE}"
                 ),
             )

@@ -14,7 +14,7 @@ import struct
 from typing import Final, NamedTuple
 
 from ..errors import HandshakeError, LocalProtocolError
-from .levels import Level
+from .levels import MAX_USER_CHARS, Level
 from .roles import Role
 
 #: The oldest and the newest protocol version of this code.
@@ -37,8 +37,13 @@ ANSWER: Final = struct.Struct(">4sBB32s")
 
 _LEVEL_SHIFT: Final = 4
 
-#: All that a server reads from an unproved peer: one hello and one proof.
-PREAUTH_BYTES: Final = HELLO.size + ANSWER.size
+#: In the place of a level: the token of a client that carries a user. The name of the user follows
+#: the client's proof, filled up with zeros.
+NAMED_CLIENT: Final = 5
+USER: Final = struct.Struct(f">{MAX_USER_CHARS}s")
+
+#: All that a server reads from an unproved peer: one hello, one proof and one name.
+PREAUTH_BYTES: Final = HELLO.size + ANSWER.size + USER.size
 
 
 class HandshakeKind(enum.IntEnum):
@@ -181,6 +186,8 @@ def role_name(role: int) -> str:
 
 def level_name(level: int) -> str:
     """Return the name of a token's level for display; a newer peer may have one of its own."""
+    if level == NAMED_CLIENT:
+        return "client with a user"
     try:
         return Level(level).label
     except ValueError:

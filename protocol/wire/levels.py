@@ -15,6 +15,11 @@ The text of a derived token shows its level, `view.` and 43 characters for insta
 alone in a file says what it is for. Any other text is the token of an admin. The prefix is a part
 of the secret that the handshake proves: a token with another prefix proves nothing.
 
+The token of a client may carry the name of a user: `client.ann.`, a secret that is derived from the
+client's token and the name, and the secret of the worker's token. From it the worker's token can be
+made, and those below, as from that of any client; but neither the client's token without a name,
+nor that of another user.
+
 A core: no clock, no random source.
 """
 
@@ -30,6 +35,12 @@ from ..errors import LocalProtocolError, NotPermitted
 
 _SALT: Final = b"weft token"
 _DERIVED: Final = re.compile(rb"(view|worker|client)\.[A-Za-z0-9_-]{43}")
+#: The name of a user has at most so many characters, because it takes a fixed size in a handshake.
+MAX_USER_CHARS: Final = 32
+_USER: Final = rf"[A-Za-z0-9_@-][A-Za-z0-9._@-]{{0,{MAX_USER_CHARS - 1}}}"
+_NAMED: Final = re.compile(
+    rf"client\.({_USER})\.[A-Za-z0-9_-]{{43}}\.([A-Za-z0-9_-]{{43}})".encode()
+)
 
 
 class Level(enum.IntEnum):
@@ -58,8 +69,39 @@ def hkdf_sha256(key: bytes, *, salt: bytes, info: bytes, nbytes: int = 32) -> by
 
 def level_of(token: bytes) -> Level:
     """Return the level that a token's text shows. Whether it is true, the handshake proves."""
+    if _NAMED.fullmatch(token):
+        return Level.CLIENT
     found = _DERIVED.fullmatch(token)
     return Level.ADMIN if found is None else Level[found[1].decode().upper()]
+
+
+def user_of(token: bytes) -> str:
+    """Return the name of the user that a token's text carries; "" = none."""
+    found = _NAMED.fullmatch(token)
+    return "" if found is None else found[1].decode()
+
+
+def is_user(name: str) -> bool:
+    """Return whether a text may be the name of a user."""
+    return re.fullmatch(_USER, name) is not None
+
+
+def with_user(token: bytes, user: str) -> bytes:
+    """Return the client's token of a user of the same cluster.
+
+    Raises:
+        LocalProtocolError: `token` is of a lower level, or that of a user, from which it cannot be
+            derived; or `user` cannot be the name of one.
+    """
+    if not is_user(user):
+        raise LocalProtocolError(f"{user!r} cannot be the name of a user")
+    own = user_of(token)
+    if own:
+        raise LocalProtocolError(f"a token of user {user} cannot be made from that of user {own}")
+    client = lowered(token, Level.CLIENT)
+    secret = _text_of(hkdf_sha256(client, salt=_SALT, info=f"user {user}".encode()))
+    worker = lowered(client, Level.WORKER).removeprefix(b"worker.")
+    return b"client." + user.encode() + b"." + secret + b"." + worker
 
 
 def lowered(token: bytes, level: Level) -> bytes:
@@ -71,11 +113,17 @@ def lowered(token: bytes, level: Level) -> bytes:
     own = level_of(token)
     if level > own:
         raise LocalProtocolError(f"a token of role {level.label} cannot be made from {own.label}")
+    named = _NAMED.fullmatch(token)
+    if named is not None and level < own:
+        own, token = Level.WORKER, b"worker." + named[2]
     for step in range(own - 1, level - 1, -1):
         label = Level(step).label.encode()
-        secret = hkdf_sha256(token, salt=_SALT, info=label)
-        token = label + b"." + base64.urlsafe_b64encode(secret).rstrip(b"=")
+        token = label + b"." + _text_of(hkdf_sha256(token, salt=_SALT, info=label))
     return token
+
+
+def _text_of(secret: bytes) -> bytes:
+    return base64.urlsafe_b64encode(secret).rstrip(b"=")
 
 
 def demand_text(what: str, needed: Level, has: Level) -> str:

@@ -55,6 +55,29 @@ def test_a_bare_token_is_derived_without_a_scheduler(tmp_path, token_file):
     assert "exists and will not be replaced" in again.stderr
 
 
+def test_a_token_of_a_client_carries_a_user(tmp_path, token_file):
+    options = ("--role", "client", "--bare", "--token-file")
+    made = run("token", *options, "token", "--user", "ann", folder=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("client.ann.")
+    (tmp_path / "ann").write_text(made.stdout)
+    (tmp_path / "ann").chmod(0o600)
+    # Hers gives the lower ones, and no other user's.
+    view = ("--role", "view", "--bare", "--token-file")
+    given = [run("token", *view, name, folder=tmp_path).stdout for name in ("ann", "token")]
+    assert given[0] == given[1] != ""
+    for role, user, text in (
+        ("client", "bob", "a token of user bob cannot be derived from that of user ann"),
+        ("worker", "bob", "only tokens of role client carry a user, not worker"),
+        ("client", "b b", "'b b' cannot be the name of a user"),
+    ):
+        arguments = ("--role", role, "--bare", "--token-file", "ann", "--user", user)
+        refused = run("token", *arguments, folder=tmp_path)
+        assert refused.returncode == 2
+        assert text in refused.stderr
+        assert refused.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("--token-file", "token"), ("--token-file", "token", "--bare", "tcp://127.0.0.1:1")],

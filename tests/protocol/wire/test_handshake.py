@@ -35,7 +35,7 @@ from weft.protocol.errors import (
 )
 from weft.protocol.wire import handshake, handshake_messages
 from weft.protocol.wire.handshake import PREAUTH_BYTES, ClientHandshake, ServerHandshake
-from weft.protocol.wire.levels import Level, hkdf_sha256
+from weft.protocol.wire.levels import Level, hkdf_sha256, with_user
 from weft.protocol.wire.roles import Role
 
 OTHER_TOKEN = b"a token of some other cluster, alas"
@@ -149,7 +149,7 @@ def test_bytes_after_the_handshake_are_left_to_the_frames() -> None:
 
 
 def test_a_server_takes_less_than_a_kibibyte_from_the_unproved() -> None:
-    c, s = client(), server()
+    c, s = client(with_user(TOKEN, "ann")), server()
     s.start()
     taken = s.bytes_wanted
     hello = s.feed(c.start())

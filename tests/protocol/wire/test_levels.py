@@ -11,7 +11,22 @@ from hypothesis import strategies as st
 
 from weft.protocol.errors import HandshakeError, LocalProtocolError, WrongToken
 from weft.protocol.wire.handshake import NONCE_BYTES, ClientHandshake, ServerHandshake
-from weft.protocol.wire.levels import Level, hkdf_sha256, level_of, lowered
+from weft.protocol.wire.handshake_messages import (
+    NAMED_CLIENT,
+    USER,
+    HandshakeKind,
+    Reason,
+    pack_answer,
+)
+from weft.protocol.wire.levels import (
+    Level,
+    hkdf_sha256,
+    is_user,
+    level_of,
+    lowered,
+    user_of,
+    with_user,
+)
 from weft.protocol.wire.roles import ROLE_LEVELS, Role
 
 ADMIN = b"the token from which all others come"
@@ -138,7 +153,10 @@ def test_no_token_proves_another_level_than_its_own(own: Level, stated: int, rol
     honest = min(own, HELD[port])
     hello = stating(c.start(), stated)
 
-    answer = s.feed(c.feed(s.feed(hello)))
+    proof = c.feed(s.feed(hello))
+    if stated == NAMED_CLIENT:
+        proof += USER.pack(b"ann")
+    answer = s.feed(proof)
 
     if stated == honest and own >= ROLE_LEVELS[role]:
         c.feed(answer)
@@ -284,3 +302,102 @@ def test_no_script_of_recorded_changed_and_exchanged_messages_raises_the_level(
         pass
 
     assert not target.done
+
+
+# --- Users ----------------------------------------------------------------------------------------
+
+users = st.from_regex(r"[A-Za-z0-9_@-][A-Za-z0-9._@-]{0,31}", fullmatch=True)
+
+
+@given(user=users)
+def test_the_token_of_a_user_is_that_of_a_client_and_makes_the_lower_ones(user: str) -> None:
+    made = with_user(TOKENS[Level.ADMIN], user)
+
+    assert made == with_user(TOKENS[Level.CLIENT], user)
+    assert (level_of(made), user_of(made)) == (Level.CLIENT, user)
+    assert lowered(made, Level.CLIENT) == made
+    for level in (Level.WORKER, Level.VIEW):
+        assert lowered(made, level) == TOKENS[level]
+
+
+@given(user=users, other=users)
+def test_the_token_of_a_user_gives_neither_that_of_another_nor_one_without(
+    user: str, other: str
+) -> None:
+    made = with_user(TOKENS[Level.CLIENT], user)
+
+    with pytest.raises(LocalProtocolError, match="cannot be made from that of user"):
+        with_user(made, other)
+    with pytest.raises(LocalProtocolError, match="role admin cannot be made"):
+        lowered(made, Level.ADMIN)
+    assert TOKENS[Level.CLIENT] not in made
+    if user != other:
+        # Another name before the same secrets proves nothing.
+        assert made.replace(user.encode(), other.encode(), 1) != with_user(
+            TOKENS[Level.CLIENT], other
+        )
+
+
+@pytest.mark.parametrize("user", ["", ".a", "a" * 33, "a b", "ann/bob", "ü", "a\n"])
+def test_other_texts_are_no_names_of_users(user: str) -> None:
+    assert not is_user(user)
+    with pytest.raises(LocalProtocolError, match="cannot be the name of a user"):
+        with_user(TOKENS[Level.CLIENT], user)
+
+
+@pytest.mark.parametrize("level", [Level.WORKER, Level.VIEW])
+def test_a_lower_token_gives_none_of_a_user(level: Level) -> None:
+    with pytest.raises(LocalProtocolError, match="role client cannot be made"):
+        with_user(TOKENS[level], "ann")
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.SUPERVISOR, Role.VIEWER])
+@given(user=users)
+def test_a_scheduler_is_shown_and_checks_the_user(role: Role, user: str) -> None:
+    c, s = client(with_user(TOKENS[Level.ADMIN], user), role), server(TOKENS[Level.ADMIN])
+
+    run(c, s)
+
+    assert c.level is s.level is Level.CLIENT
+    assert c.user == s.user == user
+
+
+def test_a_data_port_is_shown_the_token_of_a_worker() -> None:
+    port = Role.WORKER_DATA
+    c = client(with_user(TOKENS[Level.ADMIN], "ann"), Role.PEER)
+    s = server(TOKENS[Level.WORKER], port)
+
+    run(c, s)
+
+    assert c.level is s.level is Level.WORKER
+    assert c.user == s.user == ""
+
+
+@pytest.mark.parametrize("other", ["bob", "a.n", "ANN"])
+def test_another_name_on_the_way_ends_the_connection(other: str) -> None:
+    c, s = client(with_user(TOKENS[Level.ADMIN], "ann")), server(TOKENS[Level.ADMIN])
+    proof = c.feed(s.feed(c.start()))
+
+    answer = s.feed(proof.replace(b"ann", other.encode()))
+
+    assert isinstance(s.error, WrongToken)
+    with pytest.raises(WrongToken):
+        c.feed(answer)
+
+
+def test_what_is_no_name_ends_the_connection_before_any_key_is_made() -> None:
+    c, s = client(with_user(TOKENS[Level.ADMIN], "ann")), server(TOKENS[Level.ADMIN])
+    proof = c.feed(s.feed(c.start()))
+
+    with pytest.raises(HandshakeError, match="cannot be the name of a user"):
+        s.feed(proof.replace(b"ann", b"a\xffn"))
+
+
+def test_a_server_that_knows_no_users_refuses_them_and_the_error_says_so() -> None:
+    c = client(with_user(TOKENS[Level.ADMIN], "ann"))
+    s = server(TOKENS[Level.ADMIN])
+    c.feed(s.feed(c.start()))
+
+    # As an older scheduler answers: it checks the level, and knows no number 5.
+    with pytest.raises(WrongToken, match="scheduler cannot check a token of role client with a"):
+        c.feed(pack_answer(HandshakeKind.REJECT, Reason.LEVEL))
