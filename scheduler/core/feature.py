@@ -31,9 +31,9 @@ from ...protocol.wire.failure import Failure
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from ...protocol.wire.options import TaskOptions
+from ...protocol.wire.question_arguments import Info, Page
 from .records.peers import BlockedWait, ClientHandle, SupervisorHandle, WorkerHandle
 from .records.presence import LostWorker
-from .records.question_arguments import Info, Page
 
 if TYPE_CHECKING:
     from ...protocol.death_facts import HeldResults

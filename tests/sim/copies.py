@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from weft.client.core.features.questions import AskScheduler
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import Answer
+from weft.protocol.wire.question_arguments import MAX_KEYS
 from weft.scheduler.core.data.copies import MAX_FAILURES, copies_of, is_over
-from weft.scheduler.core.records.question_arguments import MAX_KEYS
 
 if TYPE_CHECKING:
     from .client_node import ClientNode

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import actor_lost
 from ....protocol.wire.options import TaskOptions
+from ....protocol.wire.question_arguments import Info
 from ..moves.transitions import err
-from ..records.question_arguments import Info
 from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
 
 if TYPE_CHECKING:

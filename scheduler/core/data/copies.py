@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.reported import MEMORY_HIGH
 from ....protocol.wire import messages as m
+from ....protocol.wire.question_arguments import BadArgument, Info, keys_of
 from ..actors.actors import is_actor
 from ..assignment.placement import reachable
 from ..memory.usage import free_nbytes
@@ -35,7 +36,6 @@ from ..moves.locating import located
 from ..moves.reporting import send_states
 from ..moves.transitions import drop_attempt
 from ..records.peers import WorkerHandle
-from ..records.question_arguments import BadArgument, Info, keys_of
 from ..records.tasks import MEMORY, SchedulerTask
 from ..reports import missing
 

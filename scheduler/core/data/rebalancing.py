@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
+from ....protocol.wire.question_arguments import keys_of
 from ..actors.actors import is_actor
 from ..records.peers import WorkerHandle
-from ..records.question_arguments import keys_of
 from ..records.tasks import MEMORY, SchedulerTask
 from .copies import Wish, copies_of, follow, is_over, may_hold, names_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
-from ..records.question_arguments import BadArgument, keys_of
+from ....protocol.wire.question_arguments import BadArgument, keys_of
 from ..records.tasks import ERRED, SchedulerTask
 
 if TYPE_CHECKING:

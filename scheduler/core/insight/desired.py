@@ -24,10 +24,10 @@ from itertools import islice
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
+from ....protocol.wire.question_arguments import BadArgument, Info, Page
 from ..feature import Feature, Question
 from ..records.peers import PAUSED, WorkerHandle
 from ..records.prefixes import UNKNOWN_DURATION_NS, Prefix
-from ..records.question_arguments import BadArgument, Info, Page
 from ..records.tasks import SchedulerTask, TaskClass
 
 if TYPE_CHECKING:

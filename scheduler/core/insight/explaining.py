@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.rotation import level_of
+from ....protocol.wire.question_arguments import Info
 from ....protocol.wording import counted, listed, sized
 from ..actors.waits import waits_at
 from ..conditions.feature import why_deferred
@@ -23,7 +24,6 @@ from ..coordination.records import Call, objects_of
 from ..memory.full import FULL_SHARE
 from ..memory.records import memory_of
 from ..moves.eligibility import lacks
-from ..records.question_arguments import Info
 from ..records.tasks import (
     ERRED,
     MEMORY,

@@ -13,13 +13,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.message import MAX_NUMBER
+from ....protocol.wire.question_arguments import Info, Page
 from ..leaving.describing import describe, held_up
 from ..memory.records import memory_of
 from ..moves.transitions import ACTIVE
 from ..plugins.plugins import n_preparing
 from ..plugins.records import plugins_of
 from ..records.prefixes import MAX_SHOWN, OTHER, Prefix
-from ..records.question_arguments import Info, Page
 from ..recovery.barrier import waits_for
 from ..reports.unreached import recently_unreached
 from .closed import memory_text

@@ -17,11 +17,11 @@ from ....protocol.reported import METRICS_URL
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
+from ....protocol.wire.question_arguments import BadArgument, Info, Page, position_of
 from ..actions import Action
 from ..feature import LateQuestion, Question
 from ..records.peers import ClientHandle
 from ..records.permissions import deny
-from ..records.question_arguments import BadArgument, Info, Page, position_of
 from .calls import on_ask_call
 from .forwarded_questions import on_ask_other
 from .info import describe_client, describe_cluster, describe_worker

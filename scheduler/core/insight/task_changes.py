@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..records.question_arguments import BadArgument, Info, Page, position_of
+from ....protocol.wire.question_arguments import BadArgument, Info, Page, position_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

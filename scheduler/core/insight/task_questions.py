@@ -6,8 +6,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.payload import blob_nbytes
+from ....protocol.wire.question_arguments import BadArgument, Info, Page, keys_of, position_of
 from ..ends.attempt_ends import attempt_ends
-from ..records.question_arguments import BadArgument, Info, Page, keys_of, position_of
 from ..records.tasks import MEMORY, SchedulerTask
 from .explaining import explain, why
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ....protocol.ring import Ring
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
+from ....protocol.wire.question_arguments import BadArgument, Info, Page, position_of
 from ..feature import Feature, Question
 from ..invariants.checking import is_due, unless
-from ..records.question_arguments import BadArgument, Info, Page, position_of
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.death_facts import DeathFacts
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
+from ....protocol.wire.question_arguments import BadArgument
 from ....protocol.wording import counted
 from ..members.lost_workers import blame, with_callers
-from ..records.question_arguments import BadArgument
 from .interrupted import interruptions_of, note_cancelled
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.wire.message import MAX_NUMBER
+from ....protocol.wire.question_arguments import Info
 from ....protocol.wording import counted, lasting, sized
-from ..records.question_arguments import Info
 from .leavers import Leaver, is_needed, is_sole, leavers_of
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.reported import MEMORY_HIGH
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_FACTS
+from ....protocol.wire.question_arguments import BadArgument, Info, Page
 from ....protocol.wording import counted, sized
 from ..actors.actors import is_actor
 from ..members.membership import let_leave
 from ..memory.usage import free_nbytes
 from ..records.peers import WorkerHandle
-from ..records.question_arguments import BadArgument, Info, Page
 from ..records.tasks import SchedulerTask
 from ..recovery.records import recovery_of
 from .leavers import is_needed, is_sole, leavers_of, let_drop

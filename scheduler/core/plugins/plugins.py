@@ -30,10 +30,10 @@ from ....protocol.reported import REQUESTED
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import MAX_RELAYED_BYTES
 from ....protocol.wire.plain import is_flat
+from ....protocol.wire.question_arguments import BadArgument, Info
 from ....protocol.wording import counted
 from ..members.disconnected import bring_back, set_away
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
-from ..records.question_arguments import BadArgument, Info
 from ..recovery import barrier
 from .records import ENDING, Plugin, Process, plugins_of
 

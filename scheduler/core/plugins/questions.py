@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.wire.question_arguments import Info, Page
 from ..records.peers import WorkerHandle
-from ..records.question_arguments import Info, Page
 from .plugins import named
 from .records import Plugin, Process, plugins_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ....protocol.wire.payload import Blob, blob_nbytes
+from ....protocol.wire.question_arguments import Info
 from ..records.peers import SupervisorHandle, WorkerHandle
-from ..records.question_arguments import Info
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

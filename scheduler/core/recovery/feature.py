@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
+from ....protocol.wire.question_arguments import Info
 from ..feature import Departure, Feature, StateMetric
 from ..invariants.checking import differences, unless
-from ..records.question_arguments import Info
 from ..records.tasks import PROCESSING
 from . import barrier, inventories, lacking, merging, recipes, rows
 from .records import ASSIGNED, InventoryRow, Recovery, recovery_of
