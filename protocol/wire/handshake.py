@@ -177,8 +177,8 @@ def _level_text(client: Hello, server: Hello) -> str:
     needed = ROLE_LEVELS[Role(client.role)]
     if client.level == NAMED_CLIENT:
         return (
-            f"the {role_name(server.role)} cannot check a token of role {level_name(client.level)}: "
-            "use one without"
+            f"the {role_name(server.role)} cannot check a token of role "
+            f"{level_name(client.level)}: use one without"
         )
     if needed <= client.level <= Level.ADMIN:
         return (
