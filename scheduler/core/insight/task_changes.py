@@ -1,6 +1,6 @@
 """The changes of tasks, as the story has them, for a reader that goes on at a cursor.
 
-The story is recorded anyway, one entry for each batch (`records/story.py`). Reading it on adds
+The story is recorded anyway, one entry for each batch (`protocol/story.py`). Reading it on adds
 nothing to that: a reader that asks often enough gets each submission, assignment and cancellation
 once. Starts and ends of attempts are in the task stream, with their threads, and are left out here.
 

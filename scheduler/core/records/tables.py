@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import MutableMapping
 from typing import Any
 
+from ....protocol.story import Story
 from ....protocol.wire.levels import Level
 from ....protocol.wire.roles import Role
 from .counters import Counters
@@ -16,7 +17,6 @@ from .prefixes import Prefixes
 from .presence import NS_PER_ATTEMPT, KeptMembers, LostWorkers, Members, SignsOfLife
 from .priority import Ranks
 from .settings import KernelSettings
-from .story import Story
 from .tasks import Function, IdleFunctions, ReadyClasses, SchedulerTask, TaskClass
 
 

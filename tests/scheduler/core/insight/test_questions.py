@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from weft.protocol.story import MAX_KEYS as MAX_STORY_KEYS
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.question_arguments import MAX_KEYS
@@ -11,7 +12,6 @@ from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight import task_questions
 from weft.scheduler.core.insight.questions import N_PEERS, AskShell
 from weft.scheduler.core.records.presence import Members
-from weft.scheduler.core.records.story import MAX_KEYS as MAX_STORY_KEYS
 from weft.scheduler.core.upkeep.turns import SLICE_COST, cost_of
 
 from ...builders import Board, graph

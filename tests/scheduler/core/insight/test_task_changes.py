@@ -12,7 +12,7 @@ from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight import task_changes
 from weft.scheduler.core.insight.task_changes import change_in
-from weft.scheduler.core.records import story
+from weft.protocol import story
 
 
 class Reader(Board):

@@ -6,6 +6,7 @@ import pytest
 
 from tests.scheduler.builders import Board, graph
 from weft.protocol.errors import TaskErred
+from weft.protocol.story import MAX_CHARS, Story
 from weft.protocol.values.exceptions import pack_exception, unpack_exception
 from weft.scheduler.core.insight.metrics import metrics
 from weft.scheduler.core.records import failures as failures_module
@@ -17,7 +18,6 @@ from weft.scheduler.core.records.prefixes import (
     OTHER,
     Prefixes,
 )
-from weft.scheduler.core.records.story import MAX_CHARS, Story
 
 
 def seconds(prefixes: Prefixes) -> dict[str, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ....protocol.ring import Ring
+from .ring import Ring
 
 #: The ring forgets its oldest entries beyond this many keys, or characters of keys, in all.
 MAX_KEYS: Final = 100_000
