@@ -1,10 +1,15 @@
-"""Lanes that take turns: those of the best level first, within one level round robin.
+"""Lanes that take turns: those of the best level first, within one level users round robin.
 
 A lane is one client's part of a queue at one user priority. The caller pops a stretch of items from
-the lane whose turn it is, then asks for the next lane. A lane that is new in the rotation is next,
-so that a few tasks of one client do not wait for a round of all others. A lane that runs empty
-stays in the rotation, at the end, until its turn comes once more, so that a client gains nothing by
-submitting few tasks often.
+the lane whose turn it is, then asks for the next lane. Each user has one turn in a round, and the
+clients of a user have its turns one after the other. A client's number has that of its user, so
+nothing is looked up. A client without a user is a user of its own.
+
+A user that is new in the rotation is next, so that a few tasks of one do not wait for a round of
+all others. A new client is next among those of its user, and cuts a stretch short only if no other
+user is there: so a user gains nothing by many clients. A lane that runs empty stays in the
+rotation, at the end, until its turn comes once more, so that a client gains nothing by submitting
+few tasks often.
 
 A core. Constant time per stretch, none per item.
 """
@@ -19,6 +24,17 @@ from typing import Final, Generic, Protocol, TypeVar
 #: The bits of a task's priority above this are its level, the user priority. Workers need no more
 #: of the layout, which `scheduler/core/records/priority.py` describes.
 LEVEL_SHIFT: Final = 53
+
+
+#: The bits of a client's number above this are the number of its user; 0 = it has none.
+USER_SHIFT: Final = 40
+#: The other bits: they grow with each client that comes.
+OF_CLIENT: Final = (1 << USER_SHIFT) - 1
+
+
+def user_of(client: int) -> int:
+    """Return the user whose turns a client has; the number of no other, if it has none."""
+    return client >> USER_SHIFT or -client
 
 
 def level_of(priority: int) -> int:
@@ -39,58 +55,80 @@ _Lane = TypeVar("_Lane", bound=RotatingLane)
 class Rotation(Generic[_Lane]):
     """The lanes of one queue. Smaller levels are better."""
 
-    __slots__ = ("_levels", "has_new_lane", "lanes")
+    __slots__ = ("_clients", "_users", "has_new_lane", "lanes")
 
     def __init__(self) -> None:
         #: {(level, client): lane}: all that hold items, and those that had no turn since
         self.lanes: dict[tuple[int, int], _Lane] = {}
-        #: {level: clients whose lanes are at this level, the next one first}; no deque is empty
-        self._levels: dict[int, deque[int]] = {}
+        #: {level: users whose lanes are at this level, the next one first}; no deque is empty
+        self._users: dict[int, deque[int]] = {}
+        #: {(level, user): clients whose lanes those are, the next one first}; no deque is empty
+        self._clients: dict[tuple[int, int], deque[int]] = {}
         #: a lane came since the last `turn`: the stretch under way should end
         self.has_new_lane = False
 
     def enrol(self, level: int, client: int, lane: _Lane) -> None:
-        """Add a client's lane as the next one; it must have none at this level yet."""
+        """Add a client's lane as the next one of its user; it must have none at this level yet."""
         assert (level, client) not in self.lanes
         self.lanes[level, client] = lane
-        clients = self._levels.get(level)
+        user = user_of(client)
+        users = self._users.get(level)
+        if users is None:
+            users = self._users[level] = deque()
+        clients = self._clients.get((level, user))
         if clients is None:
-            self._levels[level] = deque((client,))
+            self._clients[level, user] = deque((client,))
+            users.appendleft(user)
         else:
             clients.appendleft(client)
+            if len(users) > 1:
+                return
         self.has_new_lane = True
 
     def turn(self) -> _Lane | None:
-        """Return the lane whose turn it is, now the last of its level; None if all are empty."""
+        """Return the lane whose turn it is; its user is now the last, and it the last of its user.
+
+        None if all are empty.
+        """
         self.has_new_lane = False
         if len(self.lanes) == 1:
             (lane,) = self.lanes.values()
             if lane.n:
                 return lane
-        levels = self._levels
+        levels = self._users
         while levels:
             level = min(levels)
-            clients = levels[level]
-            client = clients.popleft()
-            lane = self.lanes[level, client]
-            if lane.n:
-                clients.append(client)
-                return lane
-            del self.lanes[level, client]
-            if not clients:
+            users = levels[level]
+            user = users.popleft()
+            clients = self._clients[level, user]
+            while clients:
+                client = clients.popleft()
+                lane = self.lanes[level, client]
+                if lane.n:
+                    clients.append(client)
+                    users.append(user)
+                    return lane
+                del self.lanes[level, client]
+            del self._clients[level, user]
+            if not users:
                 del levels[level]
         return None
 
     def best_level(self) -> int | None:
         """Return the best level that holds items, None if all are empty."""
-        while self._levels:
-            level = min(self._levels)
-            clients = self._levels[level]
-            if any(self.lanes[level, client].n for client in clients):
+        while self._users:
+            level = min(self._users)
+            places = [
+                (level, client)
+                for user in self._users[level]
+                for client in self._clients[level, user]
+            ]
+            if any(self.lanes[place].n for place in places):
                 return level
-            for client in clients:
-                del self.lanes[level, client]
-            del self._levels[level]
+            for place in places:
+                del self.lanes[place]
+            for user in self._users.pop(level):
+                del self._clients[level, user]
         return None
 
     def drop_lanes(self) -> _Lane | None:
@@ -102,14 +140,19 @@ class Rotation(Generic[_Lane]):
         if len(self.lanes) == 1:
             return next(iter(self.lanes.values()))
         self.lanes.clear()
-        self._levels.clear()
+        self._users.clear()
+        self._clients.clear()
         return None
 
     def validate(self) -> None:
         """Assert the invariants of the comments."""
-        places = [(level, client) for level, clients in self._levels.items() for client in clients]
-        assert sorted(places) == sorted(self.lanes)
-        assert all(self._levels.values())
+        places = [(level, user) for level, users in self._users.items() for user in users]
+        assert sorted(places) == sorted(self._clients)
+        assert all(self._users.values())
+        assert all(self._clients.values())
+        lanes = [(level, client) for (level, _), cs in self._clients.items() for client in cs]
+        assert sorted(lanes) == sorted(self.lanes)
+        assert all(user_of(c) == user for (_, user), cs in self._clients.items() for c in cs)
 
 
 class Turning(Protocol):

@@ -239,7 +239,8 @@ class SchedulerServer:
         peer = self._next_peer
         self._next_peer = peer + 1
         self._connections[peer] = connection
-        self._handle(PeerConnected(peer, connection.peer_role, connection.level), time.monotonic())
+        role, level, user = connection.peer_role, connection.level, connection.user
+        self._handle(PeerConnected(peer, role, level, user), time.monotonic())
         self._schedule_flush()
         return _Peer(self, peer)
 

@@ -64,6 +64,19 @@ def blob_nbytes(blob: Blob) -> int:
     return blob.nbytes if isinstance(blob, Payload) else len(blob)
 
 
+def nbytes_of(blob: Blob | None) -> int:
+    """Return the bytes of a blob; 0 if there is none."""
+    return 0 if blob is None else blob_nbytes(blob)
+
+
+def sum_nbytes(blobs: Sequence[Blob | None]) -> int:
+    """Return the bytes of many blobs, nearly all of which are plain bytes."""
+    try:
+        return sum(map(len, blobs))  # type: ignore[arg-type]
+    except TypeError:
+        return sum(map(nbytes_of, blobs))
+
+
 def parts_of(blob: Blob) -> list[Buffer]:
     """Return the buffers of a blob, its data first."""
     return [blob.data, *blob.buffers] if isinstance(blob, Payload) else [blob]

@@ -34,6 +34,8 @@ class PeerConnected:
     peer: int
     role: Role
     level: Level
+    #: whose name the token carries; "" = none
+    user: str = ""
 
 
 @dataclass(slots=True)

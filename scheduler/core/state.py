@@ -103,7 +103,7 @@ class SchedulerState(StateTables):
             self.roles[event.peer] = event.role
             self.levels[event.peer] = event.level
             if event.role is not Role.VIEWER:
-                self.strangers[event.peer] = None
+                self.strangers[event.peer] = event.user
                 liveness.note_alive(self, event.peer)
         elif type(event) is PeerClosed:
             membership.on_closed(self, event.peer)

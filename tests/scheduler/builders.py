@@ -202,10 +202,10 @@ class Board:
         self.tick(seconds)
         return self.refused()
 
-    def connect(self, role: Role, level: Level | None = None) -> int:
+    def connect(self, role: Role, level: Level | None = None, user: str = "") -> int:
         """Let a connection be made; by default with the least level that its role needs."""
         self._n_peers += 1
-        self.play(PeerConnected(self._n_peers, role, level or ROLE_LEVELS[role]))
+        self.play(PeerConnected(self._n_peers, role, level or ROLE_LEVELS[role], user))
         return self._n_peers
 
     def client(
@@ -215,9 +215,10 @@ class Board:
         last_epoch: int = 0,
         level: Level | None = None,
         worker_id: str = "",
+        user: str = "",
     ) -> int:
         """Let a client register, or one in the tasks of a worker; return its peer."""
-        peer = self.connect(Role.TASK_CLIENT if worker_id else Role.CLIENT, level)
+        peer = self.connect(Role.TASK_CLIENT if worker_id else Role.CLIENT, level, user)
         self.send(
             peer,
             m.RegisterClient(

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from weft.protocol.rotation import level_of
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.options import TaskOptions
+from weft.protocol.wire.payload import nbytes_of
 from weft.scheduler.core.assignment import assignment, placement
 from weft.scheduler.core.assignment.assignment import Draft
 from weft.scheduler.core.members import delegation
@@ -60,7 +61,8 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
         option = TaskOptions.of(record)
         task_class = submission.class_of(state, option)
         function, number = functions[message.function_of[row]], client.number
-        group = TaskGroup(function, task_class, state.ranks.generation, number, options=option)
+        generation, user = state.ranks.generation, client.user
+        group = TaskGroup(function, task_class, generation, number, options=option, user=user)
         classes.append(task_class)
         task = state.tasks.get(key)
         if task is not None:
@@ -72,6 +74,8 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
         base = base_priority(option.priority, state.ranks.generation)
         priority = base | (message.ranks[row] if message.ranks else state.ranks.next)
         task = state.tasks[key] = SchedulerTask(key, group, message.args[row], priority)
+        user.n_rows += 1
+        user.nbytes += nbytes_of(task.args)
         group.function.n_tasks += 1
         group.task_class.n_tasks += 1
         state.counters.n_released += 1

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.wire import messages as m
 from ..invariants.checking import differences, tasks_in
 from ..memory.set_aside import place_scattered
-from ..moves.without_recipe import change_group, class_without_recipe
+from ..moves.without_recipe import change_args, change_group, class_without_recipe
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
 
@@ -47,7 +47,7 @@ def note_stored(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:
             continue  # its client has marked a call as data
         task_class = class_without_recipe(state)
         change_group(state, task, group.in_class(task_class))
-        task.args = None
+        change_args(task, None)
 
 
 # -- invariants ------------------------------------------------------------------------------------

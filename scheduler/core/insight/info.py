@@ -122,6 +122,7 @@ def describe_client(state: SchedulerState, client: ClientHandle) -> dict[str, An
     return {
         "id": client.client_id,
         "name": client.name,
+        "user": client.user.name,
         "n_wants": len(client.wants),
         "lost_s": None
         if lease is None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.reported import METRICS_URL
+from ....protocol.rotation import OF_CLIENT
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
@@ -157,12 +158,13 @@ def ask_clients(state: SchedulerState, arguments: Info, page: str) -> Page:
     clients: list[Info] = []
     last = 0
     for client in state.clients.values():
-        if client.number <= after:
+        place = client.number & OF_CLIENT
+        if place <= after:
             continue
         if len(clients) == N_PEERS:
             return {"clients": clients}, str(last)
         clients.append(describe_client(state, client))
-        last = client.number
+        last = place
     return {"clients": clients}, ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.wire.payload import blob_nbytes
+from ....protocol.wire.payload import nbytes_of
 from ....protocol.wire.question_arguments import BadArgument, Info, Page, keys_of, position_of
 from ..ends.attempt_ends import attempt_ends
 from ..records.tasks import MEMORY, SchedulerTask
@@ -168,7 +168,7 @@ def _describe(state: SchedulerState, task: SchedulerTask) -> Info:
         "attempts": [list(end) for end in attempt_ends(state, task.key)],
         "restrictions": group.task_class.restrictions,
         "timeout_s": group.options.timeout_us / 1e6,
-        "args_nbytes": 0 if task.args is None else blob_nbytes(task.args),
+        "args_nbytes": nbytes_of(task.args),
     }
 
 

@@ -35,6 +35,7 @@ from ..recovery.records import recovery_of
 from .checking import differences, in_order, tasks_in, unless
 from .classes import CLASS_INVARIANTS
 from .functions import FUNCTION_INVARIANTS
+from .users import USER_INVARIANTS
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -194,6 +195,7 @@ def _n_failures(state: SchedulerState) -> int:
 INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     **FUNCTION_INVARIANTS,
     **CLASS_INVARIANTS,
+    **USER_INVARIANTS,
     # Links between tasks, and between tasks and clients.
     "tasks are filed by key": lambda s: [t for key, t in s.tasks.items() if t.key != key],
     "dependencies are unique": lambda s: [t for t in tasks_in(s) if _repeated(t.dependencies)],

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ....protocol.rotation import USER_SHIFT
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ....protocol.wire.message import Message
@@ -20,6 +21,7 @@ from ..feature import Departure
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
+from ..records.users import User
 from ..requests.wanted_keys import drop_functions, unwant
 from .disconnected import answer_awaited, expect_inventory, set_away
 from .epochs import is_proved, note_members, proof_of
@@ -82,7 +84,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         reason = f"{message.nthreads} threads are more than {MAX_NTHREADS}"
         _refuse_for_good(state, peer, message, reason, reason)
         return False
-    state.strangers.pop(peer, None)
+    user = state.strangers.pop(peer, "")
     for registering in state.features.registering:
         registering(state, _id_of(message), message.last_epoch)
     state.send(
@@ -106,7 +108,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         note_alive(state, peer)
     elif isinstance(message, m.RegisterClient):
         del state.seen[peer]  # the silence of a client has no consequence
-        _add_client(state, peer, message)
+        _add_client(state, peer, message, user)
     elif isinstance(message, m.RegisterSupervisor):
         supervisor = state.supervisors[peer] = SupervisorHandle(peer, message)
         state.supervisors_by_id.setdefault(message.supervisor_id, {})[peer] = supervisor
@@ -198,13 +200,16 @@ def _refuse_other_clients(state: SchedulerState, facts: dict[str, Any]) -> None:
         _expire(state, client)
 
 
-def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> None:
+def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient, name: str) -> None:
     client = state.clients.get(message.client_id)
     if client is None:
         worker = state.workers_by_id.get(message.worker_id) if message.worker_id else None
         state.counters.clients_joined += 1
-        number = state.counters.clients_joined
-        client = ClientHandle(message.client_id, message.name, number, worker)
+        user = state.users.get(name) if name else User()
+        if user is None:
+            user = state.users[name] = User(name, len(state.users))
+        number = user.number << USER_SHIFT | state.counters.clients_joined
+        client = ClientHandle(message.client_id, message.name, number, worker, user=user)
         if worker is not None:
             worker.task_clients[client] = None
         state.clients[message.client_id] = client

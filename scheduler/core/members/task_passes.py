@@ -23,6 +23,8 @@ def pass_of(key: bytes, worker_id: str) -> str:
 def why_refused(state: SchedulerState, peer: int, message: m.RegisterClient) -> str:
     """Return why a client may not register as one in a task, or as one that is not; "" = it may."""
     known = state.clients.get(message.client_id)
+    if known is not None and known.user.name != state.strangers[peer]:
+        return "its id is that of a client of another user"
     owner = known.worker.worker_id if known is not None and known.worker is not None else ""
     if state.roles[peer] is not Role.TASK_CLIENT:
         return "its id is that of a client in the tasks of a worker" if owner else ""

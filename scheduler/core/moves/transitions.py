@@ -500,14 +500,19 @@ def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask
             dependency.dependents = None
             stack.append(dependency)
     task.dependencies = ()
-    task.args = None
-    function = task.group.function
+    group = task.group
+    group.user.n_rows -= 1
+    if (args := task.args) is not None:
+        group.user.nbytes -= len(args) if type(args) is bytes else blob_nbytes(args)
+        task.args = None
+    function = group.function
     function.n_tasks -= 1
     if not function.n_tasks:
         retire_function(state, function)
-    task_class = task.group.task_class
+    task_class = group.task_class
     task_class.n_tasks -= 1
-    drop_class(state, task_class)
+    if not task_class.n_tasks:
+        drop_class(state, task_class)
 
 
 def drop_class(state: SchedulerState, task_class: TaskClass) -> None:

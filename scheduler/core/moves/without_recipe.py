@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
+from ....protocol.wire.payload import Blob, nbytes_of
 from ..records.tasks import Function, SchedulerTask, TaskClass, TaskGroup
 from .eligibility import fill_class
 from .transitions import drop_class, retire_function, revive_function
@@ -35,12 +36,21 @@ def make(state: SchedulerState, key: str, spec_hash: bytes) -> SchedulerTask:
     task_class = class_without_recipe(state)
     function.n_tasks += 1
     task_class.n_tasks += 1
-    group = TaskGroup(function, task_class, state.ranks.generation, 0, state.now)
+    user = state.users[""]
+    user.n_rows += 1
+    generation = state.ranks.generation
+    group = TaskGroup(function, task_class, generation, 0, state.now, user=user)
     task = state.tasks[key] = SchedulerTask(key, group, None, 0)
     if spec_hash != m.NO_HASH:
         task.spec_hash = spec_hash
     state.counters.n_released += 1
     return task
+
+
+def change_args(task: SchedulerTask, args: Blob | None) -> None:
+    """Give a task other arguments, or drop them."""
+    task.group.user.nbytes += nbytes_of(args) - nbytes_of(task.args)
+    task.args = args
 
 
 def class_without_recipe(state: SchedulerState) -> TaskClass:
@@ -58,6 +68,11 @@ def change_group(state: SchedulerState, task: SchedulerTask, group: TaskGroup) -
     """Give a task another function and other options, with its arguments."""
     old = task.group
     task.group = group
+    nbytes = nbytes_of(task.args)
+    old.user.n_rows -= 1
+    old.user.nbytes -= nbytes
+    group.user.n_rows += 1
+    group.user.nbytes += nbytes
     group.function.n_tasks += 1
     group.task_class.n_tasks += 1
     old.function.n_tasks -= 1

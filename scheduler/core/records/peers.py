@@ -13,6 +13,7 @@ from ....protocol.amounts import BESIDE, CORES
 from ....protocol.reported import QUEUES_RESOURCES
 from ....protocol.wire.address import names_of_process
 from ....protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus
+from .users import User
 
 if TYPE_CHECKING:
     from ....protocol.wire.message import Message
@@ -363,6 +364,7 @@ class ClientHandle:
         "number",
         "peer",
         "receive",
+        "user",
         "wants",
         "worker",
     )
@@ -375,9 +377,11 @@ class ClientHandle:
         worker: WorkerHandle | None = None,
         receive: Callable[[SchedulerState, Message], None] | None = None,
         *,
+        user: User | None = None,
         is_watcher: bool = False,
     ) -> None:
         self.client_id = client_id
+        self.user = user or User()
         #: what a *keeper* does with a message: a feature that wants tasks as clients do, and never
         #: has a connection; None = it is a client of the cluster
         self.receive = receive
@@ -385,7 +389,8 @@ class ClientHandle:
         self.is_watcher = is_watcher
         #: the worker in whose tasks the client is, and with which it ends; None = no task has it
         self.worker = worker
-        #: the number of no other client of this epoch, nor of an earlier life of this one
+        #: the number of no other client of this epoch, nor of an earlier life of this one; its high
+        #: bits are that of its user
         self.number = number
         self.name = name
         self.facts: dict[str, Any] = {}

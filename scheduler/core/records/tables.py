@@ -18,6 +18,7 @@ from .presence import NS_PER_ATTEMPT, KeptMembers, LostWorkers, Members, SignsOf
 from .priority import Ranks
 from .settings import KernelSettings
 from .tasks import Function, IdleFunctions, ReadyClasses, SchedulerTask, TaskClass
+from .users import User
 
 
 class StateTables:
@@ -53,8 +54,8 @@ class StateTables:
         self.roles: dict[int, Role] = {}
         #: {peer: the level of its token} of the same
         self.levels: dict[int, Level] = {}
-        #: {peer: None} of those that must register and have not yet
-        self.strangers: dict[int, None] = {}
+        #: {peer: its user, "" = none} of those that must register and have not yet
+        self.strangers: dict[int, str] = {}
         self.seen = SignsOfLife()
         #: {peer: worker} of all registered workers
         self.workers: dict[int, WorkerHandle] = {}
@@ -65,6 +66,8 @@ class StateTables:
         #: {client_id: client}, also those lost less than a lease ago
         self.clients: dict[str, ClientHandle] = {}
         self.clients_by_peer: dict[int, ClientHandle] = {}
+        #: {name: user} of all that had a client, and "" for tasks that no client has submitted
+        self.users: dict[str, User] = {"": User()}
         self.supervisors: dict[int, SupervisorHandle] = {}
         #: {supervisor_id: {peer: supervisor}}: several while one has connected anew; none is empty
         self.supervisors_by_id: dict[str, dict[int, SupervisorHandle]] = {}

@@ -20,6 +20,7 @@ from ....protocol.wire.options import NO_OPTIONS, TaskOptions
 from ....protocol.wire.payload import Blob
 from .prefixes import Prefix
 from .queues import ReadyQueue
+from .users import User
 
 if TYPE_CHECKING:
     from .deadlines import Deadline
@@ -220,6 +221,7 @@ class TaskGroup:
         "prefix",
         "submitted",
         "task_class",
+        "user",
     )
 
     def __init__(
@@ -230,10 +232,12 @@ class TaskGroup:
         client: int,
         submitted: float = 0.0,
         options: TaskOptions = NO_OPTIONS,
+        user: User | None = None,
     ) -> None:
         #: number of the client that submitted it first: clients take turns by this number, not by
         #: which of them want it now
         self.client = client
+        self.user = user or User()
         self.function = function
         self.prefix = function.prefix
         self.task_class = task_class
@@ -248,9 +252,8 @@ class TaskGroup:
 
     def in_class(self, task_class: TaskClass) -> TaskGroup:
         """Return a group of the same tasks in another class."""
-        group = TaskGroup(
-            self.function, task_class, self.generation, self.client, self.submitted, self.options
-        )
+        common = self.generation, self.client, self.submitted, self.options, self.user
+        group = TaskGroup(self.function, task_class, *common)
         group.n_rescheduled = self.n_rescheduled
         return group
 

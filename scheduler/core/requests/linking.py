@@ -15,7 +15,7 @@ from ..moves.transitions import (
     release_unneeded,
     take_back,
 )
-from ..moves.without_recipe import change_group, make
+from ..moves.without_recipe import change_args, change_group, make
 from ..records.priority import PLACE_MASK
 from ..records.tasks import (
     ERRED,
@@ -106,7 +106,7 @@ def _is_under_way(dependency: SchedulerTask, task: SchedulerTask) -> bool:
 
 def _fail_unlinked(state: SchedulerState, task: SchedulerTask, key: str, text: str) -> None:
     # Without its links it must never run: only a new submission can mend it.
-    task.args = None
+    change_args(task, None)
     err(state, task, data_lost(key, text.format(task=task.key)))
 
 
@@ -154,7 +154,7 @@ def give_recipe(
     elif task.state in (NO_WORKER, ERRED):
         move(state, task, RELEASED)
     change_group(state, task, group)
-    task.args = message.args[row]
+    change_args(task, message.args[row])
     task.priority = priority
     if message.spec_hashes and not task.spec_hash:
         task.spec_hash = message.spec_hashes[row]

@@ -18,7 +18,7 @@ from ....protocol.wire.failure import Failure, key_conflict, not_understood
 from ....protocol.wire.failure import cancelled as cancelled_failure
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions, unknown_options
-from ....protocol.wire.payload import Blob
+from ....protocol.wire.payload import Blob, sum_nbytes
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
 from ..moves.transitions import (
@@ -33,7 +33,7 @@ from ..moves.transitions import (
     revive_function,
     send_erred,
 )
-from ..moves.without_recipe import change_group
+from ..moves.without_recipe import change_args, change_group
 from ..records.peers import RESOURCE_DIGITS, ClientHandle
 from ..records.priority import MAX_RANK, base_priority
 from ..records.tasks import (
@@ -64,7 +64,16 @@ _NONE_REFUSED: Final[Mapping[int, Failure]] = {}
 class _Batch:
     """The rows of a message that have the same options."""
 
-    __slots__ = ("base", "fresh", "groups", "is_delivered", "n_queued", "number", "task_class")
+    __slots__ = (
+        "base",
+        "fresh",
+        "groups",
+        "is_delivered",
+        "n_queued",
+        "number",
+        "task_class",
+        "user",
+    )
 
     def __init__(
         self,
@@ -77,6 +86,8 @@ class _Batch:
         user_priority = 0
         #: the client in whose turns the tasks run, and the generation in which they stand
         self.number, generation = client.number, state.ranks.generation
+        #: who has these tasks
+        self.user = client.user
         #: the client has the results, or waits for others that were made of them
         self.is_delivered = False
         if record:
@@ -88,17 +99,18 @@ class _Batch:
             parent = None if ws is None else ws.processing.get(options.attempt)
             if parent is not None:  # see `delegation`
                 self.number, generation = parent.group.client, parent.group.generation
+                self.user = parent.group.user
                 user_priority += 511 - level_of(parent.priority)
                 user_priority = max(-512, min(user_priority, 511))
                 options = options.behind(parent.group.options)
             elif ws is not None:
                 for acts_for in state.features.acts_for:
                     if (maker := acts_for(state, options)) is not None:
-                        self.number = maker.group.client
+                        self.number, self.user = maker.group.client, maker.group.user
                         options = options.behind(maker.group.options)
         #: by the place of the function
         self.groups: list[TaskGroup] | _LateGroups
-        common = task_class, generation, self.number, state.now, options
+        common = task_class, generation, self.number, state.now, options, self.user
         if len(functions) == 1:
             self.groups = [TaskGroup(functions[0], *common)]
         else:
@@ -278,6 +290,7 @@ def _add_rows(
     has_one_function = len(message.functions) == 1
     is_delivered = batch.is_delivered
     rank = state.ranks.next
+    n_known = len(known)
     dependencies = message.dependencies
     hashes = message.spec_hashes
     ranks = message.ranks
@@ -321,6 +334,10 @@ def _add_rows(
             activate(state, task)
     batch.queue_up()
     state.ranks.next = rank
+    batch.user.n_rows += n_created
+    batch.user.nbytes += sum_nbytes(columns[2])
+    if len(known) > n_known:
+        batch.user.nbytes -= sum_nbytes([message.args[row] for _, row in known[n_known:]])
     task_class.n_tasks += n_created
     batch.n_queued += n_queued
     if n_queued and has_one_function:
@@ -425,7 +442,7 @@ def _start_afresh(
     for other in task.wanted_by:
         keep_function(other, task.group.function)
     change_group(state, task, group)
-    task.args = message.args[row]
+    change_args(task, message.args[row])
     link(state, task, message.dependencies[row] if message.dependencies else [])
 
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.scheduler.builders import Board, graph
+from weft.protocol import story
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight import task_changes
 from weft.scheduler.core.insight.task_changes import change_in
-from weft.protocol import story
 
 
 class Reader(Board):
