@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 def counted(n: int, noun: str) -> str:
@@ -80,3 +81,9 @@ def rated(per_second: float) -> str:
     if per_second >= 0.01:
         return f"{per_second:.2g}"
     return "< 0.01" if per_second else "0"
+
+
+def named_with_user(client: Mapping[str, Any]) -> str:
+    """Return the name of a client that the scheduler has described, and whose it is."""
+    user = client.get("user", "")  # a scheduler of an earlier version knows no users
+    return f"{client['name']} (user {user})" if user else str(client["name"])

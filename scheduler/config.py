@@ -46,6 +46,9 @@ class SchedulerConfig:
         away_s: time that a worker whose connection has ended has to come back, seconds.
         target_duration_s: seconds in which as many workers as are desired would finish the work
             that is there.
+        max_user_nbytes: memory that the tasks of one user may take, with their arguments; then new
+            ones are refused; 0 = no limit.
+        max_user_tasks: how many they may be; 0 = no limit.
         idle_timeout_s: time without a task after which the cluster ends, seconds; 0 = it does not.
         facts: sent to every peer that registers.
         last_epoch: of the cluster's schedulers before this one, 0 = there was none.
@@ -62,6 +65,8 @@ class SchedulerConfig:
     progress_timeout_s: float = 30.0
     max_unfinished_nbytes: int = 512 << 20
     max_outbox_nbytes: int = MAX_OUTBOX_NBYTES
+    max_user_nbytes: int = 0
+    max_user_tasks: int = 0
     allowed_deaths: int = 3
     away_s: float = 5.0
     idle_timeout_s: float = 0.0

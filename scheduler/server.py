@@ -60,6 +60,7 @@ from .core.state import SchedulerState
 from .core.upkeep.memory_return import ReturnMemory
 from .core.upkeep.slow_readers import slow_readers_of
 from .core.upkeep.turns import TURN_COST, Turns
+from .core.upkeep.user_limits import user_limits_of
 from .measuring import Meter, tune_collector
 
 _log = logging.getLogger("weft.scheduler")
@@ -122,6 +123,8 @@ class SchedulerServer:
             epoch_key=hkdf_sha256(config.security.token, salt=b"weft epoch", info=b""),
         )
         slow_readers_of(state).max_outbox_nbytes = config.max_outbox_nbytes
+        limits = user_limits_of(state)
+        limits.max_nbytes, limits.max_rows = config.max_user_nbytes, config.max_user_tasks
         idle_timeout_of(state).seconds = config.idle_timeout_s
         aim_of(state).target_s = config.target_duration_s
         state.facts.update({"weft": weft_version(""), **config.facts})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors import NotPermitted, WeftError, WorkerStartTimeout
 from ...protocol.wire.messages import Denied
+from ...protocol.wording import named_with_user
 from ..core.features.cluster import WatchCluster, cluster_of
 from ..core.features.questions import ShutDown
 from ..display.describing import DescribedWorkers, worker_row
@@ -125,7 +126,11 @@ def _status_of(worker: dict[str, Any]) -> str:
 
 async def describe_clients(engine: Engine) -> list[str]:
     """Return the names of all clients that are connected, or expected back."""
-    return [client["name"] async for page in ask(engine, "clients") for client in page["clients"]]
+    return [
+        named_with_user(client)
+        async for page in ask(engine, "clients")
+        for client in page["clients"]
+    ]
 
 
 async def shut_down(engine: Engine) -> None:

@@ -27,6 +27,7 @@ from ...protocol.errors import (
     TaskError,
     TaskTimedOut,
     UnsupportedRequest,
+    UserLimit,
     WorkerDied,
 )
 from ...protocol.wire.failure import MAX_RELAYED_BYTES, MEMORY_EXCEEDED, TIMED_OUT, Failure
@@ -99,6 +100,7 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
         f"the option {f[2]} of task {f[1]!r}", "the scheduler"
     ),
     "no-worker": lambda f: NoWorker(f[1], f[2] / 1000, f[3]),
+    "user-limit": lambda f: UserLimit(*f[1:7]),
     "unrecorded": lambda f: JobNotRecorded(f[1], f[2]),
     "not-permitted": lambda f: NotPermitted(f[2], f[3], f[4]),
     "connection-lost": lambda f: CommClosed(f[2]),

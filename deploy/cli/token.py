@@ -64,6 +64,7 @@ def token(
     token of its own, and it accepts none of the old ones.
 
     The token of a client may carry a user, and nobody can make that of another user from it.
+    Users take turns on the cluster, and each has limits of its own.
 
     \b
     Examples:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...protocol.markup import Content, Markup, element, join
 from ...protocol.rates import SeenRate
 from ...protocol.tables import NARROW, THIN, Column, as_table, spaced, tile
-from ...protocol.wording import counted, lasting, rated, sized
+from ...protocol.wording import counted, lasting, named_with_user, rated, sized
 from ..overview.wording import (
     cpu_text,
     mean_time,
@@ -264,7 +264,7 @@ def _failures(failures: Sequence[Info]) -> Markup:
 
 
 _CLIENTS: Final = (
-    Column("Name", lambda c: c["name"], "name"),
+    Column("Name", named_with_user, "name"),
     Column(
         "State",
         lambda c: "connected" if c["lost_s"] is None else f"lost {lasting(c['lost_s'])} ago",

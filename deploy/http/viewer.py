@@ -34,6 +34,7 @@ from ...protocol.wire.messages import (
     Unsupported,
 )
 from ...protocol.wire.roles import Role
+from ...protocol.wording import named_with_user
 
 #: A scheduler that has not answered after this is not healthy.
 ANSWER_TIMEOUT_S: Final = 2.0
@@ -273,7 +274,7 @@ async def describe_cluster(viewer: Viewer) -> dict[str, Any]:
     info = await viewer.ask_all("cluster")
     workers = await viewer.ask_all("workers")
     clients = (await viewer.ask_all("clients"))["clients"]
-    return {**info, **workers, "clients": [client["name"] for client in clients]}
+    return {**info, **workers, "clients": [named_with_user(client) for client in clients]}
 
 
 async def ask_task(viewer: Viewer, key: str) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from ...scheduler.journal import FILE as JOURNAL_FILE
 from ...scheduler.journal import Journal
 from ...scheduler.server import SchedulerServer
 from ..processes.child import Lifeline
-from ..settings import check_free_port, check_own_host, host_of_interface
+from ..settings import check_free_port, check_own_host, host_of_interface, total_memory
 from .daemon import DaemonConfig, run_daemon
 from .identity_files import IdentityFiles
 from .state_directory import (
@@ -61,6 +61,16 @@ _log = logging.getLogger("weft.scheduler")
 
 #: A port of the pages that the process before this one had is free again after this time.
 _PORT_PATIENCE_S: Final = 5.0
+
+
+#: Part of the machine's memory that the tasks of one user may take, by default.
+_USER_PART: Final = 0.5
+
+
+def _user_nbytes(limit: str | float) -> int:
+    """Return the memory that the tasks of one user may take, in bytes; 0 = any."""
+    part = _USER_PART if limit == "auto" else limit
+    return int(total_memory() * part) if isinstance(part, float) else int(part)
 
 
 class SchedulerOptions:
@@ -105,6 +115,8 @@ class SchedulerOptions:
             "idle_timeout_s": given[table.IDLE_TIMEOUT] or 0.0,
             "allowed_deaths": given[table.ALLOWED_DEATHS],
             "target_duration_s": given[table.TARGET_DURATION],
+            "max_user_nbytes": _user_nbytes(given[table.USER_MEMORY]),
+            "max_user_tasks": given[table.USER_TASKS] or 0,
             "max_outbox_nbytes": given[table.OUTBOX_MEMORY],
             "max_unfinished_nbytes": given[table.UNFINISHED_MEMORY],
         }

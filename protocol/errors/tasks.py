@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import CancelledError
 
 from ..death_facts import DeathFacts
+from ..wording import counted, sized
 from .base import WeftError
 from .remedies import with_remedy
 
@@ -123,6 +124,46 @@ class NoWorker(TaskError):
 
     def __str__(self) -> str:
         return f"no worker could run task {self.key!r} for {self.seconds:g} s: {self.reason}"
+
+
+class UserLimit(TaskError):
+    """The scheduler has not accepted the task, because its user has too many tasks there.
+
+    Nothing was done. Wait for results and release their futures, submit in smaller parts, or put
+    large arguments into the cluster with `scatter`; then submit again. Tasks that were accepted
+    before go on.
+
+    Args:
+        key: the key of the first of the tasks that were not accepted.
+        user: the name of the user; "" = the client, whose token carries none.
+        setting: the limit's name in the section `[scheduler]` of the settings.
+        limit: tasks, or bytes.
+        n_tasks: how many tasks of the user the scheduler has.
+        nbytes: the size of their arguments.
+    """
+
+    def __init__(
+        self, key: str, user: str, setting: str, limit: int, n_tasks: int, nbytes: int
+    ) -> None:
+        super().__init__(key, user, setting, limit, n_tasks, nbytes)
+        self.user = user
+        self.setting = setting
+        self.limit = limit
+        self.n_tasks = n_tasks
+        self.nbytes = nbytes
+
+    def __str__(self) -> str:
+        who = f"user {self.user}" if self.user else "this client"
+        limit = counted(self.limit, "task")
+        if self.setting == "user-memory":
+            limit = f"{sized(self.limit)} ({self.limit} bytes, 1 KiB for each task among them)"
+        return (
+            f"task {self.key!r} was not accepted, nor those submitted with it: the scheduler has "
+            f"{counted(self.n_tasks, 'task')} of {who} with {self.nbytes} bytes of arguments, and "
+            f"each user's limit, scheduler.{self.setting}, is {limit}. Wait for results and "
+            "release their futures, or put large arguments into the cluster with scatter(), and "
+            "submit again"
+        )
 
 
 class JobNotRecorded(TaskError):

@@ -9,6 +9,7 @@ from .kinds import (
     Flag,
     HostNames,
     HostPort,
+    MemoryLimit,
     OneOf,
     OrNone,
     PathTo,
@@ -129,6 +130,21 @@ TARGET_DURATION: Final = Setting(
     5.0,
     "Time in which the present work would be done by as many workers as are desired, for "
     "autoscalers.",
+)
+USER_MEMORY: Final[Setting[str | float | int]] = Setting(
+    "scheduler.user-memory",
+    MemoryLimit(),
+    "auto",
+    "Memory that the tasks of one user may take in the scheduler: their arguments, and 1 KiB each. "
+    "Beyond it, new ones fail with UserLimit. A client whose token carries no user is one by "
+    "itself. auto: half of the machine's memory.",
+)
+USER_TASKS: Final[Setting[int | None]] = Setting(
+    "scheduler.user-tasks",
+    OrNone(Whole(1, 1 << 40)),
+    None,
+    "Tasks that one user may have in the scheduler, with those that are done and still needed. "
+    "Default: as many as fit into --user-memory.",
 )
 OUTBOX_MEMORY: Final = Setting(
     "scheduler.outbox-memory",

@@ -16,6 +16,8 @@ carry the same failure. Kinds and their fields:
 - `cancelled`: key, reason
 - `key-conflict`: key
 - `not-understood`: key, names of options
+- `user-limit`: key, the user or "", the setting of the limit, the limit, how many tasks the user
+  has, and the bytes of their arguments
 - `reschedule`: key, reason; only from workers: the task has asked to be run on another one
 - `no-worker`: key, for how many milliseconds none could run it, and why
 - `unrecorded`: key, why the journal has not taken it
@@ -122,6 +124,11 @@ def key_conflict(key: str) -> Failure:
 def not_understood(key: str, names: list[str]) -> Failure:
     """Make the failure of a submission with options that the scheduler needs to know."""
     return ["not-understood", key, ", ".join(f"{name}=" for name in names)]
+
+
+def user_limit(key: str, user: str, setting: str, limit: int, n_tasks: int, nbytes: int) -> Failure:
+    """Make the failure of tasks whose user has reached a limit; the key is that of the first."""
+    return ["user-limit", key, user, setting, limit, n_tasks, nbytes]
 
 
 def no_worker(key: str, waited_ms: int, reason: str) -> Failure:

@@ -73,6 +73,9 @@ Give: TypeAlias = (
     "Callable[[SchedulerState, dict[WorkerHandle, Draft], SchedulerTask, WorkerHandle], None]"
 )
 AssignedHook: TypeAlias = "Callable[[SchedulerState, list[SchedulerTask]], None]"
+RefusingHook: TypeAlias = (
+    "Callable[[SchedulerState, ClientHandle, m.SubmitTasks], Mapping[int, Failure]]"
+)
 SubmittedHook: TypeAlias = "Callable[[SchedulerState, ClientHandle, SchedulerTask], None]"
 RecipeHook: TypeAlias = "Callable[[SchedulerState, SchedulerTask, WorkerHandle | None, int], None]"
 StaleHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, int, int | Failure | None], bool]"
@@ -189,6 +192,8 @@ class Feature:
     client_gone: Hooks[ClientHook] = ()
 
     # -- submission -------------------------------------------------------------------------------
+    #: a client submits tasks: the rows that are refused, and why
+    refusing: Hooks[RefusingHook] = ()
     #: a client in a task submits for no attempt that runs: the task for which it does, if any
     acts_for: Hooks[Callable[[SchedulerState, TaskOptions], SchedulerTask | None]] = ()
     #: whether tasks may be submitted on behalf of an attempt that does not run, by their options

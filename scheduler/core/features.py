@@ -47,7 +47,7 @@ from .output import feature as output
 from .plugins import feature as plugins
 from .promises import feature as promises
 from .recovery import feature as recovery
-from .upkeep import memory_return, slow_readers, unsupported_versions
+from .upkeep import memory_return, slow_readers, unsupported_versions, user_limits
 
 FEATURES: Final[tuple[Feature, ...]] = (
     cluster_size.FEATURE,
@@ -79,6 +79,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     plugins.FEATURE,
     attempt_ends.FEATURE,
     slow_readers.FEATURE,
+    user_limits.FEATURE,
     memory_return.FEATURE,
     unsupported_versions.FEATURE,
 )

@@ -338,6 +338,8 @@ class ClientNode(ClientProcess):
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why
         elif kind == "cancelled":
             assert any(key in sim.cancelled for key in spec.ancestors), why
+        elif kind == "user-limit":
+            assert sim.plan.limits["scheduler.user_tasks"], why
         elif kind == "unrecorded":
             assert self.sim.journal.is_there, why
             assert any(key in sim.cancelled for key in spec.ancestors), why

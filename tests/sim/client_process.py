@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from weft.client.core.events import (
     AnswersReceived,
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 NOT_RUN = (PUT, INDEX)
 
 
+#: {client: its user}; the others have none
+USERS: Final = {"c1": "ann", "c2": "ann"}
+
+
 class ClientProcess:
     """The process: its core, its table of futures and its session."""
 
@@ -59,6 +63,7 @@ class ClientProcess:
         self.table = FutureTable(nullcontext())
         self.core = ClientState(self.table, FEATURES, Constants())
         self.is_alive = True
+        self.user = USERS.get(name, "")
         self._operations: list[Any] = []
         self._is_woken = False
         self._functions: dict[str, FunctionRecord] = {}

@@ -253,6 +253,7 @@ class Plan:
                 "worker.many_blocked": rng.choice([0, 1, 200]),
                 "scheduler.promised_of": rng.choice([0, 0, 1]),
                 "scheduler.promised_ms": rng.choice([5, 1000, 100_000]),
+                "scheduler.user_tasks": rng.choice([0, 0, 0, 10, 40]),
             },
             p_calls=some(0.4, 0.02, 0.4),
             p_deep=rng.choice([0.0, 0.3, 0.95]),

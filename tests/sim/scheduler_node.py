@@ -41,6 +41,7 @@ from weft.scheduler.core.records.settings import KernelSettings
 from weft.scheduler.core.records.tasks import SchedulerTask
 from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.upkeep.turns import Turns
+from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 from .links import KEEP_ALIVE, Link
 from .memory import Watched
@@ -143,6 +144,7 @@ class SchedulerNode:
             away_s=plan.away,
         )
         core = SchedulerState(epoch, settings, features=FEATURES, expected=record.members)
+        user_limits_of(core).max_rows = plan.limits["scheduler.user_tasks"]
         self._watched = Watched(self.sim, core)
         return core
 
@@ -174,13 +176,13 @@ class SchedulerNode:
         return any(link.is_broken for link in self._links.values())
 
     # -- connections ------------------------------------------------------------------------------
-    def accept(self, link: Link, role: Role) -> None:
+    def accept(self, link: Link, role: Role, user: str) -> None:
         """Handle the connection of a peer."""
         peer = self._next_peer
         self._next_peer = peer + 1
         self._links[peer] = link
         self._peers[link] = peer
-        self._handle(PeerConnected(peer, role, ROLE_LEVELS[role]))
+        self._handle(PeerConnected(peer, role, ROLE_LEVELS[role], user))
 
     def on_messages(self, link: Link, messages: list[Message]) -> None:
         """See `End`."""

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 class SessionOwner(Protocol):
     """A node, as its session sees it."""
 
+    #: whose name its token carries; "" = none
+    user: str
+
     def when_awake(self, what: Any, *args: Any) -> bool:
         """Put an event off while the process is stopped. False = it is dead or asleep."""
 

@@ -146,7 +146,7 @@ class Simulation:
         link = Link(self.world, self.plan.timing, (node, scheduler), wire=self.plan.wire)
         self._links = [entry for entry in self._links if not entry[1].is_broken]
         self._links.append((node, link))
-        scheduler.accept(link, role)
+        scheduler.accept(link, role, node.owner.user)
         node.on_connected(link)
 
     def add_worker(

@@ -43,6 +43,7 @@ class SupervisorNode:
         self._reports = ExitReports()
         self.plugins = SupervisorPluginsNode(self)
         self.is_alive = True
+        self.user = ""
         self.session = SimulatedSession(sim, self, Role.SUPERVISOR, SupervisorPolicy())
         if sim.limits is not None:
             self._look(sim.limits.look_s)

@@ -445,6 +445,8 @@ class Parent:
             is_right = any(key in sim.cancelled for key in spec.ancestors)
         elif kind == MEMORY_EXCEEDED:
             is_right = culprit in spec.ancestors and memory.has_reason(sim, failure[2])
+        elif kind == "user-limit":
+            is_right = sim.plan.limits["scheduler.user_tasks"] > 0
         elif kind == "not-permitted":
             is_right = not self._is_current()
         elif kind == "data-lost" and "cannot reach each other" in failure[2]:

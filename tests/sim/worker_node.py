@@ -111,6 +111,7 @@ class WorkerNode:
         self.data = WorkerDataNode(self)
         self.plugins = WorkerPluginsNode(self)
         self.actors = WorkerActors(self)
+        self.user = ""
         self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
         self.pauses = Pauses(self)
 

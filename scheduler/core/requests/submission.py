@@ -162,6 +162,9 @@ def on_submit(
         return
     if any(message.options):
         refused = {**_not_understood(message), **refused}
+    for refuse in state.features.refusing:
+        if beyond := refuse(state, client, message):
+            refused = {**beyond, **refused}
     if refused:
         message = _without(state, client, message, functions, refused)
     state.ranks.begin(len(message.keys), state.now)

@@ -1,0 +1,138 @@
+"""Limits of what the tasks of one user hold here: their number, and the memory that they take.
+
+Beyond them new tasks are refused, with a failure that names the limit. To read no more from the
+client was no way: what it sends to release and cancel tasks would wait behind the tasks. Keys that
+are known are taken, and so is all while clients of an earlier scheduler come back: what was
+accepted once is not refused later. A message that comes below the limit is taken as a whole.
+
+A client without a user is a user of its own (`rotation`), so the limits hold for it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import Failure, user_limit
+from ....protocol.wording import counted, sized
+from ..feature import Feature, StateMetric
+
+if TYPE_CHECKING:
+    from ..records.peers import ClientHandle
+    from ..records.users import User
+    from ..state import SchedulerState
+
+#: Memory of one task beside its arguments: its record, its key, and their entries.
+ROW_NBYTES: Final = 1024
+_NONE: Final[Mapping[int, Failure]] = {}
+
+
+class UserLimits:
+    """The limits of each user, and who has reached them."""
+
+    __slots__ = ("max_nbytes", "max_rows", "n_refused", "reached")
+
+    def __init__(self) -> None:
+        #: of the tasks and their arguments; 0 = no limit
+        self.max_nbytes = 0
+        #: tasks; 0 = no limit
+        self.max_rows = 0
+        #: {user: None} of those whose last new tasks were refused
+        self.reached: dict[User, None] = {}
+        #: tasks that were refused
+        self.n_refused = 0
+
+
+def user_limits_of(state: SchedulerState) -> UserLimits:
+    """Return the limits of each user."""
+    return state.record(UserLimits)
+
+
+def nbytes_held(user: User) -> int:
+    """Return the memory that the tasks of a user take here, about."""
+    return user.nbytes + user.n_rows * ROW_NBYTES
+
+
+def _is_beyond(limits: UserLimits, user: User) -> bool:
+    if 0 < limits.max_rows <= user.n_rows:
+        return True
+    return 0 < limits.max_nbytes <= nbytes_held(user)
+
+
+def _refuse(
+    state: SchedulerState, client: ClientHandle, message: m.SubmitTasks
+) -> Mapping[int, Failure]:
+    """Return the rows with new keys whose users have reached a limit, and why."""
+    limits = user_limits_of(state)
+    if client.worker is None:
+        beyond = [client.user] if _is_beyond(limits, client.user) else []
+    else:
+        users = dict.fromkeys(_users_of(client, message))
+        beyond = [user for user in users if _is_beyond(limits, user)]
+    if limits.reached and client.user not in beyond:
+        limits.reached.pop(client.user, None)
+    if not beyond or client.receive is not None or state.awaits_owners:
+        return _NONE
+    rows = [row for row, key in enumerate(message.keys) if key not in state.tasks]
+    if client.worker is not None:
+        by_row = list(_users_of(client, message))
+        option_of = message.option_of or [0] * len(message.keys)
+        rows = [row for row in rows if by_row[option_of[row]] in beyond]
+    if not rows:
+        return _NONE
+    limits.n_refused += len(rows)
+    user = beyond[0]
+    failure = _failure(limits, user, message.keys[rows[0]])
+    if user not in limits.reached:
+        limits.reached[user] = None
+        state.log("warning", f"tasks of client {client.name} are refused: {_text(limits, user)}")
+    return dict.fromkeys(rows, failure)
+
+
+def _users_of(client: ClientHandle, message: m.SubmitTasks) -> Iterator[User]:
+    """Yield the user for each of the options of a message: that of the task that submits it."""
+    assert client.worker is not None, "it is in a task"
+    for options in message.options or [{}]:
+        parent = client.worker.processing.get(options.get("attempt", 0))
+        yield client.user if parent is None else parent.group.user
+
+
+def _failure(limits: UserLimits, user: User, key: str) -> Failure:
+    setting = "user-tasks" if 0 < limits.max_rows <= user.n_rows else "user-memory"
+    limit = limits.max_rows if setting == "user-tasks" else limits.max_nbytes
+    return user_limit(key, user.name, setting, limit, user.n_rows, user.nbytes)
+
+
+def _text(limits: UserLimits, user: User) -> str:
+    held = f"{counted(user.n_rows, 'task')} with {sized(user.nbytes)} of arguments"
+    return f"{f'user {user.name}' if user.name else 'it'} has {held} here"
+
+
+def _forget(state: SchedulerState, client: ClientHandle) -> None:
+    """Forget that users had reached a limit who have nothing any more."""
+    reached = user_limits_of(state).reached
+    for user in [user for user in reached if not user.n_rows]:
+        del reached[user]
+
+
+FEATURE: Final = Feature(
+    name="user limits",
+    records=(UserLimits,),
+    refusing=(_refuse,),
+    client_gone=(_forget,),
+    metrics=(
+        StateMetric(
+            "tasks_refused_total",
+            "Tasks that were refused because their user had reached a limit.",
+            read=lambda state: user_limits_of(state).n_refused,
+        ),
+    ),
+    invariants={
+        "users have reached a limit only if there is one": lambda s: [
+            user.name
+            for user in user_limits_of(s).reached
+            if not (user_limits_of(s).max_rows or user_limits_of(s).max_nbytes)
+        ],
+    },
+)

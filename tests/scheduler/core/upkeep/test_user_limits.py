@@ -1,0 +1,143 @@
+"""user_limits.py: what a user may have here, and what is refused beyond it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scheduler.builders import Board, graph
+from weft.protocol.wire import messages as m
+from weft.scheduler.core.records.presence import Members
+from weft.scheduler.core.upkeep.user_limits import ROW_NBYTES, user_limits_of
+
+ARGS_NBYTES = len("args of x0")
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+def limit(board: Board, *, tasks: int = 0, nbytes: int = 0) -> None:
+    limits = user_limits_of(board.state)
+    limits.max_rows, limits.max_nbytes = tasks, nbytes
+
+
+def refused(board: Board, peer: int) -> dict[str, list]:
+    """Return the failures of the keys that were refused by the last event."""
+    return {
+        key: message.failures[i]
+        for message in board.out.of(peer, m.KeysErred)
+        for key, i in zip(message.keys, message.failure_of, strict=True)
+    }
+
+
+def test_tasks_beyond_the_limit_are_refused_until_others_are_released(board):
+    limit(board, tasks=2)
+    alice = board.client()
+    board.send(alice, graph("x0 x1 x2"))  # it comes below the limit
+    assert refused(board, alice) == {}
+
+    board.send(alice, graph("x3 x4", blob=None))
+    failure = ["user-limit", "x3", "", "user-tasks", 2, 3, 3 * ARGS_NBYTES]
+    assert refused(board, alice) == {"x3": failure, "x4": failure}
+    assert board.states("x2", "x3", "x4") == ["no_worker", "-", "-"]
+    assert "tasks of client alice are refused: it has 3 tasks" in str(board.actions)
+
+    board.send(alice, graph("x5", blob=None))
+    assert refused(board, alice) == {"x5": [*failure[:1], "x5", *failure[2:]]}
+    assert not board.actions  # it is logged once
+    assert user_limits_of(board.state).n_refused == 3
+
+    board.send(alice, m.ReleaseKeys(keys=["x0", "x1"]))
+    board.send(alice, graph("x6", blob=None))
+    assert refused(board, alice) == {}
+    assert user_limits_of(board.state).reached == {}
+
+
+def test_memory_counts_arguments_and_records(board):
+    limit(board, nbytes=2 * (ROW_NBYTES + ARGS_NBYTES))
+    alice = board.client()
+    board.send(alice, graph("x0"))
+    board.send(alice, graph("x1", blob=None))
+    assert refused(board, alice) == {}
+    board.send(alice, graph("x2", blob=None))
+    assert refused(board, alice)["x2"][3:] == [
+        "user-memory", 2 * (ROW_NBYTES + ARGS_NBYTES), 2, 2 * ARGS_NBYTES,
+    ]  # fmt: skip
+
+
+def test_the_limit_is_that_of_all_clients_of_a_user_and_of_each_without(board):
+    limit(board, tasks=1)
+    first, second = board.client("a", user="ann"), board.client("b", user="ann")
+    board.send(first, graph("x0"))
+    board.send(second, graph("x1"))
+    assert refused(board, second)["x1"][2] == "ann"
+    for name in ("c", "d"):
+        peer = board.client(name)
+        board.send(peer, graph(f"of-{name}"))
+        assert refused(board, peer) == {}
+
+
+def test_keys_that_are_known_are_taken_beyond_the_limit(board):
+    limit(board, tasks=1)
+    alice, bob = board.client(), board.client("bob")
+    board.send(alice, graph("x0", named=True))
+    board.send(bob, graph("y0"))
+    board.send(bob, graph("x0", named=True))
+    assert refused(board, bob) == {}
+    board.send(alice, graph("x0", named=True))  # as after its connection was lost
+    assert refused(board, alice) == {}
+    board.drop_rest()
+
+
+def test_what_an_earlier_scheduler_has_accepted_is_taken():
+    board = Board(expected=Members(("id of w",), ("alice",)))
+    limit(board, tasks=1)
+    alice = board.client(last_epoch=3)
+    board.send(alice, graph("x0"))
+    board.send(alice, graph("x1", blob=None))
+    assert refused(board, alice) == {}
+    while board.state.awaits_owners:
+        board.tick(1.0)
+    board.drop_rest()
+    board.send(alice, graph("x2", blob=None))
+    assert [*refused(board, alice)] == ["x2"]
+
+
+def test_a_task_submits_for_its_user(board):
+    limit(board, tasks=2)
+    ann, bob = board.client("a", user="ann"), board.client("b", user="bob")
+    w = board.worker(nthreads=2)
+    board.send(ann, graph("x0"))
+    board.send(bob, graph("y0"))
+    in_task = board.client("t", worker_id="id of w")
+    for of, key in (("x0", "x1"), ("x0", "x2"), ("y0", "y1")):
+        board.send(in_task, graph(key, attempt=board.attempt(of)))
+        assert [*refused(board, in_task)] == (["x2"] if key == "x2" else [])
+    board.drop_rest()
+    assert board.state.users["ann"].n_rows == board.state.users["bob"].n_rows == 2
+    assert w in board.state.workers
+
+
+def test_the_functions_of_refused_tasks_are_kept_for_the_next_message():
+    board = Board(max_idle_functions=64)
+    limit(board, tasks=1)
+    alice = board.client()
+    board.send(alice, graph("x0"))
+    board.send(alice, graph("y0", function="dec"))
+    assert [*refused(board, alice)] == ["y0"]
+    board.send(alice, m.ReleaseKeys(keys=["x0"]))
+    board.send(alice, graph("y1", function="dec", blob=None))
+    assert refused(board, alice) == {}
+    assert board.states("y1") == ["no_worker"]
+
+
+def test_users_that_reached_a_limit_and_are_gone_are_forgotten(board):
+    limit(board, tasks=1)
+    alice = board.client()
+    board.send(alice, graph("x0"))
+    board.send(alice, graph("x1", blob=None))
+    assert [*refused(board, alice)] == ["x1"]
+    assert len(user_limits_of(board.state).reached) == 1
+    board.send(alice, m.Bye(reason="done"))
+    assert user_limits_of(board.state).reached == {}
