@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from ..client.client import Client
 
-PRIORITY: Final = 511
+PRIORITY: Final = 9999
 #: Of the names of all tasks here.
 PREFIX: Final = "weft-selftest-"
 _N_TASKS: Final = 1000

@@ -23,7 +23,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 #: The bits of a task's priority above this are its level, the user priority. Workers need no more
 #: of the layout, which `scheduler/core/records/priority.py` describes.
-LEVEL_SHIFT: Final = 53
+LEVEL_SHIFT: Final = 48
 
 
 #: The bits of a client's number above this are the number of its user; 0 = it has none.

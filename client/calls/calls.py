@@ -156,7 +156,7 @@ def submit(
         workers: names, hosts or addresses of workers that may run it; None = all.
         resources: the amount of each resource that it takes while it runs.
         retries: number of times to run it again if it raises; or `weft.Retries`, with pauses.
-        priority: from -512 to 511; a task of higher priority runs earlier.
+        priority: from -9999 to 9999; a task of higher priority runs earlier.
         fifo_timeout: accepted for compatibility with dask; only dask's default is allowed.
         allow_other_workers: prefer `workers`, but run it on others if these cannot, or have had
             no memory for it for some seconds.
@@ -364,7 +364,7 @@ def map(
         workers: names, hosts or addresses of workers that may run them; None = all.
         retries: number of times to run a call again that raises; or `weft.Retries`.
         resources: the amount of each resource that a call takes while it runs.
-        priority: from -512 to 511; tasks of higher priority run earlier.
+        priority: from -9999 to 9999; tasks of higher priority run earlier.
         allow_other_workers: prefer `workers`, but use others if these cannot run a call.
         fifo_timeout: accepted for compatibility with dask; only dask's default is allowed.
         actor: make objects of a class that live on workers: see docs/actors.md.

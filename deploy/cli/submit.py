@@ -40,7 +40,9 @@ _DRAW_S = 0.2
 @click.option("--local", is_flag=True, help="Run it on this machine; no cluster is needed.")
 @click.option("--retries", type=Count(0), default=0, metavar="N", help="Run one that fails again.")
 @click.option("--timeout", type=Time(min=0), metavar="TIME", help="Time that a run may take.")
-@click.option("--priority", type=click.IntRange(-512, 511), default=0, help="Higher runs earlier.")
+@click.option(
+    "--priority", type=click.IntRange(-9999, 9999), default=0, help="Higher runs earlier."
+)
 @click.option(
     "--cwd", metavar="FOLDER", help="Folder to run in, which the workers have, instead of this one."
 )

@@ -42,6 +42,8 @@ _Check = Callable[[Any, list[Any]], Any]
 
 Options = list[dict[str, Any]]  #: the schema of what messages carry; {} = all defaults
 
+#: The highest priority that a user may give; the lowest is its negative.
+MAX_PRIORITY: Final = 9999
 #: Size of the data of `meta=`: texts count in UTF-8, and each item 64 more.
 MAX_META_NBYTES: Final = 2048
 #: The most conditions of a task on how others have ended.
@@ -81,8 +83,8 @@ def option(
 
 # -- checks, beside those of columns ---------------------------------------------------------------
 def _check_priority(value: Any, _buffers: list[Any]) -> int:
-    if type(value) is not int or not -512 <= value <= 511:
-        raise TypeError("a priority is a whole number from -512 to 511")
+    if type(value) is not int or not -MAX_PRIORITY <= value <= MAX_PRIORITY:
+        raise TypeError(f"a priority is a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
     return value
 
 
@@ -181,7 +183,7 @@ OPTIONS: Final[dict[str, Option]] = {}
 class TaskOptions(_Given):
     """The options of a task, as they are sent, which does not change any more."""
 
-    #: -512..511, higher runs earlier
+    #: -`MAX_PRIORITY`..`MAX_PRIORITY`, higher runs earlier
     priority: int = option(_check_priority, default=0, keyword="priority")
     #: how often it is run again after its own exception
     retries: int = option(CHECKS["Number"], default=0, keyword="retries")

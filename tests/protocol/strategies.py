@@ -46,7 +46,7 @@ _rows: dict[str, st.SearchStrategy[Any]] = {
     "Options": st.fixed_dictionaries(
         {},
         optional={
-            "priority": st.integers(-512, 511),
+            "priority": st.integers(-9999, 9999),
             "retries": _numbers,
             "workers": st.lists(_texts, max_size=2),
             "allow_other_workers": st.booleans(),

@@ -232,7 +232,7 @@ class Graph:
         )
         spec.n_runs = (1 + min(n_raises, spec.retries)) / (1 - plan.p_reschedule)
         if rng.random() < plan.p_priority:
-            spec.priority = rng.choice([-512, -1, 1, 2, 511])
+            spec.priority = rng.choice([-9999, -1, 1, 2, 9999])
         if rng.random() < plan.p_restricted:
             spec.workers = [rng.choice(["w0", "w1", "host0", "nobody"])]
             spec.allow_other_workers = rng.random() < 0.4

@@ -1,8 +1,8 @@
 """A task's place in line, as one integer (smaller runs earlier).
 
-    user priority (10 bits) | generation (23 bits) | rank (30 bits)    = 63 bits: one comparison
+    user priority (15 bits) | generation (23 bits) | rank (25 bits)    = 63 bits: one comparison
 
-- *User priority* -512..511; higher runs earlier.
+- *User priority* -9999..9999; higher runs earlier.
 - *Generation*: submissions that follow each other within FIFO_TIMEOUT_S share one; later ones come
   after.
 - *Rank*: the position in its generation: the one that the client gave, or that of its arrival; of
@@ -20,11 +20,12 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.rotation import LEVEL_SHIFT
+from ....protocol.wire.options import MAX_PRIORITY
 
 #: As dask's `fifo_timeout` for submit and map.
 FIFO_TIMEOUT_S: Final = 0.1
 
-_RANK_BITS: Final = 30
+_RANK_BITS: Final = 25
 _GENERATION_BITS: Final = LEVEL_SHIFT - _RANK_BITS
 MAX_RANK: Final = (1 << _RANK_BITS) - 1
 #: Generation and rank.
@@ -36,7 +37,7 @@ MAX_GENERATION: Final = (1 << _GENERATION_BITS) - 1
 def base_priority(user_priority: int, generation: int) -> int:
     """Return the part that a whole submission shares; add the rank for a task's own."""
     generation = min(generation, MAX_GENERATION)
-    return ((511 - user_priority) << _GENERATION_BITS | generation) << _RANK_BITS
+    return ((MAX_PRIORITY - user_priority) << _GENERATION_BITS | generation) << _RANK_BITS
 
 
 def rank_of(priority: int) -> int:

@@ -17,7 +17,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import Failure, key_conflict, not_understood
 from ....protocol.wire.failure import cancelled as cancelled_failure
 from ....protocol.wire.keys import names_content
-from ....protocol.wire.options import NO_OPTIONS, TaskOptions, unknown_options
+from ....protocol.wire.options import MAX_PRIORITY, NO_OPTIONS, TaskOptions, unknown_options
 from ....protocol.wire.payload import Blob, sum_nbytes
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
@@ -100,8 +100,8 @@ class _Batch:
             if parent is not None:  # see `delegation`
                 self.number, generation = parent.group.client, parent.group.generation
                 self.user = parent.group.user
-                user_priority += 511 - level_of(parent.priority)
-                user_priority = max(-512, min(user_priority, 511))
+                user_priority += MAX_PRIORITY - level_of(parent.priority)
+                user_priority = max(-MAX_PRIORITY, min(user_priority, MAX_PRIORITY))
                 options = options.behind(parent.group.options)
             elif ws is not None:
                 for acts_for in state.features.acts_for:

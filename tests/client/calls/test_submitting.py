@@ -196,7 +196,7 @@ def test_options_reach_the_scheduler(client, scheduler):
     [
         ({"fifo_timeout": "1s"}, TypeError, "fifo_timeout= is not supported"),
         ({"priority": 1.5}, ValueError, "priority="),
-        ({"priority": 5000}, ValueError, "priority="),
+        ({"priority": 50_000}, ValueError, "priority="),
         ({"retries": -1}, ValueError, "retries="),
         ({"workers": [3]}, TypeError, "workers="),
         ({"workers": []}, ValueError, "workers= is empty"),

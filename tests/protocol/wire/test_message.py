@@ -58,7 +58,7 @@ GOOD: dict[str, list[Any]] = {
     "Options": [
         [],
         [{}, {}],
-        [{"priority": -512, "retries": 2, "delivered": True}, {"priority": 511}],
+        [{"priority": -9999, "retries": 2, "delivered": True}, {"priority": 9999}],
         [{"workers": ["w"], "allow_other_workers": True, "resources": {"GPU": 1.5}}],
     ],
     "Number": [0, 2**63 - 1],
@@ -106,8 +106,8 @@ BAD: dict[str, list[Any]] = {
         {},
         [1],
         [{b"priority": 1}],
-        [{}, {"priority": 512}],
-        [{"priority": -513}],
+        [{}, {"priority": 10_000}],
+        [{"priority": -10_000}],
         [{"priority": True}],
         [{"retries": -1}],
         [{"workers": "w"}],
@@ -408,9 +408,9 @@ def test_an_option_that_this_version_does_not_know_is_left_out() -> None:
 
 
 def test_options_are_checked_by_name() -> None:
-    text = "SubmitTasks.options: option priority: a priority is a whole number from -512 to 511"
+    text = "SubmitTasks.options: option priority: a priority is a whole number from -9999 to 9999"
     with pytest.raises(RemoteProtocolError, match=text):
-        from_wire(submit(options=[{"priority": 1000}]), [])
+        from_wire(submit(options=[{"priority": 10_000}]), [])
     with pytest.raises(RemoteProtocolError, match=r"SubmitTasks.option_of points beyond"):
         from_wire(submit(options=[{}], option_of=[0, 1]), [])
     with pytest.raises(RemoteProtocolError, match=r"SubmitTasks.ranks: 1 items for 2 rows"):

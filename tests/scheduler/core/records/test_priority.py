@@ -16,7 +16,9 @@ from weft.scheduler.core.records.priority import (
 
 from ...builders import Board, graph
 
-parts = st.tuples(st.integers(-512, 511), st.integers(0, MAX_GENERATION), st.integers(0, MAX_RANK))
+parts = st.tuples(
+    st.integers(-9999, 9999), st.integers(0, MAX_GENERATION), st.integers(0, MAX_RANK)
+)
 
 
 @given(parts, parts)
