@@ -32,6 +32,13 @@ class Payload:
         """The size of the stream and all buffers, in bytes."""
         return buffer_nbytes(self.data) + sum(map(buffer_nbytes, self.buffers))
 
+    def __len__(self) -> int:
+        """Return `nbytes`: `len` of any blob is its size, in a lane that counts nanoseconds."""
+        return self.nbytes
+
+    def __bool__(self) -> bool:
+        return True
+
     def detached(self) -> Payload:
         """Return an equal payload that shares no memory with the objects it was made from.
 
@@ -67,14 +74,6 @@ def blob_nbytes(blob: Blob) -> int:
 def nbytes_of(blob: Blob | None) -> int:
     """Return the bytes of a blob; 0 if there is none."""
     return 0 if blob is None else blob_nbytes(blob)
-
-
-def sum_nbytes(blobs: Sequence[Blob | None]) -> int:
-    """Return the bytes of many blobs, nearly all of which are plain bytes."""
-    try:
-        return sum(map(len, blobs))  # type: ignore[arg-type]
-    except TypeError:
-        return sum(map(nbytes_of, blobs))
 
 
 def parts_of(blob: Blob) -> list[Buffer]:

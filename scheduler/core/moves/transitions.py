@@ -501,9 +501,10 @@ def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask
             stack.append(dependency)
     task.dependencies = ()
     group = task.group
-    group.user.n_rows -= 1
+    user = group.user
+    user.n_rows -= 1
     if (args := task.args) is not None:
-        group.user.nbytes -= len(args) if type(args) is bytes else blob_nbytes(args)
+        user.nbytes -= len(args)
         task.args = None
     function = group.function
     function.n_tasks -= 1

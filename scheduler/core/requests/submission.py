@@ -18,7 +18,7 @@ from ....protocol.wire.failure import Failure, key_conflict, not_understood
 from ....protocol.wire.failure import cancelled as cancelled_failure
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.options import MAX_PRIORITY, NO_OPTIONS, TaskOptions, unknown_options
-from ....protocol.wire.payload import Blob, sum_nbytes
+from ....protocol.wire.payload import Blob
 from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
 from ..moves.transitions import (
@@ -338,9 +338,11 @@ def _add_rows(
     batch.queue_up()
     state.ranks.next = rank
     batch.user.n_rows += n_created
-    batch.user.nbytes += sum_nbytes(columns[2])
+    added = columns[2]
     if len(known) > n_known:
-        batch.user.nbytes -= sum_nbytes([message.args[row] for _, row in known[n_known:]])
+        others = {row for _, row in known[n_known:]}
+        added = [args for row, args in enumerate(added, start) if row not in others]
+    batch.user.nbytes += sum(map(len, added))  # type: ignore[arg-type]  # none is None
     task_class.n_tasks += n_created
     batch.n_queued += n_queued
     if n_queued and has_one_function:
