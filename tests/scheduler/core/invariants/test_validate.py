@@ -40,6 +40,7 @@ from weft.scheduler.core.records.presence import LostWorker
 from weft.scheduler.core.records.tasks import Function, SchedulerTask, TaskClass
 from weft.scheduler.core.records.users import User
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
+from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 from ...builders import Board, graph
 from .conditions_breakages import CONDITIONS_BREAKAGES
@@ -207,6 +208,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "user.n_rows counts the tasks of a user": lambda b: setattr(b.alice.user, "n_rows", -1),
     "user.nbytes is the sum over their arguments": lambda b: setattr(b.alice.user, "nbytes", -1),
+    "users have reached a limit only if there is one": lambda b: user_limits_of(
+        b.state
+    ).reached.update({b.alice.user: None}),
     "a function is idle iff no task uses it and no client keeps it": lambda b: (
         b.state.idle_functions.clear()
     ),
