@@ -1,15 +1,22 @@
-"""Checks of what the running tasks of a worker take of it: cores, and resources."""
+"""The amounts of a worker: what it says of them, and checks of what its running tasks take."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.protocol.amounts import BESIDE, CORES
+from weft.protocol.reported import QUEUES_RESOURCES, SPILLS
 
 if TYPE_CHECKING:
     from weft.worker.core.tasks import WorkerTask
 
     from .worker_node import WorkerNode
+
+
+def facts_of(worker: WorkerNode) -> dict[str, Any]:
+    """Return the facts that a worker registers with."""
+    own = {SPILLS: worker.spill.is_on, QUEUES_RESOURCES: worker.counts_amounts}
+    return {"host": worker.host, "python": "3.11", **own}
 
 
 def check(worker: WorkerNode) -> None:

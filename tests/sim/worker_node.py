@@ -14,7 +14,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from weft.protocol.amounts import announced
-from weft.protocol.reported import QUEUES_RESOURCES, SPILLS
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import Failure, interrupted, reschedule
 from weft.protocol.wire.message import Message
@@ -203,7 +202,6 @@ class WorkerNode:
     def registration(self, number: int, last_epoch: int) -> Message:
         """See `SessionOwner`."""
         self._last_epoch = last_epoch
-        facts = {SPILLS: self.spill.is_on, QUEUES_RESOURCES: self.counts_amounts}
         return m.RegisterWorker(
             worker_id=self.worker_id,
             name=self.name,
@@ -214,7 +212,7 @@ class WorkerNode:
             memory_limit=0 if self.memory is None else self.memory.limit,
             resources=self.offered,
             supervisor_id=self.supervisor.supervisor_id if self.supervisor else "",
-            facts={"host": self.host, "python": "3.11", **facts},
+            facts=amounts.facts_of(self),
             is_unused=self.core.is_unused,
         )
 

@@ -328,7 +328,8 @@ def test_a_worker_s_options_arrive(tmp_path):
         with weft.Client(connection_file=file_of(started)) as client:
             (info,) = client.scheduler_info()["workers"].values()
             assert (info["name"], info["nthreads"], info["memory_limit"]) == ("big", 3, 10**9)
-            assert info["resources"] == {"GPU": 2.0, "MEM": 1e10}
+            offered = {"cores": info["nthreads"], "memory": 1e9, "places without cores": 100.0}
+            assert info["resources"] == {"GPU": 2.0, "MEM": 1e10, **offered}
             assert client.submit(abs, -1, resources={"GPU": 2}).result(timeout=30) == 1
         assert worker.stop() == 0
         assert list((tmp_path / "scratch").iterdir()) == []

@@ -385,7 +385,7 @@ def test_another_name_on_the_way_ends_the_connection(other: str) -> None:
         c.feed(answer)
 
 
-def test_what_is_no_name_ends_the_connection_before_any_key_is_made() -> None:
+def test_bytes_that_are_no_name_end_the_connection_before_any_key_is_made() -> None:
     c, s = client(with_user(TOKENS[Level.ADMIN], "ann")), server(TOKENS[Level.ADMIN])
     proof = c.feed(s.feed(c.start()))
 

@@ -38,9 +38,7 @@ from weft.scheduler.core.records.peers import ClientHandle, FailedFetches, Worke
 from weft.scheduler.core.records.prefixes import Prefix
 from weft.scheduler.core.records.presence import LostWorker
 from weft.scheduler.core.records.tasks import Function, SchedulerTask, TaskClass
-from weft.scheduler.core.records.users import User
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
-from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 from ...builders import Board, graph
 from .conditions_breakages import CONDITIONS_BREAKAGES
@@ -48,6 +46,7 @@ from .interruption_breakages import INTERRUPTION_BREAKAGES
 from .journal_breakages import JOURNAL_BREAKAGES
 from .question_breakages import QUESTION_BREAKAGES
 from .recovery_breakages import RECOVERY_BREAKAGES
+from .user_breakages import USER_BREAKAGES
 
 
 def busy_board() -> Board:
@@ -198,19 +197,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "function.n_tasks counts the tasks, and clients that keep it": lambda b: setattr(
         b.function, "n_tasks", 9
     ),
-    "users are filed by name, and have different numbers": lambda b: b.state.users.update(
-        {"bob": User("bob", 1), "ann": User("ann", 1)}
-    ),
-    "a client's number has that of its user": lambda b: setattr(b.alice, "number", 5 << 40 | 1),
-    "a user with a name is that of its name": lambda b: setattr(b.alice.user, "name", "ann"),
-    "the turns of a task are those of its user": lambda b: setattr(
-        b.task("aside").group, "client", 5 << 40 | 1
-    ),
-    "user.n_rows counts the tasks of a user": lambda b: setattr(b.alice.user, "n_rows", -1),
-    "user.nbytes is the sum over their arguments": lambda b: setattr(b.alice.user, "nbytes", -1),
-    "users have reached a limit only if there is one": lambda b: user_limits_of(
-        b.state
-    ).reached.update({b.alice.user: None}),
     "a function is idle iff no task uses it and no client keeps it": lambda b: (
         b.state.idle_functions.clear()
     ),
@@ -522,6 +508,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     **JOURNAL_BREAKAGES,
     **QUESTION_BREAKAGES,
     **RECOVERY_BREAKAGES,
+    **USER_BREAKAGES,
     # Plugins.
     "actors whose thread waits were made by attempts that have ended": lambda b: b.state.record(
         WaitingActors

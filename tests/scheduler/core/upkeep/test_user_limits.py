@@ -90,7 +90,7 @@ def test_keys_that_are_known_are_taken_beyond_the_limit(board):
     board.drop_rest()
 
 
-def test_what_an_earlier_scheduler_has_accepted_is_taken():
+def test_rows_that_an_earlier_scheduler_has_accepted_are_taken():
     board = Board(expected=Members(("id of w",), ("alice",)))
     limit(board, tasks=1)
     alice = board.client(last_epoch=3)

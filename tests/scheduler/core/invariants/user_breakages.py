@@ -1,0 +1,26 @@
+"""How each invariant of users is broken, for `test_validate.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.scheduler.core.records.users import User
+from weft.scheduler.core.upkeep.user_limits import user_limits_of
+
+#: {invariant: what breaks it}, of a `Broken` board
+USER_BREAKAGES: dict[str, Callable[[Any], object]] = {
+    "users are filed by name, and have different numbers": lambda b: b.state.users.update(
+        {"bob": User("bob", 1), "ann": User("ann", 1)}
+    ),
+    "a client's number has that of its user": lambda b: setattr(b.alice, "number", 5 << 40 | 1),
+    "a user with a name is that of its name": lambda b: setattr(b.alice.user, "name", "ann"),
+    "the turns of a task are those of its user": lambda b: setattr(
+        b.task("aside").group, "client", 5 << 40 | 1
+    ),
+    "user.n_rows counts the tasks of a user": lambda b: setattr(b.alice.user, "n_rows", -1),
+    "user.nbytes is the sum over their arguments": lambda b: setattr(b.alice.user, "nbytes", -1),
+    "users have reached a limit only if there is one": lambda b: user_limits_of(
+        b.state
+    ).reached.update({b.alice.user: None}),
+}
