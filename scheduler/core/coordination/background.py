@@ -98,6 +98,8 @@ def _keep(state: SchedulerState, _record: ObjectRecord, call: Call) -> Reply:
         if task is None:
             if wanted_keys.want_unknown(state, keeper, key) is None:
                 unknown.append(key)
+        elif task.state == RELEASED and task.delivered:
+            continue  # it has finished, its client has the result, and the last copy is gone
         elif task.state not in (MEMORY, ERRED):
             background.ended.pop(key, None)  # the result of an earlier run was lost just now
             wanted_keys.want(keeper, task)

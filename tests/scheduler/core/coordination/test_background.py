@@ -15,6 +15,7 @@ from weft.scheduler.core.coordination import background
 from weft.scheduler.core.coordination.background import BACKGROUND_INVARIANTS, background_of
 from weft.scheduler.core.coordination.records import objects_of
 from weft.scheduler.core.invariants.validate import validate
+from weft.scheduler.core.leaving.leavers import START_S
 from weft.scheduler.core.recovery.records import recovery_of
 
 
@@ -81,6 +82,23 @@ def test_tasks_that_have_ended_or_are_unknown_are_not_kept(board, alice):
     board.finish(worker, "a")
     assert keep(alice, "a", "x") == {"unknown": ["x"], "n_unknown": 1}
     assert board.states("a") == ["-"]
+
+
+def test_a_task_whose_result_its_client_has_got_does_not_run_again_in_the_background(board, alice):
+    """The client was sent the result, and its worker has left, while the request was on its way."""
+    worker = board.worker()
+    board.send(alice.peer, graph("a -> b"), m.WantKeys(keys=["b"]))
+    board.finish(worker, "a")
+    board.finish(worker, "b", blob=b"b")
+    board.send(alice.peer, m.ReleaseKeys(keys=["a"]))
+    board.send(worker, m.WorkerLeaving(reason="SIGTERM"), m.AskToLeave(request=1))
+    board.tick(2 * START_S)
+    board.send(worker, m.Bye(reason="SIGTERM"))
+    assert board.states("a", "b") == ["released", "released"]
+    assert alice.call(h.BACKGROUND, "keep", "all", keys=["b"]) == KEPT
+    assert board.states("a", "b") == ["released", "released"]
+    board.send(alice.peer, m.ReleaseKeys(keys=["b"]))
+    assert board.states("a", "b") == ["-", "-"]
 
 
 def test_a_result_of_the_last_scheduler_that_a_worker_came_back_with_has_ended():
