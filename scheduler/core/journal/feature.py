@@ -287,13 +287,14 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
 
 
 def _fail(state: SchedulerState, key: str, reason: str) -> None:
-    """Fail a job whose beginning is not recorded, unless it has failed by itself.
+    """Fail a job whose beginning is not recorded, unless it has failed or was cancelled.
 
     The keeper is sent that, so this end is recorded: an earlier job of the key may be on record.
     """
+    journal = journal_of(state)
     task = state.tasks.get(key)
-    if task is not None and task.state != ERRED:
-        journal_of(state).ending.pop(key, None)
+    if task is not None and task in journal.keeper.wants and task.state != ERRED:
+        journal.ending.pop(key, None)
         err(state, task, unrecorded(key, reason))
 
 

@@ -148,6 +148,19 @@ def test_a_job_that_cannot_be_recorded_fails(board):
     assert not journal_of(board.state).jobs
 
 
+def test_a_job_that_was_cancelled_before_its_beginning_could_not_be_recorded_has_ended(board):
+    """It stays known, because a task that has failed with it is wanted."""
+    client = board.client()
+    board.send(client, graph("a", detached=True), graph("a -> b"))
+    board.send(client, m.CancelKeys(keys=["a"], force=True, reason="why"))
+    assert board.states("a", "b") == ["released", "erred"]
+    recorded(board, 1, "the disk is full")
+    assert board.states("a", "b") == ["released", "erred"]
+    recorded(board, 2)
+    assert not journal_of(board.state).jobs
+    assert not journal_of(board.state).ending
+
+
 def test_a_result_of_a_job_that_cannot_be_recorded_is_none(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", detached=True))
