@@ -263,8 +263,12 @@ def _is_held_back(state: SchedulerState, ws: WorkerHandle) -> bool:
 
 
 def _prepare(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Give an unused worker no work before its plugins.
+
+    One that has some was given it before the barrier began, and goes on with it.
+    """
     preparing = plugins_of(state).preparing
-    if ws.is_new and ws not in preparing:
+    if ws.is_new and ws not in preparing and not (ws.processing or ws.zombies):
         preparing[ws] = None
         if not ws.is_away:
             set_away(state, ws)

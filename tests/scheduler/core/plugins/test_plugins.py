@@ -336,6 +336,24 @@ def test_a_worker_that_has_served_the_last_scheduler_serves_the_next_while_it_se
     assert board.rest() == ["Recovered"]
 
 
+def test_a_worker_that_has_tasks_when_a_barrier_begins_goes_on_while_it_sets_a_plugin_up():
+    """A scheduler without a record of members learns from the first one that there was another."""
+    board = Board()
+    new, idle = board.worker("new"), board.worker("idle")
+    assert "x" in assigned(board.send(board.client("bob"), graph("x")), new)
+    alice = board.client(last_epoch=3)
+    assert board.state.awaits_peers
+    out = register(board, alice)
+    (request,) = asked(out, new)
+    assert not request.is_required
+    done(board, new, request)
+    board.finish(new, "x")
+    (request,) = asked(board.out, idle) or asked(out, idle)
+    assert request.is_required
+    done(board, idle, request)
+    board.drop_rest()
+
+
 def test_a_new_worker_whose_connection_breaks_before_the_barrier_still_prepares():
     board = Board(away_s=5.0, expected=Members([], ["alice"]))
     board.close(board.worker())
