@@ -292,7 +292,8 @@ def advance(state: SchedulerState) -> None:
     candidates = deque(sorted(state.staying.values(), key=lambda ws: ws.nbytes))
     asked: dict[WorkerHandle, list[SchedulerTask]] = {}
     coming = _coming(copies)
-    for task in list(copies.open):
+    # What clients wish for needs no room, and would leave none for what leavers hold.
+    for task in sorted(copies.open, key=lambda task: not copies.wishes[task].is_rescue):
         wish = copies.wishes[task]
         if is_over(task, wish):
             copies.forget(task)

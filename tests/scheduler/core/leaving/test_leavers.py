@@ -194,6 +194,19 @@ def test_a_needed_result_without_room_holds_its_worker_until(way):
     c.end(0)
 
 
+def test_room_is_for_results_of_leavers_before_copies_that_clients_wish_for():
+    """A wish may fill a worker, so it would leave none, and the leaver would wait for ever."""
+    c = Leaving(1, "x", "y")
+    arguments = {"keys": ["y"], "n": 2}
+    c.board.send(c.alice, m.Ask(request=9, name="replicate", arguments=arguments))
+    c.leave(0)
+    c.workers.append(c.board.worker("w1", memory_limit=10))
+    assert c.to_hold(c.board.out) == {1: ["x", "y"]}
+    c.report(1, "x")
+    assert c.may_go(c.report(1, "y"))
+    c.end(0)
+
+
 def test_a_delivered_result_is_moved_and_holds_no_worker_where_no_room_is():
     c = Leaving(1)
     c.board.send(c.alice, graph("x"), m.WantKeys(keys=["x"]))
