@@ -5,12 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tests.scheduler.builders import graph
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.messages import FetchKeys, Heartbeat, RegisterSupervisor, WantKeys
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.events import PeerConnected, PeerSent
 from weft.scheduler.core.members.epochs import GiveWay
+from weft.worker.core.tasks import NO_FUNCTION, WorkerTask
 
 from .client_node import ClientNode
 from .graphs import ACTOR
@@ -79,6 +82,16 @@ def test_memory_that_is_still_to_be_given_back_is_work():
     assert (sim.world.n_busy, memory.resident_nbytes()) == (1, 9)
     run_until(sim, lambda: not sim.world.n_busy)
     assert memory.resident_nbytes() == 1
+
+
+def test_what_a_task_reads_is_kept_while_a_client_may_take_that_task_up():
+    sim, worker = started()
+    worker.core.released[5] = WorkerTask("x", 5, 0, NO_FUNCTION, b"", 0)
+    sim.scheduler.core.awaits_owners = True
+    worker.check_at_rest()
+    sim.scheduler.core.awaits_owners = False
+    with pytest.raises(AssertionError, match="keeps released data"):
+        worker.check_at_rest()
 
 
 class FailingDisks:
