@@ -117,8 +117,6 @@ class Departure(NamedTuple):
     #: tasks and results that it had
     n_tasks: int
     n_results: int
-    #: results whose last copy it had, and that are computed again
-    n_recomputed: int
     #: its results by function, those with most bytes
     held_most: list[HeldResults]
     #: the tasks that it had begun, if it has left after it had given back the others

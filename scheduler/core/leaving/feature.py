@@ -20,9 +20,9 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
     leaver = leavers.leavers_of(state).by_worker.get(ws)
     if departure.reason is not None:
         departures.report(state, ws, departure, leaver)
-    n_moved = 0 if leaver is None else leaver.n_moved
     leavers.end(state, ws)
-    retiring_of(state).note_gone(state, ws, departure.reason, departure.n_recomputed, n_moved)
+    if leaver is not None:
+        retiring_of(state).note_gone(state, ws, departure.reason, leaver)
 
 
 RETIRING: Final = Feature(

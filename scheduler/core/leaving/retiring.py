@@ -38,6 +38,7 @@ from .leavers import is_needed, is_sole, leavers_of, let_drop
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
+    from .leavers import Leaver
 
 #: Orders that are kept; the oldest finished one is dropped for the next.
 MAX_ORDERS: Final = 100
@@ -83,17 +84,13 @@ class Retiring:
         self.orders: dict[str, Order] = {}
 
     def note_gone(
-        self,
-        state: SchedulerState,
-        ws: WorkerHandle,
-        reason: str | None,
-        n_recomputed: int,
-        n_moved: int,
+        self, state: SchedulerState, ws: WorkerHandle, reason: str | None, leaver: Leaver
     ) -> None:
         """Note that a worker has left for a reason (None = it was lost), at a cost."""
+        n_recomputed = sum(not is_for_good for _, _, is_for_good in leaver.lost)
         for order in self.orders.values():
             if order.leaving.pop(ws.worker_id, None) is not None:
-                end = LOST if reason is None else LEFT
+                end, n_moved = LOST if reason is None else LEFT, leaver.n_moved
                 order.ends[ws.address] = _end_of(ws, end, reason or "", n_recomputed, n_moved)
                 if not order.leaving:
                     _answer(state, order)

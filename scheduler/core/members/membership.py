@@ -376,12 +376,10 @@ def _remove_worker(
     if is_lost:
         _report_loss(state, ws)
     report = state.lost.exit_reports.get(ws.worker_id) if is_lost else None
-    n_before = state.counters.tasks_recomputed
     n_tasks, n_results = len(ws.processing), len(ws.has_what)
     most = held_most(ws) if left_because is None else []
     lose_worker(state, ws, most, had)
-    n_recomputed = state.counters.tasks_recomputed - n_before
-    departure = Departure(left_because, report, n_tasks, n_results, n_recomputed, most, running)
+    departure = Departure(left_because, report, n_tasks, n_results, most, running)
     for worker_gone in state.features.worker_gone:
         worker_gone(state, ws, departure)
     answer_awaited(state, ws)

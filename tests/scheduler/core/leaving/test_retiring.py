@@ -306,6 +306,7 @@ def test_a_large_argument_of_a_client_that_is_there_keeps_no_worker():
     board.finish(worker, "data-1", blob=None)
     board.send(bob, m.Bye(reason="done"))
     assert leaving(retire(board, alice, workers=["id of w"])) == [worker]
+    assert ends(leave(board, worker), alice) == {"w": ("left", 0)}, "alice puts it again"
 
 
 @pytest.mark.parametrize("losses", ["keep", "wait", "drop"])
