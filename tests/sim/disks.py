@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 #: Share of the runs that have disks which lose values.
 P_DISKS = 0.25
+#: So many values are lost in one run, at most: what reads one that many read is placed again with
+#: each loss, and a run of such tasks would take minutes.
+MOST_LOST = 200
 
 
 class Disks:
@@ -33,6 +36,7 @@ class Disks:
         self.p_lost = self.rng.choice([0.01, 0.1, 0.3]) if self.rng.random() < P_DISKS else 0.0
         if plan.executes_once:
             self.p_lost = 0.0
+        self.n_lost = 0
         #: {attempt: key} of tasks that could not start since an input was lost
         self.stopped: dict[int, str] = {}
 
@@ -77,6 +81,7 @@ class WorkerDisk:
             return True
         if sim.is_healed or not disks.p_lost or sim.graph.by_key[record.key].function == ACTOR:
             return False
-        if disks.rng.random() < disks.p_lost:
+        if disks.n_lost < MOST_LOST and disks.rng.random() < disks.p_lost:
+            disks.n_lost += 1
             self.lost[record.attempt] = None
         return record.attempt in self.lost
