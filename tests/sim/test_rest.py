@@ -84,7 +84,7 @@ def test_memory_that_is_still_to_be_given_back_is_work():
     assert memory.resident_nbytes() == 1
 
 
-def test_what_a_task_reads_is_kept_while_a_client_may_take_that_task_up():
+def test_inputs_are_kept_while_a_client_may_take_up_the_task_that_reads_them():
     sim, worker = started()
     worker.core.released[5] = WorkerTask("x", 5, 0, NO_FUNCTION, b"", 0)
     sim.scheduler.core.awaits_owners = True

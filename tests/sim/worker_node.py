@@ -8,7 +8,6 @@ store under the attempt that made them; a value that is missing when a task star
 from __future__ import annotations
 
 import itertools
-import zlib
 from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -77,8 +76,7 @@ class WorkerNode:
         self.resources = resources
         self.offered = announced(resources, sim.plan.nthreads, 0)
         self.worker_id = sim.new_id("worker")
-        #: It begins tasks when their amounts are free; some are of a version that did not.
-        self.counts_amounts = zlib.crc32(self.worker_id.encode()) % 4 > 0
+        self.counts_amounts = amounts.are_counted_by(self.worker_id)
         self.core = WorkerState(sim.plan.nthreads, address, FEATURES, self.offered)
         self.store: dict[int, bytes] = {}
         self.memory = None if sim.limits is None else ProcessMemory(self, sim.limits)
@@ -592,8 +590,8 @@ class WorkerNode:
         assert not left, f"{self!r} keeps values of {left}, which nobody wants"
         assert not core.cancelled, f"{self!r} runs cancelled tasks for ever"
         # What no client has taken up yet may still be taken up, and reads what it has.
-        is_left = not self.sim.scheduler.core.awaits_owners
-        assert not (core.released and is_left), f"{self!r} keeps released data"
+        is_kept = self.sim.scheduler.core.awaits_owners
+        assert is_kept or not core.released, f"{self!r} keeps released data"
         # A value that has not come is waited for until its reader hears that it does not come.
         awaited = core.awaited.keys() - core.record(Promises).early.keys()
         assert not awaited, f"{self!r} has promised what does not end: {awaited}"

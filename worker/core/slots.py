@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 CHUNK_US = 1000.0
 
 
-def dispatch(state: WorkerState, asking: Slot | None) -> None:
-    """Give idle slots work, first the slot that asks for it, which need not be woken."""
+def dispatch(state: WorkerState, here: Slot | None) -> None:
+    """Give idle slots work, first one that asks for it.
+
+    The thread of `here` looks at its chunk next, also if its slot had no seat meanwhile. So it is
+    not to be woken: it would wake once more when it has none.
+    """
     idle, ready, offered = state.idle, state.ready, state.offered
     while offered.n:
         found = offered.next_queue(len(idle), state.now, may_keep=seats.may_keep(state))
@@ -40,14 +44,14 @@ def dispatch(state: WorkerState, asking: Slot | None) -> None:
         offered.take(slot, amounts)
         fill(state, slot, queue, share)
         offered.served(amounts, n - queue.n)
-        if slot is not asking:
+        if slot is not here:
             state.before.append(Run(slot.index))
     while idle and ready.n:
         share = -(-ready.n // len(idle))
         slot, _ = idle.popitem()
         slot.busy = True
         fill(state, slot, ready, share)
-        if slot is not asking:
+        if slot is not here:
             state.before.append(Run(slot.index))
 
 

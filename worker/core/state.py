@@ -173,15 +173,16 @@ class WorkerState:
                 contradicts itself. The caller closes and passes in `SchedulerLost`.
         """
         self.now = now
-        asking = None
+        asking = here = None
         n_waiting = len(self.to_scheduler)
         if event.__class__ is ChunkDone:
             asking = slots.on_chunk_done(self, event)
+            here = self.slots[event.slot] if event.finished else None
         else:
             self._events[event.__class__](self, event)
         if (self.idle or self.offered.n) and not self.is_leaving:
             if self.ready.n or self.offered.n:
-                slots.dispatch(self, asking)
+                slots.dispatch(self, here)
             if asking is not None and not asking.busy:
                 slots.feed(self, asking)
         if self.fetching.waiting:

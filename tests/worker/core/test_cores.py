@@ -176,3 +176,13 @@ def test_no_more_cores_are_taken_than_the_worker_has():
     give(worker, "4 plain", "5 last")
     assert start_all(worker) == ["a", "b", "plain"]
     assert worker.state.offered.free[CORES] == 1.0
+
+
+def test_a_slot_that_has_its_seat_again_at_once_is_not_woken_beside_its_thread():
+    worker = Hands(1)
+    give(worker, "1 a", "2 b", "3 c", cores=0.5)
+    assert start_all(worker) == ["a", "b"]
+    n_runs = worker.n_runs
+    finish(worker, "b")  # its slot sat beside the only seat, which two halves share
+    assert start_all(worker) == ["a", "c"]
+    assert worker.n_runs == n_runs
