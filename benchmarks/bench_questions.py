@@ -23,10 +23,10 @@ from weft.protocol.wire.codec import WireState
 from weft.protocol.wire.framing import Frame, frame_header
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
+from weft.protocol.wire.question_arguments import MAX_KEYS
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.events import Event, PeerConnected, PeerSent
 from weft.scheduler.core.features import FEATURES
-from weft.scheduler.core.records.question_arguments import MAX_KEYS
 from weft.scheduler.core.state import SchedulerState
 from weft.worker.answering import N_KEPT
 

@@ -365,7 +365,7 @@ def test_options_are_those_of_submit(client):
         (lambda c: weft.Executor(mp_context=5), TypeError, "mp_context= is not an option"),
         (lambda c: c.get_executor(retry=1), TypeError, "unexpected keyword argument 'retry'"),
         (lambda c: c.get_executor(pure=True), NotSupported, "never pure"),
-        (lambda c: c.get_executor(priority=1000), ValueError, "priority="),
+        (lambda c: c.get_executor(priority=10_000), ValueError, "priority="),
         (lambda c: c.get_executor().submit(1), TypeError, "needs a function"),
         (lambda c: c.get_executor().map(abs, 3), TypeError, "did you mean range"),
         (lambda c: c.get_executor().map(abs, [1], chunksize=0), ValueError, "chunksize must be"),

@@ -120,7 +120,7 @@ def n_indexes(client, monkeypatch):
         found.extend(one for one in functions if getattr(one, "id", None) == INDEX_FUNCTION)
         post(operation)
 
-    monkeypatch.setattr(client._engine, "post", note)
+    monkeypatch.setattr(client._engine, "post_submission", note)
     return lambda: len(found)
 
 

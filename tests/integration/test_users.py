@@ -38,6 +38,7 @@ def test_users_have_tokens_turns_and_limits_of_their_own(tmp_path):
             ]  # fmt: skip
 
             held = ann.map(operator.neg, range(LIMIT))
+            ann.gather(held)  # so they are there when those of the other client come
             # Both are one user; bob is another.
             refused = other.submit(operator.neg, 1000)
             with pytest.raises(UserLimit, match="user ann") as caught:

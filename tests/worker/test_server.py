@@ -79,7 +79,8 @@ async def test_a_worker_registers_with_its_properties_and_sends_heartbeats(clust
     assert said.worker_id == worker.config.worker_id
     assert (said.name, said.nthreads, said.memory_limit) == ("w", 3, 1 << 30)
     assert (said.session, said.last_epoch, said.address) == (1, 0, worker.address)
-    assert (said.resources, said.supervisor_id) == ({"gpu": 1.0}, "s1")
+    offered = {"gpu": 1.0, "cores": 3.0, "memory": float(1 << 30), "places without cores": 100.0}
+    assert (said.resources, said.supervisor_id) == (offered, "s1")
     await cluster.scheduler.until(lambda: len(cluster.scheduler.of(Heartbeat)) >= 2)
     status = cluster.scheduler.of(WorkerStatus)[0]
     assert (status.state, status.nthreads, status.managed_nbytes) == ("running", 3, 0)
