@@ -23,6 +23,7 @@ from ....protocol.wire.failure import Failure, cancelled, data_lost, unrecorded
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import NO_ANSWER
 from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST, TaskOptions
+from ....protocol.wire.question_arguments import BadArgument, keys_of
 from ..feature import Feature, LateQuestion
 from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle
@@ -392,7 +393,7 @@ def on_ask_recorded(state: SchedulerState, peer: int, message: m.Ask) -> None:
 def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """Forget jobs that have ended, with their results; answer when that is recorded."""
     journal = journal_of(state)
-    keys = message.arguments.get("keys", [])
+    keys = keys_of(message.arguments)
     pending = [k for k in keys if journal.jobs.get(k) == PENDING and k not in journal.ending]
     if not journal.is_open or pending:
         text = f"job {pending[0]!r} has not ended: cancel it first" if pending else _NO_JOURNAL
@@ -408,7 +409,9 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
 
 def on_retry_job(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """Have a job read that is to run again; its question is answered when that is recorded."""
-    key = message.arguments.get("key", "")
+    key = message.arguments.get("key")
+    if type(key) is not str:
+        raise BadArgument("key= is that of a job")
     if text := _why_not_again(state, key):
         state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
     else:

@@ -394,3 +394,13 @@ def test_only_what_has_ended_badly_runs_again(board):
     assert board.out[client][0].text == report.problem
     without = Board()
     assert "no journal" in retry(without, without.client(), "a")[0].text
+
+
+@pytest.mark.parametrize("key", [None, 7, ["a"], {"a": 1}])
+@pytest.mark.parametrize("name", ["retry_job", "forget_jobs"])
+def test_a_question_with_keys_that_are_none_is_refused_and_nothing_is_recorded(board, name, key):
+    client = board.client()
+    arguments = {"key": key} if name == "retry_job" else {"keys": [key]}
+    ((failed,),) = board.send(client, m.Ask(request=3, name=name, arguments=arguments)).values()
+    assert (failed.request, failed.kind) == (3, "bad-argument")
+    assert writes(board) == []
