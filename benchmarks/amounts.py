@@ -1,4 +1,4 @@
-"""What it costs that tasks ask for resources: rates, and the time of the scheduler.
+"""Measures what it costs that tasks ask for resources: rates, and the time of the scheduler.
 
 - *plenty*: no-op tasks with 1 of a resource, on workers that offer a million, beside the same map
   without. The goal is 0.9 of its rate.

@@ -50,7 +50,7 @@ def test_users_have_tokens_turns_and_limits_of_their_own(tmp_path):
             large = bob.submit(bytes, 30_000_000)
             assert len(large.result(timeout=30)) == 30_000_000
 
-            # What was accepted goes on, and with it the limit is free again.
+            # Accepted tasks go on, and when they are let go the user may submit again.
             assert ann.gather(held) == [-i for i in range(LIMIT)]
             del held
             ann.scheduler_info()  # the release was read before

@@ -589,7 +589,7 @@ class WorkerNode:
         left = [attempt for attempt in self.store if attempt not in known]
         assert not left, f"{self!r} keeps values of {left}, which nobody wants"
         assert not core.cancelled, f"{self!r} runs cancelled tasks for ever"
-        # What no client has taken up yet may still be taken up, and reads what it has.
+        # A task that no client has taken up yet may still be taken up, and reads its inputs.
         is_kept = self.sim.scheduler.core.awaits_owners
         assert is_kept or not core.released, f"{self!r} keeps released data"
         # A value that has not come is waited for until its reader hears that it does not come.

@@ -370,3 +370,16 @@ class Hands:
     def _take(self, holder: str) -> Fetch:
         fetch = next(fetch for fetch in self.fetches.values() if fetch.holder == holder)
         return self.fetches.pop(fetch.request)
+
+
+def running(worker: Hands) -> list[str]:
+    """Return the keys of the tasks that were started and not reported."""
+    return sorted(task.key for tasks in worker.started.values() for task in tasks)
+
+
+def start_all(worker: Hands) -> list[str]:
+    """Start what each thread that is awake has in its chunk; return all that runs."""
+    for slot in sorted(worker.awake):
+        if slot in worker.seated and not worker.started[slot]:
+            worker.start(slot)
+    return running(worker)

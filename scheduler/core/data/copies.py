@@ -292,7 +292,7 @@ def advance(state: SchedulerState) -> None:
     candidates = deque(sorted(state.staying.values(), key=lambda ws: ws.nbytes))
     asked: dict[WorkerHandle, list[SchedulerTask]] = {}
     coming = _coming(copies)
-    # What clients wish for needs no room, and would leave none for what leavers hold.
+    # Copies that clients wish for need not be made, and would leave no room for those of leavers.
     for task in sorted(copies.open, key=lambda task: not copies.wishes[task].is_rescue):
         wish = copies.wishes[task]
         if is_over(task, wish):

@@ -39,7 +39,7 @@ def _fitting(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]
         is_plain = len([*state.ready]) == 1 and task_class.queue.is_plain
         return [*task_class.open, *(() if is_plain else task_class.partly)]
     seen = [ws for ws in task_class.members if ws not in state.takers and ws.wants_more]
-    # What waits for resources may look as if it took less time when a function is measured.
+    # Tasks that wait for resources may look as if it took less time when a function is measured.
     fitting = [ws for ws in seen if ws.has_room_for(task_class, at_once=True)]
     return [ws for ws in fitting if not ws.is_stuck(state.now)]
 

@@ -1,3 +1,3 @@
-"""What clients ask for: submit, want, cancel, retry."""
+"""Handles the requests of clients: submit, want, cancel, retry."""
 
 from __future__ import annotations

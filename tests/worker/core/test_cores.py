@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worker.builders import SLOW, Hands, assign
+from tests.worker.builders import SLOW, Hands, assign, running, start_all
 from weft.protocol.amounts import BESIDE, CORES, asked_by_cores
 from weft.worker.core.offered import PATIENCE_S
-
-
-def running(worker: Hands) -> list[str]:
-    return sorted(task.key for tasks in worker.started.values() for task in tasks)
-
-
-def start_all(worker: Hands) -> list[str]:
-    """Start what each thread that is awake has in its chunk; return all that runs."""
-    for slot in sorted(worker.awake):
-        if slot in worker.seated and not worker.started[slot]:
-            worker.start(slot)
-    return running(worker)
 
 
 def slot_of(worker: Hands, key: str) -> int:

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worker.builders import SLOW, Hands, assign, drop, give_back
+from tests.worker.builders import SLOW, Hands, assign, drop, give_back, start_all
 from weft.protocol.wire.messages import AttemptsBlocked, AttemptsReturned, WithdrawAttempts
 from weft.worker.core.events import SchedulerLost, SessionOpened
 from weft.worker.core.offered import amounts_of
 from weft.worker.core.seats import SPARE
 
 GPU = {"gpu": 1.0}
-
-
-def running(worker: Hands) -> list[str]:
-    return sorted(task.key for tasks in worker.started.values() for task in tasks)
-
-
-def start_all(worker: Hands) -> list[str]:
-    """Start what each thread that is awake has in its chunk; return all that runs."""
-    for slot in sorted(worker.awake):
-        if slot in worker.seated and not worker.started[slot]:
-            worker.start(slot)
-    return running(worker)
 
 
 def test_one_task_at_a_time_has_the_only_unit():
