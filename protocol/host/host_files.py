@@ -61,6 +61,9 @@ _MFD_NOEXEC_SEAL: Final = 0x8
 _SHARED_PAGES: Final = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 _GIVEN: Final = ("[advise]", "[within_size]", "[always]", "[force]")
 LARGE_PAGE: Final = 2 << 20
+#: Whether memory is promised only as far as there is some: "2".
+_OVERCOMMIT: Final = "/proc/sys/vm/overcommit_memory"
+_STRICT: Final = "2"
 #: Most parts of the descriptors that this process may have are for other things.
 _MOST_FILES: Final = 1 / 2
 #: Where MAP_FIXED is this number, and off_t a long.
@@ -175,8 +178,15 @@ def _write_mapped(fd: int, views: Sequence[memoryview], offsets: Sequence[int]) 
 
 @functools.lru_cache(maxsize=1)
 def has_large_pages() -> bool:
-    """Return whether this system gives pages of 2 MiB to files in memory."""
+    """Return whether this system gives pages of 2 MiB to files in memory.
+
+    Where it promises memory only as far as there is some, they are not used: a page that a mapping
+    cannot get ends the process by SIGBUS, while a `pwrite` fails.
+    """
     try:
+        with open(_OVERCOMMIT, encoding="ascii") as file:
+            if file.read().strip() == _STRICT:
+                return False
         with open(_SHARED_PAGES, encoding="ascii") as file:
             return any(word in _GIVEN for word in file.read().split())
     except OSError:  # no Linux, or one without such pages

@@ -67,15 +67,18 @@ def test_a_large_file_is_the_same_with_large_pages(monkeypatch, is_given, odd):
 
 
 def test_large_pages_are_used_where_the_system_gives_them(monkeypatch, tmp_path):
-    setting = tmp_path / "shmem_enabled"
+    setting, overcommit = tmp_path / "shmem_enabled", tmp_path / "overcommit_memory"
     monkeypatch.setattr(host_files, "_SHARED_PAGES", str(setting))
-    for text, is_given in [
-        ("always within_size [advise] never deny force", True),
-        ("[always] within_size advise never deny force", True),
-        ("always within_size advise [never] deny force", False),
-        ("always within_size advise never [deny] force", False),
-        (None, False),  # a kernel without large pages
+    monkeypatch.setattr(host_files, "_OVERCOMMIT", str(overcommit))
+    for text, promises, is_given in [
+        ("always within_size [advise] never deny force", "0", True),
+        ("[always] within_size advise never deny force", "1", True),
+        ("always within_size [advise] never deny force", "2", False),  # SIGBUS if there is none
+        ("always within_size advise [never] deny force", "0", False),
+        ("always within_size advise never [deny] force", "0", False),
+        (None, "0", False),  # a kernel without large pages
     ]:
+        overcommit.write_text(f"{promises}\n")
         if text is None:
             setting.unlink()
         else:
