@@ -23,6 +23,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import psutil
+
 #: Seconds until a process must have done what it was asked for.
 LIMIT_S = 120.0
 
@@ -188,18 +190,19 @@ class CountedCluster:
         return {"client": mine, "scheduler": json.loads(self._counts.read_text())}
 
     def close(self) -> None:
-        """End what was started, and wait for it."""
+        """End what was started, and wait for it.
+
+        A signal may have come while a process was being started, which is in no list then.
+        """
         sys.settrace(None)
         if self.client is not None:
             self.client.close()
-        for process in reversed(self._processes):
+        started = psutil.Process().children()
+        for process in reversed(started):
             process.terminate()
-        for process in self._processes:
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for process in psutil.wait_procs(started, timeout=30)[1]:
+            process.kill()
+            process.wait()
 
     def _run(self, case: str, n: int) -> None:
         run_case(self.client, case, n, self._first)
