@@ -30,6 +30,7 @@ from tests.graphs.blocks.kit import (
     touch,
     wait_for,
 )
+from weft.graphs.blocks.executor_host import exit_codes
 from weft.protocol.errors import WorkerDied, WrongExecutor
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -140,6 +141,25 @@ def test_a_process_of_the_executor_that_dies_is_an_error_that_names_the_task(kin
     )
     # The executor ends its other process when it has lost this one; that is not to blame.
     assert done.stdout == "bad exit code 3\n", done.stderr
+
+
+def test_an_exit_code_that_another_thread_has_read_is_waited_for():
+    process = multiprocessing.get_context("spawn").Process(target=exit_now, args=(3,))
+    process.start()
+    _, status = os.waitpid(process.pid, 0)
+    # The other thread is here: the process is gone, and its code is not noted yet.
+    process.join(0)
+    assert process.exitcode is None
+    assert exit_codes({process.pid: process}, timeout_s=0) == {process.pid: None}
+
+    def note():
+        process._popen.returncode = os.waitstatus_to_exitcode(status)
+
+    with ThreadPoolExecutor(1) as other:
+        found = other.submit(exit_codes, {process.pid: process})
+        note()
+        assert found.result() == {process.pid: 3}
+    process.close()
 
 
 def test_a_multiprocessing_pool_that_loses_a_process_is_an_error_too():

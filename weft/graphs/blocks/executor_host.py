@@ -16,7 +16,7 @@ import signal
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final, NoReturn
 
 from ...protocol.errors import WrongExecutor
@@ -31,7 +31,9 @@ _CHECK_S: Final = 0.5
 #: {exit code: how likely it is of a process that the executor itself has ended}
 _ENDS_OF_OTHERS: Final = {-signal.SIGKILL: 1, -signal.SIGTERM: 2, 0: 3}
 #: Time in which the exit codes of dead processes become known.
-_REAP_S: Final = 1.0
+_REAP_S: Final = 5.0
+#: How often it looks for a code that another thread has read.
+_REAP_CHECK_S: Final = 0.005
 
 
 class ExecutorHost(BlockHost):
@@ -109,20 +111,34 @@ class ExecutorHost(BlockHost):
 
     def _raise_death(self, broken: BrokenExecutor) -> NoReturn:
         """Blame the process that ended first: the executor ends the others by a signal."""
-        deadline_s = monotonic() + _REAP_S
-        for process in self._processes.values():
-            process.join(max(deadline_s - monotonic(), 0))
-        codes = {pid: process.exitcode for pid, process in self._processes.items()}
-        dead = [pid for pid, code in codes.items() if code is not None]
-        dead.sort(key=lambda pid: _ENDS_OF_OTHERS.get(codes[pid], 0))
+        codes = exit_codes(self._processes)
+        dead = {pid: code for pid, code in codes.items() if code is not None}
         running = running_blocks(self.learned.notes)
-        pid = next((pid for pid in dead if pid in running), None)
+        pid = min(
+            (pid for pid in dead if pid in running),
+            key=lambda pid: _ENDS_OF_OTHERS.get(dead[pid], 0),
+            default=None,
+        )
         if pid is None:
             raise BlockLost(None, repr(self._executor)) from broken
-        raise BlockLost(running[pid], f"process {pid}", describe_exit(codes[pid])) from broken
+        raise BlockLost(running[pid], f"process {pid}", describe_exit(dead[pid])) from broken
 
     def _wrong(self, text: str) -> WrongExecutor:
         return WrongExecutor(f"{self._executor!r} cannot run tasks: {text}")
+
+
+def exit_codes(processes: dict[int, Any], timeout_s: float = _REAP_S) -> dict[int, int | None]:
+    """Return the exit codes of processes that end; None = still running after `timeout_s`.
+
+    A thread of the executor waits for them too. Who loses that race knows a process as neither
+    running nor ended until the other thread has noted the code; so a join is not enough.
+    """
+    deadline_s = monotonic() + timeout_s
+    while True:
+        codes = {pid: process.exitcode for pid, process in processes.items()}
+        if None not in codes.values() or monotonic() > deadline_s:
+            return codes
+        sleep(_REAP_CHECK_S)
 
 
 def _call_there(packed: bytes) -> bytes:
