@@ -45,8 +45,11 @@ FORM: Final = 1
 FILE: Final = "journal.sqlite"
 #: Jobs that have ended are kept up to so many, the latest.
 MAX_ENDED: Final = 100_000
-#: The oldest are looked for after so many transactions.
+#: And as long as their results have no more bytes.
+MAX_ENDED_NBYTES: Final = 4 << 30
+#: The oldest are looked for after so many transactions, or bytes of results.
 _COMMITS_BETWEEN: Final = 1000
+_NBYTES_BETWEEN: Final = 256 << 20
 #: Jobs of one page of an answer.
 N_JOBS: Final = 200
 _BUSY_S: Final = 5.0
@@ -125,7 +128,9 @@ class Journal:
         self._database: sqlite3.Connection | None = None
         self._work: queue.SimpleQueue[Callable[[], None] | _Write | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        #: since the oldest were looked for
         self._n_commits = 0
+        self._nbytes = 0
         if path.exists():
             self._open()
 
@@ -213,12 +218,14 @@ class Journal:
             with _transaction(database):
                 for kind, same in itertools.groupby(entries, type):
                     _RECORDERS[kind](database, [*same])
-            self._n_commits += 1
-            if self._n_commits % _COMMITS_BETWEEN == 0:
-                with _transaction(database):
-                    _drop_oldest(database)
         except (sqlite3.Error, ConfigError, OSError) as error:
             return f"the journal {self.path} cannot be written: {error}"
+        self._n_commits += 1
+        self._nbytes += sum(one.result_nbytes for one in entries if isinstance(one, JobEnded))
+        if self._n_commits >= _COMMITS_BETWEEN or self._nbytes >= _NBYTES_BETWEEN:
+            self._n_commits = self._nbytes = 0
+            with contextlib.suppress(sqlite3.Error), _transaction(database):  # or the next time
+                _drop_oldest(database)
         return ""
 
     def _open(self) -> sqlite3.Connection:
@@ -459,7 +466,7 @@ def _end(database: sqlite3.Connection, ends: list[JobEnded]) -> None:
         result, buffers = (None, None) if end.result is None else _parts(end.result)
         state = _MADE if end.is_made else end.state
         failure = None if end.failure is None else msgpack.packb(end.failure, default=_plain)
-        nbytes = end.nbytes or (0 if result is None else len(result))
+        nbytes = end.nbytes or end.result_nbytes
         rows.append((end.key, state, now, nbytes, result, buffers, failure))
     _execute(database, _END, _ENDED, rows)
 
@@ -488,11 +495,16 @@ def _execute(
 
 def _drop_oldest(database: sqlite3.Connection) -> None:
     """Forget the oldest jobs that have ended, and the functions of none."""
-    ended = "state NOT IN (?, ?)"
+    # `nbytes` is before the columns of large values, so this reads none of them.
     database.execute(
-        f"DELETE FROM jobs WHERE {ended} AND number <= "
-        f"(SELECT number FROM jobs WHERE {ended} ORDER BY number DESC LIMIT 1 OFFSET ?)",
-        (*_OPEN, *_OPEN, MAX_ENDED),
+        """
+        WITH ended AS (
+            SELECT number, row_number() OVER latest AS place, sum(nbytes) OVER latest AS total
+            FROM jobs WHERE state NOT IN (?, ?) WINDOW latest AS (ORDER BY number DESC)
+        )
+        DELETE FROM jobs WHERE number IN (SELECT number FROM ended WHERE place > ? OR total > ?)
+        """,
+        (*_OPEN, MAX_ENDED, MAX_ENDED_NBYTES),
     )
     database.execute("DELETE FROM functions WHERE id NOT IN (SELECT function FROM jobs)")
 

@@ -188,6 +188,22 @@ def test_a_job_that_has_ended_does_not_run_again(tmp_path):
         restart_after_its_end(started, tmp_path / "log")
 
 
+def test_a_result_of_half_a_megabyte_outlives_its_workers(tmp_path):
+    with scheduler(folder=tmp_path) as started:
+        with (
+            daemon("worker", "--nthreads", "1", folder=tmp_path) as worker,
+            weft.Client(connection_file=file_of(started)) as client,
+        ):
+            worker.wait_for("registered", 1)
+            key = client.submit(bytes, 500_000, detached=True).key
+            assert client.job_result(key, timeout=60) == bytes(500_000)
+            client.wait_recorded()
+            assert client.job(key).is_recorded
+        restarted(started, real_pid(started))
+        with weft.Client(connection_file=file_of(started)) as client:
+            assert client.job_result(key, timeout=60) == bytes(500_000)
+
+
 def restart_after_its_end(started, log):
     with weft.Client(connection_file=file_of(started)) as client:
         key = client.submit(note, str(log), "ran", detached=True).key

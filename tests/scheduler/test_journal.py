@@ -188,6 +188,16 @@ def test_the_latest_are_kept_of_those_that_have_ended(opened, path, monkeypatch)
     assert [one["key"] for one in opened.ask("jobs").info["jobs"]] == ["e", "d", "c"]
 
 
+def test_older_results_make_room_for_later_ones(opened, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ENDED_NBYTES", 250)
+    monkeypatch.setattr(module, "_NBYTES_BETWEEN", 100)
+    opened.write(*map(job, "abcd"))
+    for key in "abc":
+        opened.write(JobEnded(key, "done", result=Payload(b"r" * 50, [bytearray(50)])))
+    jobs = opened.ask("jobs").info["jobs"]
+    assert [(one["key"], one["nbytes"]) for one in jobs] == [("d", 0), ("c", 100), ("b", 100)]
+
+
 def test_a_database_that_is_full_says_so_and_goes_on_later(opened, path):
     opened.write(job("a"))
     database = opened.journal._database

@@ -561,7 +561,8 @@ class WorkerNode:
             self.store[task.attempt] = value
             if spec.function == ACTOR:
                 self.actors.made(task)
-            rides = task.wanted and spec.nbytes <= plan.ride_along and spec.function != ACTOR
+            most = plan.ride_along << 4 if task.wanted == m.WANTED_LARGE else plan.ride_along
+            rides = task.wanted and spec.nbytes <= most and spec.function != ACTOR
             report.attempts.append(task.attempt)
             report.nbytes.append(spec.nbytes)
             report.durations_us.append(duration_us)

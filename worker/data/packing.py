@@ -20,12 +20,15 @@ from ...protocol.values.exceptions import pack_exception, unpack_exception
 from ...protocol.values.pickling import PROTOCOL, buffer_taker, type_name
 from ...protocol.values.serialize import dumps
 from ...protocol.values.sizeof import sizeof
+from ...protocol.wire.messages import WANTED
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
 from ..core.features.times import MAX_TYPE_CHARS
 from ..policy import TERMINATE_FRACTION
 
-#: A wanted result up to this size is sent along with the report that it is there.
+#: A wanted result up to this size is sent along with the report that it is there; if it was asked
+#: for as a large one, up to the second.
 RIDE_ALONG_BYTES: Final = 64 << 10
+RIDE_ALONG_LARGE_BYTES: Final = 1 << 20
 #: A blob above this size travels beside the message instead of in it.
 _INLINE_BYTES: Final = 4 << 10
 #: The pickle of a result below this part of the limit is assumed to fit.
@@ -65,8 +68,10 @@ def _described(error: BaseException) -> str:
     return f"its pickling raised {name}: {text}" if text else f"its pickling raised {name}"
 
 
-def pack_to_ride_along(value: object, key: str) -> tuple[Blob | None, int]:
+def pack_to_ride_along(value: object, key: str, wanted: int) -> tuple[Blob | None, int]:
     """Pickle a result if it is small; return the pickle, or None, and the size of the result.
+
+    `wanted` says what is small: see `AssignTasks`.
 
     Raises:
         UnpicklableResult: it cannot be pickled.
@@ -76,10 +81,11 @@ def pack_to_ride_along(value: object, key: str) -> tuple[Blob | None, int]:
         if len(data) <= _INLINE_BYTES:
             return data, len(data)
     nbytes = sizeof(value)
-    if nbytes > RIDE_ALONG_BYTES:
+    limit = RIDE_ALONG_BYTES if wanted == WANTED else RIDE_ALONG_LARGE_BYTES
+    if nbytes > limit:
         return None, nbytes
     blob = pack_result(value, key)
-    if blob_nbytes(blob) > RIDE_ALONG_BYTES:
+    if blob_nbytes(blob) > limit:
         return None, nbytes
     if blob.__class__ is Payload and blob.buffers:
         # A task that runs before the bytes are sent may change the value in place.

@@ -146,11 +146,11 @@ class SlotClock:
         finally:
             self.unpacking += self._clock() - start
 
-    def pack(self, value: object, key: str) -> tuple[Blob | None, int]:
+    def pack(self, value: object, key: str, wanted: int) -> tuple[Blob | None, int]:
         """Do `pack_to_ride_along`, and measure it."""
         start = self._clock()
         try:
-            return pack_to_ride_along(value, key)
+            return pack_to_ride_along(value, key, wanted)
         finally:
             self.packing += self._clock() - start
 

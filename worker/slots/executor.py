@@ -457,7 +457,7 @@ class TaskExecutor:
                     start += seat.end_task()
                 blob: Blob | None = None
                 if task.wanted:
-                    blob, nbytes = pack(value, task.key)
+                    blob, nbytes = pack(value, task.key, task.wanted)
                 else:
                     nbytes = sizeof(value)
             except BaseException as error:  # of user code: SystemExit ends the task only

@@ -20,6 +20,10 @@ from ..message import (
 )
 from ..roles import SUPERVISORS, WORKERS
 
+#: What `AssignTasks.wanted` has of results that a client waits for: send a small one; a large one.
+WANTED = 1
+WANTED_LARGE = 2
+
 
 @message(
     48,
@@ -37,11 +41,12 @@ class AssignTasks(Message):
     """Run these attempts.
 
     Each dependency is in the worker's store, runs there earlier, is listed with its holders in
-    `located_*`, or with the worker of its unfinished attempt in `promised_*`. `wanted[i]` is 1 if a
-    client waits for the result: a small one is sent with the completion. `spec_hashes` has
-    NO_HASH for keys of weft's own. `n_raised` counts the exceptions of earlier attempts; the worker
-    keeps it for the next scheduler. `timeouts_us` is how long each may run. Of the options of the
-    rows that point to a function, `function_options` has `resources`, if there are any.
+    `located_*`, or with the worker of its unfinished attempt in `promised_*`. `wanted[i]` is
+    WANTED if a client waits for the result: one of up to 64 KiB is sent with the completion, and
+    with WANTED_LARGE one of up to 1 MiB. `spec_hashes` has NO_HASH for keys of weft's own.
+    `n_raised` counts the exceptions of earlier attempts; the worker keeps it for the next
+    scheduler. `timeouts_us` is how long each may run. Of the options of the rows that point to a
+    function, `function_options` has `resources`, if there are any.
     """
 
     functions: Ids

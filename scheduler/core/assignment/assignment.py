@@ -338,6 +338,7 @@ def _assign_alike(
     stop = first + n_most
     now, processing, run = state.now, ws.processing, lane.run
     keys, args, priorities, wanted = message.keys, message.args, message.priorities, message.wanted
+    if_wanted = group.wanted
     while attempt < stop and run:
         _, ticket, task = run[0]
         if task.ticket == ticket:
@@ -353,7 +354,7 @@ def _assign_alike(
             keys.append(task.key)
             args.append(task.args)
             priorities.append(task.priority)
-            wanted.append(1 if task.wanted_by else 0)
+            wanted.append(if_wanted if task.wanted_by else 0)
             attempt += 1
         run.popleft()
     n = attempt - first
@@ -453,7 +454,7 @@ def assign(
         message.attempts.append(attempt)
         message.priorities.append(task.priority)
         message.args.append(task.args)
-        message.wanted.append(1 if task.wanted_by else 0)
+        message.wanted.append(group.wanted if task.wanted_by else 0)
         if task.spec_hash:
             hashes = message.spec_hashes
             hashes += [m.NO_HASH] * (len(message.keys) - 1 - len(hashes))

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from ....protocol.wire.failure import Failure
 from ....protocol.wire.messages import Ask
 from ....protocol.wire.options import DONE
-from ....protocol.wire.payload import Blob
+from ....protocol.wire.payload import Blob, blob_nbytes
 from ..actions import Action
 
 #: The states of a job that has not ended, and the ones in which it can end are those of conditions.
@@ -51,6 +51,11 @@ class JobEnded:
     def is_made(self) -> bool:
         """True if it is done, and its result stays with workers."""
         return self.state == DONE and self.result is None
+
+    @property
+    def result_nbytes(self) -> int:
+        """Return the bytes that its result takes in the journal."""
+        return 0 if self.result is None else blob_nbytes(self.result)
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from ....protocol.wire.failure import Failure, cancelled, data_lost, unrecorded
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import NO_ANSWER
 from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST, TaskOptions
+from ....protocol.wire.payload import Blob
 from ....protocol.wire.question_arguments import BadArgument, keys_of
 from ..feature import Feature, LateQuestion
 from ..moves.transitions import err, release_unneeded
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 
 #: Function and arguments of one job, in bytes.
 MAX_JOB_NBYTES: Final = 64 << 20
+#: Results that are to be recorded, in bytes. With more of them the next ones stay with workers, so
+#: a slow disk costs no memory without end.
+MAX_UNRECORDED_NBYTES: Final = 64 << 20
 #: Ends that could not be recorded are tried again after so long.
 RETRY_S: Final = 5.0
 #: Rows of one message, when jobs are submitted again.
@@ -69,10 +73,12 @@ _NO_JOURNAL: Final = (
 class _Writing:
     """Entries that are being recorded."""
 
-    __slots__ = ("entries", "questions")
+    __slots__ = ("entries", "nbytes", "questions")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        #: of results
+        self.nbytes = 0
         #: (peer, request) of those that wait for it
         self.questions: list[tuple[int, int]] = []
 
@@ -94,6 +100,7 @@ class DetachedJobs:
         "jobs",
         "keeper",
         "number",
+        "unrecorded_nbytes",
     )
 
     def __init__(self) -> None:
@@ -113,6 +120,8 @@ class DetachedJobs:
         self.batches: dict[int, _Writing] = {}
         #: The number of the next batch, which is in `batches` while an event is handled.
         self.number = 1
+        #: of the results in `batches`
+        self.unrecorded_nbytes = 0
         #: The last group of tasks, and its options as they are recorded.
         self._group: TaskGroup | None = None
         self._options: dict[str, Any] = {}
@@ -143,6 +152,7 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
 
     So is one whose result its client has got: it is submitted again for others that read it.
     """
+    task.group.wanted = m.WANTED_LARGE
     journal = journal_of(state)
     has_ended = task.key in journal.ending and task.state != MEMORY
     if (task.key in journal.jobs and not has_ended) or task.state == RELEASED:
@@ -194,7 +204,12 @@ def _why_not(state: SchedulerState, task: SchedulerTask) -> Failure | None:
 
 
 def _append(state: SchedulerState, entry: Entry) -> None:
-    journal_of(state).batch().entries.append(entry)
+    journal = journal_of(state)
+    batch = journal.batch()
+    batch.entries.append(entry)
+    if isinstance(entry, JobEnded):
+        batch.nbytes += entry.result_nbytes
+        journal.unrecorded_nbytes += entry.result_nbytes
     state.busy[DetachedJobs] = None
 
 
@@ -203,7 +218,7 @@ def _note_end(state: SchedulerState, message: Message) -> None:
     """Have the ends recorded of which the keeper would be sent a message."""
     if isinstance(message, m.ResultsReady):
         for key, result in zip(message.keys, message.results, strict=True):
-            _end(state, JobEnded(key, DONE, result=result))
+            _end(state, _done(state, key, result))
     elif isinstance(message, m.KeysInMemory):
         for key, nbytes in zip(message.keys, message.nbytes, strict=True):
             _end(state, JobEnded(key, DONE, nbytes=nbytes))
@@ -220,6 +235,13 @@ def _note_end(state: SchedulerState, message: Message) -> None:
 
 def _failed(key: str, failure: Failure) -> JobEnded:
     return JobEnded(key, _STATES.get(failure[0], FAILED), failure)
+
+
+def _done(state: SchedulerState, key: str, result: Blob | None) -> JobEnded:
+    end = JobEnded(key, DONE, result=result)
+    if journal_of(state).unrecorded_nbytes + end.result_nbytes > MAX_UNRECORDED_NBYTES:
+        return JobEnded(key, DONE, nbytes=end.result_nbytes)
+    return end
 
 
 def _end(state: SchedulerState, end: JobEnded) -> None:
@@ -260,6 +282,7 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
     """Let go of the jobs whose end is recorded; fail those whose beginning is not."""
     journal = journal_of(state)
     batch = journal.batches.pop(report.number)
+    journal.unrecorded_nbytes -= batch.nbytes
     again: list[JobEnded] = []
     over: list[str] = []
     for entry in batch.entries:
@@ -469,6 +492,14 @@ def _misjudged(state: SchedulerState) -> Iterable[str]:
     )
 
 
+def _miscounted(journal: DetachedJobs) -> Iterable[int]:
+    """Yield the bytes that are counted, unless these are those of the results in batches."""
+    entries = [entry for batch in journal.batches.values() for entry in batch.entries]
+    found = sum(entry.result_nbytes for entry in entries if isinstance(entry, JobEnded))
+    if found != journal.unrecorded_nbytes:
+        yield journal.unrecorded_nbytes
+
+
 FEATURE: Final = Feature(
     name="journal",
     records=(DetachedJobs,),
@@ -485,6 +516,7 @@ FEATURE: Final = Feature(
     },
     invariants={
         "the journal wants its jobs, and no other tasks": _misjudged,
+        "results that are to be recorded are counted": lambda s: _miscounted(journal_of(s)),
         "entries of the journal are handed over with the event": lambda s: [
             number for number in journal_of(s).batches if number == journal_of(s).number
         ],

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from ....protocol.amounts import BESIDE, CORES
 from ....protocol.rotation import LevelTurns
 from ....protocol.wire.failure import Failure
+from ....protocol.wire.messages import WANTED
 from ....protocol.wire.options import NO_OPTIONS, TaskOptions
 from ....protocol.wire.payload import Blob
 from .prefixes import Prefix
@@ -222,6 +223,7 @@ class TaskGroup:
         "submitted",
         "task_class",
         "user",
+        "wanted",
     )
 
     def __init__(
@@ -249,12 +251,15 @@ class TaskGroup:
         self.n_rescheduled = 0
         #: when
         self.submitted = submitted
+        #: see `AssignTasks`, for those of its tasks that are wanted
+        self.wanted = WANTED
 
     def in_class(self, task_class: TaskClass) -> TaskGroup:
         """Return a group of the same tasks in another class."""
         common = self.generation, self.client, self.submitted, self.options, self.user
         group = TaskGroup(self.function, task_class, *common)
         group.n_rescheduled = self.n_rescheduled
+        group.wanted = self.wanted
         return group
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from weft.protocol.reported import ACTIVITIES, OF_WORKERS, values_of
 from weft.protocol.values.serialize import dumps_arguments
+from weft.protocol.wire.messages import WANTED
 from weft.worker.slots.activity import SAMPLE_NS, SlotClock, Transfers, WorkerMeter
 
 MS = 1_000_000
@@ -111,7 +112,7 @@ def test_unpickling_is_measured_also_if_it_fails(clock, time):
         )
     assert clock.unpacking == 3 * MS
     clock.unpack(dumps_arguments("f", (1,), {})[0])
-    assert clock.pack(1, "key")[1] > 0
+    assert clock.pack(1, "key", WANTED)[1] > 0
 
 
 def numbers(meter):

@@ -11,6 +11,7 @@ import pytest
 from tests.leaks import wait_until
 from tests.worker.slots.slots_kit import Ref, inc
 from weft.protocol.values.serialize import loads
+from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import (
     ACTOR_FUNCTION,
     DropAttempts,
@@ -62,6 +63,16 @@ def test_large_results_do_not_ride_along(bench):
     bench.listen_for(3)
     assert bench.results == {1: None, 2: None, 3: None}
     assert all(nbytes > 64 << 10 for message in bench.told for nbytes in message.nbytes)
+
+
+def test_larger_results_ride_along_where_they_are_asked_for(bench):
+    bench.run(bytes, 200_000, wanted=m.WANTED_LARGE)
+    bench.run(np.zeros, 100_000, wanted=m.WANTED_LARGE)
+    bench.run(bytes, 2 << 20, wanted=m.WANTED_LARGE)
+    bench.listen_for(3)
+    assert bench.results[1] == bytes(200_000)
+    assert (bench.results[2] == np.zeros(100_000)).all()
+    assert bench.results[3] is None
 
 
 def test_results_beyond_4_kib_travel_beside_the_message(bench):

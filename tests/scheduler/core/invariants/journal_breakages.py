@@ -12,5 +12,8 @@ JOURNAL_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "the journal wants its jobs, and no other tasks": lambda b: journal_of(b.state).jobs.update(
         {"memory": "made"}
     ),
+    "results that are to be recorded are counted": lambda b: setattr(
+        journal_of(b.state), "unrecorded_nbytes", 1
+    ),
     "entries of the journal are handed over with the event": lambda b: journal_of(b.state).batch(),
 }

@@ -23,7 +23,7 @@ from weft.scheduler.core.journal.entries import (
     ReadJobs,
     WriteJournal,
 )
-from weft.scheduler.core.journal.feature import RETRY_S, journal_of
+from weft.scheduler.core.journal.feature import MAX_UNRECORDED_NBYTES, RETRY_S, journal_of
 
 from ...builders import Board, dropped, finished, function_id, graph, sent_keys
 
@@ -98,6 +98,41 @@ def test_a_large_result_stays_with_the_workers(board):
     recorded(board, write.number)
     assert board.states("a") == ["memory"]
     assert journal_of(board.state).jobs == {"a": "made"}
+
+
+def test_workers_are_asked_for_larger_results_of_jobs_also_by_the_next_scheduler(board):
+    client, worker = board.client(), board.worker()
+    (message,) = board.send(client, graph("a", "b", detached=True))[worker]
+    assert message.wanted == [m.WANTED_LARGE, m.WANTED_LARGE]
+    jobs = [entry for write in writes(board) for entry in write.entries]
+    (message,) = board.send(client, graph("c"))[worker]
+    assert message.wanted == [m.WANTED]
+
+    again = open_board(JournalRead(jobs=jobs))
+    worker = again.worker()
+    (message,) = (sent for sent in again.out[worker] if isinstance(sent, m.AssignTasks))
+    assert (message.keys, message.wanted) == (["a", "b"], [m.WANTED_LARGE, m.WANTED_LARGE])
+
+
+def test_results_beyond_what_waits_for_the_disk_stay_with_the_workers(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", "b", "c", detached=True))
+    large = bytes(MAX_UNRECORDED_NBYTES - 1)
+    board.finish(worker, "a", blob=large)
+    (first,) = writes(board)
+    board.finish(worker, "b", blob=b"too much")
+    (second,) = writes(board)
+    assert first.entries == [JobEnded("a", "done", result=large)]
+    assert second.entries == [JobEnded("b", "done", nbytes=len(b"too much"))]
+    recorded(board, 1)
+    recorded(board, first.number, "the disk is full")  # it is tried again
+    recorded(board, second.number)
+    board.tick(RETRY_S + 0.1)
+    (retried,) = writes(board)
+    recorded(board, retried.number)
+    board.finish(worker, "c", blob=b"result")
+    (last,) = writes(board)
+    assert last.entries == [JobEnded("c", "done", result=b"result")]
 
 
 def test_a_job_that_is_forgotten_lets_go_of_its_result(board):
