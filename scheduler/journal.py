@@ -4,6 +4,9 @@ One thread writes it. Entries that come while it commits are one transaction wit
 by then, so the price of a commit is shared, and the loop never waits for the disk. What is reported
 as recorded is on the disk: the database has a write-ahead log with `synchronous=FULL`.
 
+What storage refuses (a full disk, a locked or damaged file) is reported to who asked. Any other
+exception is a bug of weft: it ends the thread, and is passed on, since nobody would be answered.
+
 The database is made with the first job. Its form has a number; a later one is refused.
 """
 
@@ -59,6 +62,10 @@ _LOG_PAGES: Final = 16_384
 _MADE: Final = "made"
 _OPEN: Final = (PENDING, _MADE)
 _NONE: Final = msgpack.packb([])
+#: What is raised for a row that Python or SQLite cannot take.
+_TOO_LARGE: Final = (OverflowError, MemoryError)
+#: What is raised for a row that was recorded and has become something else on the disk.
+_DAMAGED: Final = (sqlite3.Error, ValueError, TypeError)
 
 _TABLES: Final = """
 CREATE TABLE functions (id BLOB PRIMARY KEY, blob BLOB NOT NULL, buffers BLOB) WITHOUT ROWID;
@@ -131,6 +138,8 @@ class Journal:
         #: since the oldest were looked for
         self._n_commits = 0
         self._nbytes = 0
+        #: called in the journal's thread with the bug of weft that has ended it
+        self.on_bug: Callable[[Exception], None] = _reraise
         if path.exists():
             self._open()
 
@@ -149,18 +158,20 @@ class Journal:
         Raises:
             ConfigError: the database is damaged.
         """
-        done: queue.SimpleQueue[JournalRead | sqlite3.Error] = queue.SimpleQueue()
+        done: queue.SimpleQueue[JournalRead | Exception] = queue.SimpleQueue()
 
         def work() -> None:
             try:
                 done.put(self._read())
-            except sqlite3.Error as error:
+            except Exception as error:
                 done.put(error)
 
         self._put(work)
         found = done.get()
-        if isinstance(found, sqlite3.Error):
+        if isinstance(found, _DAMAGED):
             raise _unusable(self.path, found)
+        if isinstance(found, Exception):
+            raise found
         return found
 
     def read_again(self, asked: ReadJobs, report: Callable[[JobsRead], None]) -> None:
@@ -185,6 +196,13 @@ class Journal:
 
     # -- in the thread ----------------------------------------------------------------------------
     def _run(self) -> None:
+        try:
+            self._work_off()
+        except Exception as bug:
+            self.on_bug(bug)
+
+    def _work_off(self) -> None:
+        """Do what comes until the journal is closed."""
         while True:
             writes: list[_Write] = []
             work = self._work.get()
@@ -218,8 +236,9 @@ class Journal:
             with _transaction(database):
                 for kind, same in itertools.groupby(entries, type):
                     _RECORDERS[kind](database, [*same])
-        except (sqlite3.Error, ConfigError, OSError) as error:
-            return f"the journal {self.path} cannot be written: {error}"
+        except (sqlite3.Error, ConfigError, OSError, *_TOO_LARGE) as error:
+            why = str(error) or type(error).__name__
+            return f"the journal {self.path} cannot be written: {why}"
         self._n_commits += 1
         self._nbytes += sum(one.result_nbytes for one in entries if isinstance(one, JobEnded))
         if self._n_commits >= _COMMITS_BETWEEN or self._nbytes >= _NBYTES_BETWEEN:
@@ -304,7 +323,7 @@ class Journal:
                 elif state not in _OPEN:
                     found[key] = row[0], job
                     needed += job.dependencies
-        except (sqlite3.Error, ConfigError) as error:
+        except (*_DAMAGED, ConfigError) as error:
             return JobsRead(asked, read, f"the journal cannot be read: {error}")
         read.jobs = [job for _, job in sorted(found.values(), key=itemgetter(0))]
         return JobsRead(asked, read)
@@ -555,6 +574,11 @@ def _number_in(question: Ask, name: str) -> float:
     if isinstance(value, (int, float)):
         return float(value)
     raise ValueError(f"{name} is a number of seconds")
+
+
+def _reraise(bug: Exception) -> None:
+    """Let the interpreter print a bug that nobody waits for."""
+    raise bug
 
 
 def _unusable(path: Path, error: Exception) -> ConfigError:

@@ -220,6 +220,7 @@ class SchedulerServer:
     def _read_journal(self) -> None:
         """Begin with the jobs that earlier schedulers have recorded; nothing else has come yet."""
         if self._config.journal is not None:
+            self._config.journal.on_bug = self._on_journal_bug
             read = self._config.journal.read()
             self._handle(SchedulerTick(journal=[read]), time.monotonic())
 
@@ -232,6 +233,9 @@ class SchedulerServer:
         if state is self.state:  # else another epoch has begun
             self._handle(SchedulerTick(journal=[report]), time.monotonic())
             self._schedule_flush()
+
+    def _on_journal_bug(self, bug: Exception) -> None:
+        self._in_loop(self._crash, bug, "the work of the journal's thread")
 
     async def _close_journal(self) -> None:
         if self._config.journal is not None:

@@ -224,6 +224,29 @@ def test_one_batch_that_fails_does_not_fail_those_beside_it(opened, path):
     assert [(one.number, bool(one.error)) for one in reports] == [(8, True), (9, False)]
 
 
+def test_a_bug_in_the_thread_is_passed_on_and_the_journal_can_be_closed(opened, path):
+    opened.journal.on_bug = opened.reports.put
+    opened.journal.write(WriteJournal(1, [job("a")]), opened.reports.put)
+    assert opened.reports.get().error == ""
+    opened.journal.write(WriteJournal(2, ["no entry"]), opened.reports.put)
+    assert isinstance(opened.reports.get(), KeyError)
+    assert [one.key for one in read_again(opened, path).jobs] == ["a"]
+
+
+@pytest.mark.parametrize("error", [OverflowError("too long"), MemoryError()])
+def test_a_job_that_the_database_cannot_take_is_an_error_of_that_job(opened, monkeypatch, error):
+    """They come from objects of gigabytes only."""
+    opened.write(job("a"))
+    with monkeypatch.context() as patch:
+        patch.setitem(module._RECORDERS, JobAdded, lambda *_: raise_(error))
+        assert (str(error) or "MemoryError") in opened.write(job("b"))
+    assert opened.write(job("b")) == ""
+
+
+def raise_(error: Exception) -> None:
+    raise error
+
+
 def test_a_locked_database_is_an_error(opened, path, monkeypatch):
     monkeypatch.setattr(module, "_BUSY_S", 0.05)
     opened.write(job("a"))
@@ -241,6 +264,15 @@ def test_a_damaged_journal_ends_the_start_with_what_to_do(path, content):
     path.mkdir() if content is None else path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"cannot be used: .* restore a backup, or move it away"):
         Journal(path)
+
+
+def test_a_damaged_row_is_said_to_be_damage_when_it_is_read(opened, path):
+    opened.write(job("a"), job("b"))
+    opened.write(JobEnded("b", "failed", ["exception", "b", "x"]))
+    opened.journal._database.execute("UPDATE jobs SET options = 'no map'")
+    assert "cannot be read" in opened.again("b").problem
+    with pytest.raises(ConfigError, match="cannot be used"):
+        read_again(opened, path)
 
 
 def test_a_journal_of_a_later_version_is_refused(opened, path):

@@ -40,10 +40,12 @@ from weft.protocol.wire.sizing import message_nbytes
 from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core.actions import CloseConnection
 from weft.scheduler.core.events import Load, PeerClosed, PeerConnected, PeerSent, SchedulerTick
+from weft.scheduler.core.journal.entries import WriteJournal
 from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.upkeep import turns
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 from weft.scheduler.core.upkeep.turns import FULL_COST, SLICE_COST, cost_of
+from weft.scheduler.journal import Journal
 from weft.scheduler.measuring import RECENT_S, Meter
 from weft.scheduler.server import SchedulerServer
 
@@ -369,6 +371,24 @@ async def test_a_bug_in_the_shell_ends_the_scheduler(tmp_path, caplog):
         await asyncio.wait_for(server.wait_stopped(), 20)
     await asyncio.wait_for(end.closed(), 20)
     assert "a bug of weft" in caplog.text
+
+
+async def test_a_bug_in_the_thread_of_the_journal_ends_the_scheduler(tmp_path, caplog):
+    """Those that wait until something is recorded would wait forever."""
+    config = SchedulerConfig(
+        [f"unix://{tmp_path}/s"], SECURITY, journal=Journal(tmp_path / "journal.sqlite")
+    )
+    server = SchedulerServer(config)
+    await server.start()
+    end, _ = await a_client(server)
+    server.state.after.append(WriteJournal(1, ["no entry"]))  # type: ignore[list-item]
+    server.schedule_flush()
+    with pytest.raises(InternalError, match="KeyError"):
+        await asyncio.wait_for(server.wait_stopped(), 20)
+    await asyncio.wait_for(end.closed(), 20)
+    (record,) = [r for r in caplog.records if r.levelno == logging.CRITICAL]
+    assert "during the work of the journal's thread" in record.getMessage()
+    await asyncio.get_running_loop().shutdown_default_executor()  # it has closed the journal
 
 
 async def test_no_clock_ticks_on_after_the_end(monkeypatch):

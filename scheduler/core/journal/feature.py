@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from ..events import SchedulerTick
     from ..state import SchedulerState
 
-#: Function and arguments of one job, in bytes.
-MAX_JOB_NBYTES: Final = 64 << 20
 #: Results that are to be recorded, in bytes. With more of them the next ones stay with workers, so
 #: a slow disk costs no memory without end.
 MAX_UNRECORDED_NBYTES: Final = 64 << 20
