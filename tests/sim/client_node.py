@@ -341,8 +341,8 @@ class ClientNode(ClientProcess):
         elif kind == "user-limit":
             assert sim.plan.limits["scheduler.user_tasks"], why
         elif kind == "unrecorded":
-            assert self.sim.journal.is_there, why
-            assert any(key in sim.cancelled for key in spec.ancestors), why
+            assert culprit in sim.journal.detached, why
+            assert culprit in spec.ancestors, why
         elif kind == MEMORY_EXCEEDED:
             assert culprit in spec.ancestors, why
             assert memory.has_reason(sim, state.failure[2]), why

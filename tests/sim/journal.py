@@ -77,6 +77,8 @@ class SimulatedJournal:
         #: All that is being written, in order.
         self._writes: dict[_Write, None] = {}
         self.n_failed = 0
+        #: {key: None} of what was submitted as a job.
+        self.detached: dict[str, None] = {}
 
     # -- the scheduler's side ---------------------------------------------------------------------
     def read(self, node: SchedulerNode) -> SchedulerTick:
@@ -212,6 +214,7 @@ class SimulatedJournal:
             # It fails if what it reads has ended badly, or if it cannot be recorded.
             self._sim.cancelled[spec.key] = None
             self._sim.forced[spec.key] = None
+            self.detached[spec.key] = None
         return options.changed(detached=True)
 
     # -- the end ----------------------------------------------------------------------------------

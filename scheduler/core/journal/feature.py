@@ -13,24 +13,26 @@ failed, too: at once, whatever it waited for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.constant_calls import CONSTANT_BLOB, CONSTANT_ID, arguments_of
 from ....protocol.wire.failure import Failure, cancelled, data_lost, unrecorded
+from ....protocol.wire.keys import names_content
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import NO_ANSWER
 from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST, TaskOptions
 from ....protocol.wire.payload import Blob
 from ....protocol.wire.question_arguments import BadArgument, keys_of
 from ..feature import Feature, LateQuestion
-from ..moves.transitions import err, release_unneeded
+from ..moves.transitions import err, release_unneeded, send_erred
 from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, RELEASED, SchedulerTask, TaskGroup
 from ..requests import wanted_keys
 from ..requests.submission import on_submit
+from ..requests.wanted_keys import is_other
 from .entries import (
     PENDING,
     AskJournal,
@@ -62,6 +64,7 @@ MADE: Final = "made"
 #: Options by which a job begins late, or ends early: they were for the first time.
 _OF_ONE_RUN: Final = ("conditions", "start_ms", "begin_by_ms", "end_by_ms")
 _STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
+_NONE: Final[Mapping[int, Failure]] = {}
 _NO_JOURNAL: Final = (
     "this scheduler has no journal: start `weft scheduler` with a state directory, or a "
     "LocalCluster with journal="
@@ -90,6 +93,7 @@ class DetachedJobs:
     __slots__ = (
         "_group",
         "_options",
+        "accepted",
         "adding",
         "batches",
         "done",
@@ -98,6 +102,7 @@ class DetachedJobs:
         "jobs",
         "keeper",
         "number",
+        "submitters",
         "unrecorded_nbytes",
     )
 
@@ -114,6 +119,10 @@ class DetachedJobs:
         #: entries of its key that are not the one here count no more.
         self.adding: dict[str, JobAdded] = {}
         self.ending: dict[str, JobEnded] = {}
+        #: {key of `adding`: {client: None}} that have submitted it as a job.
+        self.submitters: dict[str, dict[ClientHandle, None]] = {}
+        #: {key: its client} of the rows that the journal takes of the message that is handled.
+        self.accepted: dict[str, ClientHandle] = {}
         #: {number: what is being recorded}, in order
         self.batches: dict[int, _Writing] = {}
         #: The number of the next batch, which is in `batches` while an event is handled.
@@ -145,6 +154,53 @@ def journal_of(state: SchedulerState) -> DetachedJobs:
 
 
 # -- jobs come -------------------------------------------------------------------------------------
+def refuse(
+    state: SchedulerState, client: ClientHandle, message: m.SubmitTasks
+) -> Mapping[int, Failure]:
+    """Return the rows that the journal cannot take, and why: they fail for this client only."""
+    if client.receive is not None or not any(r.get("detached") for r in message.options):
+        return _NONE
+    journal = journal_of(state)
+    journal.accepted = {}
+    option_of = message.option_of or [0] * len(message.keys)
+    conditions = [TaskOptions.of(record).conditions for record in message.options]
+    refused: dict[int, Failure] = {}
+    for row, (key, place) in enumerate(zip(message.keys, option_of, strict=True)):
+        record = message.options[place]
+        if not record.get("detached") or record.get("delivered"):
+            continue  # its client has the result of the latter: it is no new job
+        task = state.tasks.get(key)
+        if task is not None and is_other(message, task, row) and not names_content(key):
+            continue
+        reads = message.dependencies[row] if message.dependencies else []
+        named = conditions[place]
+        if task is not None and task.args is not None:
+            reads = [dependency.key for dependency in task.dependencies]
+            named = task.group.options.conditions
+        reason = _why_not(journal, [*reads, *(key for _, key in named)] if named else reads)
+        if reason and not _is_known(journal, key, task):
+            refused[row] = unrecorded(key, reason)
+        else:
+            journal.accepted[key] = client
+    return refused
+
+
+def _is_known(journal: DetachedJobs, key: str, task: SchedulerTask | None) -> bool:
+    """Return whether a key is that of a job that has not ended."""
+    has_ended = key in journal.ending and (task is None or task.state != MEMORY)
+    return key in journal.jobs and not has_ended
+
+
+def _why_not(journal: DetachedJobs, keys: list[str]) -> str:
+    """Return why a task that waits for these keys cannot be a job, "" = it can."""
+    if not journal.is_open:
+        return _NO_JOURNAL
+    for key in keys:
+        if not (key in journal.jobs or key in journal.done or key in journal.accepted):
+            return f"it waits for {key}, which is not detached, or has not succeeded"
+    return ""
+
+
 def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
     """Record a new job; one that is known as a job is recorded already.
 
@@ -152,15 +208,15 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
     """
     task.group.wanted = m.WANTED_LARGE
     journal = journal_of(state)
-    has_ended = task.key in journal.ending and task.state != MEMORY
-    if (task.key in journal.jobs and not has_ended) or task.state == RELEASED:
+    client = journal.accepted.pop(task.key, None)
+    if client is None or task.args is None or task.state == RELEASED:
         return
-    if failure := _why_not(state, task):
-        err(state, task, failure)
+    if _is_known(journal, task.key, task):
+        if task.key in journal.adding:
+            journal.submitters[task.key][client] = None
         return
     journal.ending.pop(task.key, None)  # it begins anew before that is recorded
     group = task.group
-    assert task.args is not None
     added = JobAdded(
         key=task.key,
         function_id=group.function.function_id,
@@ -170,12 +226,10 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
         dependencies=[dependency.key for dependency in task.dependencies],
         options=journal.options_of(group),
         spec_hash=task.spec_hash or m.NO_HASH,
-        client=next((client.name for client in task.wanted_by), ""),
+        client=client.name,
     )
     journal.done.pop(task.key, None)
-    journal.jobs[task.key] = PENDING
-    journal.adding[task.key] = added
-    _append(state, added)
+    _begin(state, added, {client: None})
     wanted_keys.want(journal.keeper, task)
     if task.state == MEMORY:  # an equal call has run before
         _end(state, JobEnded(task.key, DONE, nbytes=task.nbytes))
@@ -184,21 +238,13 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
         _end(state, _failed(task.key, task.failure))
 
 
-def _why_not(state: SchedulerState, task: SchedulerTask) -> Failure | None:
-    """Return why a task cannot be a job, if it cannot."""
+def _begin(state: SchedulerState, added: JobAdded, submitters: dict[ClientHandle, None]) -> None:
+    """Have the beginning of a job recorded."""
     journal = journal_of(state)
-    if not journal.is_open:
-        return unrecorded(task.key, _NO_JOURNAL)
-    if task.args is None:
-        return unrecorded(task.key, "what it reads is not known")
-    conditions = task.group.options.conditions
-    if not (task.dependencies or conditions):
-        return None
-    for key in [*(d.key for d in task.dependencies), *(key for _, key in conditions)]:
-        if key not in journal.jobs and key not in journal.done:
-            text = f"it waits for {key}, which is not detached, or has not succeeded"
-            return unrecorded(task.key, text)
-    return None
+    journal.jobs[added.key] = PENDING
+    journal.adding[added.key] = added
+    journal.submitters[added.key] = submitters
+    _append(state, added)
 
 
 def _append(state: SchedulerState, entry: Entry) -> None:
@@ -287,8 +333,9 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
         key = entry.key
         if journal.adding.get(key) is entry:
             del journal.adding[key]
+            submitters = journal.submitters.pop(key)
             if report.error:
-                _fail(state, key, report.error)
+                _fail(state, key, report.error, submitters)
         elif isinstance(entry, JobEnded) and journal.ending.get(key) is entry:
             if report.error:
                 again.append(entry)
@@ -308,16 +355,33 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
             state.send(peer, m.Answer(request=request, info={}))
 
 
-def _fail(state: SchedulerState, key: str, reason: str) -> None:
+def _fail(
+    state: SchedulerState, key: str, reason: str, submitters: dict[ClientHandle, None]
+) -> None:
     """Fail a job whose beginning is not recorded, unless it has failed or was cancelled.
 
-    The keeper is sent that, so this end is recorded: an earlier job of the key may be on record.
+    If others want it, who have not submitted it as a job, it goes on as a task of theirs. In either
+    case this end is recorded: an earlier job of the key may be on record.
     """
     journal = journal_of(state)
     task = state.tasks.get(key)
-    if task is not None and task in journal.keeper.wants and task.state != ERRED:
-        journal.ending.pop(key, None)
-        err(state, task, unrecorded(key, reason))
+    if task is None or task not in journal.keeper.wants or task.state == ERRED:
+        return
+    journal.ending.pop(key, None)
+    failure = unrecorded(key, reason)
+    if all(client in submitters or client.receive is not None for client in task.wanted_by):
+        err(state, task, failure)
+        return
+    for client in submitters:
+        if task in client.wants:
+            wanted_keys.unwant(client, task)
+            wanted_keys.keep_function(client, task.group.function)
+            send_erred(state, client, [key], failure)
+            wanted_keys.drop_functions(state, client)
+    for dependent in list(task.dependents or ()):
+        if dependent.key in journal.jobs and dependent in journal.keeper.wants:
+            err(state, dependent, failure, inherited=True)
+    _end(state, _failed(key, failure))
 
 
 def _end_again(state: SchedulerState, ends: list[JobEnded]) -> None:
@@ -421,7 +485,9 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
         state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
         return
     for key in keys:
-        for of_keys in (journal.jobs, journal.done, journal.adding, journal.ending):
+        for of_keys in (
+            journal.jobs, journal.done, journal.adding, journal.ending, journal.submitters
+        ):  # fmt: skip
             of_keys.pop(key, None)
         _append(state, JobForgotten(key))
     _let_go(state, keys)
@@ -458,9 +524,7 @@ def _on_jobs_read(state: SchedulerState, report: JobsRead) -> None:
         return
     read.jobs = [_without_times(job) for job in read.jobs if job.key not in journal.jobs]
     for job in read.jobs:
-        journal.jobs[job.key] = PENDING
-        journal.adding[job.key] = job
-        _append(state, job)
+        _begin(state, job, {})
     journal.batch().questions.append((asked.peer, asked.request))
     state.counters.tasks_retried += len(read.jobs)
     _submit_again(state, read)
@@ -501,6 +565,7 @@ def _miscounted(journal: DetachedJobs) -> Iterable[int]:
 FEATURE: Final = Feature(
     name="journal",
     records=(DetachedJobs,),
+    refusing=(refuse,),
     submitted_with={"detached": on_detached},
     settling=((DetachedJobs, settle),),
     ticked=(on_ticked,),
@@ -515,6 +580,9 @@ FEATURE: Final = Feature(
     invariants={
         "the journal wants its jobs, and no other tasks": _misjudged,
         "results that are to be recorded are counted": lambda s: _miscounted(journal_of(s)),
+        "clients are noted of the jobs whose beginning is not recorded, and of no others": (
+            lambda s: journal_of(s).submitters.keys() ^ journal_of(s).adding.keys()
+        ),
         "entries of the journal are handed over with the event": lambda s: [
             number for number in journal_of(s).batches if number == journal_of(s).number
         ],

@@ -15,5 +15,8 @@ JOURNAL_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "results that are to be recorded are counted": lambda b: setattr(
         journal_of(b.state), "unrecorded_nbytes", 1
     ),
+    "clients are noted of the jobs whose beginning is not recorded, and of no others": (
+        lambda b: journal_of(b.state).submitters.update({"memory": {b.alice: None}})
+    ),
     "entries of the journal are handed over with the event": lambda b: journal_of(b.state).batch(),
 }

@@ -183,6 +183,60 @@ def test_a_job_that_cannot_be_recorded_fails(board):
     assert not journal_of(board.state).jobs
 
 
+def test_what_the_journal_cannot_take_goes_on_for_those_who_have_not_asked_for_it():
+    """The scheduler has no journal."""
+    board = Board()
+    alice, bob, worker = board.client(), board.client("bob"), board.worker()
+    board.send(alice, graph("a", named=True))
+    out = board.send(bob, graph("a", named=True, detached=True))
+    assert sent_keys(out, bob, m.KeysErred) == ["a"]
+    assert alice not in out
+    assert board.states("a") == ["processing"]
+    out = board.finish(worker, "a")
+    assert sent_keys(out, alice, m.ResultsReady) == ["a"]
+    assert bob not in out
+    board.drop_rest()
+
+
+def test_a_refused_job_has_no_task_and_none_of_its_name_is_changed(board):
+    alice, bob = board.client(), board.client("bob")
+    board.send(alice, graph("a", named=True))
+    assert sent_keys(board.send(bob, graph(":a -> b", detached=True)), bob, m.KeysErred) == ["b"]
+    assert board.states("b") == ["-"]
+    out = board.send(bob, graph("a", named="otherwise", detached=True))
+    (erred,) = out.of(bob, m.KeysErred)
+    assert erred.failures == [["key-conflict", "a"]]
+    assert writes(board) == []
+    assert not journal_of(board.state).jobs
+
+
+def test_a_job_that_cannot_be_recorded_fails_for_those_who_have_submitted_it_as_a_job(board):
+    alice, bob, carol = board.client(), board.client("bob"), board.client("carol")
+    worker = board.worker()
+    for client, options in ((alice, {}), (bob, {"detached": True}), (carol, {"detached": True})):
+        board.send(client, graph("a", named=True, **options))
+    board.send(bob, graph(":a -> b", detached=True))
+    recorded(board, 1, "the disk is full")
+    assert sent_keys(board.out, bob, m.KeysErred) == ["a", "b"]
+    assert sent_keys(board.out, carol, m.KeysErred) == ["a"]
+    assert alice not in board.out
+    assert board.states("a", "b") == ["processing", "erred"]
+    (write,) = writes(board)
+    failure = ["unrecorded", "a", "the disk is full"]
+    ends = [JobEnded(key, "failed", failure) for key in "ba"]
+    assert write.entries == ends
+    recorded(board, 2)
+    recorded(board, 3)
+    assert not journal_of(board.state).jobs
+    out = board.finish(worker, "a")
+    assert sent_keys(out, alice, m.ResultsReady) == ["a"]
+    assert [*out] == [alice]
+    board.send(bob, m.ReleaseKeys(keys=["a", "b"]))
+    board.send(alice, m.ReleaseKeys(keys=["a"]))
+    assert board.states("a", "b") == ["-", "-"]
+    board.drop_rest()
+
+
 def test_a_job_that_was_cancelled_before_its_beginning_could_not_be_recorded_has_ended(board):
     """It stays known, because a task that has failed with it is wanted."""
     client = board.client()
