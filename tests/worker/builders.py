@@ -7,6 +7,7 @@ a time and when the test asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from tests.outbox import Outbox, outboxes
 from weft.protocol.amounts import announced
@@ -119,6 +120,17 @@ def assign_call(
         located_nbytes=[],
         located_holders=[],
     )
+
+
+def promised(
+    *lines: str, key: str = "x", attempt: int = 7, holder: str = "tcp://b", **options: Any
+) -> AssignTasks:
+    """Make an assignment that names an input which another worker is making."""
+    message = assign(*lines, **options)
+    message.promised_keys = [key]
+    message.promised_attempts = [attempt]
+    message.promised_holders = [holder]
+    return message
 
 
 def drop(*attempts: int) -> DropAttempts:

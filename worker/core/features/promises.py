@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire.messages import AssignTasks
 from ..events import WorkerAction, WorkerEvent
 from ..feature import WorkerFeature
-from ..inputs import move_waiters, note_missing, wake
+from ..inputs import move_waiters, note_missing, settle, wake
 from ..tasks import FETCH, FORGOTTEN, MEMORY, MISSING, RELEASED
 from ..transitions import UNFINISHED, move
 
@@ -103,6 +103,9 @@ def _on_promised(state: WorkerState, message: AssignTasks) -> None:
             continue
         if record.state == FETCH and record.attempt != attempt:
             move(state, record, MISSING)
+            if state.busy:
+                # A copy was desired of the attempt before. What is promised is none: it would stay.
+                settle(state, record)
         if record.state != MISSING:
             continue
         here = state.released.get(attempt)

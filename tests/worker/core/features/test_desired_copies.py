@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worker.builders import Hands, assign, drop, locate
+from tests.worker.builders import Hands, assign, drop, locate, promised
 from weft.protocol.wire.messages import (
     AttemptsFinished,
     HoldCopies,
@@ -113,6 +113,19 @@ def test_a_drop_leaves_what_a_task_waits_for(worker):
     worker.receive(locate(("x", 3, 100, ["tcp://b"])))
     worker.answer("tcp://b")
     assert worker.run_all() == ["y"]
+
+
+def test_a_copy_that_is_promised_to_a_task_as_another_attempt_is_desired_no_more(worker):
+    worker.receive(hold(("first", 9, 100, ["tcp://a"])))
+    worker.receive(hold(X))
+    assert worker.asked("tcp://a") == ["first"]  # and "x" waits
+    worker.receive(promised("12 y <- x", key="x", attempt=11, holder="tcp://b"))
+    assert worker.state.by_key["x"].pins == 1
+    worker.keep("x")
+    assert worker.run_all() == ["y"]
+    assert 11 not in worker.store
+    worker.answer("tcp://a")
+    assert worker.state.record(DesiredCopies) == {}
 
 
 def test_a_key_that_is_assigned_here_is_desired_no_more(worker):

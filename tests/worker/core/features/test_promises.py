@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from tests.worker.builders import Hands, assign, drop, give_back, locate
+from tests.worker.builders import Hands, assign, drop, give_back, locate, promised
 from weft.protocol.wire.messages import KeysMissing
 from weft.worker.core.events import SchedulerLost
 from weft.worker.core.features.promises import PromiseAsked, PromiseExpired
-
-
-def promised(*lines, key="x", attempt=7, holder="tcp://b", **options):
-    message = assign(*lines, **options)
-    message.promised_keys = [key]
-    message.promised_attempts = [attempt]
-    message.promised_holders = [holder]
-    return message
 
 
 def reader():
