@@ -82,8 +82,9 @@ class ClientFeature:
     brought: Hooks[Callable[[ClientState, FutureState, TaskRecord], None]] = ()
     #: the result of such a task is at a worker for the first time
     placed: Hooks[Callable[[ClientState, FutureState], None]] = ()
-    #: a task is submitted again, with these options: returns those that are sent
-    resubmitting: Hooks[Callable[[ClientState, TaskOptions], TaskOptions]] = ()
+    #: a task is submitted again, with these options, and it may have ended: returns those that are
+    #: sent
+    resubmitting: Hooks[Callable[[ClientState, TaskOptions, bool], TaskOptions]] = ()
     #: the task of the first state reads the second, which has something `shared`
     inherited: Hooks[Callable[[ClientState, FutureState, FutureState], None]] = ()
     #: a known key was submitted on behalf of an attempt

@@ -55,14 +55,17 @@ def submit_with_inputs(
         if current.phase == SENT or (current.phase == GONE and current.key in core.temporary):
             continue
         if task is not None:
+            options = task.options
+            for resubmitting in core.features.resubmitting:
+                options = resubmitting(core, options, is_done or current.status == FINISHED)
             is_made = current.status == FINISHED and task.function.id in core.features.unique
             if current.phase == GONE:
                 # Not in the table, so nothing else would release it.
-                add_row(core, task, current.key, _marked(core, task.options, is_done, is_made))
+                add_row(core, task, current.key, _marked(options, is_done, is_made))
                 core.temporary[current.key] = None
             else:
                 is_delivered = current.has_data or is_unreadable(current)
-                submit(core, current, task, _marked(core, task.options, is_delivered, is_made))
+                submit(core, current, task, _marked(options, is_delivered, is_made))
                 if core.recipes.is_constant(current):
                     # The scheduler may have the key as a task of the user's function, and no other
                     # that needs this one.
@@ -88,15 +91,11 @@ def submit_with_inputs(
     return None
 
 
-def _marked(
-    core: ClientState, options: TaskOptions, is_delivered: bool, is_made: bool
-) -> TaskOptions:
+def _marked(options: TaskOptions, is_delivered: bool, is_made: bool) -> TaskOptions:
     """Return the options of a task whose result is here, or of a unique one that was made.
 
     The first does not run before another task needs it; the second never does.
     """
-    for resubmitting in core.features.resubmitting:
-        options = resubmitting(core, options)
     if is_delivered or is_made:
         return options.changed(delivered=is_delivered, made=is_made)
     return options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.options import DONE, ENDED, FAILED, TaskOptions
 from ..feature import ClientFeature
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: {status of a future: the state that conditions name}, where they differ
 _STATES: Final = {FINISHED: DONE, ERROR: FAILED}
+#: The options on when a task may begin, and when it is given up, with no effect.
+_NONE: Final[dict[str, Any]] = {"conditions": (), "start_ms": 0, "begin_by_ms": 0, "end_by_ms": 0}
 
 
 def is_met(state: FutureState | None, how: str) -> bool:
@@ -22,8 +24,13 @@ def is_met(state: FutureState | None, how: str) -> bool:
     return how in (ENDED, _STATES.get(state.status, state.status))
 
 
-def still_unmet(core: ClientState, options: TaskOptions) -> TaskOptions:
-    """Leave out the conditions that are met: another scheduler does not know what has ended."""
+def still_unmet(core: ClientState, options: TaskOptions, has_ended: bool) -> TaskOptions:
+    """Leave out the conditions that are met: another scheduler does not know what has ended.
+
+    A task that has ended itself has none left, and no times: if its result is lost it runs again.
+    """
+    if has_ended:
+        return options.changed(**_NONE) if any(getattr(options, one) for one in _NONE) else options
     if not options.conditions:
         return options
     states = core.table.states

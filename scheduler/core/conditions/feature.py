@@ -155,8 +155,10 @@ def settle(state: SchedulerState) -> None:
         if task.state != PROCESSING:
             del watched.opened_late[task]
             _open(state, task)
-    while watched.ended or conditions.dropped:
-        ended, watched.ended = watched.ended, {}
+    while (watched.ended and not state.awaits_peers) or conditions.dropped:
+        ended: dict[str, Message] = {}
+        if not state.awaits_peers:  # else a worker may come back with a task whose conditions fail
+            ended, watched.ended = watched.ended, {}
         for key, message in ended.items():
             if key in watched.withdrawn:
                 _on_withdrawn(state, key, message)
@@ -183,13 +185,16 @@ def _on_ended(state: SchedulerState, key: str, message: Message) -> None:
         _unwatch(state, task, row, key)
         if not task.group.task_class.is_deferred and task not in watched_of(state).opened_late:
             continue  # it was submitted again without conditions
-        if unmet:
+        # A worker may have come back with its end. Then its conditions were met, or it had none.
+        has_ended = task.state in (MEMORY, ERRED)
+        if unmet or has_ended:
             # If the user asks for it all the same, it runs.
             for other in list(row.unmet):
                 _unwatch(state, task, row, other)
             watched_of(state).times.drop(row, START)
             _give_class(state, task)
-            _cancel(state, task, f"it was to run when {key} is {unmet[0]}, and that {text}")
+            if not has_ended:
+                _cancel(state, task, f"it was to run when {key} is {unmet[0]}, and that {text}")
         elif row.is_met:
             _open(state, task)
 
@@ -276,7 +281,7 @@ def _plan_look(state: SchedulerState) -> None:
     """Look at the times when the first comes; before that, now and then."""
     times = watched_of(state).times
     first_ms = times.first_ms()
-    if first_ms is None:
+    if first_ms is None or state.awaits_peers:
         return
     left_s = min(max(first_ms / 1000 - _clock_s(state), 0.0), LONGEST_LOOK_S)
     if times.look is not None and times.look.is_pending:
@@ -290,6 +295,11 @@ def _clock_s(state: SchedulerState) -> float:
     """Return the time of the machine's clock, seconds since 1970."""
     assert state.started is not None
     return state.epoch / 1e9 + state.now - state.started - watched_of(state).behind_s
+
+
+def on_assignment_begun(state: SchedulerState) -> None:
+    """Look at times from now on: before, a worker could come back with a task that has begun."""
+    _plan_look(state)
 
 
 def _look(state: SchedulerState) -> None:
@@ -390,6 +400,7 @@ FEATURE: Final = Feature(
     ),
     settling=((Watched, settle),),
     ticked=(note_clock,),
+    assignment_begun=(on_assignment_begun,),
     invariants={
         "a deferred task has a condition": lambda s: [
             task for task in s.tasks.values() if _is_stuck(s, task, conditions_of(s).get(task))
@@ -407,11 +418,12 @@ FEATURE: Final = Feature(
         "what others wait for has not ended": lambda s: [
             key
             for key in watched_of(s).waiters
+            if not s.awaits_peers
             if key not in s.tasks or s.tasks[key].state in (MEMORY, ERRED)
         ],
         "the first time of a task is looked at": lambda s: [
             len(watched_of(s).times)
-            for _ in range(watched_of(s).times.first_ms() is not None)
+            for _ in range(watched_of(s).times.first_ms() is not None and not s.awaits_peers)
             if not is_due(watched_of(s).times.look)
         ],
         "conditions are busy while a task has some": lambda s: (

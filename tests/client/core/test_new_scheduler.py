@@ -37,6 +37,7 @@ from weft.protocol.wire.messages import (
     SubmitTasks,
     WantKeys,
 )
+from weft.protocol.wire.options import TaskOptions
 
 from .core_kit import Bench, Listener, barrier_of, erred, in_memory, ready
 
@@ -110,6 +111,20 @@ def test_a_large_result_is_submitted_again_and_stays_finished(bench):
     assert (a.state.status, a.state.phase) == ("finished", "sent")
     bench.hear(KeysInMemory(keys=["a"], nbytes=[100], holder_of=[0], holders=["tcp://v:1"]))
     assert a.state.location == ("tcp://v:1", 100)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_the_conditions_and_times_of_what_has_ended_are_left_out(bench, has_ended):
+    """If the result is lost the task runs again, and is not cancelled."""
+    options = TaskOptions(conditions=[["failed", "x"]], begin_by_ms=6, end_by_ms=7, priority=2)
+    a = bench.task("a", options=options)
+    bench.do(a)
+    if has_ended:
+        bench.hear(in_memory(["a"]))
+    (submitted,) = restart(bench).of(SubmitTasks)
+    names = {"conditions", "begin_by_ms", "end_by_ms"} & {*submitted.options[0]}
+    assert names == (set() if has_ended else {"conditions", "begin_by_ms", "end_by_ms"})
+    assert submitted.options[0]["priority"] == 2
 
 
 def test_a_large_result_whose_workers_are_gone_is_pending_again(bench):

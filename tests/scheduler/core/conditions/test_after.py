@@ -238,6 +238,34 @@ def test_a_task_that_runs_goes_on_at_the_next_scheduler_whatever_its_conditions(
     board.drop_rest()
 
 
+def test_a_result_that_comes_back_is_kept_whatever_its_conditions():
+    """Its first client had others, and what reads it is there as well."""
+    board = Board(expected=Members(("id of w", "id of v"), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client("alice", last_epoch=5)
+    rows = [graph("a"), graph("b", **after(cancelled="a")), graph(":b -> c")]
+    board.send(client, *rows, m.Resubmitted())
+    board.come_back("v", kept={"a": 7}, last_epoch=5)
+    board.come_back("w", kept={"b": 8, "c": 9}, last_epoch=5)
+    board.tick(0.6)
+    assert not board.state.awaits_peers
+    assert board.states("a", "b", "c") == ["memory", "memory", "memory"]
+    assert not board.task("b").group.task_class.is_deferred
+    assert board.out.of(client, m.KeysCancelled) == []
+    board.drop_rest()
+
+
+def test_conditions_are_judged_when_the_workers_are_back():
+    board = Board(expected=Members(("id of w",), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client("alice", last_epoch=5)
+    board.send(client, graph("a"), graph("b", **after(cancelled="a")), m.Resubmitted())
+    board.come_back(kept={"a": 7}, last_epoch=5)
+    board.tick(0.6)
+    assert board.states("a", "b") == ["memory", "-"]
+    board.drop_rest()
+
+
 def test_a_task_that_failed_without_its_input_gets_the_conditions_of_the_next_submission(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", "x"))

@@ -8,6 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.conditions.feature import LONGEST_LOOK_S
 from weft.scheduler.core.conditions.records import MOST_GONE, conditions_of, watched_of
 from weft.scheduler.core.events import Load, SchedulerTick
+from weft.scheduler.core.records.presence import Members
 
 from ...builders import Board, graph, sent_keys
 
@@ -121,6 +122,20 @@ def test_a_task_that_runs_is_ended_at_its_deadline(board):
     assert cancelled.reason == "it has not ended by its deadline="
     assert [x.attempts for x in out.of(worker, m.DropAttempts)] == [[attempt]]
     assert [x.attempts for x in out.of(worker, m.InterruptAttempts)] == [[attempt]]
+    board.drop_rest()
+
+
+def test_times_are_looked_at_when_the_workers_are_back():
+    board = Board(expected=Members(("id of w",), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client("alice", last_epoch=5)
+    past = {"end_by_ms": in_ms(board, -1.0)}
+    board.send(client, graph("a", **past), graph("b", **past), m.Resubmitted())
+    board.tick(1.0)
+    assert board.states("a", "b") == ["no_worker", "no_worker"]
+    board.come_back(kept={"a": 7}, last_epoch=5)
+    board.tick(0.6)
+    assert board.states("a", "b") == ["memory", "-"]
     board.drop_rest()
 
 
