@@ -197,8 +197,10 @@ class ClientNode(ClientProcess):
         force = self.world.chance(self.sim.plan.p_force)
         for future in futures:
             state = future.state
-            # Large data may be lost, and be on its way again, when the core handles this.
-            if state.failure is None and not state.has_data:
+            # Large data may be lost, and be on its way again, when the core handles this. What has
+            # failed may be pending again by then: a retry may be posted.
+            is_open = state.failure is None or self.is_posted(RetryFailed)
+            if is_open and not state.has_data:
                 self.sim.cancelled[future.spec.key] = None
                 if force:
                     self.sim.forced[future.spec.key] = None

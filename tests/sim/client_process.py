@@ -159,6 +159,10 @@ class ClientProcess:
             self._is_woken = True
             self.world.at(self.world.rng.random() * 0.0005, self.flush_operations)
 
+    def is_posted(self, kind: type[Any]) -> bool:
+        """Return whether the core has not seen an operation of this kind yet."""
+        return any(isinstance(operation, kind) for operation in self._operations)
+
     def flush_operations(self) -> None:
         """Let the core see the operations so far."""
         if not self.when_awake(self.flush_operations):

@@ -63,13 +63,23 @@ def act(sim: Simulation) -> None:
     question = "unregister_plugin" if sim.world.chance(0.3) else "register_plugin"
     if question == "register_plugin":
         arguments["plugin"] = f"{name}-{rng.randrange(2)}"
-        if sim.supervisors and sim.world.chance(0.4):
+        if _are_supervisors_known(sim) and sim.world.chance(0.4):
             question = "register_supervisor_plugin"
             arguments["plugin"] += "-supervisor"
             arguments["restart"] = not sim.plan.executes_once and sim.world.chance(0.3)
     watcher = PluginWatcher(client, question, arguments)
     sim.plugin_watchers.append(watcher)
     client.post(AskScheduler(watcher, question, arguments, blobs=[b"pickle"]))
+
+
+def _are_supervisors_known(sim: Simulation) -> bool:
+    """Return whether a plugin may come to supervisors.
+
+    A supervisor that registers for the first time is to have it before its workers run anything. Its
+    workers may have registered before it, and are ended. Where no worker fails, no such one is left.
+    """
+    known = [bool(one.session.machine.epoch) for one in sim.supervisors]
+    return all(known) if known and sim.plan.executes_once else bool(known)
 
 
 class WorkerPluginsNode:

@@ -38,7 +38,7 @@ from .supervisor_node import SupervisorNode
 from .worker_node import WorkerNode
 from .world import World
 
-#: Virtual seconds within which everything wanted must come to its end once there are no faults.
+#: Virtual seconds in which all must end without faults; as much again per second of a task.
 PATIENCE_S = 400.0
 #: With nothing under way, only timers are left to go on: they get this long.
 SILENCE_S = 45.0
@@ -502,7 +502,7 @@ class Simulation:
     def _rest(self) -> None:
         """Go on until only timers are under way, and these lead to no further events."""
         world = self.world
-        deadline = world.now + PATIENCE_S
+        deadline = world.now + PATIENCE_S * (1.0 + self.plan.duration)
         quiet_since = world.now
         while world.now - quiet_since < (3.0 if self._all_ended() else SILENCE_S):
             self._step()
