@@ -149,6 +149,8 @@ class Feature:
     registering: Hooks[Callable[[SchedulerState, str, int], None]] = ()
     #: a peer has proved that there was a later epoch: it is refused
     later_epoch: Hooks[Callable[[SchedulerState, int], None]] = ()
+    #: a client that wants a key knows the unique result of its task, which may be without a recipe
+    unique_wanted: Hooks[Callable[[SchedulerState, SchedulerTask], None]] = ()
     #: tasks are assigned from now on: no peer is waited for any more
     assignment_begun: Hooks[StateHook] = ()
     #: a worker or supervisor has reported numbers about itself

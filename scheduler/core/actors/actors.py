@@ -32,6 +32,21 @@ def is_actor(task: SchedulerTask) -> bool:
     return task.group.function.function_id == m.ACTOR_FUNCTION
 
 
+class NamedActors(dict[SchedulerTask, None]):
+    """{task: None} of actors of which a holder has come, also of those without a recipe yet."""
+
+
+def on_wanted(state: SchedulerState, task: SchedulerTask) -> None:
+    """Note an actor: its owner, with which its recipe comes, may come later than a holder."""
+    if not is_actor(task):
+        state.record(NamedActors)[task] = None
+
+
+def may_have_copies(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Return whether another worker's copy of a result is as good as the first one."""
+    return not (is_actor(task) or task in state.record(NamedActors))
+
+
 def on_submitted(state: SchedulerState, message: m.SubmitTasks) -> None:
     """Fail the submitted actors that had been made before the scheduler was restarted.
 

@@ -35,13 +35,15 @@ ACTOR_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
 
 FEATURE: Final = Feature(
     name="actors",
-    records=(waits.WaitingActors,),
+    records=(waits.WaitingActors, actors.NamedActors),
+    notes=(actors.NamedActors,),
     unique=frozenset({m.ACTOR_FUNCTION}),
     handlers={m.ActorsBlocked: waits.on_actors_blocked, m.ActorsResumed: waits.on_actors_resumed},
     invariants=ACTOR_INVARIANTS,
     # It reports anew which of its actors wait.
     worker_connected=(waits.forget_waits,),
     worker_gone=(_on_worker_gone,),
+    unique_wanted=(actors.on_wanted,),
     assignment_begun=(actors.on_assignment_begun,),
     unique_submitted=(actors.on_submitted,),
     results_lost=(actors.fail_lost,),

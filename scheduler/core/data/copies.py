@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.reported import MEMORY_HIGH
 from ....protocol.wire import messages as m
 from ....protocol.wire.question_arguments import BadArgument, Info, keys_of
-from ..actors.actors import is_actor
+from ..actors.actors import may_have_copies
 from ..assignment.placement import reachable
 from ..memory.usage import free_nbytes
 from ..moves.locating import located
@@ -148,7 +148,7 @@ def on_replicate(state: SchedulerState, peer: int, message: m.Ask) -> None:
         n = sum(may_hold(ws, names) for ws in state.staying.values())
     wishes: dict[SchedulerTask, Wish] = {}
     for task in tasks:
-        if task.state != MEMORY or (n < 2 and not names) or is_actor(task):
+        if task.state != MEMORY or (n < 2 and not names) or not may_have_copies(state, task):
             copies_of(state).forget(task)
         else:
             wishes[task] = Wish(n, task.attempt, names)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.question_arguments import keys_of
-from ..actors.actors import is_actor
+from ..actors.actors import may_have_copies
 from ..records.peers import WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
 from .copies import Wish, copies_of, follow, is_over, may_hold, names_of
@@ -47,7 +47,8 @@ def _moves(
         return moves
     for task in sorted(tasks, key=lambda task: -task.nbytes):
         wish = copies_of(state).wishes.get(task)
-        if task.state != MEMORY or len(task.replicas) != 1 or is_actor(task):
+        is_sole = task.state == MEMORY and len(task.replicas) == 1
+        if not is_sole or not may_have_copies(state, task):
             continue
         source = task.replicas[0]
         if source not in nbytes or (wish is not None and not is_over(task, wish)):

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from ..actors.actors import may_have_copies
 from ..feature import Feature
 from ..records.peers import AWAY, LEAVING, SupervisorHandle, WorkerHandle
 from ..records.tasks import SchedulerTask
@@ -36,7 +37,7 @@ def is_surplus(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> 
     return (
         len(task.replicas) > 1
         and task.nbytes >= LEAST_BYTES
-        and not task.group.function.is_unique
+        and may_have_copies(state, task)
         and any(other is not ws and not other.closed & (AWAY | LEAVING) for other in task.replicas)
         and not any(reader.worker is ws for reader in task.dependents or ())
         and not is_wished(state, task)

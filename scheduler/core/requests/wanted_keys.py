@@ -56,6 +56,11 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
             activate(state, task)
         if task.state != NO_WORKER or not task.is_without_recipe:
             known.append(key)  # else peers may still come with it
+    for key, attempt in zip(message.keys, message.attempts, strict=False):
+        if attempt and (task := state.tasks.get(key)) in client.wants:
+            assert task is not None
+            for unique_wanted in state.features.unique_wanted:
+                unique_wanted(state, task)
     send_states(state, client, known)
     # Until the client submits these anew it has no wish that it could withdraw.
     _release(state, client, lacking)

@@ -40,6 +40,21 @@ def test_an_actor_whose_worker_is_lost_fails_and_is_not_made_again(board):
     assert board.states("a") == ["erred"]
 
 
+@pytest.mark.parametrize("wish", ["replicate", "rebalance"])
+def test_an_actor_that_only_a_holder_has_come_for_has_no_copies_and_stays(wish):
+    board = Board(expected=Members(("id of w", "id of v"), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client("alice", last_epoch=1)
+    board.send(client, m.WantKeys(keys=["a", "b"], attempts=[1, 0]), m.Resubmitted())
+    board.come_back("w", kept={"a": 1, "b": 2}, last_epoch=1)
+    board.come_back("v", last_epoch=1)
+    board.tick(0.6)
+    assert board.states("a", "b") == ["memory", "memory"]
+    board.drop_rest()
+    out = board.send(client, m.Ask(name=wish, request=1, arguments={"keys": ["a"]}))
+    assert out == {client: [m.Answer(request=1, info={"keys": ["a"], "n_copies": [1]})]}
+
+
 def test_an_actor_that_is_being_made_is_made_elsewhere(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")

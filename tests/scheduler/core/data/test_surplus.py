@@ -107,13 +107,17 @@ def test_a_copy_stays_while_the_other_holder_is_away(two):
     assert not two.report(two.b)
 
 
+@pytest.mark.parametrize("known", ["by its owner", "by a holder"])
 @pytest.mark.parametrize("home", ["a", "b"])
-def test_an_actor_is_no_surplus_although_a_copy_of_its_handle_counts_after_a_restart(home):
+def test_an_actor_is_no_surplus_although_a_copy_of_its_handle_counts_after_a_restart(home, known):
     two = Two.__new__(Two)
     two.board = board = Board(expected=Members(("id of a", "id of b"), ("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
     two.alice = board.client("alice", last_epoch=1)
-    board.send(two.alice, actors("x", made=True, delivered=True), m.Resubmitted())
+    if known == "by its owner":
+        board.send(two.alice, actors("x", made=True, delivered=True), m.Resubmitted())
+    else:
+        board.send(two.alice, m.WantKeys(keys=["x"], attempts=[1]), m.Resubmitted())
     row = m.InventoryKept(keys=["x"], attempts=[1], nbytes=[MB], spec_hashes=[])
     workers = {name: board.worker(name, last_epoch=1) for name in "ab"}
     for worker in workers.values():
