@@ -144,9 +144,7 @@ class DetachedJobs:
         """Return the options of a group as they are recorded: one map for all its tasks."""
         if group is not self._group:
             self._group = group
-            # Its result is with a client, but a job runs to its end at the next scheduler.
-            changed = group.options.changed(attempt=0, actor="", delivered=False)
-            self._options = changed.as_record()
+            self._options = group.options.changed(attempt=0, actor="").as_record()
         return self._options
 
 
