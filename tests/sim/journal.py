@@ -22,7 +22,7 @@ from weft.scheduler.core.journal.entries import (
     ReadJobs,
     WriteJournal,
 )
-from weft.scheduler.core.journal.feature import MADE, journal_of
+from weft.scheduler.core.journal.jobs import MADE, journal_of
 
 from .graphs import unpacked
 

@@ -14,7 +14,7 @@ import weft.scheduler.core.memory.full
 import weft.worker.core.fetching
 import weft.worker.core.seats
 import weft.worker.core.slots
-from weft.scheduler.core.journal import feature as journal
+from weft.scheduler.core.journal import resubmission
 from weft.scheduler.core.promises import feature as promises
 
 from .graphs import Constants
@@ -43,9 +43,9 @@ def of_modules(plan: Plan, memory: Limits | None) -> ExitStack:
         (weft.scheduler.core.coordination.cycles, "MAX_NAMED", 1000),
         (weft.scheduler.core.memory.full, "SWING_NBYTES", swing),
         # Values are no pickles here.
-        (journal, "CONSTANT_ID", constants.function[0]),
-        (journal, "CONSTANT_BLOB", constants.function[1]),
-        (journal, "arguments_of", constants.arguments),
+        (resubmission, "CONSTANT_ID", constants.function[0]),
+        (resubmission, "CONSTANT_BLOB", constants.function[1]),
+        (resubmission, "arguments_of", constants.arguments),
     ):
         stack.enter_context(patch.object(module, name, value))
     return stack

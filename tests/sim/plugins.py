@@ -75,8 +75,9 @@ def act(sim: Simulation) -> None:
 def _are_supervisors_known(sim: Simulation) -> bool:
     """Return whether a plugin may come to supervisors.
 
-    A supervisor that registers for the first time is to have it before its workers run anything. Its
-    workers may have registered before it, and are ended. Where no worker fails, no such one is left.
+    A supervisor that registers for the first time is to have it before its workers run anything.
+    Its workers may have registered before it, and are ended. Where no worker fails, no such one is
+    left.
     """
     known = [bool(one.session.machine.epoch) for one in sim.supervisors]
     return all(known) if known and sim.plan.executes_once else bool(known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.scheduler.core.journal.feature import journal_of
+from weft.scheduler.core.journal.jobs import journal_of
 
 #: {invariant: what breaks it}, of a `Broken` board
 JOURNAL_BREAKAGES: dict[str, Callable[[Any], object]] = {

@@ -23,7 +23,8 @@ from weft.scheduler.core.journal.entries import (
     ReadJobs,
     WriteJournal,
 )
-from weft.scheduler.core.journal.feature import MAX_UNRECORDED_NBYTES, RETRY_S, journal_of
+from weft.scheduler.core.journal.feature import RETRY_S
+from weft.scheduler.core.journal.jobs import MAX_UNRECORDED_NBYTES, journal_of
 
 from ...builders import Board, dropped, finished, function_id, graph, sent_keys
 

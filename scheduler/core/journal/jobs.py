@@ -1,0 +1,169 @@
+"""The jobs of the journal that have not ended, their ends, and what is being recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import Failure, cancelled, data_lost
+from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
+from ....protocol.wire.payload import Blob
+from ..records.peers import ClientHandle
+from ..records.tasks import TaskGroup
+from .entries import Entry, JobAdded, JobEnded
+
+if TYPE_CHECKING:
+    from ....protocol.wire.message import Message
+    from ..state import SchedulerState
+
+#: Results that are to be recorded, in bytes. With more of them the next ones stay with workers, so
+#: a slow disk costs no memory without end.
+MAX_UNRECORDED_NBYTES: Final = 64 << 20
+#: A job whose result is with workers: it has ended, and is wanted on.
+MADE: Final = "made"
+_STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
+
+
+class _Writing:
+    """Entries that are being recorded."""
+
+    __slots__ = ("entries", "nbytes", "questions")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        #: of results
+        self.nbytes = 0
+        #: (peer, request) of those that wait for it
+        self.questions: list[tuple[int, int]] = []
+
+
+class DetachedJobs:
+    """The jobs that are recorded and have not ended, and what is being recorded.
+
+    The class is in `SchedulerState.busy` while there are entries to be recorded.
+    """
+
+    __slots__ = (
+        "_group",
+        "_options",
+        "accepted",
+        "adding",
+        "batches",
+        "done",
+        "ending",
+        "is_open",
+        "jobs",
+        "keeper",
+        "number",
+        "submitters",
+        "unrecorded_nbytes",
+    )
+
+    def __init__(self) -> None:
+        #: The shell has a journal.
+        self.is_open = False
+        #: Wants all of `jobs`. It is no client of the cluster, and has no connection.
+        self.keeper = ClientHandle("", "the journal", 0, receive=_note_end, is_watcher=True)
+        #: {key: PENDING or MADE}
+        self.jobs: dict[str, str] = {}
+        #: {key: None} of those that are done, and whose result is recorded
+        self.done: dict[str, None] = {}
+        #: {key: its beginning, or its end, that is not recorded yet}. A job may begin anew, so
+        #: entries of its key that are not the one here count no more.
+        self.adding: dict[str, JobAdded] = {}
+        self.ending: dict[str, JobEnded] = {}
+        #: {key of `adding`: {client: None}} that have submitted it as a job.
+        self.submitters: dict[str, dict[ClientHandle, None]] = {}
+        #: {key: its client} of the rows that the journal takes of the message that is handled.
+        self.accepted: dict[str, ClientHandle] = {}
+        #: {number: what is being recorded}, in order
+        self.batches: dict[int, _Writing] = {}
+        #: The number of the next batch, which is in `batches` while an event is handled.
+        self.number = 1
+        #: of the results in `batches`
+        self.unrecorded_nbytes = 0
+        #: The last group of tasks, and its options as they are recorded.
+        self._group: TaskGroup | None = None
+        self._options: dict[str, Any] = {}
+
+    def batch(self) -> _Writing:
+        """Return the batch that the next entry joins."""
+        batch = self.batches.get(self.number)
+        if batch is None:
+            batch = self.batches[self.number] = _Writing()
+        return batch
+
+    def options_of(self, group: TaskGroup) -> dict[str, Any]:
+        """Return the options of a group as they are recorded: one map for all its tasks."""
+        if group is not self._group:
+            self._group = group
+            self._options = group.options.changed(attempt=0, actor="").as_record()
+        return self._options
+
+
+def journal_of(state: SchedulerState) -> DetachedJobs:
+    """Return the journal of a scheduler."""
+    return state.record(DetachedJobs)
+
+
+def append(state: SchedulerState, entry: Entry) -> None:
+    journal = journal_of(state)
+    batch = journal.batch()
+    batch.entries.append(entry)
+    if isinstance(entry, JobEnded):
+        batch.nbytes += entry.result_nbytes
+        journal.unrecorded_nbytes += entry.result_nbytes
+    state.busy[DetachedJobs] = None
+
+
+def _note_end(state: SchedulerState, message: Message) -> None:
+    """Have the ends recorded of which the keeper would be sent a message."""
+    if isinstance(message, m.ResultsReady):
+        for key, result in zip(message.keys, message.results, strict=True):
+            end_job(state, _done(state, key, result))
+    elif isinstance(message, m.KeysInMemory):
+        for key, nbytes in zip(message.keys, message.nbytes, strict=True):
+            end_job(state, JobEnded(key, DONE, nbytes=nbytes))
+    elif isinstance(message, m.KeysErred):
+        for key, place in zip(message.keys, message.failure_of, strict=True):
+            end_job(state, failed_end(key, message.failures[place]))
+    elif isinstance(message, m.KeysCancelled):
+        for key in message.keys:
+            end_job(state, JobEnded(key, CANCELLED, cancelled(key, message.reason)))
+    elif isinstance(message, m.KeysUnknown):
+        for key in message.keys:
+            end_job(state, JobEnded(key, LOST, data_lost(key, "no worker has come back with it")))
+
+
+def failed_end(key: str, failure: Failure) -> JobEnded:
+    return JobEnded(key, _STATES.get(failure[0], FAILED), failure)
+
+
+def _done(state: SchedulerState, key: str, result: Blob | None) -> JobEnded:
+    end = JobEnded(key, DONE, result=result)
+    if journal_of(state).unrecorded_nbytes + end.result_nbytes > MAX_UNRECORDED_NBYTES:
+        return JobEnded(key, DONE, nbytes=end.result_nbytes)
+    return end
+
+
+def end_job(state: SchedulerState, end: JobEnded) -> None:
+    """Have an end recorded. A job ends once; one whose result is with workers may yet fail."""
+    journal = journal_of(state)
+    before = journal.ending.get(end.key)
+    if end.key not in journal.jobs or (before is not None and not before.is_made):
+        return
+    if end.is_made:
+        if journal.jobs[end.key] == MADE:
+            return
+        journal.jobs[end.key] = MADE
+    journal.ending[end.key] = end
+    append(state, end)
+
+
+def miscounted(journal: DetachedJobs) -> Iterable[int]:
+    """Yield the bytes that are counted, unless these are those of the results in batches."""
+    entries = [entry for batch in journal.batches.values() for entry in batch.entries]
+    found = sum(entry.result_nbytes for entry in entries if isinstance(entry, JobEnded))
+    if found != journal.unrecorded_nbytes:
+        yield journal.unrecorded_nbytes

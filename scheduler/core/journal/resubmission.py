@@ -1,0 +1,85 @@
+"""Submits the jobs of the journal again, as a client does after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wire.constant_calls import CONSTANT_BLOB, CONSTANT_ID, arguments_of
+from ..moves.transitions import release_unneeded
+from ..requests import wanted_keys
+from ..requests.submission import on_submit
+from .entries import JobAdded, JournalRead
+from .jobs import journal_of
+
+if TYPE_CHECKING:
+    from ..state import SchedulerState
+
+#: Rows of one message.
+MAX_ROWS: Final = 4096
+
+
+def submit_again(state: SchedulerState, read: JournalRead) -> None:
+    """Submit jobs again, behind the results that they read and that are not here."""
+    results = {key: result for key, result in read.results.items() if key not in state.tasks}
+    rows = [*(_constant(key, result) for key, result in results.items()), *read.jobs]
+    for start in range(0, len(rows), MAX_ROWS):
+        message = _submission(rows[start : start + MAX_ROWS], read.made)
+        on_submit(state, journal_of(state).keeper, message)
+    let_go(state, results)
+
+
+def let_go(state: SchedulerState, keys: Iterable[str]) -> None:
+    """End the wants of the keeper."""
+    keeper = journal_of(state).keeper
+    unneeded = []
+    for key in keys:
+        if (task := state.tasks.get(key)) is not None and task in keeper.wants:
+            wanted_keys.unwant(keeper, task)
+            unneeded.append(task)
+    release_unneeded(state, unneeded)
+    wanted_keys.drop_functions(state, keeper)
+
+
+def _constant(key: str, result: object) -> JobAdded:
+    """Return the call of a function that returns this result."""
+    return JobAdded(
+        key=key,
+        function_id=CONSTANT_ID,
+        function_name="constant",
+        function_blob=CONSTANT_BLOB,
+        args=arguments_of(result),  # type: ignore[arg-type]
+        dependencies=[],
+        options={},
+        spec_hash=m.NO_HASH,
+        client="",
+    )
+
+
+def _submission(jobs: list[JobAdded], made: Iterable[str]) -> m.SubmitTasks:
+    """Return one message for these jobs; those that were made run only if their result is lost."""
+    functions: dict[bytes, JobAdded] = {job.function_id: job for job in jobs}
+    places = {function_id: place for place, function_id in enumerate(functions)}
+    options: dict[str, int] = {}
+    records: list[dict[str, object]] = []
+    option_of = []
+    for job in jobs:
+        record = {**job.options, "delivered": True} if job.key in made else job.options
+        text = repr(record)
+        if text not in options:
+            options[text] = len(records)
+            records.append(record)
+        option_of.append(options[text])
+    return m.SubmitTasks(
+        functions=list(functions),
+        function_names=[job.function_name for job in functions.values()],
+        function_blobs=[job.function_blob for job in functions.values()],
+        function_of=[places[job.function_id] for job in jobs],
+        keys=[job.key for job in jobs],
+        args=[job.args for job in jobs],
+        dependencies=[job.dependencies for job in jobs],
+        spec_hashes=[job.spec_hash for job in jobs],
+        options=records,
+        option_of=option_of,
+    )
