@@ -40,8 +40,11 @@ from .core.journal.entries import (
     JournalRead,
     JournalWritten,
     ReadJobs,
+    ValueKept,
+    ValuesDropped,
     WriteJournal,
 )
+from .journal_values import TABLE, drop_values, joined, keep_values, parts, read_values
 
 #: The form of the tables.
 FORM: Final = 1
@@ -274,6 +277,7 @@ class Journal:
                     f"the journal {self.path} has form {form}, and this version reads form {FORM}: "
                     "it was written by a later one; start that one, or give another --journal"
                 )
+            database.execute(TABLE)
         except (sqlite3.Error, OSError) as error:
             if database is not None:
                 database.close()
@@ -300,7 +304,9 @@ class Journal:
                 read.made[job.key] = None
         done = "SELECT key FROM jobs WHERE state = 'done' AND result IS NOT NULL"
         read.done = dict.fromkeys(key for (key,) in database.execute(done))
+        read.values = read_values(database)
         needed = {key: None for job in read.jobs for key in job.dependencies if key in read.done}
+        needed |= {key: None for one in read.values for key in one.keys if key in read.done}
         read.results = {key: _result(database, key) for key in needed}
         return read
 
@@ -388,7 +394,7 @@ class Journal:
         if row is None:
             return Answer(request=question.request, info={"jobs": []})
         *columns_of_job, result, buffers, failure = row
-        blobs = [None if result is None else _joined(result, buffers), failure]
+        blobs = [None if result is None else joined(result, buffers), failure]
         return Answer(
             request=question.request, info={"jobs": [described(columns_of_job)]}, blobs=blobs
         )
@@ -432,8 +438,8 @@ def _submitted(row: Any) -> tuple[JobAdded, str]:
         key=key,
         function_id=function,
         function_name=name,
-        function_blob=_joined(blob, buffers),
-        args=_joined(args, args_buffers),
+        function_blob=joined(blob, buffers),
+        args=joined(args, args_buffers),
         dependencies=msgpack.unpackb(dependencies),
         options=msgpack.unpackb(options),
         spec_hash=spec_hash,
@@ -445,14 +451,14 @@ def _submitted(row: Any) -> tuple[JobAdded, str]:
 def _result(database: sqlite3.Connection, key: str) -> Blob:
     """Return the result of a job that is done."""
     query = "SELECT result, result_buffers FROM jobs WHERE key = ? AND state = 'done'"
-    return _joined(*database.execute(query, (key,)).fetchone())
+    return joined(*database.execute(query, (key,)).fetchone())
 
 
 def _add(database: sqlite3.Connection, jobs: list[JobAdded]) -> None:
     functions = {job.function_id: job.function_blob for job in jobs}
     database.executemany(
         "INSERT OR IGNORE INTO functions (id, blob, buffers) VALUES (?, ?, ?)",
-        [(function_id, *_parts(blob)) for function_id, blob in functions.items()],
+        [(function_id, *parts(blob)) for function_id, blob in functions.items()],
     )
     now = time.time()
     options: dict[int, bytes] = {}  # by the identity of a map that many share
@@ -467,7 +473,7 @@ def _add(database: sqlite3.Connection, jobs: list[JobAdded]) -> None:
                 job.key,
                 job.function_name,
                 job.function_id,
-                *_parts(job.args),
+                *parts(job.args),
                 dependencies,
                 packed,
                 job.spec_hash,
@@ -482,7 +488,7 @@ def _end(database: sqlite3.Connection, ends: list[JobEnded]) -> None:
     now = time.time()
     rows = []
     for end in ends:
-        result, buffers = (None, None) if end.result is None else _parts(end.result)
+        result, buffers = (None, None) if end.result is None else parts(end.result)
         state = _MADE if end.is_made else end.state
         failure = None if end.failure is None else msgpack.packb(end.failure, default=_plain)
         nbytes = end.nbytes or end.result_nbytes
@@ -499,6 +505,8 @@ _RECORDERS: Final[dict[type, Callable[[sqlite3.Connection, list[Any]], None]]] =
     JobAdded: _add,
     JobEnded: _end,
     JobForgotten: _forget,
+    ValueKept: keep_values,
+    ValuesDropped: drop_values,
 }
 
 
@@ -526,19 +534,6 @@ def _drop_oldest(database: sqlite3.Connection) -> None:
         (*_OPEN, MAX_ENDED, MAX_ENDED_NBYTES),
     )
     database.execute("DELETE FROM functions WHERE id NOT IN (SELECT function FROM jobs)")
-
-
-def _parts(blob: Blob) -> tuple[bytes, bytes | None]:
-    """Return a pickle and its buffers, as two columns have them."""
-    if isinstance(blob, Payload):
-        return bytes(blob.data), msgpack.packb([bytes(buffer) for buffer in blob.buffers])
-    return bytes(blob), None
-
-
-def _joined(data: bytes, buffers: bytes | None) -> Blob:
-    if buffers is None:
-        return data
-    return Payload(data, [bytearray(buffer) for buffer in msgpack.unpackb(buffers)])
 
 
 def _plain(value: Any) -> Any:

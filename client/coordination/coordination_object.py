@@ -25,6 +25,7 @@ from ...protocol.errors import (
     OtherLimit,
     TooLarge,
     UnsupportedRequest,
+    ValueNotRecorded,
     WaitingCycle,
     WeftError,
 )
@@ -34,10 +35,12 @@ from ...protocol.wire.messages.coordination import (
     ALREADY_HELD,
     CLOSED,
     CYCLE,
+    DURABLE,
     EXISTS,
     HOLD_LOST,
     LATE,
     NOT_HELD,
+    NOT_RECORDED,
     OTHER_LIMIT,
     TOO_LARGE,
     UNKNOWN_NAME,
@@ -68,6 +71,7 @@ _ERRORS: Final[dict[str, Callable[[str], WeftError]]] = {
     CLOSED: HeldClosed,
     OTHER_LIMIT: OtherLimit,
     TOO_LARGE: TooLarge,
+    NOT_RECORDED: ValueNotRecorded,
     EXISTS: DatasetExists,
     UNKNOWN_NAME: DatasetNotFound,
 }
@@ -304,6 +308,21 @@ def nothing(_engine: Engine, _answer: Operated) -> None:
 def count_in(_engine: Engine, answer: Operated) -> int:
     """Read an answer that is a number."""
     return int(answer.info["n"])
+
+
+def durable_if(durable: bool) -> dict[str, Any]:
+    """Return the arguments of a call that sets or puts something, durable or not."""
+    return {DURABLE: True} if durable else {}
+
+
+def check_flag(name: str, value: object) -> None:
+    """Check a flag that an object is made with, or that one of its calls has.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if type(value) is not bool:
+        raise TypeError(f"{name}= is True or False, not {type(value).__name__}")
 
 
 def check_int(name: str, value: object, least: int, most: int, why: str = "") -> None:

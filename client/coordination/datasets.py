@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.errors import DatasetNotFound
 from ...protocol.wire.keys import key_of, text_of
-from ...protocol.wire.messages.coordination import DATASET
+from ...protocol.wire.messages.coordination import DATASET, DATASETS_NAME
 from ...protocol.wire.plain import unpack
 from ..modes import waits
 from ..shell.both_ways import result_of
-from .coordination_object import NO_DEFAULT, CoordinationObject, check_name, nothing
+from .coordination_object import (
+    NO_DEFAULT,
+    CoordinationObject,
+    check_flag,
+    check_name,
+    durable_if,
+    nothing,
+)
 from .object_values import first, packed
 
 if TYPE_CHECKING:
@@ -82,7 +89,7 @@ class _AllDatasets(CoordinationObject[Any]):
 
 
 def _all(client: Any) -> _AllDatasets:
-    return _AllDatasets("datasets", client)
+    return _AllDatasets(DATASETS_NAME, client)
 
 
 def _wanted(
@@ -114,6 +121,7 @@ def publish_dataset(
     *objects: Any,
     name: DatasetName | None = None,
     override: bool = False,
+    durable: bool = False,
     **named: Any,
 ) -> None:
     """Keep futures, or values with futures in them, under names that all clients may look up.
@@ -126,20 +134,26 @@ def publish_dataset(
         objects: the dataset `name`; several make a tuple. Without a name, {name: dataset}.
         name: of the dataset: a text, a number, or a tuple of plain data.
         override: replace a dataset of the same name.
+        durable: the scheduler's journal records it, so it is there after a restart of the
+            scheduler, also if this client has ended. Futures in it are of detached calls.
         named: further datasets.
 
     Raises:
         DatasetExists: there is one of this name, and `override` is False.
         TooLarge: the value is too large.
+        ValueNotRecorded: it is durable, and the journal could not record it.
         SerializationError: it cannot be pickled, or a future in it was released.
     """
     datasets = _wanted(objects, name, named)
-    if type(override) is not bool:
-        raise TypeError(f"override= is True or False, not {type(override).__name__}")
+    check_flag("override", override)
+    check_flag("durable", durable)
     shared = _all(client)
     engine = shared._engine()  # a closed client, before anything is pickled
     calls = [
-        ({"dataset": name, "override": override}, *packed(engine, value))
+        (
+            {"dataset": name, "override": override, **durable_if(durable)},
+            *packed(engine, value),
+        )
         for name, value in datasets.items()
     ]
 

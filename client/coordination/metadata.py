@@ -6,14 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import TooLarge
-from ...protocol.wire.messages.coordination import METADATA
+from ...protocol.wire.messages.coordination import METADATA, METADATA_NAME
 from ...protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, size_of, unpack
 from ..modes import waits
 from .coordination_object import (
     NO_DEFAULT,
     CoordinationObject,
+    check_flag,
     check_name,
     check_text,
+    durable_if,
     names_in,
     nothing,
 )
@@ -32,7 +34,9 @@ class _AllMetadata(CoordinationObject[Any]):
 
 
 @waits
-def set_metadata(client: Any, key: str | Iterable[str], value: Any) -> None:
+def set_metadata(
+    client: Any, key: str | Iterable[str], value: Any, *, durable: bool = False
+) -> None:
     """Set metadata: small plain data in a tree that all clients read and write.
 
     Args:
@@ -40,11 +44,15 @@ def set_metadata(client: Any, key: str | Iterable[str], value: Any) -> None:
             that is no dict and stands in its way is replaced.
         value: None, a bool, number, text, bytes, or lists and dicts of these with texts as
             keys. A tuple becomes a list.
+        durable: the scheduler's journal records it, so it is there after a restart of the
+            scheduler, also if this client has ended. So is all that is set below it later.
 
     Raises:
+        ValueNotRecorded: it is durable, and the journal could not record it.
         TypeError: it is something else.
         TooLarge: it takes more than 64 KiB, or all metadata more than 2 MiB.
     """
+    check_flag("durable", durable)
     path = _path(key)
     if not path:
         raise ValueError("set_metadata needs a key; an empty path has no place for a value")
@@ -55,8 +63,8 @@ def set_metadata(client: Any, key: str | Iterable[str], value: Any) -> None:
             f"the metadata takes about {nbytes} bytes, and the limit is {MAX_PLAIN_NBYTES}; large "
             "data belongs in a dataset or in the result of a task"
         )
-    arguments = {"path": path, "value": plain}
-    return _AllMetadata("metadata", client)._call("set", nothing, arguments)
+    arguments = {"path": path, "value": plain, **durable_if(durable)}
+    return _AllMetadata(METADATA_NAME, client)._call("set", nothing, arguments)
 
 
 @waits
@@ -83,7 +91,7 @@ def get_metadata(client: Any, keys: str | Iterable[str], default: Any = NO_DEFAU
             raise KeyError(keys)
         return default
 
-    return _AllMetadata("metadata", client)._call("get", found, {"path": path})
+    return _AllMetadata(METADATA_NAME, client)._call("get", found, {"path": path})
 
 
 @waits
@@ -102,7 +110,7 @@ def delete_metadata(client: Any, keys: str | Iterable[str]) -> None:
         if not answer.info.get("found"):
             raise KeyError(keys)
 
-    return _AllMetadata("metadata", client)._call("delete", deleted, {"path": path})
+    return _AllMetadata(METADATA_NAME, client)._call("delete", deleted, {"path": path})
 
 
 def _path(key: str | Iterable[str]) -> list[str]:

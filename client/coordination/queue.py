@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ...protocol.wire.messages.coordination import MAX_BATCH, MAX_COUNT, QUEUE
 from ..modes import Awaited, Blocking, Item, Mode, waits
-from .coordination_object import CoordinationObject, check_int, count_in, nothing
+from .coordination_object import (
+    CoordinationObject,
+    check_flag,
+    check_int,
+    count_in,
+    durable_if,
+    nothing,
+)
 from .object_values import first, packed, unpacked
 
 if TYPE_CHECKING:
@@ -27,23 +34,32 @@ class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
         client: see `Client.current` for None.
         maxsize: `put` waits while so many values are in it; 0 = no limit, or that of the queue of
             this name.
+        durable: the scheduler's journal records what is put, so it is there after a restart of the
+            scheduler, also for other programs. `put` returns when it is on the disk. Futures in
+            the values are of detached calls. A queue that was made so once is durable.
     """
 
     _KIND = QUEUE
-    _MADE_OF = "name client maxsize"
+    _MADE_OF = "name client maxsize durable"
     _IS_MADE = True
     _LOST = "what the queue held"
 
     def __init__(
-        self, name: str | None = None, client: Client[Mode] | None = None, maxsize: int = 0
+        self,
+        name: str | None = None,
+        client: Client[Mode] | None = None,
+        maxsize: int = 0,
+        durable: bool = False,
     ) -> None:
+        check_flag("durable", durable)
         check_int("maxsize", maxsize, 0, MAX_COUNT, " (no limit)")
         super().__init__(name, client)
         self.maxsize = maxsize
+        self.durable = durable
         self._note("create")
 
     def _limits(self) -> dict[str, Any]:
-        return {"maxsize": self.maxsize}
+        return {"maxsize": self.maxsize, **durable_if(self.durable)}
 
     def _late_text(self, operation: str) -> str:
         if operation == "put":
@@ -63,6 +79,7 @@ class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
             TooLarge: the value is too large.
             ForeignFuture: a future in it belongs to another cluster.
             HeldClosed: the queue was closed.
+            ValueNotRecorded: the queue is durable, and the journal could not record the value.
         """
         blob, keys = packed(self._engine(), value)
         return self._call("put", nothing, timeout=timeout, values=[blob], keys=keys)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Generic
 
 from ...protocol.wire.messages.coordination import VARIABLE
 from ..modes import Item, Mode, waits
-from .coordination_object import CoordinationObject, nothing
+from .coordination_object import CoordinationObject, check_flag, durable_if, nothing
 from .object_values import first, packed
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
+    from ..client import Client
 
 
 class Variable(CoordinationObject[Mode], Generic[Item, Mode]):
@@ -21,10 +22,24 @@ class Variable(CoordinationObject[Mode], Generic[Item, Mode]):
     Args:
         name: variables of one name are the same variable. None = a new one.
         client: see `Client.current` for None.
+        durable: the scheduler's journal records the value, so it is there after a restart of the
+            scheduler, whoever has set it. `set` returns when it is on the disk. Futures in it are
+            of detached calls. A variable that was set so is durable until it is deleted.
     """
 
     _KIND = VARIABLE
+    _MADE_OF = "name client durable"
     _AWAITS = "get"
+
+    def __init__(
+        self,
+        name: str | None = None,
+        client: Client[Mode] | None = None,
+        durable: bool = False,
+    ) -> None:
+        check_flag("durable", durable)
+        super().__init__(name, client)
+        self.durable = durable
 
     def _late_text(self, operation: str) -> str:
         return f"variable {self.name!r} was not set"
@@ -41,9 +56,11 @@ class Variable(CoordinationObject[Mode], Generic[Item, Mode]):
             TimeoutError: the scheduler was away for longer.
             TooLarge: the value is too large.
             ForeignFuture: a future in it belongs to another cluster.
+            ValueNotRecorded: the variable is durable, and the journal could not record the value.
         """
         blob, keys = packed(self._engine(), value)
-        return self._call("set", nothing, timeout=timeout, values=[blob], keys=keys)
+        arguments = durable_if(self.durable)
+        return self._call("set", nothing, arguments, timeout=timeout, values=[blob], keys=keys)
 
     @waits
     def get(self, timeout: Duration | None = None) -> Item:

@@ -80,6 +80,14 @@ class WaitingCycle(WeftError, RuntimeError):
         self.text = text
 
 
+class ValueNotRecorded(HeldError):
+    """A durable value is not on the scheduler's disk: its journal could not record it.
+
+    Start the scheduler with a state directory, or make room on its disk; or leave `durable=True`
+    out. A queue does not have the value; whatever else was set is set until the scheduler ends.
+    """
+
+
 class DatasetExists(HeldError, KeyError):
     """A dataset is published under a name that another one has.
 

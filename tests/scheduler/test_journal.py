@@ -18,6 +18,8 @@ from weft.scheduler.core.journal.entries import (
     JobsRead,
     JournalRead,
     ReadJobs,
+    ValueKept,
+    ValuesDropped,
     WriteJournal,
 )
 from weft.scheduler.journal import FORM, Journal
@@ -196,6 +198,26 @@ def test_older_results_make_room_for_later_ones(opened, monkeypatch):
         opened.write(JobEnded(key, "done", result=Payload(b"r" * 50, [bytearray(50)])))
     jobs = opened.ask("jobs").info["jobs"]
     assert [(one["key"], one["nbytes"]) for one in jobs] == [("d", 0), ("c", 100), ("b", 100)]
+
+
+def test_durable_values_are_read_in_their_order_until_they_are_dropped(opened, path):
+    values = [
+        ValueKept(5, ("queue", "work"), b"pickle", ["job"], {"maxsize": 3}),
+        ValueKept(1 << 62, ("metadata", "a", "b"), Payload(b"p", [bytearray(b"buffer")]), [], {}),
+        ValueKept(3, ("variable", "v"), b"old", [], {}),
+    ]
+    assert opened.write(job("job"), JobEnded("job", "done", result=b"r"), *values) == ""
+    assert opened.write(ValuesDropped([3, 4])) == ""
+    read = read_again(opened, path)
+    assert read.values == values[:2]
+    assert read.results == {"job": b"r"}
+
+
+def test_a_database_of_before_durable_values_gets_their_table(opened, path):
+    opened.write(job("a"))
+    opened.journal._database.execute("DROP TABLE durable_values")
+    assert read_again(opened, path).values == []
+    assert opened.write(ValueKept(5, ("variable", "v"), b"pickle", [], {})) == ""
 
 
 def test_a_database_that_is_full_says_so_and_goes_on_later(opened, path):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire.messages import Operated
 from ....protocol.wire.messages.coordination import (
     DATASET,
+    DURABLE,
     METADATA,
     QUEUE,
     RESTATE,
@@ -40,7 +41,7 @@ MAX_QUEUES: Final = 10_000
 MAX_LINES: Final = 5
 
 #: Arguments that say what is set.
-_STATED: Final[tuple[str, ...]] = ("dataset", "path", "value")
+_STATED: Final[tuple[str, ...]] = ("dataset", "path", "value", DURABLE)
 _SETTING_OVERHEAD: Final = 200
 
 
@@ -109,7 +110,8 @@ def note_answer(core: ClientState, call: ObjectCall, answer: Operated) -> None:
     """Remember what a call has set or put; forget what does not hold any more."""
     remembered = remembered_of(core)
     if call.kind == QUEUE:
-        if call.operation == "put" and len(remembered.queues) < MAX_QUEUES:
+        is_kept = answer.info.get(DURABLE) is True
+        if call.operation == "put" and not is_kept and len(remembered.queues) < MAX_QUEUES:
             remembered.queues.setdefault(call.name, QueueUse()).n_put += 1
         elif call.operation == "close" or (call.operation == "count" and answer.info.get("n") == 0):
             remembered.queues.pop(call.name, None)
@@ -168,7 +170,8 @@ def note_restart(core: ClientState, calls: ObjectCalls) -> None:
         setting.is_there = False
     queues = dict(remembered.queues)
     for call in calls.pending.values():
-        if call.kind == QUEUE and call.operation in ("put", "get"):
+        is_kept = call.arguments.get(DURABLE) is True
+        if call.kind == QUEUE and call.operation in ("put", "get") and not is_kept:
             queues.setdefault(call.name, QueueUse())
     for name, use in queues.items():
         line = f"queue {name!r}: what it held was lost with the scheduler, which was started again"

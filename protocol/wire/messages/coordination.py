@@ -20,6 +20,8 @@ VARIABLE: Final = "variable"
 #: Values that are kept under a name, and a tree of plain data; one object of each kind.
 DATASET: Final = "dataset"
 METADATA: Final = "metadata"
+DATASETS_NAME: Final = "datasets"
+METADATA_NAME: Final = "metadata"
 #: Events that are logged under a name.
 TOPIC: Final = "topic"
 #: The topic of the scheduler's own events.
@@ -39,6 +41,10 @@ WITHDRAW: Final = "withdraw"
 #: In the info of an answer, or of an `Operated` that answers nothing: the numbers of those settings
 #: of the client that do not hold any more.
 SUPERSEDED: Final = "superseded"
+
+#: In the arguments of an operation: the journal records what it puts or sets, and its answer comes
+#: when that is done.
+DURABLE: Final = "durable"
 
 #: The operation by which a client states to a scheduler what it holds, or has set.
 RESTATE: Final = "restate"
@@ -64,6 +70,7 @@ TOO_LARGE: Final = "too-large"
 EXISTS: Final = "exists"
 UNKNOWN_NAME: Final = "unknown-name"
 KEY_LOST: Final = "key-lost"
+NOT_RECORDED: Final = "not-recorded"
 LATE: Final = "late"
 CYCLE: Final = "cycle"
 

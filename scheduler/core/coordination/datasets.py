@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages.coordination import (
     DATASET,
+    DATASETS_NAME,
     EXISTS,
     SUPERSEDED,
     TOO_LARGE,
     UNKNOWN_NAME,
 )
 from ....protocol.wire.plain import pack
+from ..journal.entries import ValueKept
 from .arguments import bad, names_in, text_in
-from .marks import is_overtaken, note_deleted, note_set, note_stated, overtaken
+from .marks import is_overtaken, note_deleted, note_restored, note_set, note_stated, overtaken
+from .recording import check_futures, is_asked, keep, may_be, retire
 from .records import (
     Call,
     DatasetsRecord,
@@ -26,6 +29,7 @@ from .records import (
     ObjectValue,
     OperationRefused,
     Reply,
+    objects_of,
 )
 from .values import check_keys, drop, use
 
@@ -52,21 +56,39 @@ def _publish(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply
             f"there is a dataset {name!r} already; publish it with override=True, or unpublish "
             "that one first",
         )
-    _put(state, record, call, name)
-    return Reply(note_set(state, call, (DATASET, name)))
+    is_durable = is_asked(state, call)
+    assert call.value is not None
+    if is_durable:
+        check_futures(state, call.value)
+    _put(state, record, call.value, name)
+    reply = Reply(note_set(state, call, (DATASET, name)))
+    if is_durable:
+        keep(state, (DATASET, name), call.value, {}, call)
+    return reply
 
 
-def _put(state: SchedulerState, record: DatasetsRecord, call: Call, name: str) -> None:
+def restore(state: SchedulerState, kept: ValueKept, value: ObjectValue) -> None:
+    """Publish a dataset that an earlier scheduler has recorded."""
+    place = DATASET, DATASETS_NAME
+    record = objects_of(state).records.get(place)
+    if record is None:
+        record = objects_of(state).records[place] = DatasetsRecord(*place)
+    assert isinstance(record, DatasetsRecord)
+    _put(state, record, value, kept.place[1])
+    note_restored(state, kept.place, kept.number)
+
+
+def _put(state: SchedulerState, record: DatasetsRecord, value: ObjectValue, name: str) -> None:
     old = record.values.get(name)
     if old is None and len(record.values) >= MAX_DATASETS:
         raise OperationRefused(
             TOO_LARGE,
             f"the cluster has {MAX_DATASETS} datasets, which is the limit; unpublish some first",
         )
-    assert call.value is not None
-    use(state, call.value)
-    record.values[name] = call.value
+    use(state, value)
+    record.values[name] = value
     if old is not None:
+        retire(state, old)
         drop(state, old)
 
 
@@ -76,8 +98,14 @@ def _restate(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply
     if is_overtaken(state, call, place):
         return overtaken(call)
     check_keys(state, call)
-    _put(state, record, call, name)
-    return note_stated(state, call, place)
+    assert call.value is not None
+    if may_be(state, call):
+        check_futures(state, call.value)
+    _put(state, record, call.value, name)
+    reply = note_stated(state, call, place)
+    if may_be(state, call):
+        keep(state, place, call.value, {})
+    return reply
 
 
 def _unknown(name: str) -> OperationRefused:
@@ -103,8 +131,11 @@ def _withdraw(state: SchedulerState, record: DatasetsRecord, call: Call) -> Repl
         if name not in record.values:
             raise _unknown(name)
     superseded: list[int] = []
+    call.is_recording = any(record.values[name].number for name in names)
     for name in names:
-        drop(state, record.values.pop(name))
+        value = record.values.pop(name)
+        retire(state, value)
+        drop(state, value)
         superseded += note_deleted(state, call, (DATASET, name)).get(SUPERSEDED, ())
     return Reply({SUPERSEDED: superseded} if superseded else {})
 

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ..feature import Feature
-from . import background, cluster_events, cycles, marks, operating, records, topics, values
+from . import (
+    background,
+    cluster_events,
+    cycles,
+    marks,
+    operating,
+    recording,
+    records,
+    restoring,
+    topics,
+    values,
+)
 from .invariants import OBJECT_INVARIANTS
 
 if TYPE_CHECKING:
@@ -27,7 +38,9 @@ FEATURE: Final = Feature(
         topics.Topics,
         background.BackgroundTasks,
         cycles.Suspects,
+        recording.RecordedValues,
     ),
+    ticked=(restoring.on_ticked,),
     handlers={m.Operate: operating.on_operate},
     invariants={
         **OBJECT_INVARIANTS,

@@ -12,6 +12,7 @@ from ..invariants.checking import unless
 from .kinds import KINDS
 from .leases import LeaseRecord
 from .marks import Mark, Place, marks_of
+from .recording import recorded_of
 from .records import (
     AWAY,
     Call,
@@ -260,6 +261,11 @@ OBJECT_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
     "n_uses of a value counts its places": lambda s: [
         (value, value.n_uses, n) for value, n in _uses(s).items() if value.n_uses != n
     ],
+    "durable values are filed by the numbers under which they are recorded": lambda s: sorted(
+        recorded_of(s).places.keys()
+        ^ {value.number for value in _uses(s) if value.number}
+        ^ {n for r in _records(s) if isinstance(r, MetadataRecord) for n in r.durable.values()}
+    ),
     "kept bytes are the sum over the values": lambda s: unless(
         values_of(s).nbytes == sum(value.nbytes for value in _uses(s)), values_of(s).nbytes
     ),

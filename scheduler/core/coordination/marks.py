@@ -68,7 +68,7 @@ def marks_of(state: SchedulerState) -> Marks:
 def note_set(state: SchedulerState, call: Call, place: Place) -> dict[str, Any]:
     """Note that a call sets a place; return what its answer says of that."""
     marks = marks_of(state)
-    number = _next_number(state)
+    number = next_number(state)
     old = [mark for _, mark in _take_out(marks, place)]
     _put(marks, place, Mark(number, call.client.client_id))
     return {"number": number, **_notify(state, old, call.client)}
@@ -78,7 +78,7 @@ def note_deleted(state: SchedulerState, call: Call, place: Place) -> dict[str, A
     """Note that a call deletes what is at a place and below it; return the same."""
     marks = marks_of(state)
     old = [mark for _, mark in _take_out(marks, place)]
-    _put(marks, place, Mark(_next_number(state)))
+    _put(marks, place, Mark(next_number(state)))
     if len(marks.deleted) > MAX_DELETED:
         _forget_deleted(marks, next(iter(marks.deleted)))
     return _notify(state, old, call.client)
@@ -154,10 +154,21 @@ def without_superseded(state: SchedulerState, reply: Reply) -> Reply:
     return reply._replace(info={k: v for k, v in reply.info.items() if k != "number"})
 
 
-def _next_number(state: SchedulerState) -> int:
+def next_number(state: SchedulerState) -> int:
+    """Return a number that is larger than all before, also than those of earlier schedulers."""
     marks = marks_of(state)
     marks.last = max(marks.last, state.first_attempt) + 1
     return marks.last
+
+
+def note_restored(state: SchedulerState, place: Place, number: int) -> None:
+    """Note that a place has again what an earlier scheduler has recorded under a number.
+
+    It counts as set by the journal, which is no client, and is told of nothing.
+    """
+    marks = marks_of(state)
+    _take_out(marks, place)
+    _put(marks, place, Mark(number, "the journal"))
 
 
 def _all(mark: Mark, place: Place) -> Iterator[tuple[Place, Mark]]:

@@ -6,13 +6,25 @@ Its inner nodes are maps with text keys. There is one record of the whole tree.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.columns import MAX_KEY_CHARS
-from ....protocol.wire.messages.coordination import METADATA, TOO_LARGE
-from ....protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, pack, size_of
+from ....protocol.wire.messages.coordination import METADATA, METADATA_NAME, TOO_LARGE
+from ....protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, pack, size_of, unpack
+from ..journal.entries import ValueKept
 from .arguments import bad
-from .marks import is_overtaken, later_below, note_deleted, note_set, note_stated, overtaken
+from .marks import (
+    is_overtaken,
+    later_below,
+    note_deleted,
+    note_restored,
+    note_set,
+    note_stated,
+    overtaken,
+)
+from .recording import forget, is_asked, may_be
+from .recording import record as record_entry
 from .records import (
     Call,
     MetadataRecord,
@@ -22,6 +34,7 @@ from .records import (
     ObjectValue,
     OperationRefused,
     Reply,
+    objects_of,
 )
 
 if TYPE_CHECKING:
@@ -46,8 +59,54 @@ def _make(call: Call) -> ObjectRecord:
 
 
 def _set(state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
+    is_durable = is_asked(state, call)
     path = _put(record, call)
-    return Reply(note_set(state, call, (METADATA, *path)))
+    reply = Reply(note_set(state, call, (METADATA, *path)))
+    call.is_recording = _record(state, record, tuple(path), is_durable)
+    return reply
+
+
+def _record(
+    state: SchedulerState, record: MetadataRecord, path: tuple[str, ...], is_durable: bool
+) -> bool:
+    """Record what has changed at a path; return whether something is being recorded.
+
+    All below a durable path is durable, and is recorded with it.
+    """
+    durable = record.durable
+    steps = range(1, len(path) + 1)
+    above = next((path[:n] for n in steps if path[:n] in durable), path if is_durable else None)
+    old = [at for at in durable if at == above or at[: len(path)] == path]
+    forget(state, [durable.pop(at) for at in old])
+    found = None if above is None else _found(record, above)
+    if above is not None and found is not None:
+        then = partial(_on_recorded, record, above)
+        place = (METADATA, *above)
+        durable[above] = record_entry(state, place, pack(found[0]), [], {}, then)
+    return bool(old or found)
+
+
+def _on_recorded(
+    record: MetadataRecord, path: tuple[str, ...], number: int, state: SchedulerState, error: str
+) -> None:
+    if error and record.durable.get(path) == number:
+        forget(state, [record.durable.pop(path)])
+
+
+def restore(state: SchedulerState, kept: ValueKept, value: ObjectValue) -> None:
+    """Set what an earlier scheduler has recorded."""
+    place = METADATA, METADATA_NAME
+    record = objects_of(state).records.get(place)
+    if record is None:
+        record = objects_of(state).records[place] = MetadataRecord(*place)
+    assert isinstance(record, MetadataRecord)
+    assert isinstance(value.blob, bytes)
+    path = kept.place[1:]
+    _place(record, path, unpack(value.blob))
+    if path in record.durable:
+        forget(state, [record.durable[path]])
+    record.durable[path] = kept.number
+    note_restored(state, kept.place, kept.number)
 
 
 def _restate(state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
@@ -62,7 +121,9 @@ def _restate(state: SchedulerState, record: MetadataRecord, call: Call) -> Reply
             _remove(record, path)
         else:
             _place(record, path, found[0])
-    return note_stated(state, call, place)
+    reply = note_stated(state, call, place)
+    _record(state, record, place[1:], may_be(state, call))
+    return reply
 
 
 def _put(record: MetadataRecord, call: Call) -> list[str]:
@@ -133,8 +194,13 @@ def _delete(state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:
     if not path:
         record.tree.clear()
         record.nbytes = 0
+        call.is_recording = bool(record.durable)
+        forget(state, [*record.durable.values()])
+        record.durable.clear()
     elif not _remove(record, path):
         return Reply({"found": False})
+    else:
+        call.is_recording = _record(state, record, tuple(path), is_durable=False)
     return Reply({"found": True, **note_deleted(state, call, (METADATA, *path))})
 
 

@@ -24,6 +24,7 @@ off: those may not have come back yet. They state anew what they hold, and what 
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +32,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.columns import MAX_KEY_CHARS
 from ....protocol.wire.messages.coordination import (
     CYCLE,
+    NOT_RECORDED,
     NOTE,
     OWN_TOPIC,
     RESTATE,
@@ -39,6 +41,7 @@ from ....protocol.wire.messages.coordination import (
     TOPIC,
     WITHDRAW,
 )
+from ..journal.jobs import when_written
 from . import cycles
 from .arguments import bad, check_timeout, closed
 from .kinds import KINDS
@@ -85,7 +88,8 @@ def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) 
     request = message.request
     if request in calls.answered:
         call, reply = calls.answered[request]
-        _send(state, call, without_superseded(state, reply))
+        if not call.is_recording:
+            _send(state, call, without_superseded(state, reply))
         return
     if request in calls.waiting:
         return  # it was sent again, and is answered in its turn
@@ -316,10 +320,30 @@ def _answer(state: SchedulerState, call: Call, reply: Reply) -> None:
         if operation is None or operation.undo is None:
             call.arguments = {}  # they may be large, and nobody reads them any more
         calls.answered[call.request] = (call, reply)
-        _send(state, call, reply)
+        if call.is_recording:
+            when_written(state, partial(_on_recorded, call))
+        else:
+            _send(state, call, reply)
     else:
         for value in reply.values:
             drop(state, value)
+
+
+def _on_recorded(call: Call, state: SchedulerState, error: str) -> None:
+    """Answer a call when the journal has recorded what it has done, or could not."""
+    call.is_recording = False
+    calls = objects_of(state).calls.get(call.client)
+    if calls is None or call.request not in calls.answered:
+        return  # its client is gone
+    _, reply = calls.answered[call.request]
+    if error:
+        text = f"{call.operation} of {call.kind} {call.name!r} is not recorded: {error}"
+        reply = Reply(problem=NOT_RECORDED, text=text)
+        calls.answered[call.request] = (call, reply)
+        record = objects_of(state).records.get((call.kind, call.name))
+        if record is not None:
+            serve(state, record)  # a value was taken back, so there is room
+    _send(state, call, without_superseded(state, reply))
 
 
 def _send(state: SchedulerState, call: Call, reply: Reply) -> None:

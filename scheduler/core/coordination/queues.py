@@ -6,11 +6,14 @@ in the order in which it came; one whose client is gone does not take part.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages.coordination import LATE, MAX_BATCH, OTHER_LIMIT, QUEUE
+from ....protocol.wire.messages.coordination import DURABLE, LATE, MAX_BATCH, OTHER_LIMIT, QUEUE
 from ....protocol.wire.payload import blob_nbytes
+from ..journal.entries import ValueKept
 from .arguments import bad, count_in
+from .recording import check_futures, is_asked, keep
 from .records import (
     Call,
     ObjectKind,
@@ -20,6 +23,7 @@ from .records import (
     OperationRefused,
     QueueRecord,
     Reply,
+    objects_of,
 )
 from .values import drop, use
 
@@ -40,12 +44,50 @@ def _make(call: Call) -> ObjectRecord:
     return QueueRecord(call.kind, call.name, count_in(call, "maxsize", 0, 0))
 
 
-def _create(_state: SchedulerState, record: QueueRecord, call: Call) -> Reply:
+def _create(state: SchedulerState, record: QueueRecord, call: Call) -> Reply:
     if record.is_closed:
         record.is_closed = False
         record.maxsize = count_in(call, "maxsize", 0, 0)
     _check_size(record, call)
+    _become_durable(state, record, call)
     return Reply()
+
+
+def _become_durable(state: SchedulerState, record: QueueRecord, call: Call) -> None:
+    """Record values from now on, and those that there are, if a call asks for that."""
+    if record.is_durable or not is_asked(state, call):
+        return
+    for value in record.items:
+        check_futures(state, value)
+    record.is_durable = True
+    for value in record.items:
+        _keep(state, record, value)
+
+
+def _keep(
+    state: SchedulerState, record: QueueRecord, value: ObjectValue, call: Call | None = None
+) -> None:
+    undo = partial(_take_back, record, value)
+    keep(state, (QUEUE, record.name), value, {"maxsize": record.maxsize}, call, undo)
+
+
+def _take_back(record: QueueRecord, value: ObjectValue, state: SchedulerState) -> None:
+    """Take a value out that could not be recorded, unless a client has it already."""
+    if value in record.items:
+        record.items.remove(value)
+        drop(state, value)
+
+
+def restore(state: SchedulerState, kept: ValueKept, value: ObjectValue) -> None:
+    """Append a value that an earlier scheduler has recorded."""
+    place = QUEUE, kept.place[1]
+    record = objects_of(state).records.get(place)
+    if record is None:
+        record = objects_of(state).records[place] = QueueRecord(*place, kept.info["maxsize"])
+    assert isinstance(record, QueueRecord)
+    record.is_durable = True
+    use(state, value)
+    record.items.append(value)
 
 
 def _check_size(record: QueueRecord, call: Call) -> None:
@@ -61,11 +103,17 @@ def _check_size(record: QueueRecord, call: Call) -> None:
 
 
 def _put(state: SchedulerState, record: QueueRecord, call: Call) -> Reply | None:
+    _become_durable(state, record, call)
     if record.maxsize and len(record.items) >= record.maxsize:
         return None
     assert call.value is not None
+    if record.is_durable:
+        check_futures(state, call.value)
     use(state, call.value)
     record.items.append(call.value)
+    if record.is_durable:
+        _keep(state, record, call.value, call)
+        return Reply({DURABLE: True})
     return Reply()
 
 
@@ -125,7 +173,8 @@ def _count(_state: SchedulerState, record: QueueRecord, _call: Call) -> Reply:
     return Reply({"n": len(record.items)})
 
 
-def _close(state: SchedulerState, record: QueueRecord, _call: Call) -> Reply:
+def _close(state: SchedulerState, record: QueueRecord, call: Call) -> Reply:
+    call.is_recording, record.is_durable = record.is_durable, False
     for value in record.items:
         drop(state, value)
     record.items.clear()

@@ -37,7 +37,7 @@ class OperationRefused(Exception):
 class ObjectValue:
     """A value of a queue or variable, or on its way to or from one."""
 
-    __slots__ = ("blob", "keys", "keys_nbytes", "n_uses", "nbytes")
+    __slots__ = ("blob", "keys", "keys_nbytes", "n_uses", "nbytes", "number")
 
     def __init__(self, blob: Blob | None, keys: list[str]) -> None:
         self.blob = blob
@@ -47,6 +47,8 @@ class ObjectValue:
         self.nbytes = VALUE_OVERHEAD * (1 + len(keys)) + (0 if blob is None else blob_nbytes(blob))
         #: the places that it has: in objects, in waiting calls, in kept answers
         self.n_uses = 0
+        #: under which it is recorded; 0 = it is not durable
+        self.number = 0
 
 
 class Reply(NamedTuple):
@@ -65,6 +67,7 @@ class Call:
         "arguments",
         "client",
         "deadline",
+        "is_recording",
         "keys",
         "kind",
         "lane",
@@ -97,6 +100,8 @@ class Call:
         self.keys: list[str] = []
         #: the value that it carries; used by the call until it has one more use, or none
         self.value: ObjectValue | None = None
+        #: its answer waits until the journal has recorded what it has done
+        self.is_recording = False
         #: where it waits; None while it does not, and before the end of a recovery
         self.record: ObjectRecord | None = None
         self.lane = ""
@@ -173,10 +178,11 @@ class EventRecord(ObjectRecord):
 class QueueRecord(ObjectRecord):
     """A queue."""
 
-    __slots__ = ("items", "maxsize")
+    __slots__ = ("is_durable", "items", "maxsize")
 
     def __init__(self, kind: str, name: str, maxsize: int) -> None:
         super().__init__(kind, name)
+        self.is_durable = False  #: its values are recorded
         self.maxsize = maxsize  #: 0 = no limit
         self.items: deque[ObjectValue] = deque()
 
@@ -184,10 +190,11 @@ class QueueRecord(ObjectRecord):
 class VariableRecord(ObjectRecord):
     """A variable."""
 
-    __slots__ = ("value",)
+    __slots__ = ("is_durable", "value")
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(kind, name)
+        self.is_durable = False  #: its value is recorded
         self.value: ObjectValue | None = None  #: None = it is not set
 
 
@@ -204,11 +211,13 @@ class DatasetsRecord(ObjectRecord):
 class MetadataRecord(ObjectRecord):
     """The tree of metadata."""
 
-    __slots__ = ("nbytes", "tree")
+    __slots__ = ("durable", "nbytes", "tree")
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(kind, name)
         self.tree: dict[str, Any] = {}
+        #: {path: number} of what is recorded with all below it; none is below another one
+        self.durable: dict[tuple[str, ...], int] = {}
         #: sum over its items: the length of the key, and `size_of` the value
         self.nbytes = 0
 

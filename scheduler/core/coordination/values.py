@@ -16,6 +16,7 @@ from ..moves.transitions import activate, release_unneeded
 from ..records.peers import ClientHandle
 from ..records.tasks import RELEASED
 from ..requests import wanted_keys
+from .recording import forget
 from .records import Call, ObjectValue, OperationRefused
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ def drop(state: SchedulerState, value: ObjectValue) -> None:
     value.n_uses -= 1
     if value.n_uses:
         return
+    if value.number:
+        forget(state, [value.number])
     values = values_of(state)
     values.nbytes -= value.nbytes
     unneeded = []

@@ -5,8 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages.coordination import LATE, VARIABLE
-from .marks import is_overtaken, note_deleted, note_set, note_stated, overtaken
-from .records import Call, ObjectKind, ObjectOperation, ObjectRecord, Reply, VariableRecord
+from ..journal.entries import ValueKept
+from .marks import is_overtaken, note_deleted, note_restored, note_set, note_stated, overtaken
+from .recording import check_futures, is_asked, keep, may_be, retire
+from .records import (
+    Call,
+    ObjectKind,
+    ObjectOperation,
+    ObjectRecord,
+    ObjectValue,
+    Reply,
+    VariableRecord,
+    objects_of,
+)
 from .values import check_keys, drop, use
 
 if TYPE_CHECKING:
@@ -18,17 +29,38 @@ def _make(call: Call) -> ObjectRecord:
     return VariableRecord(call.kind, call.name)
 
 
-def _put(state: SchedulerState, record: VariableRecord, call: Call) -> None:
-    assert call.value is not None
-    use(state, call.value)
+def _put(
+    state: SchedulerState, record: VariableRecord, value: ObjectValue, is_durable: bool
+) -> None:
+    if is_durable:
+        check_futures(state, value)
+    record.is_durable = is_durable
+    use(state, value)
     if record.value is not None:
+        retire(state, record.value)
         drop(state, record.value)
-    record.value = call.value
+    record.value = value
 
 
 def _set(state: SchedulerState, record: VariableRecord, call: Call) -> Reply:
-    _put(state, record, call)
-    return Reply(note_set(state, call, (VARIABLE, record.name)))
+    place = (VARIABLE, record.name)
+    assert call.value is not None
+    _put(state, record, call.value, is_asked(state, call) or record.is_durable)
+    reply = Reply(note_set(state, call, place))
+    if record.is_durable:
+        keep(state, place, call.value, {}, call)
+    return reply
+
+
+def restore(state: SchedulerState, kept: ValueKept, value: ObjectValue) -> None:
+    """Set a value that an earlier scheduler has recorded."""
+    place = VARIABLE, kept.place[1]
+    record = objects_of(state).records.get(place)
+    if record is None:
+        record = objects_of(state).records[place] = VariableRecord(*place)
+    assert isinstance(record, VariableRecord)
+    _put(state, record, value, is_durable=True)
+    note_restored(state, place, kept.number)
 
 
 def _restate(state: SchedulerState, record: VariableRecord, call: Call) -> Reply:
@@ -36,8 +68,12 @@ def _restate(state: SchedulerState, record: VariableRecord, call: Call) -> Reply
     if is_overtaken(state, call, place):
         return overtaken(call)
     check_keys(state, call)
-    _put(state, record, call)
-    return note_stated(state, call, place)
+    assert call.value is not None
+    _put(state, record, call.value, may_be(state, call) or record.is_durable)
+    reply = note_stated(state, call, place)
+    if record.is_durable:
+        keep(state, place, call.value, {})
+    return reply
 
 
 def _get(state: SchedulerState, record: VariableRecord, _call: Call) -> Reply | None:
@@ -49,8 +85,10 @@ def _get(state: SchedulerState, record: VariableRecord, _call: Call) -> Reply | 
 
 def _delete(state: SchedulerState, record: VariableRecord, call: Call) -> Reply:
     if record.value is not None:
+        retire(state, record.value)
         drop(state, record.value)
         record.value = None
+    call.is_recording, record.is_durable = record.is_durable, False
     return Reply(note_deleted(state, call, (VARIABLE, record.name)))
 
 

@@ -65,8 +65,30 @@ class JobForgotten:
     key: str
 
 
+@dataclass(slots=True)
+class ValueKept:
+    """A durable value of a queue, variable, dataset, or of metadata."""
+
+    #: larger than those of all that were kept before, also by earlier schedulers
+    number: int
+    #: the kind of the object, and its name, or the path of metadata
+    place: tuple[str, ...]
+    blob: Blob | None
+    #: of the futures in it, which are jobs
+    keys: list[str]
+    #: plain data, by which the object is made anew
+    info: dict[str, Any]
+
+
+@dataclass(slots=True)
+class ValuesDropped:
+    """Durable values that were taken, replaced, or deleted."""
+
+    numbers: list[int]
+
+
 #: What is recorded.
-Entry: TypeAlias = JobAdded | JobEnded | JobForgotten
+Entry: TypeAlias = JobAdded | JobEnded | JobForgotten | ValueKept | ValuesDropped
 
 
 @dataclass(slots=True)
@@ -112,8 +134,10 @@ class JournalRead:
     made: dict[str, None] = field(default_factory=dict)
     #: {key: None} of those whose result is recorded
     done: dict[str, None] = field(default_factory=dict)
-    #: {key: the result} of those that `jobs` read
+    #: {key: the result} of those that `jobs` read, or whose futures are in `values`
     results: dict[str, Blob] = field(default_factory=dict)
+    #: the durable ones, by their numbers
+    values: list[ValueKept] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -182,6 +182,8 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
     again: list[JobEnded] = []
     over: list[str] = []
     for entry in batch.entries:
+        if not isinstance(entry, (JobAdded, JobEnded)):
+            continue
         key = entry.key
         if journal.adding.get(key) is entry:
             del journal.adding[key]
@@ -202,6 +204,8 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
     if again:
         state.call_after(RETRY_S, _end_again, again)
     let_go(state, over)
+    for then in batch.then:
+        then(state, report.error)
     for peer, request in batch.questions:
         if peer in state.roles:
             state.send(peer, m.Answer(request=request, info={}))

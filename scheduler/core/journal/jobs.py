@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
@@ -28,7 +28,7 @@ _STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
 class _Writing:
     """Entries that are being recorded."""
 
-    __slots__ = ("entries", "nbytes", "questions")
+    __slots__ = ("entries", "nbytes", "questions", "then")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -36,6 +36,8 @@ class _Writing:
         self.nbytes = 0
         #: (peer, request) of those that wait for it
         self.questions: list[tuple[int, int]] = []
+        #: called with the error of this batch, "" = it is recorded
+        self.then: list[Callable[[SchedulerState, str], None]] = []
 
 
 class DetachedJobs:
@@ -114,6 +116,12 @@ def append(state: SchedulerState, entry: Entry) -> None:
     if isinstance(entry, JobEnded):
         batch.nbytes += entry.result_nbytes
         journal.unrecorded_nbytes += entry.result_nbytes
+    state.busy[DetachedJobs] = None
+
+
+def when_written(state: SchedulerState, then: Callable[[SchedulerState, str], None]) -> None:
+    """Call `then` when the entries of this event are recorded, "", or cannot be, with a reason."""
+    journal_of(state).batch().then.append(then)
     state.busy[DetachedJobs] = None
 
 

@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 MAX_ROWS: Final = 4096
 
 
-def submit_again(state: SchedulerState, read: JournalRead) -> None:
-    """Submit jobs again, behind the results that they read and that are not here."""
+def submit_again(state: SchedulerState, read: JournalRead, *, lets_go: bool = True) -> None:
+    """Submit jobs again, behind the results that they read and that are not here.
+
+    The keeper wants these results then, unless it `lets_go` of what nobody else wants.
+    """
     results = {key: result for key, result in read.results.items() if key not in state.tasks}
     rows = [*(_constant(key, result) for key, result in results.items()), *read.jobs]
     for start in range(0, len(rows), MAX_ROWS):
         message = _submission(rows[start : start + MAX_ROWS], read.made)
         on_submit(state, journal_of(state).keeper, message)
-    let_go(state, results)
+    if lets_go:
+        let_go(state, results)
 
 
 def let_go(state: SchedulerState, keys: Iterable[str]) -> None:

@@ -87,6 +87,7 @@ EXAMPLES = [
     errors.TooLarge("the value takes 5000000 bytes"),
     errors.DatasetExists("there is a dataset 'x' already"),
     errors.DatasetNotFound("there is no dataset 'x'"),
+    errors.ValueNotRecorded("put of queue 'x' is not recorded: the disk is full"),
     errors.NoAnswer("it did not answer within 10 s", "worker-1"),
     errors.UnknownWorker("no connected worker is named 'w9'"),
     errors.InternalError("does not fit", ["a", "b"]),

@@ -18,6 +18,7 @@ from weft.protocol.wire.roles import Role
 from weft.scheduler.core.coordination import operating
 from weft.scheduler.core.coordination.invariants import OBJECT_INVARIANTS
 from weft.scheduler.core.coordination.marks import Mark, marks_of
+from weft.scheduler.core.coordination.recording import recorded_of
 from weft.scheduler.core.coordination.records import Call, Holder, MetadataRecord, objects_of
 from weft.scheduler.core.coordination.topics import topics_of
 from weft.scheduler.core.coordination.values import values_of
@@ -224,6 +225,9 @@ BREAKAGES = {
     ),
     "no call waits whose turn has come": lambda b: b.lock.holders.clear(),
     "n_uses of a value counts its places": lambda b: b.miscount_value(),
+    "durable values are filed by the numbers under which they are recorded": lambda b: recorded_of(
+        b.state
+    ).places.update({1: ("queue", "x")}),
     "kept bytes are the sum over the values": lambda b: setattr(values_of(b.state), "nbytes", 0),
     "the size of the metadata is the sum over its items": lambda b: b.miscount_metadata(),
     "marks are filed by the number of what is set, and by the place of what is deleted": lambda b: (
