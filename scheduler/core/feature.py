@@ -74,7 +74,8 @@ Give: TypeAlias = (
 )
 AssignedHook: TypeAlias = "Callable[[SchedulerState, list[SchedulerTask]], None]"
 RefusingHook: TypeAlias = (
-    "Callable[[SchedulerState, ClientHandle, m.SubmitTasks], Mapping[int, Failure]]"
+    "Callable[[SchedulerState, ClientHandle, m.SubmitTasks, Mapping[int, Failure]],"
+    " Mapping[int, Failure]]"
 )
 SubmittedHook: TypeAlias = "Callable[[SchedulerState, ClientHandle, SchedulerTask], None]"
 RecipeHook: TypeAlias = "Callable[[SchedulerState, SchedulerTask, WorkerHandle | None, int], None]"
@@ -192,7 +193,7 @@ class Feature:
     client_gone: Hooks[ClientHook] = ()
 
     # -- submission -------------------------------------------------------------------------------
-    #: a client submits tasks: the rows that are refused, and why
+    #: a client submits tasks, some of which are refused: the others that are, and why
     refusing: Hooks[RefusingHook] = ()
     #: a client in a task submits for no attempt that runs: the task for which it does, if any
     acts_for: Hooks[Callable[[SchedulerState, TaskOptions], SchedulerTask | None]] = ()

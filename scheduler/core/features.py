@@ -10,6 +10,7 @@ The order is that in which the hooks of one event are called:
   about the same event.
 - Coordination comes before puts: what a client that is gone has shared keeps tasks alive, whose
   values are then asked of others.
+- Refusals come after all that refuse tasks.
 - Output, the task stream and plugins send a worker that is connected what it must know; plugins
   come last, because they may hold it back.
 """
@@ -47,7 +48,7 @@ from .output import feature as output
 from .plugins import feature as plugins
 from .promises import feature as promises
 from .recovery import feature as recovery
-from .upkeep import memory_return, slow_readers, unsupported_versions, user_limits
+from .upkeep import memory_return, refusals, slow_readers, unsupported_versions, user_limits
 
 FEATURES: Final[tuple[Feature, ...]] = (
     cluster_size.FEATURE,
@@ -80,6 +81,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     attempt_ends.FEATURE,
     slow_readers.FEATURE,
     user_limits.FEATURE,
+    refusals.FEATURE,
     memory_return.FEATURE,
     unsupported_versions.FEATURE,
 )

@@ -406,11 +406,7 @@ class ClientNode(ClientProcess):
                 # An actor that is lost with its worker is none that a new scheduler has known.
                 unknown = culprit in spec.actors and recovery_of(sim.scheduler.core).n_ended
                 reasons = (gone, gave_way, forgot, forced, retried, cut, overtaken, passed_on, lent)
-                # The scheduler has nothing of an input that a limit has refused.
-                refused = sim.plan.limits["scheduler.user_tasks"] and any(
-                    f.seen in FAILED and f.spec.key in spec.ancestors for f in self.futures
-                )
-                reasons = (*reasons, unknown, refused)
+                reasons = (*reasons, unknown)
                 assert any(reasons), why
         else:
             raise AssertionError(why)

@@ -62,7 +62,10 @@ NO_JOURNAL: Final = (
 
 # -- jobs come -------------------------------------------------------------------------------------
 def refuse(
-    state: SchedulerState, client: ClientHandle, message: m.SubmitTasks
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    refused: Mapping[int, Failure],
 ) -> Mapping[int, Failure]:
     """Return the rows that the journal cannot take, and why: they fail for this client only."""
     if client.receive is not None or not any(r.get("detached") for r in message.options):
@@ -71,11 +74,11 @@ def refuse(
     journal.accepted = {}
     option_of = message.option_of or [0] * len(message.keys)
     conditions = [TaskOptions.of(record).conditions for record in message.options]
-    refused: dict[int, Failure] = {}
+    rows: dict[int, Failure] = {}
     for row, (key, place) in enumerate(zip(message.keys, option_of, strict=True)):
         record = message.options[place]
-        if not record.get("detached") or record.get("delivered"):
-            continue  # its client has the result of the latter: it is no new job
+        if not record.get("detached") or record.get("delivered") or row in refused:
+            continue  # its client has the result of what is delivered: it is no new job
         task = state.tasks.get(key)
         if task is not None and is_other(message, task, row) and not names_content(key):
             continue
@@ -86,10 +89,10 @@ def refuse(
             named = task.group.options.conditions
         reason = _why_not(journal, [*reads, *(key for _, key in named)] if named else reads)
         if reason and not _is_known(journal, key, task):
-            refused[row] = unrecorded(key, reason)
+            rows[row] = unrecorded(key, reason)
         else:
             journal.accepted[key] = client
-    return refused
+    return rows
 
 
 def _is_known(journal: DetachedJobs, key: str, task: SchedulerTask | None) -> bool:
@@ -225,7 +228,8 @@ def _fail(
         return
     journal.ending.pop(key, None)
     failure = unrecorded(key, reason)
-    if all(client in submitters or client.receive is not None for client in task.wanted_by):
+    is_theirs = all(c in submitters or c.receive is not None for c in task.wanted_by)
+    if is_theirs or any(c.peer is None for c in submitters):  # one that is away asks later
         err(state, task, failure)
         return
     for client in submitters:

@@ -163,8 +163,8 @@ def on_submit(
     if any(message.options):
         refused = {**_not_understood(message), **refused}
     for refuse in state.features.refusing:
-        if beyond := refuse(state, client, message):
-            refused = {**beyond, **refused}
+        if others := refuse(state, client, message, refused):
+            refused = {**others, **refused}
     if refused:
         message = _without(state, client, message, functions, refused)
     state.ranks.begin(len(message.keys), state.now)

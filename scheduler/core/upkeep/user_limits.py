@@ -10,7 +10,7 @@ A client without a user is a user of its own (`rotation`), so the limits hold fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
@@ -61,41 +61,45 @@ def _is_beyond(limits: UserLimits, user: User) -> bool:
 
 
 def _refuse(
-    state: SchedulerState, client: ClientHandle, message: m.SubmitTasks
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    refused: Mapping[int, Failure],
 ) -> Mapping[int, Failure]:
     """Return the rows with new keys whose users have reached a limit, and why."""
     limits = user_limits_of(state)
-    if client.worker is None:
-        beyond = [client.user] if _is_beyond(limits, client.user) else []
-    else:
-        users = dict.fromkeys(_users_of(client, message))
-        beyond = [user for user in users if _is_beyond(limits, user)]
-    if limits.reached and client.user not in beyond:
-        limits.reached.pop(client.user, None)
+    users = _users_of(state, client, message)
+    beyond = {user: None for user in users if _is_beyond(limits, user)}
+    for user in users if limits.reached else ():
+        if user not in beyond:
+            limits.reached.pop(user, None)
     if not beyond or client.receive is not None or state.awaits_owners:
         return _NONE
-    rows = [row for row, key in enumerate(message.keys) if key not in state.tasks]
-    if client.worker is not None:
-        by_row = list(_users_of(client, message))
-        option_of = message.option_of or [0] * len(message.keys)
-        rows = [row for row in rows if by_row[option_of[row]] in beyond]
-    if not rows:
-        return _NONE
+    failures: dict[User, Failure] = {}
+    rows: dict[int, Failure] = {}
+    for row, key in enumerate(message.keys):
+        user = users[message.option_of[row] if message.option_of else 0]
+        if user in beyond and key not in state.tasks and row not in refused:
+            if user not in failures:
+                failures[user] = _failure(limits, user, key)
+            rows[row] = failures[user]
     limits.n_refused += len(rows)
-    user = beyond[0]
-    failure = _failure(limits, user, message.keys[rows[0]])
-    if user not in limits.reached:
-        limits.reached[user] = None
-        state.log("warning", f"tasks of client {client.name} are refused: {_text(limits, user)}")
-    return dict.fromkeys(rows, failure)
+    for user in failures:
+        if user not in limits.reached:
+            limits.reached[user] = None
+            text = f"tasks of client {client.name} are refused: {_text(limits, user)}"
+            state.log("warning", text)
+    return rows
 
 
-def _users_of(client: ClientHandle, message: m.SubmitTasks) -> Iterator[User]:
-    """Yield the user for each of the options of a message: that of the task that submits it."""
-    assert client.worker is not None, "it is in a task"
-    for options in message.options or [{}]:
-        parent = client.worker.processing.get(options.get("attempt", 0))
-        yield client.user if parent is None else parent.group.user
+def _users_of(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> list[User]:
+    """Return the user for each of the options of a message: in a task, that of this task."""
+    options = message.options or [{}]
+    if client.worker is None:
+        return [client.user] * len(options)
+    parents = client.worker.processing
+    found = (parents.get(record.get("attempt", 0)) for record in options)
+    return [client.user if parent is None else parent.group.user for parent in found]
 
 
 def _failure(limits: UserLimits, user: User, key: str) -> Failure:

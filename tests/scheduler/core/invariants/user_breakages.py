@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.scheduler.core.records.users import User
+from weft.scheduler.core.upkeep.refusals import refusals_of
 from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 #: {invariant: what breaks it}, of a `Broken` board
@@ -20,6 +21,9 @@ USER_BREAKAGES: dict[str, Callable[[Any], object]] = {
     ),
     "user.n_rows counts the tasks of a user": lambda b: setattr(b.alice.user, "n_rows", -1),
     "user.nbytes is the sum over their arguments": lambda b: setattr(b.alice.user, "nbytes", -1),
+    "what was refused is kept of clients that are here": lambda b: refusals_of(
+        b.state
+    ).by_client.update({b.alice: {}}),
     "users have reached a limit only if there is one": lambda b: user_limits_of(
         b.state
     ).reached.update({b.alice.user: None}),

@@ -184,7 +184,7 @@ def test_a_job_that_cannot_be_recorded_fails(board):
     assert not journal_of(board.state).jobs
 
 
-def test_jobs_that_the_journal_cannot_take_go_on_for_those_who_have_not_asked_for_it():
+def test_a_call_that_the_journal_cannot_take_goes_on_for_those_who_have_not_asked_for_it():
     """The scheduler has no journal."""
     board = Board()
     alice, bob, worker = board.client(), board.client("bob"), board.worker()
