@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -49,6 +49,7 @@ class SchedulerConfig:
         max_user_nbytes: memory that the tasks of one user may take, with their arguments; then new
             ones are refused; 0 = no limit.
         max_user_tasks: how many they may be; 0 = no limit.
+        limits_of_users: {name: {"memory" or "tasks": the same for this user; 0 = no limit}}.
         idle_timeout_s: time without a task after which the cluster ends, seconds; 0 = it does not.
         facts: sent to every peer that registers.
         last_epoch: of the cluster's schedulers before this one, 0 = there was none.
@@ -67,6 +68,7 @@ class SchedulerConfig:
     max_outbox_nbytes: int = MAX_OUTBOX_NBYTES
     max_user_nbytes: int = 0
     max_user_tasks: int = 0
+    limits_of_users: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     allowed_deaths: int = 3
     away_s: float = 5.0
     idle_timeout_s: float = 0.0

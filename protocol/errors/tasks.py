@@ -155,12 +155,12 @@ class UserLimit(TaskError):
     def __str__(self) -> str:
         who = f"user {self.user}" if self.user else "this client"
         limit = counted(self.limit, "task")
-        if self.setting == "user-memory":
+        if self.setting.endswith("memory"):
             limit = f"{sized(self.limit)} ({self.limit} bytes, 1 KiB for each task among them)"
         return (
             f"task {self.key!r} was not accepted, nor those submitted with it: the scheduler has "
             f"{counted(self.n_tasks, 'task')} of {who} with {self.nbytes} bytes of arguments, and "
-            f"each user's limit, scheduler.{self.setting}, is {limit}. Wait for results and "
+            f"the limit of a user, scheduler.{self.setting}, is {limit}. Wait for results and "
             "release their futures, or put large arguments into the cluster with scatter(), and "
             "submit again"
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -372,6 +372,56 @@ class Resources(Kind[dict[str, float]]):
 
     def show(self, value: dict[str, float]) -> str:
         return " ".join(f"{name}={amount:g}" for name, amount in value.items())
+
+
+class LimitsOfUsers(Kind[dict[str, dict[str, int]]]):
+    """Limits of users by name, 0 = none; in one text, users are separated by semicolons."""
+
+    metavar = "'USER: LIMIT=VALUE ...; ...'"
+    words = (
+        "'ann: tasks=1000 memory=4GB; bob: tasks=none', or in a file a table { ann = { tasks = "
+        '1000, memory = "4GB" }, bob = { tasks = "none" } }'
+    )
+    _names = ("memory", "tasks")
+
+    def read(self, value: object, where: str) -> dict[str, dict[str, int]]:
+        if value is None:
+            return {}
+        users: Mapping[Any, Any]
+        if isinstance(value, str):
+            users = dict(self._parts(value, where))
+        elif isinstance(value, Mapping):
+            users = value
+        else:
+            raise ConfigError(f"{value!r} is not a mapping of users to limits", where)
+        return {str(user): self._limits(str(user), given, where) for user, given in users.items()}
+
+    def _parts(self, text: str, where: str) -> Iterator[tuple[str, dict[str, str]]]:
+        for part in filter(str.strip, text.split(";")):
+            user, colon, limits = part.partition(":")
+            words = [word.partition("=") for word in limits.replace(",", " ").split()]
+            if not (colon and user.strip() and all(separator for _, separator, _ in words)):
+                raise ConfigError(f"{part.strip()!r} is not {self.metavar}", where)
+            yield user.strip(), {name: limit for name, _, limit in words}
+
+    def _limits(self, user: str, given: object, where: str) -> dict[str, int]:
+        if not isinstance(given, Mapping):
+            raise ConfigError(f"{user} = {given!r} is not a table of limits", where)
+        limits = {}
+        for name, limit in given.items():
+            if name not in self._names:
+                text = f"{user} has no limit {name!r}; there are {', '.join(self._names)}"
+                raise ConfigError(text, where)
+            kind = Size() if name == "memory" else Whole(1, 1 << 40)
+            limits[str(name)] = OrNone(kind).read(limit, f"{where}, {user}, {name}") or 0
+        return limits
+
+    def show(self, value: dict[str, dict[str, int]]) -> str:
+        users = []
+        for user, limits in value.items():
+            words = (f"{name}={limit or 'none'}" for name, limit in limits.items())
+            users.append(f"{user}: {' '.join(words)}")
+        return "; ".join(users)
 
 
 def parse_host_port(text: str, setting: str) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from .kinds import (
     Flag,
     HostNames,
     HostPort,
+    LimitsOfUsers,
     MemoryLimit,
     OneOf,
     OrNone,
@@ -145,6 +146,14 @@ USER_TASKS: Final[Setting[int | None]] = Setting(
     None,
     "Tasks that one user may have in the scheduler, with those that are done and still needed. "
     "Default: as many as fit into --user-memory.",
+)
+USER_LIMITS: Final[Setting[dict[str, dict[str, int]]]] = Setting(
+    "scheduler.user-limits",
+    LimitsOfUsers(),
+    {},
+    "Limits of single users, by the names in their tokens, in the place of --user-memory and "
+    "--user-tasks.",
+    has_option=False,
 )
 OUTBOX_MEMORY: Final = Setting(
     "scheduler.outbox-memory",

@@ -5,7 +5,12 @@ import pytest
 from weft.deploy import settings
 from weft.deploy.settings import WorkerCounts
 from weft.protocol.errors import ConfigError
-from weft.protocol.settings.kinds import Resources, parse_bytes, parse_host_port
+from weft.protocol.settings.kinds import (
+    LimitsOfUsers,
+    Resources,
+    parse_bytes,
+    parse_host_port,
+)
 
 ONE = WorkerCounts(1, 1)
 
@@ -61,6 +66,27 @@ def test_a_value_that_is_no_memory_limit_is_refused(value):
 def test_a_memory_limit_below_the_interpreter_s_own_need_is_refused():
     with pytest.raises(ConfigError, match="less than a Python process needs"):
         settings.parse_memory_limit("1MB", ONE)
+
+
+def test_limits_of_users():
+    kind = LimitsOfUsers()
+    limits = {"ann": {"tasks": 1000, "memory": 4 * 10**9}, "bob": {"tasks": 0}}
+    text = "ann: tasks=1000, memory=4GB; bob: tasks=none"
+    table = {"ann": {"tasks": 1000, "memory": "4GB"}, "bob": {"tasks": "none"}}
+    assert kind.read(text, "user-limits") == kind.read(table, "user-limits") == limits
+    assert kind.read(None, "user-limits") == {}
+    shown = kind.show(limits)
+    assert shown == "ann: tasks=1000 memory=4000000000; bob: tasks=none"
+    assert kind.read(shown, "user-limits") == limits
+
+
+@pytest.mark.parametrize(
+    "value", ["ann", "ann tasks=3", "ann: tasks", "ann: tasks=-1", "ann: files=3", ": tasks=3", 7,
+              {"ann": 3}, {"ann": {"tasks": []}}, {"ann": {"memory": "many"}}]
+)  # fmt: skip
+def test_wrong_limits_of_users(value):
+    with pytest.raises(ConfigError, match="user-limits"):
+        LimitsOfUsers().read(value, "user-limits")
 
 
 def test_resources_are_read_from_text_and_mappings():

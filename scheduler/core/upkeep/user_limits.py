@@ -26,22 +26,37 @@ if TYPE_CHECKING:
 #: Memory of one task beside its arguments: its record, its key, and their entries.
 ROW_NBYTES: Final = 1024
 _NONE: Final[Mapping[int, Failure]] = {}
+_NO_LIMITS: Final[Mapping[str, int]] = {}
 
 
 class UserLimits:
-    """The limits of each user, and who has reached them."""
+    """The limits of each user, and who has reached them. 0 = no limit."""
 
-    __slots__ = ("max_nbytes", "max_rows", "n_refused", "reached")
+    __slots__ = ("max_nbytes", "max_rows", "n_refused", "of_users", "reached")
 
     def __init__(self) -> None:
-        #: of the tasks and their arguments; 0 = no limit
+        #: of the tasks and their arguments
         self.max_nbytes = 0
-        #: tasks; 0 = no limit
+        #: tasks
         self.max_rows = 0
+        #: {name of a user: {"memory" or "tasks": its own limit, in the place of the common one}}
+        self.of_users: Mapping[str, Mapping[str, int]] = {}
         #: {user: None} of those whose last new tasks were refused
         self.reached: dict[User, None] = {}
         #: tasks that were refused
         self.n_refused = 0
+
+    def common(self, name: str) -> int:
+        """Return the limit of users that have none of their own."""
+        return self.max_nbytes if name == "memory" else self.max_rows
+
+    def own(self, user: User) -> Mapping[str, int]:
+        """Return the limits that only this user has."""
+        return self.of_users.get(user.name, _NO_LIMITS) if user.name else _NO_LIMITS
+
+    def of(self, user: User, name: str) -> int:
+        """Return a limit of a user."""
+        return self.own(user).get(name, self.common(name))
 
 
 def user_limits_of(state: SchedulerState) -> UserLimits:
@@ -55,9 +70,9 @@ def nbytes_held(user: User) -> int:
 
 
 def _is_beyond(limits: UserLimits, user: User) -> bool:
-    if 0 < limits.max_rows <= user.n_rows:
+    if 0 < limits.of(user, "tasks") <= user.n_rows:
         return True
-    return 0 < limits.max_nbytes <= nbytes_held(user)
+    return 0 < limits.of(user, "memory") <= nbytes_held(user)
 
 
 def _refuse(
@@ -103,8 +118,9 @@ def _users_of(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
 
 
 def _failure(limits: UserLimits, user: User, key: str) -> Failure:
-    setting = "user-tasks" if 0 < limits.max_rows <= user.n_rows else "user-memory"
-    limit = limits.max_rows if setting == "user-tasks" else limits.max_nbytes
+    name = "tasks" if 0 < limits.of(user, "tasks") <= user.n_rows else "memory"
+    setting = f"user-limits.{user.name}.{name}" if name in limits.own(user) else f"user-{name}"
+    limit = limits.of(user, name)
     return user_limit(key, user.name, setting, limit, user.n_rows, user.nbytes)
 
 
@@ -136,7 +152,7 @@ FEATURE: Final = Feature(
         "users have reached a limit only if there is one": lambda s: [
             user.name
             for user in user_limits_of(s).reached
-            if not (user_limits_of(s).max_rows or user_limits_of(s).max_nbytes)
+            if not any(user_limits_of(s).of(user, name) for name in ("tasks", "memory"))
         ],
     },
 )

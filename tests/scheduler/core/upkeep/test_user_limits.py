@@ -78,6 +78,22 @@ def test_the_limit_is_that_of_all_clients_of_a_user_and_of_each_without(board):
         assert refused(board, peer) == {}
 
 
+def test_a_user_may_have_limits_of_its_own(board):
+    limit(board, tasks=1)
+    user_limits_of(board.state).of_users = {"ann": {"tasks": 2}, "bob": {"tasks": 0, "memory": 1}}
+    ann, bob, carol = (board.client(name, user=name) for name in ("ann", "bob", "carol"))
+    for peer, setting in (
+        (ann, "user-limits.ann.tasks"), (bob, "user-limits.bob.memory"), (carol, "user-tasks")
+    ):  # fmt: skip
+        refusals = []
+        for i in range(3):
+            board.send(peer, graph(f"{peer}-{i}"))
+            refusals += refused(board, peer).values()
+        assert {failure[3] for failure in refusals} == {setting}
+        assert len(refusals) == (1 if peer == ann else 2)
+    assert [user.name for user in user_limits_of(board.state).reached] == ["ann", "bob", "carol"]
+
+
 def test_keys_that_are_known_are_taken_beyond_the_limit(board):
     limit(board, tasks=1)
     alice, bob = board.client(), board.client("bob")
