@@ -145,7 +145,8 @@ def on_replicate(state: SchedulerState, peer: int, message: m.Ask) -> None:
     n, names = _number(arguments), names_of(arguments)
     tasks = [task for key in keys_of(arguments) if (task := state.tasks.get(key)) is not None]
     if n is None:
-        n = sum(may_hold(ws, names) for ws in state.staying.values())
+        # One at least: a wish for none would stand in the way of a rescue, which keeps wishes.
+        n = max(1, sum(may_hold(ws, names) for ws in state.staying.values()))
     wishes: dict[SchedulerTask, Wish] = {}
     for task in tasks:
         if task.state != MEMORY or (n < 2 and not names) or not may_have_copies(state, task):

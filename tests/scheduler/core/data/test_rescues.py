@@ -80,3 +80,13 @@ def test_a_wish_for_named_workers_is_kept_and_gives_way_where_they_cannot_hold_i
     c.report(c.workers[1], "x")
     assert copies_of(c.board.state).wishes[c.board.task("x")].workers == ("w0", "w2")
     c.board.drop_rest()
+
+
+def test_a_wish_for_all_of_workers_that_are_not_there_is_none_for_no_copy():
+    c = Copying(1)
+    c.board.send(c.workers[0], LEAVING)
+    c.wish("x", workers=["elsewhere"])
+    late = join(c, "late")
+    assert rescued(c, "x") == {late: ["x"]}
+    c.report(late, "x")
+    c.board.drop_rest()
