@@ -152,3 +152,24 @@ def check_empty(sim: Simulation) -> None:
         if inside is not None:
             assert not inside.table.states, f"{inside!r} has futures left"
             assert not calls_of(inside.core).leases, f"{inside!r} holds locks"
+
+
+def count_probes(sim: Simulation) -> None:
+    """Note how often the scheduler counted what is rare."""
+    counters = sim.scheduler.core.counters
+    for name in (
+        "tasks_completed",
+        "tasks_failed_memory",
+        "tasks_failed_worker_died",
+        "tasks_retried",
+        "tasks_recomputed",
+        "tasks_returned",
+        "tasks_assigned_ahead",
+        "tasks_cancelled",
+        "reports_stale",
+        "replicas_missing",
+        "clients_expired",
+    ):
+        sim.world.probes[name] += getattr(counters, name)
+    n_timed_out = interruptions_of(sim.scheduler.core).n_timed_out
+    sim.world.probes["attempts_timed_out"] += n_timed_out

@@ -16,7 +16,6 @@ from weft.protocol.wire.messages import GetData, GetPromised, KeysData
 from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.data.copies import copies_of
-from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.worker.core.tasks import WorkerTask
 
 from . import checks, copies, following, limits, memory, pausing, plugins, reading, retiring
@@ -550,26 +549,7 @@ class Simulation:
             self._step()
         self._rest()
         checks.check_empty(self)
-        self._count_probes()
-
-    def _count_probes(self) -> None:
-        counters = self.scheduler.core.counters
-        for name in (
-            "tasks_completed",
-            "tasks_failed_memory",
-            "tasks_failed_worker_died",
-            "tasks_retried",
-            "tasks_recomputed",
-            "tasks_returned",
-            "tasks_assigned_ahead",
-            "tasks_cancelled",
-            "reports_stale",
-            "replicas_missing",
-            "clients_expired",
-        ):
-            self.world.probes[name] += getattr(counters, name)
-        n_timed_out = interruptions_of(self.scheduler.core).n_timed_out
-        self.world.probes["attempts_timed_out"] += n_timed_out
+        checks.count_probes(self)
 
     # -- failures ---------------------------------------------------------------------------------
     def _report(self, error: Exception) -> str:
