@@ -466,6 +466,9 @@ class Simulation:
         for client in self.clients:
             client.watch(client.futures, wants_data=True)
         self._rest()
+        # A worker whose farewell was lost with its connection is expected back for some time.
+        while any(ws.is_away for ws in self.scheduler.core.workers.values()):
+            self._rest()
         checks.check_ends(self)
         checks.check_agreement(self)
         self.objects.check_values()
