@@ -16,6 +16,7 @@ from ...protocol.errors import (
     CommError,
     DataLost,
     ForeignFuture,
+    GangEnded,
     JobNotRecorded,
     LocalProtocolError,
     MemoryExceeded,
@@ -30,7 +31,13 @@ from ...protocol.errors import (
     UserLimit,
     WorkerDied,
 )
-from ...protocol.wire.failure import MAX_RELAYED_BYTES, MEMORY_EXCEEDED, TIMED_OUT, Failure
+from ...protocol.wire.failure import (
+    GANG_ENDED,
+    MAX_RELAYED_BYTES,
+    MEMORY_EXCEEDED,
+    TIMED_OUT,
+    Failure,
+)
 from ...protocol.wire.keys import key_of
 from ..calls.call_options import meant_option
 from ..core.features.notices import notices_of
@@ -75,6 +82,14 @@ def _timed_out(failure: Failure) -> TaskTimedOut:
     return TaskTimedOut(key, function, timeout_us / 1e6, worker, text)
 
 
+def _gang_ended(failure: Failure) -> GangEnded:
+    _, key, rank, size, kind, *fields = failure
+    cause = exception_from([kind, key, *fields], key)
+    made = GangEnded(key, rank, size, f"{type(cause).__name__}: {cause}")
+    made.__cause__ = cause
+    return made
+
+
 #: {kind: failure -> exception}. `protocol.wire.failure` has the kinds that travel; the others are
 #: made by the client's core.
 _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
@@ -99,6 +114,7 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "not-understood": lambda f: UnsupportedRequest(
         f"the option {f[2]} of task {f[1]!r}", "the scheduler"
     ),
+    GANG_ENDED: _gang_ended,
     "no-worker": lambda f: NoWorker(f[1], f[2] / 1000, f[3]),
     "user-limit": lambda f: UserLimit(*f[1:7]),
     "unrecorded": lambda f: JobNotRecorded(f[1], f[2]),

@@ -126,6 +126,31 @@ class NoWorker(TaskError):
         return f"no worker could run task {self.key!r} for {self.seconds:g} s: {self.reason}"
 
 
+class GangEnded(TaskError):
+    """Another task of the same gang has failed, so this one was ended with it.
+
+    `__cause__` is the error of the one that failed first: look there for the reason.
+
+    Args:
+        key: the key of the task that failed first.
+        rank: its rank.
+        size: the number of tasks in the gang.
+        reason: how it failed.
+    """
+
+    def __init__(self, key: str, rank: int, size: int, reason: str) -> None:
+        super().__init__(key, rank, size, reason)
+        self.rank = rank
+        self.size = size
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the gang ended, because task {self.key!r}, rank {self.rank} of {self.size}, failed "
+            f"first: {self.reason}"
+        )
+
+
 class UserLimit(TaskError):
     """The scheduler has not accepted the task, because its user has too many tasks there.
 

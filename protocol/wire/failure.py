@@ -20,6 +20,8 @@ carry the same failure. Kinds and their fields:
   has, and the bytes of their arguments
 - `reschedule`: key, reason; only from workers: the task has asked to be run on another one
 - `no-worker`: key, for how many milliseconds none could run it, and why
+- `gang-ended`: key, its rank, the size of its gang, then the kind of its failure and that's fields
+  behind the key, as far as they fit
 - `unrecorded`: key, why the journal has not taken it
 - `not-permitted`: key, what is not permitted, the level of token that permits it, the sender's, and
   the attempt on whose behalf it was, if it was a submission
@@ -41,6 +43,11 @@ _INTERRUPTED: Final = "interrupted"
 TIMED_OUT: Final = "timed-out"
 #: ... and of a result that did not fit.
 MEMORY_EXCEEDED: Final = "memory-exceeded"
+
+#: ... and of those that ended with another one of their gang.
+GANG_ENDED: Final = "gang-ended"
+#: Items of a failure that its decoder takes.
+_MAX_FIELDS: Final = 12
 
 #: Data of more than this is not carried through the scheduler; the client has to reach the worker.
 MAX_RELAYED_BYTES: Final = 64 << 20
@@ -134,6 +141,13 @@ def user_limit(key: str, user: str, setting: str, limit: int, n_tasks: int, nbyt
 def no_worker(key: str, waited_ms: int, reason: str) -> Failure:
     """Make the failure of a task that no connected worker could run for as long as it may wait."""
     return ["no-worker", key, waited_ms, reason]
+
+
+def gang_ended(failure: Failure, rank: int, size: int) -> Failure:
+    """Make the failure of those that ran together with a task that has failed: with its cause."""
+    kind, key, *fields = failure
+    fields = fields if len(fields) <= _MAX_FIELDS - 5 else []
+    return [GANG_ENDED, key, rank, size, kind, *fields]
 
 
 def unrecorded(key: str, reason: str) -> Failure:

@@ -48,6 +48,8 @@ MAX_PRIORITY: Final = 9999
 MAX_META_NBYTES: Final = 2048
 #: The most conditions of a task on how others have ended.
 MAX_CONDITIONS: Final = 10_000
+#: The most tasks that start at the same time.
+MAX_GANG: Final = 1024
 #: How a task can end, and the last one for any of these.
 DONE, FAILED, CANCELLED, LOST, ENDED = ENDS = ("done", "failed", "cancelled", "lost", "ended")
 #: The mark of an option that must be understood is 1 of a resource: this, and the option's name.
@@ -115,6 +117,18 @@ def _check_conditions(value: Any, buffers: list[Any]) -> list[list[str]]:
         if len(texts) != 2 or texts[0] not in ENDS:
             raise ValueError(f"a state of {', '.join(ENDS)} and a key are expected")
     return value
+
+
+def _check_gang(value: Any, buffers: list[Any]) -> list[str]:
+    """Check the name of a gang, a rank in it, and its size."""
+    texts: list[str] = CHECKS["Texts"](value, buffers)
+    if len(texts) != 3 or not 0 < len(texts[0]) <= MAX_TAG_CHARS:
+        raise ValueError("a name, a rank and a size are expected")
+    if not (texts[1].isdecimal() and texts[2].isdecimal()):
+        raise ValueError("a rank and a size are whole numbers")
+    if not 0 <= int(texts[1]) < int(texts[2]) <= MAX_GANG:
+        raise ValueError(f"a rank below a size of at most {MAX_GANG} is expected")
+    return texts
 
 
 def _check_span(value: Any, buffers: list[Any]) -> list[str]:
@@ -233,6 +247,10 @@ class TaskOptions(_Given):
     detached: bool = option(CHECKS["Flag"], default=False, keyword="detached", must_understand=True)
     #: its value is an index of its inputs: tasks that read it read parts of these
     part_index: bool = option(CHECKS["Flag"], default=False, must_understand=True)
+    #: the tasks with which it begins: the name of these, its rank, and how many there are
+    gang: Sequence[str] = option(_check_gang, default=(), must_understand=True)
+    #: made with each assignment of one of a gang: its name, the rank, and where each of them runs
+    seats: Sequence[str] = option(CHECKS["Texts"], default=(), column="gangs")
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TaskOptions:
@@ -270,6 +288,11 @@ class TaskOptions(_Given):
     def is_deferred(self) -> bool:
         """True for a task that waits for more than its inputs."""
         return bool(self.conditions or self.start_ms)
+
+    @property
+    def begins_with(self) -> tuple[str, int] | None:
+        """The name and the number of the tasks that begin together, of which it is one."""
+        return (self.gang[0], int(self.gang[2])) if self.gang else None
 
     @property
     def keeps_inputs(self) -> bool:

@@ -219,6 +219,8 @@ class Feature:
     recipe_given: Hooks[RecipeHook] = ()
 
     # -- assignment -------------------------------------------------------------------------------
+    #: a deferred task has all its inputs, or is taken back
+    deferred_ready: Hooks[TaskHook] = ()
     #: with each assignment pass, first of all, while this record of the feature is in
     #: `SchedulerState.busy`
     settling: Hooks[tuple[type, StateHook]] = ()

@@ -3,6 +3,8 @@
 The order is that in which the hooks of one event are called:
 
 - Clients are sent the size of the cluster before anything else.
+- Gangs hold exceptions back before any feature counts them. Their places come last of what a pass
+  begins with: by then it is known which conditions are met.
 - Recovery comes next: what a peer of an earlier scheduler brings, and what is gone with it, is
   known before anything is decided upon it.
 - Sums over peers are up to date before a feature reads them.
@@ -27,6 +29,7 @@ from .data import bandwidths, surplus
 from .data import feature as data
 from .ends import attempt_ends
 from .feature import Feature
+from .gangs import feature as gangs
 from .insight import (
     cluster_size,
     cluster_totals,
@@ -52,6 +55,7 @@ from .upkeep import memory_return, refusals, slow_readers, unsupported_versions,
 
 FEATURES: Final[tuple[Feature, ...]] = (
     cluster_size.FEATURE,
+    gangs.HOLDING_BACK,
     recovery.FEATURE,
     cluster_totals.FEATURE,
     timings.FEATURE,
@@ -79,6 +83,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     task_stream.FEATURE,
     plugins.FEATURE,
     attempt_ends.FEATURE,
+    gangs.FEATURE,
     slow_readers.FEATURE,
     user_limits.FEATURE,
     refusals.FEATURE,

@@ -156,10 +156,10 @@ def slow_send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> No
         draft.message.dependencies = []
     if not any(draft.message.n_raised):
         draft.message.n_raised = []
-    _send_draft(state, ws, draft)
+    send_draft(state, ws, draft)
 
 
-_send_draft = assignment._send_draft
+send_draft = assignment.send_draft
 
 
 def slow_on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFinished) -> None:
@@ -259,7 +259,7 @@ def slow_lanes(state: SchedulerState) -> Iterator[None]:
                 handlers[kind] = slow
     with (
         patch.object(assignment, "assign", slow_assign),
-        patch.object(assignment, "_send_draft", slow_send_draft),
+        patch.object(assignment, "send_draft", slow_send_draft),
         patch.object(wanted_keys, "release_unneeded", slow_release_unneeded),
         patch.object(submission, "release_unneeded", slow_release_unneeded),
         patch.object(transitions, "release_unneeded", slow_release_unneeded),

@@ -29,7 +29,7 @@ WANTED_LARGE = 2
     48,
     to=WORKERS,
     columns=("keys", "function_of", "attempts", "priorities", "args", "wanted"),
-    optional_columns=("dependencies", "spec_hashes", "n_raised", "timeouts_us"),
+    optional_columns=("dependencies", "spec_hashes", "n_raised", "timeouts_us", "gangs"),
     tables=(
         ("functions", "function_blobs", "function_clients", "function_options"),
         ("located_keys", "located_attempts", "located_nbytes", "located_holders"),
@@ -46,7 +46,8 @@ class AssignTasks(Message):
     with WANTED_LARGE one of up to 1 MiB. `spec_hashes` has NO_HASH for keys of weft's own.
     `n_raised` counts the exceptions of earlier attempts; the worker keeps it for the next
     scheduler. `timeouts_us` is how long each may run. Of the options of the rows that point to a
-    function, `function_options` has `resources`, if there are any.
+    function, `function_options` has `resources`, if there are any. `gangs` has the name of a gang,
+    the rank in it, and the addresses of the workers of all its tasks.
     """
 
     functions: Ids
@@ -71,6 +72,7 @@ class AssignTasks(Message):
     promised_attempts: Ints = field(default_factory=list)
     promised_holders: Texts = field(default_factory=list)  #: addresses
     function_options: Options = field(default_factory=list)  #: empty if no row has any
+    gangs: KeyLists = field(default_factory=list)  #: empty if no row is one of a gang
 
 
 @message(49, to=WORKERS, columns=("attempts",))

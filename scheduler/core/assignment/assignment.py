@@ -154,7 +154,7 @@ def settle(state: SchedulerState) -> None:
                 placing_split(state, drafts)
             state.ahead.clear()
         for ws, draft in drafts.items():
-            _send_draft(state, ws, draft)
+            send_draft(state, ws, draft)
         if state.touched:
             _refresh(state)
     if state.idle and state.loaded and not (state.ready.plain or state.ready.asking.levels):
@@ -481,7 +481,8 @@ def assign(
             )
 
 
-def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
+def send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
+    """Fill the tables of a worker's message, and send it."""
     message = draft.message
     asking = False
     for function, client, amounts in draft.function_index:

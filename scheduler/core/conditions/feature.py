@@ -35,7 +35,7 @@ from ..records.tasks import (
     SchedulerTask,
 )
 from ..requests import wanted_keys
-from ..requests.submission import class_of, on_cancel
+from ..requests.submission import DEFERRED, class_of, on_cancel
 from .records import (
     BEGIN_BY,
     END_BY,
@@ -183,7 +183,7 @@ def _on_ended(state: SchedulerState, key: str, message: Message) -> None:
         states = row.unmet[key]
         unmet = [wanted for wanted in states if wanted not in (how, ENDED)]
         _unwatch(state, task, row, key)
-        if not task.group.task_class.is_deferred and task not in watched_of(state).opened_late:
+        if not _is_deferred(task) and task not in watched_of(state).opened_late:
             continue  # it was submitted again without conditions
         # A worker may have come back with its end. Then its conditions were met, or it had none.
         has_ended = task.state in (MEMORY, ERRED)
@@ -252,10 +252,15 @@ def _open(state: SchedulerState, task: SchedulerTask) -> None:
             enqueue(state, task)
 
 
+def _is_deferred(task: SchedulerTask) -> bool:
+    """Return whether a task waits for its conditions; others may be deferred for another reason."""
+    return task.group.task_class.key == DEFERRED
+
+
 def _give_class(state: SchedulerState, task: SchedulerTask) -> bool:
     """Give a deferred task the class of its options; return whether that could be done."""
     group = task.group
-    if not group.task_class.is_deferred or task.state == FORGOTTEN:
+    if not _is_deferred(task) or task.state == FORGOTTEN:
         return False
     if task.state == PROCESSING:  # a worker came back with it, and it has no resources there
         watched_of(state).opened_late[task] = None
@@ -386,7 +391,7 @@ MAX_NAMED: Final = 3
 # -- invariants ------------------------------------------------------------------------------------
 def _is_stuck(state: SchedulerState, task: SchedulerTask, row: Conditions | None) -> bool:
     """Return whether a task is deferred without a reason."""
-    is_deferred = task.state == WAITING and task.group.task_class.is_deferred
+    is_deferred = task.state == WAITING and _is_deferred(task)
     is_late = task in watched_of(state).opened_late
     return is_deferred and not is_late and (row is None or row.is_met)
 

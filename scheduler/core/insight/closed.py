@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ....protocol.wording import sized
 from ..leaving.describing import describe
 from ..memory.usage import managed_nbytes, spilled_nbytes, used_nbytes
-from ..records.peers import AWAY, FULL, LEAVING, PAUSED, WorkerHandle
+from ..records.peers import AWAY, FULL, KEPT, LEAVING, PAUSED, WorkerHandle
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -26,6 +26,8 @@ def why_not(state: SchedulerState, ws: WorkerHandle) -> str:
         return "it sets up plugins"
     if closed & PAUSED:
         return f"paused: {memory_text(ws)}{_advice(ws)}"
+    if closed & KEPT:
+        return "it is kept for tasks of a gang, which begin together"
     if closed & FULL:
         used = f"{sized(used_nbytes(ws))} of {sized(ws.memory_limit)}"
         return f"full: it uses {used}, so it gets only what adds nothing to that"

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.question_arguments import BadArgument, Info, Page
 from ..feature import Feature, Question
+from ..gangs.seating import n_lacking
 from ..records.peers import PAUSED, WorkerHandle
 from ..records.prefixes import UNKNOWN_DURATION_NS, Prefix
 from ..records.tasks import SchedulerTask, TaskClass
@@ -164,6 +165,8 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
     n_for_work = ceil(round(n_workers, 6))
     if n_runnable or n_unrunnable:
         n_for_work = max(n_for_work, 1)
+    if lacking := n_lacking(state, kind.n_at_once):
+        n_for_work = max(n_for_work, len(state.staying) + lacking)
     if state.awaits_peers:  # the work is not known before its workers are back
         n_expected = len(state.kept_members.expected.worker_ids)
         n_for_work = max(n_for_work, len(state.staying), n_expected)

@@ -21,6 +21,7 @@ from ..coordination import cycles
 from ..coordination.kinds import blockers_of
 from ..coordination.leases import LeaseRecord
 from ..coordination.records import Call, objects_of
+from ..gangs.seating import why_waiting
 from ..memory.full import FULL_SHARE
 from ..memory.records import memory_of
 from ..moves.eligibility import lacks
@@ -142,6 +143,9 @@ def _why_waiting(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     first = next(iter(missing), None)
     deferred, key = why_deferred(state, task)
     if not deferred:
+        gang, details = ("", []) if missing else why_waiting(state, task)
+        if gang:
+            return TaskReason(f"it waits {gang}", details)
         return TaskReason(f"it needs {_named(missing)}", following=first)
     inputs = f"; it needs {_named(missing)}, too" if missing else ""
     watched = None if key is None else state.tasks.get(key)

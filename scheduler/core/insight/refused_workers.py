@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wording import listed
 from ..feature import Feature
+from ..gangs.seating import why_too_large
 from ..invariants.checking import in_order
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ def _what_is_missing(state: SchedulerState, task_class: TaskClass) -> str:
     workers = [ws for ws in state.workers.values() if not ws.is_leaving]
     if not workers:
         return "the cluster has no workers"
+    if of_gang := why_too_large(state, task_class):
+        return of_gang
     wanted = task_class.workers
     is_strict = wanted and not task_class.allow_other_workers
     if is_strict and not any(ws.is_named(wanted) for ws in workers):

@@ -67,7 +67,11 @@ def note_overdue(
     state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, timeout_us: int
 ) -> None:
     """Note that an attempt takes too long. It is dropped and interrupted."""
-    cause = f"took longer than its timeout of {timeout_us / 1e6:g} s"
+    note_ended(state, ws, task, f"took longer than its timeout of {timeout_us / 1e6:g} s")
+
+
+def note_ended(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, cause: str) -> None:
+    """Note why an attempt is to end. It is dropped and interrupted."""
     note_interrupted(state, task, ws.name, cause, task.attempt)
     _add(state, task.attempt, InterruptedAttempt(ws, task.key, cause, state.now, task))
 

@@ -309,6 +309,8 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
         if task.state != WAITING:
             move(state, task, WAITING)
         task.waiting_on = {}
+        for deferred_ready in state.features.deferred_ready:
+            deferred_ready(state, task)
     else:
         move(state, task, NO_WORKER)
         file_unrunnable(state, task)

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 #: The first item of the keys of classes whose tasks take no thread.
 _THREADLESS: Final = "no thread"
 #: The key of the class of deferred tasks, and the name of a worker that may run it: none has it.
-_DEFERRED: Final[tuple[object, ...]] = ("deferred",)
+DEFERRED: Final[tuple[object, ...]] = ("deferred",)
 _NOBODY: Final = ("\0",)
 _NONE_REFUSED: Final[Mapping[int, Failure]] = {}
 
@@ -392,7 +392,8 @@ def _new_function(
 def class_of(state: SchedulerState, options: TaskOptions, is_deferred: bool = False) -> TaskClass:
     """Return the class of tasks with these options, or for as long as a feature defers them."""
     amounts, takes_thread = options.resources, options.takes_thread
-    if not (options.workers or amounts or is_deferred) and takes_thread:
+    together = options.begins_with
+    if not (options.workers or amounts or is_deferred or together) and takes_thread:
         return state.default_class
     workers = tuple(sorted(options.workers))
     rounded = ((n, round(float(a), RESOURCE_DIGITS)) for n, a in amounts.items())
@@ -402,7 +403,9 @@ def class_of(state: SchedulerState, options: TaskOptions, is_deferred: bool = Fa
     if not takes_thread:
         key, resources = (_THREADLESS, workers, is_loose, options.keeps_inputs), ()
     elif is_deferred:
-        key, workers, is_loose, resources = _DEFERRED, _NOBODY, False, ()
+        key, workers, is_loose, resources = DEFERRED, _NOBODY, False, ()
+    elif together:
+        key, workers, is_loose, is_deferred = (*together, resources), _NOBODY, False, True
     task_class = state.classes.get(key)
     if task_class is None:
         task_class = state.classes[key] = TaskClass(

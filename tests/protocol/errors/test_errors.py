@@ -59,6 +59,7 @@ EXAMPLES = [
     errors.DataLost("data-1", "its only worker died"),
     errors.MemoryExceeded("load-7", "w0 uses 330 of 381 MiB; release results"),
     errors.NoWorker("inc-1", 2.5, "no worker offers GPU: 1"),
+    errors.GangEnded("train-1", 1, 4, "ValueError: no such file"),
     errors.UserLimit("inc-1", "ann", "user-memory", 1 << 30, 5000, 1 << 30),
     errors.JobNotRecorded("inc-1", "the disk is full"),
     errors.TaskTimedOut("inc-1", "inc", 2.5, "worker-2", "it is interrupted"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.scheduler.core.conditions.records import Conditions, conditions_of, watched_of
+from weft.scheduler.core.requests.submission import DEFERRED
 from weft.scheduler.core.requests.wanted_keys import want
 
 
@@ -19,7 +20,7 @@ def wait_for(b: Any, key: str) -> None:
 #: {invariant: what breaks it}, of a `Broken` board
 CONDITIONS_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "a deferred task has a condition": lambda b: setattr(
-        b.task("waiting").group.task_class, "is_deferred", True
+        b.task("waiting").group.task_class, "key", DEFERRED
     ),
     "the keeper of conditions wants what others wait for": lambda b: want(
         watched_of(b.state).keeper, b.task("memory")

@@ -42,6 +42,7 @@ from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
 from ...builders import Board, graph
 from .conditions_breakages import CONDITIONS_BREAKAGES
+from .gang_breakages import GANG_BREAKAGES
 from .interruption_breakages import INTERRUPTION_BREAKAGES
 from .journal_breakages import JOURNAL_BREAKAGES
 from .question_breakages import QUESTION_BREAKAGES
@@ -504,6 +505,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "has_recipes", False),
     **CONDITIONS_BREAKAGES,
+    **GANG_BREAKAGES,
     **INTERRUPTION_BREAKAGES,
     **JOURNAL_BREAKAGES,
     **QUESTION_BREAKAGES,

@@ -1,0 +1,156 @@
+"""Gangs: who belongs to them, which of them wait, and which workers are kept for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....protocol.wire.failure import Failure
+from ..records.peers import ClientHandle, WorkerHandle
+from ..records.tasks import SchedulerTask, TaskClass
+
+if TYPE_CHECKING:
+    from ....protocol.wire.message import Message
+    from ..records.deadlines import Deadline
+    from ..state import SchedulerState
+
+
+class HeldBack(NamedTuple):
+    """An exception that is not counted yet: another member may have been lost before it."""
+
+    ws: WorkerHandle
+    task: SchedulerTask
+    failure: Failure
+    duration_us: int
+    queued_us: int
+
+
+class GangRecord:
+    """One gang: tasks that begin together."""
+
+    __slots__ = (
+        "ending",
+        "ending_until",
+        "failure",
+        "held_back",
+        "is_complete",
+        "is_over",
+        "members",
+        "n_raised",
+        "name",
+        "not_before",
+        "ready_since",
+        "revived",
+        "shape",
+        "size",
+        "verdict",
+        "workers",
+    )
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.size = size
+        #: {rank: task}, not forgotten; `GangsOfTasks` is the inverse
+        self.members: dict[int, SchedulerTask] = {}
+        #: all of them have been there
+        self.is_complete = False
+        #: none of them ran or waited when that was looked at last, and none was assigned since
+        self.is_over = False
+        #: {task: None}: those whose inputs came, or that were taken back, since the last look
+        self.revived: dict[SchedulerTask, None] = {}
+        #: the first that has failed by itself since the last look, and why
+        self.failure: tuple[SchedulerTask, Failure] | None = None
+        #: {attempt: an exception of it}; each is the current attempt of its task
+        self.held_back: dict[int, HeldBack] = {}
+        #: when the first of them counts; pending only while there is one
+        self.verdict: Deadline | None = None
+        #: the greatest number of exceptions of a member that is known
+        self.n_raised = 0
+        #: it is seated no earlier, in waking time: a retry has a pause
+        self.not_before = 0.0
+        #: dropped attempts of the last run, and until when, in waking time, the next one waits
+        self.ending: list[tuple[WorkerHandle, int]] = []
+        self.ending_until = 0.0
+        #: since when it waits for places, in waking time; None = it does not
+        self.ready_since: float | None = None
+        #: what each member asks of its worker; of no task, so it is in no table
+        self.shape = TaskClass((), (), False, ())
+        #: the workers that may run members; None = they are to be found anew
+        self.workers: list[WorkerHandle] | None = None
+
+    @property
+    def priority(self) -> int:
+        """That of its first member: smaller is better, or older."""
+        return next(iter(self.members.values())).priority
+
+    def rank_of(self, task: SchedulerTask) -> int:
+        """Return the rank of a member."""
+        return next(rank for rank, member in self.members.items() if member is task)
+
+    def __repr__(self) -> str:
+        return f"<GangRecord {self.name} {len(self.members)} of {self.size}>"
+
+
+class GangsOfTasks(dict[SchedulerTask, GangRecord]):
+    """{task: its gang} of all members, until they are forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: (task, gang) of those that were forgotten since the last pass
+        self.dropped: list[tuple[SchedulerTask, GangRecord]] = []
+
+    def pop(self, task: SchedulerTask, *default: Any) -> Any:
+        """Note that a task is forgotten."""
+        gang = super().pop(task, None)
+        if gang is not None:
+            self.dropped.append((task, gang))
+        return gang
+
+
+class Gangs:
+    """All gangs. The class is in `SchedulerState.busy` while there is one."""
+
+    __slots__ = (
+        "by_name",
+        "changed",
+        "is_deciding",
+        "keeper",
+        "kept",
+        "kept_for",
+        "look_at",
+        "over",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        #: {name: gang}; each has a member
+        self.by_name: dict[str, GangRecord] = {}
+        #: {gang: None}: those with a member that something has happened to since the last pass
+        self.changed: dict[GangRecord, None] = {}
+        #: {gang: None}: those that wait for places
+        self.waiting: dict[GangRecord, None] = {}
+        #: the one for which workers are kept, among `waiting`; None = none are kept
+        self.kept_for: GangRecord | None = None
+        #: {worker: None} of all and only those that are `KEPT`
+        self.kept: dict[WorkerHandle, None] = {}
+        #: those that wait are looked at no earlier, in waking time
+        self.look_at = 0.0
+        #: (worker, attempt): dropped attempts whose end was reported before
+        self.over: list[tuple[WorkerHandle, int]] = []
+        #: exceptions that were held back are being counted
+        self.is_deciding = False
+        #: wants members that it cancels for all. It is no client of the cluster
+        self.keeper = ClientHandle("", "gangs", 0, receive=_ignore, is_watcher=True)
+
+
+def gangs_of(state: SchedulerState) -> Gangs:
+    """Return all gangs."""
+    return state.record(Gangs)
+
+
+def gangs_of_tasks(state: SchedulerState) -> GangsOfTasks:
+    """Return the gangs of tasks that have one."""
+    return state.record(GangsOfTasks)
+
+
+def _ignore(state: SchedulerState, message: Message) -> None:
+    """Take what the keeper would be sent: it asks for nothing but an end."""

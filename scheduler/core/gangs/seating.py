@@ -1,0 +1,309 @@
+"""Places for gangs that wait: all members are assigned in one pass, or none is.
+
+A member is given only what is free in this instant, so it begins at once: a thread that nothing
+holds, and its amounts. While short tasks refill each thread, that never comes for several at once.
+So workers are *kept* for the first gang that has waited for `PATIENCE_S`: they are given nothing
+else until it is seated. One gang at a time has kept workers: two would hold what the other needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.amounts import BESIDE, CORES
+from ....protocol.wording import counted
+from ..assignment.asking_back import ask_all_back, look_again
+from ..assignment.assignment import Draft, assign, send_draft
+from ..moves.eligibility import lacks, may_run
+from ..moves.taking import close, reopen
+from ..moves.transitions import enqueue, move
+from ..moves.unrunnable import file_unrunnable
+from ..records.peers import KEPT, ROUNDED, WorkerHandle
+from ..records.tasks import NO_WORKER, PROCESSING, WAITING, SchedulerTask, TaskClass, TaskGroup
+from .records import GangRecord, gangs_of, gangs_of_tasks
+from .running import is_ready
+
+if TYPE_CHECKING:
+    from ..state import SchedulerState
+
+#: A gang that has waited for so long has workers kept, seconds.
+PATIENCE_S: Final = 1.0
+#: Gangs that are looked at in one pass.
+MAX_GANGS: Final = 32
+#: The next look is so much later for each worker and gang that was looked at: 20 times its cost.
+LOOK_COST_S: Final = 2e-5
+#: ... if these were more than so many.
+FEW: Final = 64
+#: Workers that an explanation names.
+MAX_NAMED: Final = 8
+
+
+# -- what there is ---------------------------------------------------------------------------------
+def _threads_of(shape: TaskClass) -> float:
+    """Return the threads that a member takes."""
+    amounts = dict(shape.resources)
+    return 0.0 if BESIDE in amounts else amounts.get(CORES, 1.0)
+
+
+def n_at_most(ws: WorkerHandle, shape: TaskClass) -> int:
+    """Return how many members a worker can run at once if nothing else runs there."""
+    ratios = [ws.resources.get(name, 0.0) / amount for name, amount in shape.resources]
+    if threads := _threads_of(shape):
+        ratios.append(ws.nthreads / threads)
+    return int(min(ratios) + ROUNDED)
+
+
+def n_now(ws: WorkerHandle, shape: TaskClass, *, is_kept: bool = False) -> int:
+    """Return how many members a worker could begin in this instant.
+
+    `is_kept`: what is kept is kept for them.
+    """
+    if ws.closed & ~(KEPT if is_kept else 0):
+        return 0
+    ratios = [ws.free_resources.get(name, 0.0) / amount for name, amount in shape.resources]
+    if threads := _threads_of(shape):
+        ratios.append((ws.nthreads - ws.n_busy) / threads)
+    return max(int(min(ratios) + ROUNDED), 0)
+
+
+def workers_for(state: SchedulerState, gang: GangRecord) -> list[WorkerHandle]:
+    """Return the workers that may run members; loose restrictions bind if these suffice."""
+    if gang.workers is None:
+        shape = gang.shape
+        staying = [ws for ws in state.workers.values() if not ws.is_leaving]
+        gang.workers = [ws for ws in staying if may_run(ws, shape)]
+        if shape.is_loose and not _can_hold(gang, gang.workers):
+            gang.workers = [ws for ws in staying if may_run(ws, shape, strictly=False)]
+    return gang.workers
+
+
+def _can_hold(gang: GangRecord, workers: list[WorkerHandle]) -> bool:
+    return sum(n_at_most(ws, gang.shape) for ws in workers) >= gang.size
+
+
+def forget_workers(state: SchedulerState) -> None:
+    """Find anew who may run what: a worker has come, or does not stay."""
+    gangs = gangs_of(state)
+    for gang in gangs.by_name.values():
+        gang.workers = None
+    gangs.look_at = 0.0
+
+
+def forget_kept(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Keep a worker no longer: it does not stay."""
+    if ws in gangs_of(state).kept:
+        del gangs_of(state).kept[ws]
+        ws.closed &= ~KEPT
+    forget_workers(state)
+
+
+# -- seating ---------------------------------------------------------------------------------------
+def seat(state: SchedulerState) -> None:
+    """Seat the gangs for which there is room, best priority and oldest first."""
+    gangs = gangs_of(state)
+    if gangs.kept_for is not None and gangs.kept_for not in gangs.waiting:
+        _open_kept(state)
+    if not gangs.waiting:
+        return
+    if state.awake_s < gangs.look_at:
+        look_again(state, gangs.look_at - state.awake_s)
+        return
+    drafts: dict[WorkerHandle, Draft] = {}
+    n_seen, next_s = 0, inf
+    first: GangRecord | None = None
+    for gang in sorted(gangs.waiting, key=lambda gang: gang.priority)[:MAX_GANGS]:
+        workers = workers_for(state, gang)
+        n_seen += len(workers) + 1
+        if not _can_hold(gang, workers):
+            _set_aside(state, gang)
+            continue
+        if not is_ready(gang):
+            _take_up(state, gang)
+            continue  # it is looked at again in this pass, or an input of it was lost
+        if (left_s := _left_s(state, gang)) > 0:
+            next_s = min(next_s, left_s)
+            continue
+        is_kept = gangs.kept_for is gang
+        room = {ws: n for ws in workers if (n := n_now(ws, gang.shape, is_kept=is_kept))}
+        if sum(room.values()) >= gang.size:
+            _assign(state, gang, room, drafts)
+            continue
+        assert gang.ready_since is not None
+        left_s = gang.ready_since + PATIENCE_S - state.awake_s
+        if left_s > 0:
+            next_s = min(next_s, left_s)
+        elif first is None:
+            first = gang
+    if gangs.kept_for is not None and gangs.kept_for not in gangs.waiting:
+        _open_kept(state)
+    if (gang_to_keep_for := gangs.kept_for or first) is not None:
+        _keep(state, gang_to_keep_for)
+    for ws, draft in drafts.items():
+        send_draft(state, ws, draft)
+    if gangs.waiting:
+        if n_seen > FEW:
+            gangs.look_at = state.awake_s + n_seen * LOOK_COST_S
+        if next_s < inf:
+            look_again(state, next_s)
+
+
+def _left_s(state: SchedulerState, gang: GangRecord) -> float:
+    """Return for how long a gang waits yet for its pause, or for the end of its last run."""
+    gang.ending = [
+        (ws, attempt)
+        for ws, attempt in gang.ending
+        if attempt in ws.zombies and state.workers.get(ws.peer) is ws
+    ]
+    until = max(gang.not_before, gang.ending_until if gang.ending else 0.0)
+    return until - state.awake_s
+
+
+def _assign(
+    state: SchedulerState,
+    gang: GangRecord,
+    room: dict[WorkerHandle, int],
+    drafts: dict[WorkerHandle, Draft],
+) -> None:
+    """Assign all members: the ranks of one worker follow each other."""
+    places: list[WorkerHandle] = []
+    for ws in sorted(room, key=lambda ws: -room[ws]):
+        places += [ws] * min(room[ws], gang.size - len(places))
+    addresses = [ws.address for ws in places]
+    del gangs_of(state).waiting[gang]
+    gang.ready_since, gang.is_over = None, False
+    for rank in range(gang.size):
+        task, ws = gang.members[rank], places[rank]
+        _give_seat(task, [gang.name, str(rank), *addresses])
+        since = getattr(task, "since", task.group.submitted)
+        assign(state, drafts, task, ws)
+        task.since = since
+    state.counters.tasks_assigned_ahead -= gang.size  # none is ahead of its inputs
+    state.story.note(state.now, "begins with its gang", [t.key for t in gang.members.values()])
+
+
+def _give_seat(task: SchedulerTask, seats: list[str]) -> None:
+    """Note in the options of a task, for its worker, who runs with it and where."""
+    old = task.group
+    common = old.generation, old.client, old.submitted
+    options = old.options.changed(seats=seats)
+    task.group = TaskGroup(old.function, old.task_class, *common, options, old.user)
+
+
+# -- too large -------------------------------------------------------------------------------------
+def _set_aside(state: SchedulerState, gang: GangRecord) -> None:
+    """Let members wait for workers: those that there are cannot hold all of them."""
+    for task in gang.members.values():
+        if task.state == WAITING and not task.waiting_on:
+            move(state, task, NO_WORKER)
+            file_unrunnable(state, task)
+
+
+def _take_up(state: SchedulerState, gang: GangRecord) -> None:
+    """Let members wait for places again."""
+    for task in list(gang.members.values()):
+        if task.state == NO_WORKER:
+            enqueue(state, task)
+
+
+# -- keeping ---------------------------------------------------------------------------------------
+def _keep(state: SchedulerState, gang: GangRecord) -> None:
+    """Keep workers for a gang, as many as can hold it: those first that have least to do."""
+    gangs = gangs_of(state)
+    gangs.kept_for = gang
+    n_held = sum(n_at_most(ws, gang.shape) for ws in gangs.kept)
+    if n_held >= gang.size:
+        return
+    others = [ws for ws in workers_for(state, gang) if not ws.closed and _is_free_in_time(ws, gang)]
+    others.sort(key=lambda ws: (-n_now(ws, gang.shape), ws.occupancy_ns))
+    if n_held + sum(n_at_most(ws, gang.shape) for ws in others) < gang.size:
+        _open_kept(state)  # some are away, paused, or held by what waits
+        return
+    for ws in others:
+        if n_held >= gang.size:
+            break
+        gangs.kept[ws] = None
+        close(state, ws, KEPT)
+        ask_all_back(state, ws)
+        n_held += n_at_most(ws, gang.shape)
+    state.story.note(state.now, "workers are kept for it", [t.key for t in gang.members.values()])
+
+
+def _is_free_in_time(ws: WorkerHandle, gang: GangRecord) -> bool:
+    """Return whether no attempt that waits holds what members need: it may wait for this worker."""
+    names = {name for name, _ in gang.shape.resources}
+    for attempt in ws.blocked:
+        task = ws.processing.get(attempt)
+        amounts = ws.zombies.get(attempt, ()) if task is None else task.group.task_class.resources
+        if any(name in names for name, _ in amounts):
+            return False
+    return True
+
+
+def _open_kept(state: SchedulerState) -> None:
+    """Give workers to others again that were kept."""
+    gangs = gangs_of(state)
+    kept, gangs.kept, gangs.kept_for = gangs.kept, {}, None
+    for ws in kept:
+        reopen(state, ws, KEPT)
+
+
+# -- what is said of it ----------------------------------------------------------------------------
+def why_waiting(state: SchedulerState, task: SchedulerTask) -> tuple[str, list[str]]:
+    """Return why a member whose inputs are there waits, and further facts; "" = it is in no gang."""
+    gang = gangs_of_tasks(state).get(task)
+    if gang is None:
+        return "", []
+    n_here = len(gang.members)
+    if n_here < gang.size:
+        return f"for the other tasks of its gang: {n_here} of {gang.size} are known", []
+    others = [t for t in gang.members.values() if t.waiting_on and t.state == WAITING]
+    if others:
+        return f"for the inputs of {others[0].key}, with which it begins", []
+    if (left_s := _left_s(state, gang)) > 0:
+        return f"for the end of its gang's last run, or for a pause: {left_s:.3g} s at most", []
+    workers = workers_for(state, gang)
+    is_kept = gangs_of(state).kept_for is gang
+    room = {ws: n_now(ws, gang.shape, is_kept=is_kept) for ws in workers}
+    text = (
+        f"for {counted(gang.size, 'place')} at one moment, for all of its gang; there are "
+        f"{sum(room.values())}, at {counted(len(workers), 'worker')} that may run them "
+        f"({gang.shape.restrictions})"
+    )
+    details = [f"worker {ws.name}: room for {n} of them" for ws, n in room.items()][:MAX_NAMED]
+    if is_kept:
+        names = ", ".join(ws.name for ws in gangs_of(state).kept)
+        details.append(f"kept for it, and given nothing else: {names}")
+    elif (other := gangs_of(state).kept_for) is not None:
+        details.append(f"workers are kept for gang {other.name}, which comes first")
+    return text, details
+
+
+def why_too_large(state: SchedulerState, task_class: TaskClass) -> str:
+    """Return why the workers cannot hold the gang of this class; "" = it is not one of a gang."""
+    task = next(iter(task_class.unrunnable), None)
+    gang = None if task is None else gangs_of_tasks(state).get(task)
+    if gang is None:
+        return ""
+    workers = [ws for ws in state.workers.values() if not ws.is_leaving]
+    n = sum(n_at_most(ws, gang.shape) for ws in workers if may_run(ws, gang.shape))
+    what = f"all {gang.size} tasks of a gang ({gang.shape.restrictions} each)"
+    there = f"{counted(len(workers), 'worker')} connected"
+    missing = next((f"; {ws.name} {' and '.join(why)}" for ws in workers if (why := lacks(ws, gang.shape))), "")
+    return f"the workers cannot run {what} at the same time: they hold {n} ({there}{missing})"
+
+
+def n_lacking(state: SchedulerState, n_at_once: Callable[[TaskClass], int]) -> int:
+    """Return how many workers more would hold each gang that waits, if workers may run it at all.
+
+    Args:
+        state: the scheduler's.
+        n_at_once: returns how many tasks of a class one more worker runs at a time.
+    """
+    lacking = 0
+    for gang in gangs_of(state).waiting:
+        n_there = sum(n_at_most(ws, gang.shape) for ws in workers_for(state, gang))
+        if n_there or not state.staying:
+            lacking = max(lacking, -(-(gang.size - n_there) // n_at_once(gang.shape)))
+    return lacking
