@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .protocol.plugins.uploads import UploadDirectory, UploadFile
     from .worker.commands.command import Command
     from .worker.context import get_worker
+    from .worker.gang import Gang, get_gang
     from .worker.slots.interrupting import TaskInterrupted
     from .worker.slots.seats import get_current_task, rejoin, secede
 
@@ -75,6 +76,7 @@ __all__ = [
     "Event",
     "Executor",
     "Future",
+    "Gang",
     "InstallPlugin",
     "LocalCluster",
     "Lock",
@@ -99,6 +101,7 @@ __all__ = [
     "get",
     "get_client",
     "get_current_task",
+    "get_gang",
     "get_task_stream",
     "get_worker",
     "limit",
@@ -131,6 +134,7 @@ _HOMES = {
     "Event": "client.coordination.event",
     "Executor": "client",
     "Future": "client",
+    "Gang": "worker.gang",
     "InstallPlugin": "protocol.plugins.environment",
     "LocalCluster": "deploy.local.cluster",
     "Lock": "client.coordination.locks",
@@ -154,6 +158,7 @@ _HOMES = {
     "get": "graphs.get",
     "get_client": "client",
     "get_current_task": "worker.slots.seats",
+    "get_gang": "worker.gang",
     "get_task_stream": "client.insight.task_stream",
     "get_worker": "worker.context",
     "limit": "client.coordination.concurrency_limits",

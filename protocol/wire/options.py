@@ -250,7 +250,7 @@ class TaskOptions(_Given):
     #: the tasks with which it begins: the name of these, its rank, and how many there are
     gang: Sequence[str] = option(_check_gang, default=(), must_understand=True)
     #: made with each assignment of one of a gang: its name, the rank, and where each of them runs
-    seats: Sequence[str] = option(CHECKS["Texts"], default=(), column="gangs")
+    gang_seats: Sequence[str] = option(CHECKS["Texts"], default=(), column="gangs")
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TaskOptions:

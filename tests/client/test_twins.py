@@ -37,6 +37,7 @@ AT_ONCE = {
         "run_on_scheduler",  # refuses
         "scheduler_address",
         "submit",
+        "submit_gang",
         "unsubscribe_topic",
     },
     weft.Future: {
@@ -108,6 +109,7 @@ AT_ONCE_OF_MODULE = {
     "Blocking",
     "Command",  # the function of a task
     "CommandResult",
+    "Gang",
     "Retries",
     "Executor",  # of the standard library's kind: its futures are awaited by asyncio.wrap_future
     "SynchronousExecutor",
@@ -127,6 +129,7 @@ AT_ONCE_OF_MODULE = {
     "limit",  # an object like a lock
     "get_client",
     "get_current_task",
+    "get_gang",
     "get_worker",
     "multiprocessing",
     "print",

@@ -78,6 +78,10 @@ NO_FUNCTION = WorkerFunction(b"", None)
 class WorkerTask:
     """One attempt of one key: work to do here, or (a copy of) the value that it made."""
 
+    #: what it knows of those that run with it; not set of others: the name of their run, its rank,
+    #: and the addresses of the workers of all
+    together: list[str]
+
     __slots__ = (
         "args",
         "arrived",
@@ -97,6 +101,7 @@ class WorkerTask:
         "slot",
         "spec_hash",
         "state",
+        "together",
         "waiters",
         "wanted",
     )

@@ -47,6 +47,7 @@ def _on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
         err(state, task, key_conflict(task.key))  # a client has given two tasks one place
         return
     gang.members[rank] = task
+    gang.is_complete = gang.is_complete or len(gang.members) == size
     gangs_of_tasks(state)[task] = gang
     if task.state in (WAITING, NO_WORKER) and not task.waiting_on:
         gang.revived[task] = None

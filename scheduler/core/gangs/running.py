@@ -121,7 +121,6 @@ def _look(state: SchedulerState, gang: GangRecord) -> None:
     failure, gang.failure = gang.failure, None
     _drop_held_back(state, gang)
     members = list(gang.members.values())
-    gang.is_complete = gang.is_complete or len(members) == gang.size
     active = [task for task in members if task.state in ACTIVE]
     if not active:
         gang.ready_since, gang.is_over = None, True

@@ -171,11 +171,12 @@ def _assign(
     for ws in sorted(room, key=lambda ws: -room[ws]):
         places += [ws] * min(room[ws], gang.size - len(places))
     addresses = [ws.address for ws in places]
+    run = f"{gang.name}-{state.next_attempt}"  # no other run has this attempt
     del gangs_of(state).waiting[gang]
     gang.ready_since, gang.is_over = None, False
     for rank in range(gang.size):
         task, ws = gang.members[rank], places[rank]
-        _give_seat(task, [gang.name, str(rank), *addresses])
+        _give_seat(task, [run, str(rank), *addresses])
         since = getattr(task, "since", task.group.submitted)
         assign(state, drafts, task, ws)
         task.since = since
@@ -187,7 +188,7 @@ def _give_seat(task: SchedulerTask, seats: list[str]) -> None:
     """Note in the options of a task, for its worker, who runs with it and where."""
     old = task.group
     common = old.generation, old.client, old.submitted
-    options = old.options.changed(seats=seats)
+    options = old.options.changed(gang_seats=seats)
     task.group = TaskGroup(old.function, old.task_class, *common, options, old.user)
 
 
@@ -266,9 +267,10 @@ def why_waiting(state: SchedulerState, task: SchedulerTask) -> tuple[str, list[s
     workers = workers_for(state, gang)
     is_kept = gangs_of(state).kept_for is gang
     room = {ws: n_now(ws, gang.shape, is_kept=is_kept) for ws in workers}
+    n_room = sum(room.values())
     text = (
         f"for {counted(gang.size, 'place')} at one moment, for all of its gang; there are "
-        f"{sum(room.values())}, at {counted(len(workers), 'worker')} that may run them "
+        f"{n_room}, at {counted(len(workers), 'worker')} that may run them "
         f"({gang.shape.restrictions})"
     )
     details = [f"worker {ws.name}: room for {n} of them" for ws, n in room.items()][:MAX_NAMED]
@@ -278,6 +280,14 @@ def why_waiting(state: SchedulerState, task: SchedulerTask) -> tuple[str, list[s
     elif (other := gangs_of(state).kept_for) is not None:
         details.append(f"workers are kept for gang {other.name}, which comes first")
     return text, details
+
+
+def what_workers_hold(state: SchedulerState, task: SchedulerTask) -> list[str]:
+    """Return how many of the gang of a task each worker could run, if nothing else ran; or why none."""
+    shape = gangs_of_tasks(state)[task].shape
+    staying = [ws for ws in state.workers.values() if not ws.is_leaving][:MAX_NAMED]
+    holding = [" and ".join(lacks(ws, shape)) or f"can run {n_at_most(ws, shape)} of them" for ws in staying]
+    return [f"worker {ws.name} {text}" for ws, text in zip(staying, holding, strict=True)]
 
 
 def why_too_large(state: SchedulerState, task_class: TaskClass) -> str:
@@ -290,8 +300,7 @@ def why_too_large(state: SchedulerState, task_class: TaskClass) -> str:
     n = sum(n_at_most(ws, gang.shape) for ws in workers if may_run(ws, gang.shape))
     what = f"all {gang.size} tasks of a gang ({gang.shape.restrictions} each)"
     there = f"{counted(len(workers), 'worker')} connected"
-    missing = next((f"; {ws.name} {' and '.join(why)}" for ws in workers if (why := lacks(ws, gang.shape))), "")
-    return f"the workers cannot run {what} at the same time: they hold {n} ({there}{missing})"
+    return f"the workers cannot run {what} at the same time: they hold {n} ({there})"
 
 
 def n_lacking(state: SchedulerState, n_at_once: Callable[[TaskClass], int]) -> int:

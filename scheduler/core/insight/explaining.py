@@ -21,7 +21,7 @@ from ..coordination import cycles
 from ..coordination.kinds import blockers_of
 from ..coordination.leases import LeaseRecord
 from ..coordination.records import Call, objects_of
-from ..gangs.seating import why_waiting
+from ..gangs.seating import what_workers_hold, why_waiting
 from ..memory.full import FULL_SHARE
 from ..memory.records import memory_of
 from ..moves.eligibility import lacks
@@ -268,6 +268,8 @@ def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> TaskReason:
         if task in state.out_of_reach:
             text += f", {state.out_of_reach[task][0]} attempts to fetch them failed"
         return TaskReason(f"{text}; it is tried again")
+    if task_class.is_deferred:
+        return TaskReason(explain_unrunnable(state, task_class), what_workers_hold(state, task))
     staying = [ws for ws in state.workers.values() if not ws.is_leaving]
     details = [
         f"worker {ws.name} {' and '.join(lacks(ws, task_class)) or 'has all that is needed'}"

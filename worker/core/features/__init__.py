@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from ..feature import WorkerFeature
-from . import actor_waits, desired_copies, memory, output, promises, puts, timeouts, times
+from . import actor_waits, desired_copies, gangs, memory, output, promises, puts, timeouts, times
 
 __all__ = ["FEATURES"]
 
 FEATURES: Final[tuple[WorkerFeature, ...]] = (
     actor_waits.FEATURE,
     desired_copies.FEATURE,
+    gangs.FEATURE,
     memory.FEATURE,
     output.FEATURE,
     promises.FEATURE,

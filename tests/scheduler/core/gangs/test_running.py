@@ -287,6 +287,14 @@ def test_the_cancellation_of_one_cancels_all(board, is_running):
     board.drop_rest()
 
 
+def test_a_cancellation_that_comes_with_the_submission_cancels_all(board):
+    client = board.client()
+    worker(board, "a", nthreads=2)
+    board.send(client, *gang("g", 2), m.CancelKeys(keys=["g-1"], force=False, reason=""))
+    assert board.states("g-0", "g-1") == ["-", "-"]
+    board.drop_rest()
+
+
 def test_the_cancellation_of_one_with_readers_cancels_all(board, two):
     board.send(two.client, graph(":g-1 -> reader", function="other"))
     board.send(two.client, m.CancelKeys(keys=["g-1"], force=False, reason=""))
@@ -310,6 +318,7 @@ def test_two_tasks_of_one_rank_are_no_gang(board):
 def restarted(board: Board, running: dict[str, dict[str, int]]) -> tuple[Board, int, dict[str, int]]:
     """Let the next scheduler meet a client, and workers that run these attempts."""
     after = Board(epoch=8)
+    after.state.first_attempt = after.state.next_attempt = 100
     client = after.client(last_epoch=7)
     after.send(client, *gang("g", 2))
     amounts = {"cores": 1.0, "places without cores": 100.0}

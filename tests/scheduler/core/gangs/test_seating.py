@@ -22,6 +22,7 @@ def board() -> Board:
 
 def test_all_are_assigned_at_one_moment_with_their_places(board):
     client, a, b = board.client(), worker(board, "a"), worker(board, "b")
+    run = f"g-{board.state.next_attempt}"
     out = board.send(client, *gang("g", 2))
     assert board.states("g-0", "g-1") == ["processing", "processing"]
     assert {board.where("g-0"), board.where("g-1")} == {a, b}
@@ -29,8 +30,8 @@ def test_all_are_assigned_at_one_moment_with_their_places(board):
     second = board.task("g-1").worker
     assert first is not None and second is not None
     places = [first.address, second.address]
-    assert seats_of(out, board.where("g-0")) == [["g", "0", *places]]
-    assert seats_of(out, board.where("g-1")) == [["g", "1", *places]]
+    assert seats_of(out, board.where("g-0")) == [[run, "0", *places]]
+    assert seats_of(out, board.where("g-1")) == [[run, "1", *places]]
     assert board.rest() == []
 
 
