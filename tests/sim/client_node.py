@@ -25,7 +25,7 @@ from weft.client.core.tasks import (
     FutureState,
     Watcher,
 )
-from weft.protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT
+from weft.protocol.wire.failure import GANG_ENDED, MEMORY_EXCEEDED, TIMED_OUT
 from weft.protocol.wire.messages import Bye
 from weft.protocol.wire.options import TaskOptions
 from weft.protocol.wire.session import MISSED_HEARTBEATS
@@ -105,7 +105,7 @@ class ClientNode(ClientProcess):
         """Do a random operation of a user."""
         rng, plan = self.world.rng, self.sim.plan
         specs = self.sim.graph.specs
-        if not self.is_alive:
+        if not self.is_alive or self.sim.gangs.submit(self):
             return
         if self.futures and self.world.chance(plan.p_cancel):
             self._cancel()
@@ -166,8 +166,16 @@ class ClientNode(ClientProcess):
             if borrowed:
                 self.sim.borrowing[spec.key] = None
 
+    def hold_gang(self, states: list[FutureState], specs: list[Spec]) -> None:
+        """Hold the futures of a gang that was submitted."""
+        new = [Future(state, spec, False) for state, spec in zip(states, specs, strict=True)]
+        self.futures += new
+        self.watch(new, wants_data=self.world.chance(0.5))
+
     def conditioned(self, specs: list[Spec], options: TaskOptions) -> TaskOptions:
         """See `ClientProcess`."""
+        if specs[0].gang:
+            return options
         return self.sim.journal.detach(specs, self.sim.conditions.add(self, specs, options))
 
     def _share(self) -> bool:
@@ -178,6 +186,8 @@ class ClientNode(ClientProcess):
         rng = self.world.rng
         donor = rng.choice(others)
         for future in rng.sample(donor.futures, k=min(len(donor.futures), rng.choice([1, 5]))):
+            if future.spec.gang:
+                continue
             self.world.probes["shared"] += 1
             if self.sim.scheduler.known(future.spec.key) is None:
                 # It may be asked for before it is submitted.
@@ -201,6 +211,7 @@ class ClientNode(ClientProcess):
             # failed may be pending again by then: a retry may be posted.
             is_open = state.failure is None or self.is_posted(RetryFailed)
             if is_open and not state.has_data:
+                self.sim.gangs.note_cancelled(future.spec)
                 self.sim.cancelled[future.spec.key] = None
                 if force:
                     self.sim.forced[future.spec.key] = None
@@ -222,7 +233,7 @@ class ClientNode(ClientProcess):
         return True
 
     def _release(self, futures: list[Future]) -> None:
-        for future in futures:
+        for future in self.sim.gangs.whole(futures, self.futures):
             self.futures.remove(future)
             self.sim.released[future.spec.key] = None
             self.post(future.state)
@@ -329,6 +340,10 @@ class ClientNode(ClientProcess):
         kind, culprit = state.failure[0], state.failure[1]
         self.world.probes[f"failure {kind}"] += 1
         why = f"{state!r} failed with {state.failure}: there was no reason for it"
+        if kind == GANG_ENDED:
+            assert spec.gang, why
+            assert culprit in spec.ancestors, why
+            kind = state.failure[4]
         if kind == "exception":
             excused = culprit in sim.excused and culprit in spec.ancestors
             assert culprit in spec.culprits or excused, why
@@ -353,6 +368,8 @@ class ClientNode(ClientProcess):
         elif kind == "unreachable":
             assert self.client_id in sim.refused, why
             assert sim.nbytes(culprit) > sim.plan.limits["scheduler.relayed"], why
+        elif kind == "data-lost" and sim.gangs.has_lost(spec, state.failure):
+            self.world.probes["gang lost"] += 1
         elif kind == "data-lost":
             # Scattered data that has given way in a full memory cannot be made again.
             gave_way = culprit in sim.exceeded and spec.reads_scattered

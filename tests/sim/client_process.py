@@ -297,6 +297,7 @@ def options_of(spec: Spec) -> TaskOptions:
         scattered=spec.scattered,
         part_index=spec.function == INDEX,
         timeout_us=spec.timeout_us,
+        gang=spec.gang,
     )
 
 

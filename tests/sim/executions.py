@@ -23,10 +23,13 @@ class Executions:
         """Note that a task's function is being called, and check that it has to be."""
         before = self._begun.setdefault(spec.key, {})
         before[task.attempt] = [record.attempt for record in task.inputs]
+        self._sim.gangs.note_start(task, spec)
         self._check_once(task, spec)
 
     def _check_once(self, task: WorkerTask, spec: Spec) -> None:
         sim = self._sim
+        if spec.gang:
+            return  # if one of a gang is to run again, all are
         if not sim.plan.executes_once or spec.key in sim.released or spec.key in sim.cancelled:
             return
         if any(key in sim.exceeded for key in spec.ancestors):

@@ -65,6 +65,8 @@ class Spec:
     n_runs: float = 1.0
     #: A lock that it holds while it does all this; "" = none.
     lock: str = ""
+    #: The name of its gang, its rank there and the size; [] = it is in none.
+    gang: list[str] = field(default_factory=list)
     #: The serial interpreter's answer.
     value: bytes = b""
     can_finish: bool = True
@@ -196,6 +198,12 @@ class Graph:
         self.by_key[spec.key] = spec
         if spec.args:
             self.by_args[_pickle_of(spec.args)] = spec
+        self._answer(spec)
+
+    def add_member(self, spec: Spec) -> None:
+        """Add a task of a gang, which users do not submit otherwise."""
+        self.by_key[spec.key] = spec
+        self.by_args[_pickle_of(spec.args)] = spec
         self._answer(spec)
 
     def _make(self, plan: Plan, rng: Random, dependencies: list[Spec], depth: int) -> Spec:

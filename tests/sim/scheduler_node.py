@@ -284,7 +284,9 @@ class SchedulerNode:
             for attempt in message.attempts
             if attempt in ws.processing
         }
-        return [(task, self.core.n_exceptions.get(task, 0)) for task in tasks]
+        # Those of gangs count later, or not at all if another member was lost.
+        counted = [task for task in tasks if not task.group.options.gang]
+        return [(task, self.core.n_exceptions.get(task, 0)) for task in counted]
 
     def _check_retry(self, task: SchedulerTask, n_before: int) -> None:
         """An exception below the limit is counted and the task lives on; one at the limit ends it.

@@ -25,6 +25,7 @@ from .conditions import Conditions
 from .coordination import ObjectUsers
 from .disks import Disks
 from .executions import Executions
+from .gangs import SimulatedGangs
 from .graphs import Graph, Spec
 from .journal import SimulatedJournal
 from .links import End, Link, copied
@@ -65,6 +66,7 @@ class Simulation:
         self.spills = Spills(seed, self.plan, self.limits)
         self.pausing = pausing.draw(Random(f"pauses of {seed}"))
         self.conditions = Conditions(seed, self)
+        self.gangs = SimulatedGangs(seed, self)
         self.journal = SimulatedJournal(seed, self)
         #: {key: None} of tasks that failed because the memory was exhausted
         self.exceeded: dict[str, None] = {}
@@ -91,8 +93,7 @@ class Simulation:
         self.timed_out: dict[str, dict[int, None]] = {}
         #: {key: deaths of workers that executed it}
         self.died: dict[str, int] = {}
-        #: {key of a task: why it raised} of those that have read a failure, or whose wait failed,
-        #: and how often each has
+        #: {key: why it raised} of what has read a failure, or whose wait failed; and how often
         self.excused: dict[str, str] = {}
         self.n_excused: Counter[str] = Counter()
         #: Keys that some client ever cancelled, cancelled for all, released.
@@ -103,7 +104,6 @@ class Simulation:
         self.borrowing: dict[str, None] = {}
         #: Processes that were refused by a worker's data port.
         self.refused: dict[str, None] = {}
-        #: What users asked for, and the answers.
         self.orders: list[retiring.OrderWatcher] = []
         self.copy_wishes: list[copies.CopyWatcher] = []
         self.objects = ObjectUsers(self)

@@ -13,7 +13,15 @@ from ..feature import Departure, Feature, StateMetric
 from ..invariants.checking import differences, is_due
 from ..moves.transitions import err
 from ..records.peers import KEPT, WorkerHandle
-from ..records.tasks import ERRED, FORGOTTEN, NO_WORKER, PROCESSING, WAITING, SchedulerTask, TaskClass
+from ..records.tasks import (
+    ERRED,
+    FORGOTTEN,
+    NO_WORKER,
+    PROCESSING,
+    WAITING,
+    SchedulerTask,
+    TaskClass,
+)
 from .records import GangRecord, Gangs, GangsOfTasks, gangs_of, gangs_of_tasks
 from .running import (
     forget_dropped,
@@ -122,14 +130,14 @@ FEATURE: Final = Feature(
         "gangs that wait have all members": lambda s: [
             gang for gang in gangs_of(s).waiting if len(gang.members) < gang.size
         ],
-        "workers are kept for a gang that waits": lambda s: differences(
-            gangs_of(s).kept, [ws for ws in s.workers.values() if ws.closed & KEPT]
-        )
-        + [
-            gangs_of(s).kept_for
-            for _ in range(bool(gangs_of(s).kept))
-            if gangs_of(s).kept_for not in gangs_of(s).waiting
-        ],
+        "workers are kept for a gang that waits": lambda s: (
+            differences(gangs_of(s).kept, [ws for ws in s.workers.values() if ws.closed & KEPT])
+            + [
+                gangs_of(s).kept_for
+                for _ in range(bool(gangs_of(s).kept))
+                if gangs_of(s).kept_for not in gangs_of(s).waiting
+            ]
+        ),
         "exceptions that are held back count later": lambda s: [
             (gang, attempt)
             for gang in gangs_of(s).by_name.values()

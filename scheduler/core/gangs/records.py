@@ -34,6 +34,7 @@ class GangRecord:
         "held_back",
         "is_complete",
         "is_over",
+        "lone",
         "members",
         "n_raised",
         "name",
@@ -51,6 +52,8 @@ class GangRecord:
         self.size = size
         #: {rank: task}, not forgotten; `GangsOfTasks` is the inverse
         self.members: dict[int, SchedulerTask] = {}
+        #: when those are given up that wait for others which do not come; pending only meanwhile
+        self.lone: Deadline | None = None
         #: all of them have been there
         self.is_complete = False
         #: none of them ran or waited when that was looked at last, and none was assigned since

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: An exception of a member counts after so long: the loss of a worker may have been its cause.
 VERDICT_S: Final = 1.0
+#: All members of a gang come within so long: what waits for others after that is given up.
+COMPLETE_WITHIN_S: Final = 30.0
 #: The next run waits for the end of the last one for so long at most: its processes have ended by
 #: then, or do not end.
 LONGEST_END_S: Final = END_PROCESS_AFTER_S + 1.0
@@ -110,6 +112,7 @@ def _forget_member(state: SchedulerState, task: SchedulerTask, gang: GangRecord)
     gangs = gangs_of(state)
     gangs.waiting.pop(gang, None)
     state.deadlines.cancel(gang.verdict)
+    state.deadlines.cancel(gang.lone)
     if gangs.by_name.get(gang.name) is gang:
         del gangs.by_name[gang.name]
 
@@ -134,11 +137,15 @@ def _look(state: SchedulerState, gang: GangRecord) -> None:
         _fail(state, gang, failure[0], active)
         return
     if not gang.is_complete:
+        _wait_for_others(state, gang)
         return
+    state.deadlines.cancel(gang.lone)
     lacking = [rank for rank in range(gang.size) if not _is_there(gang.members.get(rank))]
     running = [task for task in active if task.state == PROCESSING]
     if lacking:
-        _end_without(state, gang, active, lacking[0], is_over=(ended or gang.is_over) and not others)
+        _end_without(
+            state, gang, active, lacking[0], is_over=(ended or gang.is_over) and not others
+        )
     elif running:
         if any(task.state != PROCESSING and not task.waiting_on for task in active):
             _stop(state, gang, running)
@@ -149,6 +156,26 @@ def _look(state: SchedulerState, gang: GangRecord) -> None:
             gang.ready_since = state.awake_s
         gangs_of(state).waiting[gang] = None
         gangs_of(state).look_at = 0.0
+
+
+def _wait_for_others(state: SchedulerState, gang: GangRecord) -> None:
+    """Give members up later whose others do not come: they were refused, say."""
+    if gang.lone is None or not gang.lone.is_pending:
+        gang.lone = state.call_after(COMPLETE_WITHIN_S, _give_up, gang)
+
+
+def _give_up(state: SchedulerState, gang: GangRecord) -> None:
+    """Fail what waits for members that have not come."""
+    if state.awaits_peers:
+        _wait_for_others(state, gang)
+        return
+    text = (
+        f"only {len(gang.members)} of the {gang.size} tasks of its gang are known: the others were "
+        "refused, or had ended at an earlier scheduler; submit the gang again"
+    )
+    for task in list(gang.members.values()):
+        if task.state in ACTIVE and task.state != PROCESSING:
+            err(state, task, data_lost(task.key, text))
 
 
 def _is_there(task: SchedulerTask | None) -> bool:
@@ -186,7 +213,12 @@ def _fail(
 
 
 def _end_without(
-    state: SchedulerState, gang: GangRecord, active: list[SchedulerTask], rank: int, *, is_over: object
+    state: SchedulerState,
+    gang: GangRecord,
+    active: list[SchedulerTask],
+    rank: int,
+    *,
+    is_over: object,
 ) -> None:
     """End what has not ended, because a member is not there any more.
 

@@ -21,7 +21,7 @@ from ..moves.taking import close, reopen
 from ..moves.transitions import enqueue, move
 from ..moves.unrunnable import file_unrunnable
 from ..records.peers import KEPT, ROUNDED, WorkerHandle
-from ..records.tasks import NO_WORKER, PROCESSING, WAITING, SchedulerTask, TaskClass, TaskGroup
+from ..records.tasks import NO_WORKER, WAITING, SchedulerTask, TaskClass, TaskGroup
 from .records import GangRecord, gangs_of, gangs_of_tasks
 from .running import is_ready
 
@@ -252,7 +252,7 @@ def _open_kept(state: SchedulerState) -> None:
 
 # -- what is said of it ----------------------------------------------------------------------------
 def why_waiting(state: SchedulerState, task: SchedulerTask) -> tuple[str, list[str]]:
-    """Return why a member whose inputs are there waits, and further facts; "" = it is in no gang."""
+    """Return why a member waits whose inputs are there, and further facts; "" = it is none."""
     gang = gangs_of_tasks(state).get(task)
     if gang is None:
         return "", []
@@ -283,10 +283,13 @@ def why_waiting(state: SchedulerState, task: SchedulerTask) -> tuple[str, list[s
 
 
 def what_workers_hold(state: SchedulerState, task: SchedulerTask) -> list[str]:
-    """Return how many of the gang of a task each worker could run, if nothing else ran; or why none."""
+    """Return how many members each worker could run if nothing else ran, or why none."""
     shape = gangs_of_tasks(state)[task].shape
     staying = [ws for ws in state.workers.values() if not ws.is_leaving][:MAX_NAMED]
-    holding = [" and ".join(lacks(ws, shape)) or f"can run {n_at_most(ws, shape)} of them" for ws in staying]
+    holding = [
+        " and ".join(lacks(ws, shape)) or f"can run {n_at_most(ws, shape)} of them"
+        for ws in staying
+    ]
     return [f"worker {ws.name} {text}" for ws, text in zip(staying, holding, strict=True)]
 
 

@@ -42,8 +42,8 @@ ROUNDED: Final = 1e-9
 
 #: Why a worker takes no tasks; see `moves/taking.py`. It is *full*: it gets only what adds nothing
 #: to its memory. It is *paused*: by its own report its process uses too much memory. It is *away*:
-#: its connection has ended, its inventory has not, or it prepares. It is *leaving*. It is *kept* for
-#: tasks that begin together.
+#: its connection has ended, its inventory has not, or it prepares. It is *leaving*. It is *kept*
+#: for tasks that begin together.
 FULL: Final = 1
 PAUSED: Final = 2
 AWAY: Final = 4

@@ -10,7 +10,7 @@ from weft.scheduler.core.gangs.running import LONGEST_END_S, VERDICT_S
 from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.scheduler.core.recovery.barrier import QUIET_S
 
-from ...builders import Board, Out, assigned, dropped, graph, sent_keys
+from ...builders import Board, Out, dropped, graph, sent_keys
 from .builders import gang, worker
 
 
@@ -37,9 +37,7 @@ class Two:
         failure = [kind, f"g-{rank}", b"", "ValueError", "bad", "", b""]
         return self.board.send(
             self.at[rank],
-            m.AttemptsErred(
-                attempts=[self.attempts[rank]], durations_us=[5], failures=[failure]
-            ),
+            m.AttemptsErred(attempts=[self.attempts[rank]], durations_us=[5], failures=[failure]),
         )
 
     def ends(self, rank: int) -> Out:
@@ -223,9 +221,7 @@ def test_retries_have_their_pauses(board):
 
 def test_a_member_that_takes_too_long_takes_a_retry_of_all(board):
     two = Two(board, retries=1, timeout_us=1000)
-    out = board.send(
-        two.at[0], m.AttemptsOverdue(attempts=[two.attempts[0]], timeouts_us=[1000])
-    )
+    out = board.send(two.at[0], m.AttemptsOverdue(attempts=[two.attempts[0]], timeouts_us=[1000]))
     assert board.states("g-0", "g-1") == ["waiting", "waiting"]
     assert [x.attempts for x in out.of(two.at[1], m.InterruptAttempts)] == [[two.attempts[1]]]
     two.ends(0)
@@ -315,7 +311,9 @@ def test_two_tasks_of_one_rank_are_no_gang(board):
 
 
 # -- another scheduler -----------------------------------------------------------------------------
-def restarted(board: Board, running: dict[str, dict[str, int]]) -> tuple[Board, int, dict[str, int]]:
+def restarted(
+    board: Board, running: dict[str, dict[str, int]]
+) -> tuple[Board, int, dict[str, int]]:
     """Let the next scheduler meet a client, and workers that run these attempts."""
     after = Board(epoch=8)
     after.state.first_attempt = after.state.next_attempt = 100

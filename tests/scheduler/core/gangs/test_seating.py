@@ -28,7 +28,8 @@ def test_all_are_assigned_at_one_moment_with_their_places(board):
     assert {board.where("g-0"), board.where("g-1")} == {a, b}
     first = board.task("g-0").worker
     second = board.task("g-1").worker
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     places = [first.address, second.address]
     assert seats_of(out, board.where("g-0")) == [[run, "0", *places]]
     assert seats_of(out, board.where("g-1")) == [[run, "1", *places]]
@@ -239,7 +240,9 @@ def keys_at(board: Board, peer: int) -> list[str]:
 
 
 def test_a_small_gang_begins_while_a_large_one_waits(board):
-    client, a, b = board.client(), worker(board, "a"), worker(board, "b", nthreads=2)
+    client = board.client()
+    worker(board, "a")
+    worker(board, "b", nthreads=2)
     board.send(client, graph("x", "y", "z", function="other"))
     board.send(client, *gang("large", 3))
     board.send(client, *gang("small", 1))
@@ -277,7 +280,9 @@ def test_a_kept_worker_that_is_gone_is_replaced(board):
 
 
 def test_a_worker_whose_amounts_are_held_by_what_waits_is_not_kept(board):
-    client, a, b = board.client(), worker(board, "a"), worker(board, "b")
+    client = board.client()
+    worker(board, "a")
+    worker(board, "b")
     board.send(client, graph("x", "y", function="other", resources={CORES: 1, BESIDE: 0}))
     waiting = board.attempt("x")
     board.send(board.where("x"), m.AttemptsBlocked(attempts=[waiting]))
