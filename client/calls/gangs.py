@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from ...protocol.amounts import BESIDE, CORES
 from ...protocol.errors import InvalidAmount
-from ...protocol.wire.options import MAX_GANG, MAX_TAG_CHARS, TaskOptions
+from ...protocol.wire.columns import MAX_TAG_CHARS
+from ...protocol.wire.options import MAX_GANG, TaskOptions
 from ...protocol.wire.payload import blob_nbytes
 from ..core.tasks import TaskRecord
 from ..future import Future

@@ -139,10 +139,9 @@ FEATURE: Final = Feature(
             ]
         ),
         "exceptions that are held back count later": lambda s: [
-            (gang, attempt)
+            gang
             for gang in gangs_of(s).by_name.values()
-            for attempt, held in gang.held_back.items()
-            if held.ws.processing.get(attempt) is not held.task or not is_due(gang.verdict)
+            if gang.held_back and not is_due(gang.verdict)
         ],
         "gangs are busy while there is one": lambda s: [
             gang for gang in gangs_of(s).by_name.values() if Gangs not in s.busy

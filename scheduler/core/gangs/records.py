@@ -62,7 +62,7 @@ class GangRecord:
         self.revived: dict[SchedulerTask, None] = {}
         #: the first that has failed by itself since the last look, and why
         self.failure: tuple[SchedulerTask, Failure] | None = None
-        #: {attempt: an exception of it}; each is the current attempt of its task
+        #: {attempt: an exception of it}; those that are not current any more do not count
         self.held_back: dict[int, HeldBack] = {}
         #: when the first of them counts; pending only while there is one
         self.verdict: Deadline | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.amounts import BESIDE, CORES
 from ....protocol.wording import counted
-from ..assignment.asking_back import ask_all_back, look_again
+from ..assignment.asking_back import LEAST_WAIT_S, ask_all_back, look_again
 from ..assignment.assignment import Draft, assign, send_draft
 from ..moves.eligibility import lacks, may_run
 from ..moves.taking import close, reopen
@@ -108,7 +108,7 @@ def seat(state: SchedulerState) -> None:
     if not gangs.waiting:
         return
     if state.awake_s < gangs.look_at:
-        look_again(state, gangs.look_at - state.awake_s)
+        look_again(state, max(gangs.look_at - state.awake_s, LEAST_WAIT_S))
         return
     drafts: dict[WorkerHandle, Draft] = {}
     n_seen, next_s = 0, inf
@@ -146,7 +146,7 @@ def seat(state: SchedulerState) -> None:
         if n_seen > FEW:
             gangs.look_at = state.awake_s + n_seen * LOOK_COST_S
         if next_s < inf:
-            look_again(state, next_s)
+            look_again(state, max(next_s, LEAST_WAIT_S))  # a deadline may come a little early
 
 
 def _left_s(state: SchedulerState, gang: GangRecord) -> float:
