@@ -267,6 +267,14 @@ class InvalidAmount(ConfigError, ValueError):
     """
 
 
+class InvalidSchedule(ConfigError, ValueError):
+    """The times of a recurring job are wrong: its `cron=`, its `timezone=` or its `until=`.
+
+    Nothing was submitted. Give five fields (minute, hour, day, month, weekday), or six with seconds
+    first; a time zone as in "Europe/Berlin"; and an end that is not over.
+    """
+
+
 # --- Use of the client ----------------------------------------------------------------------------
 
 

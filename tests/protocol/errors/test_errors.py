@@ -51,6 +51,7 @@ EXAMPLES = [
     errors.ConfigError("must be a number of bytes, not 'many'", "--memory-limit"),
     errors.InvalidAmount("'8 bananas' is not a size", "memory"),
     errors.InvalidDuration("'soon' is not a time", "timeout"),
+    errors.InvalidSchedule("'61 * * * *': bad minute", "cron"),
     errors.TaskError("inc-1"),
     errors.TaskErred("inc-1", "mylib.Oops", "no such thing"),
     errors.WorkerDied("inc-1", 3, "worker-2", "killed by signal 9"),

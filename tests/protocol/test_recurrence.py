@@ -1,0 +1,143 @@
+"""The times of recurring jobs: fields, names, time zones, and what was missed."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.protocol.errors import InvalidSchedule
+from weft.protocol.recurrence import ALIASES, due_ms, next_ms
+
+BERLIN = "Europe/Berlin"
+
+
+def ms(text: str) -> int:
+    """Return a time of UTC in ms since 1970."""
+    return round(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp() * 1000)
+
+
+def times(cron: str, zone: str, after: str, n: int) -> list[str]:
+    """Return the first times after one, in UTC."""
+    found: list[str] = []
+    after_ms = ms(after)
+    for _ in range(n):
+        next_time = next_ms(cron, zone, after_ms)
+        assert next_time is not None
+        after_ms = next_time
+        found.append(f"{datetime.fromtimestamp(after_ms / 1000, timezone.utc):%m-%d %H:%M:%S}")
+    return found
+
+
+def test_six_fields_begin_with_seconds():
+    expected = ["01-01 00:00:20", "01-01 00:00:40", "01-01 00:01:00"]
+    assert times("*/20 * * * * *", "UTC", "2026-01-01 00:00:00", 3) == expected
+    assert times("*/20 * * * *", "UTC", "2026-01-01 00:00:00", 1) == ["01-01 00:20:00"]
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_an_alias_is_its_expression(alias):
+    now = ms("2026-05-05 05:05:05")
+    assert next_ms(alias.upper(), "UTC", now) == next_ms(ALIASES[alias], "UTC", now)
+
+
+def test_a_time_that_a_clock_leaves_out_is_the_end_of_the_gap():
+    # On 2026-03-29 a clock in Berlin goes from 02:00 to 03:00, which is 01:00 UTC.
+    expected = ["03-28 01:30:00", "03-29 01:00:00", "03-30 00:30:00"]
+    assert times("30 2 * * *", BERLIN, "2026-03-27 12:00:00", 3) == expected
+
+
+def test_a_time_that_a_clock_shows_twice_is_one_run():
+    # On 2026-10-25 a clock in Berlin goes from 03:00 back to 02:00, which is 01:00 UTC.
+    expected = ["10-24 00:45:00", "10-25 00:45:00", "10-26 01:45:00"]
+    assert times("45 2 * * *", BERLIN, "2026-10-23 12:00:00", 3) == expected
+    assert times("45 2 * * *", BERLIN, "2026-10-25 01:35:00", 1) == ["10-26 01:45:00"]
+
+
+def test_each_hour_goes_by_time_passed_where_a_clock_is_put_back():
+    expected = ["10-25 00:00:00", "10-25 01:00:00", "10-25 02:00:00"]
+    assert times("@hourly", BERLIN, "2026-10-24 23:30:00", 3) == expected
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "text"),
+    [
+        ("61 * * * *", "UTC", "cron: '61 .*bad minute; five fields"),
+        ("* * *", "UTC", "wrong number of fields"),
+        ("", "UTC", "wrong number of fields"),
+        ("@never", "UTC", "wrong number of fields"),
+        ("0 0 31 2 *", "UTC", "bad day-of-month"),
+        ("* " * 200, "UTC", "at most 200 characters"),
+        ("* * * * *", "Europe/Bonn", "timezone: no time zone 'Europe/Bonn'"),
+        ("* * * * *", "../etc/passwd", "timezone: no time zone"),
+        ("* * * * *", "", "timezone: no time zone"),
+    ],
+)
+def test_a_wrong_one_is_refused(cron, zone, text):
+    with pytest.raises(InvalidSchedule, match=text):
+        next_ms(cron, zone, 0)
+
+
+def test_after_the_last_year_there_is_no_time():
+    assert next_ms("0 0 29 2 *", "UTC", ms("9999-01-01 00:00")) is None
+    assert next_ms("* * * * *", "UTC", 1 << 48) is None
+
+
+NOON = ms("2026-01-01 12:00:00")
+MINUTE = 60_000
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected"), [("one", [-2, -1, 0]), ("none", [-1, 0]), ("all", [-4, -3, -2, -1, 0])]
+)
+def test_of_missed_times_all_or_one_or_none_are_made(missed, expected):
+    since, late = NOON - 5 * MINUTE, NOON - 2 * MINUTE
+    found, up_to = due_ms("* * * * *", "UTC", since, NOON, late, missed, 100)
+    assert [(time - NOON) // MINUTE for time in found] == expected
+    assert up_to == NOON
+
+
+def test_times_above_the_limit_are_left():
+    found, up_to = due_ms("* * * * *", "UTC", NOON - 5 * MINUTE, NOON, NOON, "all", 2)
+    assert [*found, up_to] == [NOON - 4 * MINUTE, NOON - 3 * MINUTE, NOON - 3 * MINUTE]
+
+
+CRONS = st.sampled_from(
+    [
+        "* * * * *",
+        "*/7 2 * * *",
+        "30 2 * * *",
+        "0,30 2,3 * * *",
+        "15 */2 * * *",
+        "@daily",
+        "5 0 2 * * *",
+    ]
+)
+ZONES = st.sampled_from(["UTC", BERLIN, "America/New_York", "Australia/Lord_Howe"])
+
+
+@given(CRONS, ZONES, st.integers(ms("2026-01-01 00:00"), ms("2026-12-31 00:00")))
+def test_the_next_time_is_later_and_none_is_between(cron, zone, after):
+    found = next_ms(cron, zone, after)
+    assert found is not None
+    assert found > after
+    assert next_ms(cron, zone, (after + found) // 2) == found or (after + found) // 2 == found
+
+
+@given(
+    CRONS,
+    ZONES,
+    st.integers(ms("2026-01-01 00:00"), ms("2026-12-31 00:00")),
+    st.lists(st.integers(-3_600_000, 90_000_000), max_size=4),
+    st.sampled_from(["one", "all", "none"]),
+)
+def test_no_time_is_due_twice_and_each_is_later(cron, zone, since, steps, missed):
+    made: list[int] = []
+    now = since
+    for step in steps:
+        now += step
+        found, since = due_ms(cron, zone, since, now, now - 10_000, missed, 50)
+        made += found
+    assert made == sorted(set(made))
