@@ -34,6 +34,7 @@ from .core.journal.entries import (
     PENDING,
     Entry,
     JobAdded,
+    JobChanged,
     JobEnded,
     JobForgotten,
     JobsRead,
@@ -484,6 +485,11 @@ def _add(database: sqlite3.Connection, jobs: list[JobAdded]) -> None:
     _execute(database, _ADD, _ADDED, rows)
 
 
+def _change(database: sqlite3.Connection, changes: list[JobChanged]) -> None:
+    rows = [(msgpack.packb(change.options), change.key) for change in changes]
+    database.executemany("UPDATE jobs SET options = ? WHERE key = ? AND state = 'pending'", rows)
+
+
 def _end(database: sqlite3.Connection, ends: list[JobEnded]) -> None:
     now = time.time()
     rows = []
@@ -503,6 +509,7 @@ def _forget(database: sqlite3.Connection, forgotten: list[JobForgotten]) -> None
 
 _RECORDERS: Final[dict[type, Callable[[sqlite3.Connection, list[Any]], None]]] = {
     JobAdded: _add,
+    JobChanged: _change,
     JobEnded: _end,
     JobForgotten: _forget,
     ValueKept: keep_values,

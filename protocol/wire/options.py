@@ -52,6 +52,10 @@ MAX_CONDITIONS: Final = 10_000
 MAX_GANG: Final = 1024
 #: How a task can end, and the last one for any of these.
 DONE, FAILED, CANCELLED, LOST, ENDED = ENDS = ("done", "failed", "cancelled", "lost", "ended")
+#: What is done with a run whose time has come while an earlier one is under way.
+OVERLAPS: Final = ("skip", "queue", "replace")
+#: Which runs are made of those whose time came while no scheduler was there.
+MISSED: Final = ("one", "all", "none")
 #: The mark of an option that must be understood is 1 of a resource: this, and the option's name.
 MARK: Final = "understanding of "
 
@@ -129,6 +133,29 @@ def _check_gang(value: Any, buffers: list[Any]) -> list[str]:
     if not 0 <= int(texts[1]) < int(texts[2]) <= MAX_GANG:
         raise ValueError(f"a rank below a size of at most {MAX_GANG} is expected")
     return texts
+
+
+def _check_cron(value: Any, buffers: list[Any]) -> dict[str, Any]:
+    """Check the times of a recurring job; whether they have a next one is not known here."""
+    if type(value) is not dict or value.keys() != _CRON.keys():
+        raise TypeError(f"a map of {', '.join(_CRON)} is expected")
+    for name, check in _CRON.items():
+        CHECKS[check](value[name], buffers)
+    if value["overlap"] not in OVERLAPS or value["missed"] not in MISSED:
+        raise ValueError(f"overlap is one of {OVERLAPS}, missed one of {MISSED}")
+    return value
+
+
+#: {what the times of a recurring job are: its check}. `since_ms`: times up to this one, ms since
+#: 1970, have been dealt with. `until_ms`: there is none later; 0 = no end.
+_CRON: Final = {
+    "expression": "Text",
+    "zone": "Text",
+    "since_ms": "Number",
+    "until_ms": "Number",
+    "overlap": "Text",
+    "missed": "Text",
+}
 
 
 def _check_span(value: Any, buffers: list[Any]) -> list[str]:
@@ -245,6 +272,15 @@ class TaskOptions(_Given):
     )
     #: it is recorded, and runs to its end without its client
     detached: bool = option(CHECKS["Flag"], default=False, keyword="detached", must_understand=True)
+    #: it never runs itself: at each of these times a task like it does; see `_CRON`
+    cron: Mapping[str, Any] = option(
+        _check_cron,
+        default={},
+        keyword=("cron", "timezone", "until", "overlap", "missed"),
+        must_understand=True,
+    )
+    #: the key of the recurring job that it is a run of
+    run_of: str = option(CHECKS["Text"], default="")
     #: its value is an index of its inputs: tasks that read it read parts of these
     part_index: bool = option(CHECKS["Flag"], default=False, must_understand=True)
     #: the tasks with which it begins: the name of these, its rank, and how many there are
@@ -287,7 +323,7 @@ class TaskOptions(_Given):
     @property
     def is_deferred(self) -> bool:
         """True for a task that waits for more than its inputs."""
-        return bool(self.conditions or self.start_ms)
+        return bool(self.conditions or self.start_ms or self.cron)
 
     @property
     def begins_with(self) -> tuple[str, int] | None:

@@ -10,6 +10,7 @@ The order is that in which the hooks of one event are called:
 - Sums over peers are up to date before a feature reads them.
 - Memory, copies and relays look at workers and data. They come before those who talk to users
   about the same event.
+- Recurring jobs come before the journal, to which they hand over what is to be recorded.
 - Coordination comes before puts: what a client that is gone has shared keeps tasks alive, whose
   values are then asked of others.
 - Refusals come after all that refuse tasks.
@@ -51,6 +52,7 @@ from .output import feature as output
 from .plugins import feature as plugins
 from .promises import feature as promises
 from .recovery import feature as recovery
+from .recurring import feature as recurring
 from .upkeep import memory_return, refusals, slow_readers, unsupported_versions, user_limits
 
 FEATURES: Final[tuple[Feature, ...]] = (
@@ -70,6 +72,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     promises.FEATURE,
     data.RELAYS,
     interruption.FEATURE,
+    recurring.FEATURE,
     conditions.FEATURE,
     journal.FEATURE,
     actors.FEATURE,

@@ -72,7 +72,7 @@ def on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
     options = task.group.options
     times = {name: when for name in (START, BEGIN_BY, END_BY) if (when := getattr(options, name))}
     if options.no_worker_ms:
-        times[NO_WORKER_FOR] = int(_clock_s(state) * 1000) + options.no_worker_ms
+        times[NO_WORKER_FOR] = int(clock_s(state) * 1000) + options.no_worker_ms
     if not (times or options.conditions):
         return
     if before := conditions.get(task):
@@ -288,7 +288,7 @@ def _plan_look(state: SchedulerState) -> None:
     first_ms = times.first_ms()
     if first_ms is None or state.awaits_peers:
         return
-    left_s = min(max(first_ms / 1000 - _clock_s(state), 0.0), LONGEST_LOOK_S)
+    left_s = min(max(first_ms / 1000 - clock_s(state), 0.0), LONGEST_LOOK_S)
     if times.look is not None and times.look.is_pending:
         if times.look.when <= state.awake_s + left_s:
             return
@@ -296,7 +296,7 @@ def _plan_look(state: SchedulerState) -> None:
     times.look = state.call_after(left_s, _look)
 
 
-def _clock_s(state: SchedulerState) -> float:
+def clock_s(state: SchedulerState) -> float:
     """Return the time of the machine's clock, seconds since 1970."""
     assert state.started is not None
     return state.epoch / 1e9 + state.now - state.started - watched_of(state).behind_s
@@ -310,7 +310,7 @@ def on_assignment_begun(state: SchedulerState) -> None:
 def _look(state: SchedulerState) -> None:
     """Act on the times that have come; look again later."""
     # A deadline may come a little early.
-    for task, row, name in watched_of(state).times.take(_clock_s(state) * 1000 + 1):
+    for task, row, name in watched_of(state).times.take(clock_s(state) * 1000 + 1):
         if name == START:
             if row.is_met:
                 _open(state, task)
@@ -334,7 +334,7 @@ def _look_for_worker(state: SchedulerState, task: SchedulerTask, row: Conditions
             reason = "; ".join(why(state, task_class) for why in state.features.why_unrunnable)
             err(state, task, no_worker(task.key, limit_ms, reason))
             return
-    watched_of(state).times.add(int(_clock_s(state) * 1000 + left_ms) + 1, task, row, NO_WORKER_FOR)
+    watched_of(state).times.add(int(clock_s(state) * 1000 + left_ms) + 1, task, row, NO_WORKER_FOR)
 
 
 def _withdraw(state: SchedulerState, task: SchedulerTask, reason: str) -> None:
@@ -344,7 +344,7 @@ def _withdraw(state: SchedulerState, task: SchedulerTask, reason: str) -> None:
         return
     watched = watched_of(state)
     row = conditions_of(state)[task]
-    again_ms = int((_clock_s(state) + ASK_AGAIN_S) * 1000)
+    again_ms = int((clock_s(state) + ASK_AGAIN_S) * 1000)
     watched.times.add(again_ms, task, row, BEGIN_BY)
     wanted_keys.want(watched.keeper, task)
     watched.withdrawn[task.key] = reason
@@ -379,7 +379,7 @@ def why_deferred(state: SchedulerState, task: SchedulerTask) -> tuple[str, str |
     if len(parts) > MAX_NAMED:
         parts[MAX_NAMED:] = [f"for {len(parts) - MAX_NAMED} more tasks"]
     if START in row.times:
-        left_s = max(task.group.options.start_ms / 1000 - _clock_s(state), 0.0)
+        left_s = max(task.group.options.start_ms / 1000 - clock_s(state), 0.0)
         parts.append(f"for its start, in {left_s:.3g} s")
     return " and ".join(parts), next(iter(row.unmet), None)
 
@@ -390,8 +390,9 @@ MAX_NAMED: Final = 3
 
 # -- invariants ------------------------------------------------------------------------------------
 def _is_stuck(state: SchedulerState, task: SchedulerTask, row: Conditions | None) -> bool:
-    """Return whether a task is deferred without a reason."""
+    """Return whether a task is deferred without a reason; a recurring job has one of its own."""
     is_deferred = task.state == WAITING and _is_deferred(task)
+    is_deferred = is_deferred and not task.group.options.cron
     is_late = task in watched_of(state).opened_late
     return is_deferred and not is_late and (row is None or row.is_met)
 

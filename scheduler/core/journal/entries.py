@@ -59,6 +59,14 @@ class JobEnded:
 
 
 @dataclass(slots=True)
+class JobChanged:
+    """A job that has not ended has other options now."""
+
+    key: str
+    options: dict[str, Any]
+
+
+@dataclass(slots=True)
 class JobForgotten:
     """A job that has ended is of no use any more."""
 
@@ -88,7 +96,7 @@ class ValuesDropped:
 
 
 #: What is recorded.
-Entry: TypeAlias = JobAdded | JobEnded | JobForgotten | ValueKept | ValuesDropped
+Entry: TypeAlias = JobAdded | JobChanged | JobEnded | JobForgotten | ValueKept | ValuesDropped
 
 
 @dataclass(slots=True)

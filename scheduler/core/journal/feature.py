@@ -34,6 +34,7 @@ from .entries import (
     PENDING,
     AskJournal,
     JobAdded,
+    JobChanged,
     JobEnded,
     JobForgotten,
     JobsRead,
@@ -155,6 +156,13 @@ def _begin(state: SchedulerState, added: JobAdded, submitters: dict[ClientHandle
     journal.adding[added.key] = added
     journal.submitters[added.key] = submitters
     append(state, added)
+
+
+def record_change(state: SchedulerState, task: SchedulerTask, options: TaskOptions) -> None:
+    """Record other options of a job that has not ended; no effect on a task that is no job."""
+    if journal_of(state).jobs.get(task.key) == PENDING:
+        record = options.changed(attempt=0, actor="").as_record()
+        append(state, JobChanged(task.key, record))
 
 
 # -- the shell records -----------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Recurring jobs: a task like them is made at each of their times."""
