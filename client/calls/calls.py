@@ -15,14 +15,42 @@ from .detaching import accepted
 from .encoding import rows_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ...protocol.values.actors import Actor
     from ...protocol.wire.keys import Key
     from ..client import Client
     from ..future import Future
     from ..modes import Mode, T
+    from .recurring import RecurringFuture
     from .retries import Retries
 
 
+@overload
+def submit(
+    client: Client[Mode],
+    func: Callable[..., T],
+    /,
+    *args: Any,
+    cron: str,
+    timezone: str | None = None,
+    until: datetime | str | None = None,
+    overlap: str | None = None,
+    missed: str | None = None,
+    detached: Any = NOT_GIVEN,
+    key: Key | None = None,
+    workers: str | Iterable[str] | None = None,
+    resources: Mapping[str, float] | None = None,
+    retries: int | Retries | None = None,
+    priority: int = 0,
+    allow_other_workers: bool = False,
+    timeout: Any = NOT_GIVEN,
+    meta: Any = NOT_GIVEN,
+    no_worker_timeout: Any = NOT_GIVEN,
+    cores: Any = NOT_GIVEN,
+    memory: Any = NOT_GIVEN,
+    **kwargs: Any,
+) -> RecurringFuture[T, Mode]: ...
 @overload
 def submit(
     client: Client[Mode],
@@ -135,6 +163,11 @@ def submit(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    cron: Any = NOT_GIVEN,
+    timezone: Any = NOT_GIVEN,
+    until: Any = NOT_GIVEN,
+    overlap: Any = NOT_GIVEN,
+    missed: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[Any, Any]:
@@ -181,6 +214,12 @@ def submit(
             long; None = it waits for one.
         cores: the threads of its worker that it takes, 1 by default: 0, a fraction, or several.
         memory: the bytes of its worker's limit that it takes, or "8GB". See docs/tasks.md.
+        cron: it is run again and again at these times, and a `RecurringFuture` is returned: five
+            fields, six with seconds first, or a name such as "@hourly". See docs/jobs.md.
+        timezone: the time zone of `cron`; "UTC" without it.
+        until: no run is later: a datetime, or a text such as "2030-12-24 18:00".
+        overlap: what a run does while an earlier one is under way: "skip", "queue" or "replace".
+        missed: which missed runs are made: "one", "all" or "none".
         persist_to: URL or path of a folder, as fsspec has it: the result is a file there, which
             later equal calls read instead of running. See docs/data.md.
         kwargs: its keyword arguments.
@@ -188,6 +227,7 @@ def submit(
     Raises:
         SerializationError: the function or an argument cannot be pickled; the text names it.
         ForeignFuture: a future among the arguments belongs to another cluster.
+        InvalidSchedule: `cron`, `timezone` or `until` is wrong.
 
     Example:
         >>> power = client.submit(pow, 2, 10)
@@ -208,6 +248,13 @@ def submit(
         times = (start_at, start_after, ttl, deadline)
         given = (after, *times, detached, no_worker_timeout, cores, memory)
         conditions = conditions_of_keywords(func, kwargs, given)
+    if not (cron is timezone is until is overlap is missed is NOT_GIVEN):
+        from .recurring import check_times, recurring
+
+        recurrence = recurring(func, kwargs, (cron, timezone, until, overlap, missed))
+        if recurrence is not None:
+            check_times(conditions)
+            conditions = {**conditions, "cron": recurrence}
     options = options_of_keywords(
         func,
         kwargs,
@@ -234,7 +281,12 @@ def submit(
     future = submit_call(
         engine, client._encoder, func, args, kwargs, key, options, pure=False, inline=inline
     )
-    return accepted(client, keep(engine, [future], conditions), conditions)[0]
+    future = accepted(client, keep(engine, [future], conditions), conditions)[0]
+    if "cron" in conditions:
+        from .recurring import as_recurring
+
+        return as_recurring(future)
+    return future
 
 
 @overload
