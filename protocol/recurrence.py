@@ -1,15 +1,16 @@
 """The times of a recurring job: a pure function of its expression, its time zone and a time.
 
 `cronsim` reads the expressions, as the cron of Debian does: five fields, or six with seconds first.
-Where a clock is put forward, a job of a fixed time within the hour that is left out runs at its end.
+Where a clock is put forward, a job of a fixed time in the hour that is left out runs at its end.
 Where it is put back, such a job runs once. What runs each hour, or more often, goes by time passed.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -58,13 +59,39 @@ def next_ms(expression: str, zone: str, after_ms: int) -> int | None:
         found = next(time for time in times if time.astimezone(timezone.utc) > after)
     except CronSimError as error:
         text = (
-            f"{expression!r}: {str(error)[:1].lower()}{str(error)[1:]}; five fields are expected (minute, hour, "
-            f"day, month, weekday), or six with seconds first, or one of {', '.join(ALIASES)}"
+            f"{expression!r}: {str(error)[:1].lower()}{str(error)[1:]}; five fields are expected "
+            f"(minute, hour, day, month, weekday), or six with seconds first, or one of "
+            f"{', '.join(ALIASES)}"
         )
         raise InvalidSchedule(text, "cron") from None
     except (StopIteration, OverflowError):
         return None
     return (found - _EPOCH) // timedelta(milliseconds=1)
+
+
+def utc_of(time_ms: int) -> str:
+    """Return a time as keys of runs and texts have it, such as 2030-12-24T17:05:00+00:00."""
+    return datetime.fromtimestamp(time_ms // 1000, timezone.utc).isoformat()
+
+
+def ms_of(text: str) -> int | None:
+    """Return the time that `utc_of` has made such a text of; None = it has made none."""
+    try:
+        time_ms = round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+    return time_ms if utc_of(time_ms) == text else None
+
+
+def upcoming_ms(cron: Mapping[str, Any], after_ms: int) -> int | None:
+    """Return the first time of a job after another one, by its option `cron`; None = there is none.
+
+    Raises:
+        InvalidSchedule: see `next_ms`.
+    """
+    time_ms = next_ms(cron["expression"], cron["zone"], after_ms)
+    until_ms = cron["until_ms"]
+    return None if time_ms is None or (until_ms and time_ms > until_ms) else time_ms
 
 
 def due_ms(

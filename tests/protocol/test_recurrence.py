@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.errors import InvalidSchedule
-from weft.protocol.recurrence import ALIASES, due_ms, next_ms
+from weft.protocol.recurrence import ALIASES, due_ms, ms_of, next_ms, upcoming_ms, utc_of
 
 BERLIN = "Europe/Berlin"
 
@@ -83,6 +83,22 @@ def test_a_wrong_one_is_refused(cron, zone, text):
 def test_after_the_last_year_there_is_no_time():
     assert next_ms("0 0 29 2 *", "UTC", ms("9999-01-01 00:00")) is None
     assert next_ms("* * * * *", "UTC", 1 << 48) is None
+
+
+def test_no_time_of_a_job_is_after_its_end():
+    cron = {"expression": "* * * * *", "zone": "UTC", "until_ms": 120_000}
+    assert upcoming_ms(cron, 60_000) == 120_000
+    assert upcoming_ms(cron, 120_000) is None
+    assert upcoming_ms({**cron, "until_ms": 0}, 120_000) == 180_000
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "2030-12-24T17:05:00", "2030-12-24T18:05:00+01:00", "2030-12-24", "0" * 99]
+)
+def test_another_text_is_no_time_of_a_run(text):
+    assert ms_of("2030-12-24T17:05:00+00:00") == ms("2030-12-24 17:05:00")
+    assert utc_of(ms("2030-12-24 17:05:00")) == "2030-12-24T17:05:00+00:00"
+    assert ms_of(text) is None
 
 
 NOON = ms("2026-01-01 12:00:00")

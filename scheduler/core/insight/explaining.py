@@ -37,6 +37,7 @@ from ..records.tasks import (
     TaskClass,
 )
 from ..recovery.barrier import waits_for
+from ..recurring.feature import why_recurring
 from .closed import why_not
 from .refused_workers import explain_unrunnable
 from .timings import timings_of
@@ -139,6 +140,8 @@ def _named(tasks: Iterable[SchedulerTask]) -> str:
 
 # -- waiting, queued, or set aside -----------------------------------------------------------------
 def _why_waiting(state: SchedulerState, task: SchedulerTask) -> TaskReason:
+    if text := why_recurring(state, task):
+        return TaskReason(text)
     missing = task.waiting_on or {}
     first = next(iter(missing), None)
     deferred, key = why_deferred(state, task)

@@ -14,11 +14,10 @@ which time runs have been made is recorded in the batch in which a run is, so no
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.errors import InvalidSchedule
-from ....protocol.recurrence import due_ms, next_ms
+from ....protocol.recurrence import due_ms, ms_of, upcoming_ms, utc_of
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import cancelled
 from ....protocol.wire.levels import Level
@@ -54,7 +53,7 @@ _ENDED: Final = (MEMORY, ERRED, RELEASED, FORGOTTEN)
 class RecurringJob:
     """What is known of one recurring job."""
 
-    __slots__ = ("asked", "look", "queued", "runs", "running", "since_ms")
+    __slots__ = ("asked", "look", "queued", "running", "runs", "since_ms")
 
     def __init__(self, since_ms: int) -> None:
         #: times up to this one have been dealt with, ms since 1970; it never decreases
@@ -127,23 +126,16 @@ def on_run(state: SchedulerState, task: SchedulerTask) -> None:
     key, _, text = task.key.rpartition("@")
     job = state.tasks.get(key)
     row = None if job is None or key != task.group.options.run_of else jobs.get(job)
-    if row is None or job is None or task.key in row.runs:
+    time_ms = ms_of(text)  # None = a client has submitted it
+    if row is None or job is None or time_ms is None or task.key in row.runs:
         return
-    try:
-        row.runs[task.key] = round(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return  # it was submitted by a client
+    row.runs[task.key] = time_ms
     jobs.jobs[task.key] = job
     wanted_keys.want(jobs.keeper, task)
     row.running[task.key] = None
     if task.state in _ENDED:
         jobs.ended[task.key] = None
         state.busy[RecurringJobs] = None
-
-
-def _run_key(job: str, time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms // 1000, timezone.utc)
-    return f"{job}@{moment.isoformat()}"
 
 
 # -- times come ------------------------------------------------------------------------------------
@@ -164,32 +156,34 @@ def _look(state: SchedulerState, task: SchedulerTask) -> None:
     times = cron["expression"], cron["zone"]
     try:
         due, row.since_ms = due_ms(*times, row.since_ms, last_ms, late_ms, cron["missed"], MAX_DUE)
-        upcoming_ms = next_ms(*times, row.since_ms)
+        next_ms = upcoming_ms(cron, row.since_ms)
     except InvalidSchedule as error:  # this scheduler does not know the zone, say
         err(state, task, cancelled(task.key, str(error)))
         _end(state, task, row)
         return
     for time_ms in due:
-        _come(state, task, row, time_ms)
+        is_wanted = cron["missed"] == "all" and time_ms <= late_ms
+        _come(state, task, row, time_ms, "queue" if is_wanted else cron["overlap"])
     if due:
         _record(state, task, row)
-    if upcoming_ms is None or (cron["until_ms"] and upcoming_ms > cron["until_ms"]):
+    if next_ms is None:
         if row.running:
             return  # its end is looked at with that of the last run
         err(state, task, cancelled(task.key, "it has ended: it has no later time"))
         _end(state, task, row)
         return
-    left_s = min(max(upcoming_ms / 1000 - clock_s(state), 0.0), LONGEST_LOOK_S)
+    left_s = min(max(next_ms / 1000 - clock_s(state), 0.0), LONGEST_LOOK_S)
     row.look = state.call_after(left_s, _look, task)
 
 
-def _come(state: SchedulerState, task: SchedulerTask, row: RecurringJob, time_ms: int) -> None:
+def _come(
+    state: SchedulerState, task: SchedulerTask, row: RecurringJob, time_ms: int, overlap: str
+) -> None:
     """Make a run, or do with it what the job says if an earlier one is under way."""
     jobs = recurring_of(state)
-    overlap = task.group.options.cron["overlap"]
     # Of some the end was noted, and not handled yet.
     running = [key for key in row.running if key not in jobs.ended]
-    if running and overlap == "queue":
+    if running and (overlap == "queue" or (overlap == "replace" and row.queued)):
         if len(row.queued) < MAX_DUE:
             row.queued.append(time_ms)
         return
@@ -202,7 +196,7 @@ def _come(state: SchedulerState, task: SchedulerTask, row: RecurringJob, time_ms
 
 
 def _submit(state: SchedulerState, task: SchedulerTask, row: RecurringJob, time_ms: int) -> None:
-    key = _run_key(task.key, time_ms)
+    key = f"{task.key}@{utc_of(time_ms)}"
     if key in state.tasks:
         return
     group = task.group
@@ -218,7 +212,9 @@ def _submit(state: SchedulerState, task: SchedulerTask, row: RecurringJob, time_
         spec_hashes=[],
         options=[options.as_record()],
     )
-    on_submit(state, recurring_of(state).keeper, message)
+    keeper = recurring_of(state).keeper
+    keeper.number, keeper.user = group.client, group.user  # a run has the turns of its job
+    on_submit(state, keeper, message)
     if key not in row.runs:
         return
     asked, row.asked = row.asked, []
@@ -350,13 +346,23 @@ def _answer(
     request: int,
     runs: list[Any],
 ) -> None:
-    cron = task.group.options.cron
-    upcoming_ms = next_ms(cron["expression"], cron["zone"], row.since_ms)
-    if upcoming_ms is None or (cron["until_ms"] and upcoming_ms > cron["until_ms"]):
-        upcoming_ms = 0
-    info = {"runs": runs, "next_ms": upcoming_ms, "is_there": True}
+    next_ms = upcoming_ms(task.group.options.cron, row.since_ms) or 0
+    info = {"runs": runs, "next_ms": next_ms, "is_there": True}
     if peer in state.roles:
         state.send(peer, m.Answer(request=request, info=info))
+
+
+def why_recurring(state: SchedulerState, task: SchedulerTask) -> str:
+    """Return what a recurring job waits for; "" = the task is none."""
+    row = recurring_of(state).get(task)
+    if row is None:
+        return ""
+    next_ms = upcoming_ms(task.group.options.cron, row.since_ms)
+    when = "there is none any more" if next_ms is None else f"the next one is at {utc_of(next_ms)}"
+    parts = ["it is recurring: its runs are tasks of their own", when]
+    parts += [f"{key} is under way" for key in list(row.running)[:1]]
+    parts += [f"{len(row.queued)} more wait for that"] * bool(row.queued)
+    return "; ".join(parts)
 
 
 FEATURE: Final = Feature(

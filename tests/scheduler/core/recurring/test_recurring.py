@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.events import SchedulerTick
+from weft.scheduler.core.insight.explaining import why
 from weft.scheduler.core.journal.entries import (
     JobAdded,
     JobChanged,
@@ -140,6 +141,24 @@ def test_after_its_end_a_job_is_cancelled_when_the_last_run_has_ended(board):
     assert not recurring_of(board.state)
 
 
+def test_a_run_has_the_turns_of_its_job(board):
+    client = board.client()
+    board.send(client, graph("a", cron=cron()))
+    board.tick(1.2)
+    job, made = board.task("a").group, board.task(run(1)).group
+    assert (made.client, made.user) == (job.client, job.user)
+
+
+def test_an_explanation_names_the_next_time_and_what_is_under_way(board):
+    client = board.client()
+    board.send(client, graph("a", cron=cron("* * * * *", overlap="queue")))
+    board.tick(60.5)
+    board.tick(60.0)
+    text = why(board.state, board.task("a")).text
+    assert "the next one is at 1970-01-01T00:03:00+00:00" in text
+    assert f"{run(60)} is under way; 1 more wait for that" in text
+
+
 def test_a_zone_that_is_not_known_ends_the_job(board):
     client = board.client()
     board.send(client, graph("a", cron=cron(zone="Europe/Bonn")))
@@ -199,11 +218,12 @@ def test_a_run_and_how_far_its_job_is_are_recorded_together():
     assert 60_000 <= changed.options["cron"]["since_ms"] < 61_000
 
 
+@pytest.mark.parametrize("overlap", ["skip", "queue", "replace"])
 @pytest.mark.parametrize(
     ("missed", "expected"), [("one", [5]), ("none", []), ("all", [2, 3, 4, 5])]
 )
-def test_missed_runs_are_made_by_the_next_scheduler(missed, expected):
-    board = restarted(recorded_job(61_000, missed=missed, overlap="queue"), at_s=340.0)
+def test_missed_runs_are_made_by_the_next_scheduler(missed, expected, overlap):
+    board = restarted(recorded_job(61_000, missed=missed, overlap=overlap), at_s=340.0)
     worker = board.worker()
     made: list[int] = []
     while runs := [s // 60 for s in known(board) if s // 60 not in made]:
