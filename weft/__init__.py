@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from .client.actors import Actor, ActorFuture
     from .client.background import fire_and_forget
+    from .client.calls.recurring import RecurringFuture
     from .client.calls.retries import Retries
     from .client.calls.spans import span
     from .client.coordination.concurrency_limits import limit
@@ -83,6 +84,7 @@ __all__ = [
     "MultiLock",
     "PipInstall",
     "Queue",
+    "RecurringFuture",
     "Retries",
     "Semaphore",
     "SupervisorPlugin",
@@ -141,6 +143,7 @@ _HOMES = {
     "MultiLock": "client.coordination.locks",
     "PipInstall": "protocol.plugins.environment",
     "Queue": "client.coordination.queue",
+    "RecurringFuture": "client.calls.recurring",
     "Retries": "client.calls.retries",
     "Semaphore": "client.coordination.locks",
     "SupervisorPlugin": "protocol.plugins.base",

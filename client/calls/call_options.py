@@ -21,6 +21,7 @@ _OPTIONS: Final = ("key", "pure", "persist_to", *KEYWORDS)
 _ELSEWHERE: Final = {
     "chunksize": "the option batch_size= of map",
     "retry": "the option retries= of submit and map",
+    "cron": "the option cron= of submit, which a map has not: submit one call for each item",
     "timeout": "dask.annotate(timeout=...), since the function takes any keyword",
 }
 #: As Python's functions and those in C refuse an argument.

@@ -227,7 +227,7 @@ def submit(
     Raises:
         SerializationError: the function or an argument cannot be pickled; the text names it.
         ForeignFuture: a future among the arguments belongs to another cluster.
-        InvalidSchedule: `cron`, `timezone` or `until` is wrong.
+        InvalidSchedule: `cron` or what belongs to it is wrong.
 
     Example:
         >>> power = client.submit(pow, 2, 10)
@@ -249,11 +249,11 @@ def submit(
         given = (after, *times, detached, no_worker_timeout, cores, memory)
         conditions = conditions_of_keywords(func, kwargs, given)
     if not (cron is timezone is until is overlap is missed is NOT_GIVEN):
-        from .recurring import check_times, recurring
+        from .recurring import check_others, recurring
 
         recurrence = recurring(func, kwargs, (cron, timezone, until, overlap, missed))
         if recurrence is not None:
-            check_times(conditions)
+            check_others(conditions, persist_to)
             conditions = {**conditions, "cron": recurrence}
     options = options_of_keywords(
         func,

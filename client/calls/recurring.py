@@ -8,19 +8,20 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.durations import moment_of
-from ...protocol.errors import ClientClosed, InvalidSchedule
-from ...protocol.recurrence import next_ms
+from ...protocol.errors import InvalidSchedule
+from ...protocol.recurrence import upcoming_ms
 from ...protocol.wire.options import MISSED, OVERLAPS
 from ..future import Future
 from ..insight.asking import pages_of
 from ..modes import Mode, OfMode, Result, waits
+from ..shell.both_ways import result_of
 from ..shell.current import future_of
+from ..shell.short_tracebacks import short_tracebacks
 from .call_options import NOT_GIVEN, option_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..client import Client
 
 #: The options of a recurring call, in the order of `submit`.
 KEYWORDS: Final = ("cron", "timezone", "until", "overlap", "missed")
@@ -49,7 +50,7 @@ class RecurringFuture(Future[Result, Mode]):
     @waits
     def next_time(self) -> datetime | None:
         """Return when the next run is planned, in UTC; None = the job has ended."""
-        return _run(self, self._next_time())  # type: ignore[no-any-return]
+        return result_of(self._engine, self._next_time)
 
     async def _next_time(self) -> datetime | None:
         info = await self._ask(0)
@@ -59,7 +60,7 @@ class RecurringFuture(Future[Result, Mode]):
     @waits
     def last(self) -> Future[Result, Mode] | None:
         """Return the future of the latest run; None = there was none yet, or the job has ended."""
-        return _run(self, self._last())  # type: ignore[no-any-return]
+        return result_of(self._engine, self._last)
 
     async def _last(self) -> Future[Any, Any] | None:
         runs = (await self._ask(0)).get("runs")
@@ -80,13 +81,19 @@ class Runs(OfMode[Mode]):
         self._found: deque[tuple[str, int]] = deque()
 
     def __iter__(self) -> Runs[Mode]:
+        engine = self._job._engine
+        if engine.is_asynchronous and engine.is_own_thread:
+            raise RuntimeError(
+                "`for` would block the event loop that the runs need: use `async for`"
+            )
         return self
 
     def __next__(self) -> Future[Any, Any]:
-        future = _run(self._job, self._next())
+        with short_tracebacks:
+            future = result_of(self._job._engine, self._next, asynchronous=False)
         if future is None:
             raise StopIteration
-        return future  # type: ignore[no-any-return]
+        return future
 
     def __aiter__(self) -> Runs[Mode]:
         return self
@@ -107,14 +114,6 @@ class Runs(OfMode[Mode]):
         return future_of(self._job._engine, key)
 
 
-def _run(job: RecurringFuture[Any, Any], coroutine: Any) -> Any:
-    client = job.client
-    if client is None:
-        coroutine.close()
-        raise ClientClosed("the client of this recurring job is gone")
-    return client._run(coroutine)
-
-
 def recurring(
     func: Callable[..., Any], keywords: dict[str, Any], values: tuple[Any, ...]
 ) -> dict[str, Any] | None:
@@ -123,8 +122,8 @@ def recurring(
     What the function takes itself is added to its `keywords`.
 
     Raises:
-        InvalidSchedule: the expression is wrong, the zone is not known, or the end is over.
-        ValueError: `overlap=` or `missed=` is none of those, or there is no `cron=`.
+        InvalidSchedule: the expression, the zone, the end or a policy is wrong.
+        TypeError: there are such options, and no `cron=`.
     """
     cron, zone, until, overlap, missed = (
         None if value is NOT_GIVEN else option_of(func, name, value, keywords)
@@ -135,6 +134,15 @@ def recurring(
             if value is not None:
                 raise TypeError(f"{name}= belongs to cron=, which says when the call is to run")
         return None
+    return read_times(cron, zone, until, overlap, missed)
+
+
+def read_times(cron: Any, zone: Any, until: Any, overlap: Any, missed: Any) -> dict[str, Any]:
+    """Return the option `cron` by its parts; None = as without it.
+
+    Raises:
+        InvalidSchedule: one of them is wrong.
+    """
     for name, value in (("cron", cron), ("timezone", zone)):
         if not isinstance(value, (str, type(None))):
             raise InvalidSchedule(f"a text is expected, not {type(value).__name__}", name)
@@ -142,22 +150,21 @@ def recurring(
     until_ms = 0 if until is None else round(_until(until) * 1000)
     if until_ms and until_ms <= now_ms:
         raise InvalidSchedule(f"{until!r:.80} is over", "until")
-    zone = zone or "UTC"
-    first_ms = next_ms(cron, zone, now_ms)
-    if first_ms is None or (until_ms and first_ms > until_ms):
-        raise InvalidSchedule(f"{cron!r} has no time before the end of the job", "cron")
     overlap, missed = overlap or "skip", missed or "one"
     for name, value, known in (("overlap", overlap, OVERLAPS), ("missed", missed, MISSED)):
         if value not in known:
-            raise ValueError(f"{name}= is one of {', '.join(known)}, not {value!r:.80}")
-    return {
+            raise InvalidSchedule(f"it is one of {', '.join(known)}, not {value!r:.80}", name)
+    found = {
         "expression": cron,
-        "zone": zone,
+        "zone": zone or "UTC",
         "since_ms": now_ms,
         "until_ms": until_ms,
         "overlap": overlap,
         "missed": missed,
     }
+    if upcoming_ms(found, now_ms) is None:
+        raise InvalidSchedule(f"{cron!r} has no time before the end of the job", "cron")
+    return found
 
 
 def _until(value: Any) -> float:
@@ -167,8 +174,8 @@ def _until(value: Any) -> float:
         raise InvalidSchedule(f"{value!r:.80} is no point in time: {error}", "until") from None
 
 
-def check_times(conditions: dict[str, Any]) -> None:
-    """Refuse other times of a recurring call.
+def check_others(conditions: dict[str, Any], persist_to: object) -> None:
+    """Refuse other times of a recurring call, and one file for the results of all runs.
 
     Raises:
         TypeError: there are some.
@@ -176,10 +183,15 @@ def check_times(conditions: dict[str, Any]) -> None:
     for name in _OTHER_TIMES:
         if conditions.get(name) is not None:
             raise TypeError(f"a call with cron= runs at its times: leave {name}= out")
+    if persist_to is not None:
+        raise TypeError(
+            "persist_to= has equal calls read one result, and all runs of a call with cron= are "
+            "equal: leave it out, and have the function write its files"
+        )
 
 
 def as_recurring(future: Future[Any, Any]) -> RecurringFuture[Any, Any]:
-    """Return the future of a recurring job in the place of one of its task."""
+    """Return the future of a recurring job in the place of a plain one."""
     job = RecurringFuture[Any, Any](future._engine, future._state)
     future._is_released = True  # the new one is the handle of its state now
     return job

@@ -42,6 +42,8 @@ class Job:
         ended: when its end was recorded; None = it has not ended.
         nbytes: the size of its result, in bytes.
         is_recorded: its result or failure is in the journal, not only with workers.
+        cron: the times of a recurring job that has not ended; "" of all others.
+        next_time: of its next run, in local time; None = it has none.
     """
 
     key: Key
@@ -52,6 +54,8 @@ class Job:
     ended: datetime | None
     nbytes: int
     is_recorded: bool
+    cron: str = ""
+    next_time: datetime | None = None
 
 
 @on_loop
@@ -64,6 +68,7 @@ async def jobs(
     *,
     since: datetime | Duration | None = None,
     until: datetime | Duration | None = None,
+    recurring: bool = False,
 ) -> list[Job]:
     """Return detached jobs of the cluster, the latest first, of whichever client.
 
@@ -76,6 +81,7 @@ async def jobs(
         since: only those that were submitted then or later: a datetime, a text such as
             "2030-12-24 18:00", or so long ago, like "2 h".
         until: only those that were submitted before.
+        recurring: only recurring jobs that have not ended; without their runs, which are jobs, too.
 
     Raises:
         ValueError: there is no such state, or a time is none.
@@ -83,9 +89,11 @@ async def jobs(
     """
     if state is not None and state not in STATES:
         raise ValueError(f"state= is one of {', '.join(STATES)}, not {state!r}")
+    if recurring and state not in (None, "pending"):
+        raise ValueError(f"a recurring job that has not ended is pending, and not {state}")
     pattern = name if isinstance(name, re.Pattern) else None
     wanted = {
-        "state": state,
+        "state": "pending" if recurring else state,
         "name": None if pattern else name,
         "client": client,
         "since": None if since is None else _past(since, "since"),
@@ -95,7 +103,11 @@ async def jobs(
     found: list[Job] = []
     async for page in ask(engine, "jobs", arguments):
         # Here, since a pattern may take for ever, and the journal is everybody's.
-        found += [job for job in _jobs_in(page) if pattern is None or _matches(pattern, job)]
+        found += [
+            job
+            for job in _jobs_in(page)
+            if (pattern is None or _matches(pattern, job)) and (job.cron or not recurring)
+        ]
         if len(found) >= limit:
             break
     return found[:limit]
@@ -227,7 +239,7 @@ def _jobs_in(page: dict[str, Any]) -> list[Job]:
 
 def read_job(one: dict[str, Any]) -> Job:
     """Return a job as the scheduler describes it."""
-    ended = one["ended"]
+    ended, next_time = one["ended"], one.get("next")
     return Job(
         key=key_of(one["key"]),
         name=one["name"],
@@ -237,4 +249,6 @@ def read_job(one: dict[str, Any]) -> Job:
         ended=None if ended is None else datetime.fromtimestamp(ended),
         nbytes=one["nbytes"],
         is_recorded=one["is_recorded"],
+        cron=one.get("cron", ""),
+        next_time=None if next_time is None else datetime.fromtimestamp(next_time),
     )

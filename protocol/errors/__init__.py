@@ -268,10 +268,11 @@ class InvalidAmount(ConfigError, ValueError):
 
 
 class InvalidSchedule(ConfigError, ValueError):
-    """The times of a recurring job are wrong: its `cron=`, its `timezone=` or its `until=`.
+    """The times of a recurring job are wrong: its `cron=`, or what belongs to that.
 
     Nothing was submitted. Give five fields (minute, hour, day, month, weekday), or six with seconds
-    first; a time zone as in "Europe/Berlin"; and an end that is not over.
+    first; a `timezone=` as in "Europe/Berlin"; an `until=` that is not over; and an `overlap=` and
+    a `missed=` that there are.
     """
 
 

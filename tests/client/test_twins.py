@@ -53,6 +53,10 @@ AT_ONCE = {
         "substitute",  # called by dask
         "type",
     },
+    weft.RecurringFuture: {
+        *dir(weft.Future),  # which are in this table themselves
+        "runs",  # iterated by `for` or `async for`
+    },
     weft.LocalCluster: {
         "adapt",
         "dashboard_link",
@@ -165,6 +169,8 @@ WAITS = [
     (weft.Client, "cancel_job", lambda on: on.client.cancel_job(on.late_job)),
     (weft.Client, "retry_job", lambda on: on.client.retry_job(on.late_job)),
     (weft.Client, "forget_job", lambda on: on.client.forget_job(on.job)),
+    (weft.RecurringFuture, "next_time", lambda on: on.recurring.next_time()),
+    (weft.RecurringFuture, "last", lambda on: on.recurring.last()),
     (weft.Client, "publish_dataset", lambda on: on.client.publish_dataset({"t": 5})),
     (weft.Client, "list_datasets", lambda on: on.client.list_datasets()),
     (weft.Client, "get_dataset", lambda on: on.client.get_dataset("t")),
@@ -332,6 +338,7 @@ def things_for(cluster, client, second_client, file):
         future=client.submit(abs, -7),
         job=client.submit(abs, -8, detached=True).key,
         late_job=client.submit(abs, -9, detached=True, start_after="1 h").key,
+        recurring=client.submit(abs, -6, cron="@yearly"),
         file=file,
         delayed=dask.delayed(abs)(-5),
         lock=weft.Lock("twins", client=client),
