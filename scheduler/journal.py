@@ -25,7 +25,8 @@ from typing import Any, Final
 
 import msgpack
 
-from ..protocol.errors import ConfigError
+from ..protocol.errors import ConfigError, InvalidSchedule
+from ..protocol.recurrence import upcoming_ms
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Answer, Ask, AskFailed
 from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
@@ -115,7 +116,7 @@ FROM ends WHERE jobs.key = ends.key AND jobs.state IN ('pending', 'made')
 """
 #: Rows of one statement, during which the thread does not hold the interpreter.
 N_ROWS: Final = 100
-COLUMNS: Final = "number, key, name, client, state, submitted, ended, nbytes"
+COLUMNS: Final = "number, key, name, client, state, submitted, ended, nbytes, options"
 
 
 #: What `_submitted` reads.
@@ -550,8 +551,9 @@ def _plain(value: Any) -> Any:
 
 def described(row: Any) -> dict[str, Any]:
     """Return a job as questions are answered; `row` has the `COLUMNS`."""
-    number, key, name, client, state, submitted, ended, nbytes = row
+    number, key, name, client, state, submitted, ended, nbytes, options = row
     return {
+        **(_recurring(options) if state == PENDING else {}),
         "number": number,
         "key": key,
         "name": name,
@@ -562,6 +564,18 @@ def described(row: Any) -> dict[str, Any]:
         "nbytes": nbytes,
         "is_recorded": state not in _OPEN,
     }
+
+
+def _recurring(options: bytes) -> dict[str, Any]:
+    """Return the times of a job that has not ended, if it is recurring."""
+    cron = msgpack.unpackb(options).get("cron")
+    if not cron:
+        return {}
+    try:
+        next_ms = upcoming_ms(cron, round(time.time() * 1000))
+    except InvalidSchedule:  # its zone is not known here
+        next_ms = None
+    return {"cron": cron["expression"], "next": None if next_ms is None else next_ms / 1000}
 
 
 def _text_in(question: Ask, name: str) -> str:

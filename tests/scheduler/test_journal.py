@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import queue
 import sqlite3
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,9 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.payload import Payload
 from weft.scheduler import journal as module
 from weft.scheduler.core.journal.entries import (
+    Entry,
     JobAdded,
+    JobChanged,
     JobEnded,
     JobsRead,
     JournalRead,
@@ -23,6 +27,7 @@ from weft.scheduler.core.journal.entries import (
     WriteJournal,
 )
 from weft.scheduler.journal import FORM, Journal
+from weft.scheduler.journal_files import jobs_in
 
 
 class Opened:
@@ -33,7 +38,7 @@ class Opened:
         self.reports: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._number = 0
 
-    def write(self, *entries: JobAdded | JobEnded) -> str:
+    def write(self, *entries: Entry) -> str:
         """Record entries; return why that failed."""
         self._number += 1
         self.journal.write(WriteJournal(self._number, [*entries]), self.reports.put)
@@ -92,6 +97,67 @@ def test_jobs_that_have_not_ended_are_read_in_the_order_of_submission(opened, pa
     assert opened.write(*jobs) == ""
     assert opened.write(JobEnded("c", "done", result=b"result")) == ""
     assert read_again(opened, path).jobs == jobs[:2]
+
+
+def cron(expression: str, **changes: Any) -> dict[str, Any]:
+    plain = {"zone": "UTC", "since_ms": 5, "until_ms": 0, "overlap": "skip", "missed": "one"}
+    return {"cron": {"expression": expression, **plain, **changes}}
+
+
+def test_other_options_of_a_job_are_read_by_the_next_scheduler(opened, path):
+    opened.write(job("a"), job("b"), JobChanged("a", cron("* * * * *")))
+    opened.write(JobChanged("a", cron("* * * * *", since_ms=60_000)), job("a@1"))
+    read = read_again(opened, path)
+    assert {one.key: one.options for one in read.jobs} == {
+        "a": cron("* * * * *", since_ms=60_000),
+        "b": {"retries": 2},
+        "a@1": {"retries": 2},
+    }
+
+
+def test_a_job_that_has_ended_has_the_options_that_it_had(opened, path):
+    opened.write(job("a"))
+    opened.write(JobEnded("a", "failed"))
+    assert opened.write(JobChanged("a", cron("* * * * *"))) == ""
+    assert opened.again("a").read.jobs == [job("a")]
+
+
+def test_a_change_and_a_run_are_recorded_both_or_not_at_all(opened, path):
+    opened.write(job("a"))
+    with sqlite3.connect(path) as database:
+        database.execute(
+            "CREATE TRIGGER full BEFORE UPDATE OF options ON jobs BEGIN "
+            "SELECT RAISE(ABORT, 'disk full'); END"
+        )
+    assert "disk full" in opened.write(job("a@1"), JobChanged("a", cron("* * * * *")))
+    assert read_again(opened, path).jobs == [job("a")]
+
+
+def test_the_next_time_of_a_recurring_job_is_told_until_it_has_ended(opened, path):
+    opened.write(job("a"), job("b"), job("c"), job("d"))
+    opened.write(
+        JobChanged("a", cron("0 0 1 1 *")),
+        JobChanged("b", cron("0 0 1 1 *", until_ms=60_000)),
+        JobChanged("c", cron("0 0 1 1 *", zone="Europe/Bonn")),
+    )
+    found = {one["key"]: (one.get("cron"), one.get("next")) for one in told(opened, path)}
+    next_s = found["a"][1]
+    assert next_s > time.time()
+    assert found == {
+        "a": ("0 0 1 1 *", next_s),
+        "b": ("0 0 1 1 *", None),
+        "c": ("0 0 1 1 *", None),
+        "d": (None, None),
+    }
+    opened.write(JobEnded("a", "cancelled"))
+    assert "cron" not in opened.ask("job", key="a").info["jobs"][0]
+
+
+def told(opened: Opened, path: Path) -> list[dict[str, Any]]:
+    """Return jobs as the scheduler tells them; a command that reads the file tells the same."""
+    found = opened.ask("jobs").info["jobs"]
+    assert jobs_in(path, 10) == found
+    return found
 
 
 def test_results_are_read_that_jobs_need(opened, path):
