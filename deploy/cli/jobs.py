@@ -27,6 +27,7 @@ EXIT_TIMEOUT: Final = 124
 _ALL: Final = 1 << 40
 _STATES: Final = ("pending", "done", "failed", "cancelled", "lost")
 _HEADER: Final = ("KEY", "STATE", "NAME", "CLIENT", "SUBMITTED", "TOOK", "SIZE")
+_TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
 def connected(chosen: Chosen, command: str) -> Client[Any]:
@@ -48,6 +49,7 @@ def connected(chosen: Chosen, command: str) -> Client[Any]:
 @click.option("--match", metavar="REGEX", help="Only those in whose name or key it is found.")
 @click.option("--since", metavar="TIME", help="Only those submitted then or later; or '2 h' ago.")
 @click.option("--until", metavar="TIME", help="Only those submitted before.")
+@click.option("--recurring", is_flag=True, help="Only recurring ones that go on: no runs of them.")
 @click.option("--limit", type=Count(1), default=50, show_default=True, help="At most so many.")
 @click.option("--summary", is_flag=True, help="Count all jobs by name and state instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each job.")
@@ -60,6 +62,7 @@ def queue(
     match: str | None,
     since: str | None,
     until: str | None,
+    recurring: bool,
     limit: int,
     summary: bool,
     as_json: bool,
@@ -68,17 +71,22 @@ def queue(
 ) -> None:
     """List the detached jobs that the journal of the scheduler has, the latest first.
 
+    Of recurring jobs the next time is shown. Each run is a job of its own, whose key begins with
+    that of the recurring one and "@".
+
     \b
     Examples:
       weft queue
       weft queue --state failed --limit 10
       weft queue --match 'train|test' --since '2030-12-24 18:00'
       weft queue --summary
+      weft queue --recurring
       weft queue --state pending --json | jq -r .key
     """
     import json
 
-    if summary and (state or name or of_client or match or since or until):
+    is_filtered = state or name or of_client or match or since or until or recurring
+    if summary and is_filtered:
         raise click.UsageError("--summary counts all jobs: leave the other options out")
     if name and match:
         raise click.UsageError("give --name or --match, not both")
@@ -96,6 +104,7 @@ def queue(
                 limit=limit,
                 since=since,
                 until=until,
+                recurring=recurring,
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
@@ -105,7 +114,6 @@ def queue(
     elif found:
         click.echo(table(found))
     else:
-        is_filtered = state or name or of_client or match or since or until
         click.echo("no such jobs" if is_filtered else "no jobs", err=True)
 
 
@@ -128,12 +136,16 @@ def plain(job: Job) -> dict[str, Any]:
         "ended": None if job.ended is None else job.ended.isoformat(),
         "nbytes": job.nbytes,
         "is_recorded": job.is_recorded,
+        "cron": job.cron,
+        "next": None if job.next_time is None else job.next_time.isoformat(),
     }
 
 
 def table(jobs: list[Job]) -> str:
     """Return the table that users read."""
-    return _in_columns([_HEADER, *map(_row, jobs)])
+    rows = [(_HEADER, "NEXT"), *((_row(job), _next(job)) for job in jobs)]
+    shows_next = any(job.cron for job in jobs)
+    return _in_columns([(*row, upcoming) if shows_next else row for row, upcoming in rows])
 
 
 def counted(counts: dict[str, dict[str, int]]) -> str:
@@ -153,8 +165,14 @@ def _row(job: Job) -> tuple[str, ...]:
 
     took = "" if job.ended is None else lasting(_seconds(job.submitted, job.ended))
     size = sized(job.nbytes) if job.nbytes else ""
-    submitted = job.submitted.strftime("%Y-%m-%d %H:%M:%S")
+    submitted = job.submitted.strftime(_TIME)
     return (str(job.key), job.state, job.name, job.client, submitted, took, size)
+
+
+def _next(job: Job) -> str:
+    if job.next_time is not None:
+        return f"{job.next_time.strftime(_TIME)}  ({job.cron})"
+    return "none" if job.cron else ""
 
 
 def _seconds(begin: datetime, end: datetime) -> float:
@@ -237,6 +255,15 @@ def output(key: str, at: str | None, connection_file: Path | None) -> None:
     from ...protocol.errors.commands import CommandFailed, CommandResult
 
     with connected(Chosen(connection_file, at), "weft output") as client:
+        try:
+            is_recurring = bool(client.job(key).cron)
+        except KeyError as unknown:
+            raise unknown_job(unknown) from None
+        if is_recurring:
+            raise click.ClickException(
+                f"{key} is recurring, and its runs have printed; weft queue --match '{key}@' lists "
+                "them"
+            )
         results: list[Any] = []
         error = _error_of(lambda: results.append(client.job_result(key)))
     result = error.result if isinstance(error, CommandFailed) else next(iter(results), None)
@@ -262,6 +289,8 @@ def cancel(
     keys: tuple[str, ...], reason: str, at: str | None, connection_file: Path | None
 ) -> None:
     """Cancel detached jobs that have not ended, also those that run.
+
+    A recurring job ends, and so do its runs that are under way.
 
     \b
     Examples:
@@ -387,6 +416,27 @@ def check_times(times: Mapping[str, Any]) -> None:
                 READERS[name](value)
         except ValueError as error:
             raise click.UsageError(f"--{name.replace('_', '-')}: {error}") from None
+
+
+def recurrence_of(cron: str | None, *others: str | None) -> dict[str, str]:
+    """Return the options of a recurring job that are given, in the order of `submit`.
+
+    Raises:
+        click.UsageError: one is wrong, or there is no `--cron`.
+    """
+    from ...client.calls.recurring import KEYWORDS, read_times
+    from ...protocol.errors import InvalidSchedule
+
+    given = zip(KEYWORDS, (cron, *others), strict=True)
+    found = {name: value for name, value in given if value is not None}
+    if found and cron is None:
+        raise click.UsageError(f"--{next(iter(found))} belongs to --cron")
+    try:
+        if found:
+            read_times(cron, *others)
+    except InvalidSchedule as error:
+        raise click.UsageError(f"--{error}") from None
+    return found
 
 
 def _say(command: str, text: str) -> None:

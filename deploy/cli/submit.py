@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from ...protocol.settings.kinds import Resources, Size
+from ...protocol.wire.options import MISSED, OVERLAPS
 from .group import Chosen, connection_file_option, scheduler_option, weft
 from .hints import CommandWithCodes
 from .options import Count, Time
@@ -79,6 +80,24 @@ _DRAW_S = 0.2
 @click.option("--start-after", type=Time(min=0), metavar="TIME", help="... than in so long.")
 @click.option("--ttl", type=Time(min=0), metavar="TIME", help="Cancel it if it has not begun then.")
 @click.option("--deadline", metavar="TIME", help="Cancel it if it has not ended by then.")
+@click.option(
+    "--cron",
+    metavar="TIMES",
+    help="With --detach: run it again and again at these times, e.g. '*/5 * * * *' or @daily.",
+)
+@click.option("--timezone", metavar="ZONE", help="Time zone of --cron.  [default: UTC]")
+@click.option("--until", metavar="TIME", help="With --cron: run it no later.")
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    help="With --cron: what is done when an earlier run is under way.  [default: skip]",
+)
+@click.option(
+    "--missed",
+    type=click.Choice(MISSED),
+    help="With --cron: which runs are made of those that no scheduler was there for.  "
+    "[default: one]",
+)
 @click.option("--fail-fast", is_flag=True, help="Cancel what is left when one has failed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each run.")
 @scheduler_option
@@ -106,6 +125,11 @@ def submit(
     start_after: float | None,
     ttl: float | None,
     deadline: str | None,
+    cron: str | None,
+    timezone: str | None,
+    until: str | None,
+    overlap: str | None,
+    missed: str | None,
     fail_fast: bool,
     as_json: bool,
     at: str | None,
@@ -122,18 +146,20 @@ def submit(
     standard input. Ctrl-C cancels all, also what runs. It takes a token of role client.
 
     With --detach the jobs go on without this command: 'weft queue', 'weft wait' and 'weft output'
-    show what becomes of them.
+    show what becomes of them. With --cron, too, the key is that of a recurring job, which goes on
+    until 'weft cancel'; 'weft queue' shows its next time.
 
     \b
     Examples:
       weft submit -- hostname
+      weft submit --detach --cron '30 2 * * *' --timezone Europe/Berlin -- ./refresh
       weft submit --array 1-100 --retries 2 -- ./simulate --seed {}
       weft submit --local --each-line files.txt -- "gzip -k {} && ls -l {}.gz"
     """
     import json
 
     from ...protocol.errors import CommClosed
-    from .jobs import check_times, conditions_in
+    from .jobs import check_times, conditions_in, recurrence_of
     from .submitting import Jobs, command_of, items_of, keys_of_detached
 
     items = items_of(array, each_line)
@@ -156,6 +182,15 @@ def submit(
     times = {"start_at": start_at, "start_after": start_after, "ttl": ttl, "deadline": deadline}
     options.update({name: value for name, value in times.items() if value is not None})
     check_times(times)
+    if recurrence := recurrence_of(cron, timezone, until, overlap, missed):
+        if not detach:
+            raise click.UsageError("--cron needs --detach: the scheduler makes the runs")
+        if items is not None or after or options.keys() & times.keys():
+            raise click.UsageError(
+                "--cron runs one command at its own times: leave --array, --each-line, --after and "
+                "other times out"
+            )
+        options.update(recurrence)
     if local and detach:
         raise click.UsageError("--detach needs a scheduler that goes on: leave --local out")
     if local and (at or connection_file or options["resources"]):
