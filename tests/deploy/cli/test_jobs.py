@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
 import weft
 from tests.deploy.daemons import daemon, file_of, run, scheduler
+from tests.leaks import wait_until
 from weft.client.insight.jobs import Job
 from weft.deploy.cli.jobs import counted, plain, table
 
@@ -17,6 +20,7 @@ ENDED = Job(
     "abs-1", "abs", "done", "me", SUBMITTED, SUBMITTED + dt.timedelta(seconds=90), 2048, True
 )
 PENDING = Job("a-longer-key", "f", "pending", "someone", SUBMITTED, None, 0, False)
+RECURRING = replace(PENDING, cron="@hourly", next_time=SUBMITTED + dt.timedelta(hours=1))
 
 
 def test_a_table_has_a_line_for_each_job():
@@ -25,6 +29,20 @@ def test_a_table_has_a_line_for_each_job():
         "abs-1         done     abs   me       2030-12-24 18:00:00  90 s  2 KiB",
         "a-longer-key  pending  f     someone  2030-12-24 18:00:00",
     ]
+
+
+def test_recurring_jobs_have_a_column_of_their_next_time():
+    assert table([ENDED, RECURRING, replace(RECURRING, next_time=None)]).splitlines() == [
+        "KEY           STATE    NAME  CLIENT   SUBMITTED            TOOK  SIZE   NEXT",
+        "abs-1         done     abs   me       2030-12-24 18:00:00  90 s  2 KiB",
+        "a-longer-key  pending  f     someone  2030-12-24 18:00:00               "
+        "2030-12-24 19:00:00  (@hourly)",
+        "a-longer-key  pending  f     someone  2030-12-24 18:00:00               none",
+    ]
+    assert (plain(RECURRING)["cron"], plain(RECURRING)["next"]) == (
+        "@hourly",
+        "2030-12-24T19:00:00",
+    )
 
 
 def test_numbers_of_jobs_have_a_line_for_each_name():
@@ -205,6 +223,40 @@ def test_a_job_is_cancelled(command):
 
 
 @pytest.mark.slow
+def test_a_recurring_command_runs_until_it_is_cancelled(command, folder):
+    _, client = folder
+    words = (
+        "--detach",
+        "--cron",
+        "* * * * * *",
+        "--until",
+        "2130-01-01",
+        "--timezone",
+        "Asia/Tokyo",
+    )
+    code, out, _ = command(
+        "submit", *words, "--overlap", "skip", "--missed", "none", "--", "echo on"
+    )
+    assert code == 0
+    key = out.strip()
+    runs = {"name": re.compile(f"{re.escape(key)}@"), "state": "done"}
+    wait_until(lambda: client.jobs(**runs), 60, "a run")
+    _, out, _ = command("queue", "--match", f"{key}@", "--state", "done", "--json", "--limit", "1")
+    assert command("output", json.loads(out)["key"])[:2] == (0, "on\n")
+    _, out, _ = command("queue", "--recurring")
+    header, line = out.splitlines()
+    assert header.split()[-1] == "NEXT"
+    assert line.startswith(f"{key}  pending")
+    assert line.endswith("(* * * * * *)")
+    code, _, err = command("output", key)
+    assert code == 1
+    assert f"is recurring, and its runs have printed; weft queue --match '{key}@'" in err
+    assert command("cancel", "--reason", "not needed", key) == (0, "", "")
+    assert command("queue", "--recurring") == (0, "", "no such jobs\n")
+    assert json.loads(command("queue", "--match", f"{key}$", "--json")[1])["state"] == "cancelled"
+
+
+@pytest.mark.slow
 def test_results_of_other_jobs_are_printed(command, folder):
     _, client = folder
     assert command("output", client.submit(divmod, 7, 2, detached=True).key)[:2] == (0, "(3, 1)\n")
@@ -226,6 +278,18 @@ def test_an_unknown_job_is_one_line(command, words):
         (("--after", "finished:x"), "--after takes STATE:KEY"),
         (("--detach", "--local"), "leave --local out"),
         (("--start-at", "tomorrow"), "not a time"),
+        (("--detach", "--cron", "61 * * * *"), "--cron: '61 * * * *': bad minute; five fields"),
+        (
+            ("--detach", "--cron", "@daily", "--until", "2020-01-01"),
+            "--until: '2020-01-01' is over",
+        ),
+        (("--detach", "--cron", "@daily", "--timezone", "Bonn"), "--timezone: no time zone 'Bonn'"),
+        (("--detach", "--cron", "@daily", "--overlap", "wait"), "'wait' is not one of"),
+        (("--cron", "@daily"), "--cron needs --detach"),
+        (("--detach", "--missed", "all"), "--missed belongs to --cron"),
+        (("--detach", "--cron", "@daily", "--ttl", "5s"), "other times out"),
+        (("--detach", "--cron", "@daily", "--start-after", "0"), "other times out"),
+        (("--detach", "--cron", "@daily", "--array", "1-3"), "leave --array"),
     ],
 )
 def test_wrong_options_are_one_line(command, words, text):
