@@ -183,11 +183,11 @@ def _come(
     jobs = recurring_of(state)
     # Of some the end was noted, and not handled yet.
     running = [key for key in row.running if key not in jobs.ended]
-    if running and (overlap == "queue" or (overlap == "replace" and row.queued)):
+    if (running and overlap == "queue") or (row.queued and overlap != "skip"):
         if len(row.queued) < MAX_DUE:
             row.queued.append(time_ms)
         return
-    if running and overlap == "skip":
+    if (running or row.queued) and overlap == "skip":
         state.story.note(state.now, "a run was left out: an earlier one is under way", [task.key])
         return
     if running:
@@ -261,10 +261,12 @@ def _on_run_ended(state: SchedulerState, task: SchedulerTask, row: RecurringJob,
         _let_go(state, row, [key])
     over = [one for one in row.runs if one not in row.running]
     _let_go(state, row, over[: max(len(over) - N_KEPT, 0)])
-    if row.queued and not row.running and task.state == WAITING:
+    n_queued = len(row.queued)
+    while row.queued and not row.running and task.state == WAITING:
         _submit(state, task, row, row.queued.pop(0))
+    if len(row.queued) < n_queued:
         _record(state, task, row)
-    elif row.look is None and not row.running:
+    if row.look is None and not row.running:
         row.look = state.call_after(0.0, _look, task)
 
 

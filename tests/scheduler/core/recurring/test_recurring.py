@@ -92,6 +92,20 @@ def test_a_run_meets_an_earlier_one(board, overlap, states):
     assert board.states(run(3)) == ["-" if overlap == "queue" else "processing"]
 
 
+def test_a_run_whose_key_is_known_is_passed_over(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", cron=cron(overlap="queue", until_ms=2_300)))
+    board.tick(1.2)
+    board.tick(1.0)
+    board.tick(1.0)
+    board.send(client, graph(run(2)))
+    board.finish(worker, run(2))
+    assert known(board) == [1]
+    board.finish(worker, run(1))
+    board.tick()
+    assert board.states("a") == ["erred"]
+
+
 def test_a_run_that_has_failed_is_over(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", cron=cron()))
