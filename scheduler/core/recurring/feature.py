@@ -27,7 +27,7 @@ from ..invariants.checking import is_due
 from ..journal.feature import record_change
 from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle
-from ..records.tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, WAITING, SchedulerTask
+from ..records.tasks import ERRED, MEMORY, RELEASED, WAITING, SchedulerTask
 from ..requests import wanted_keys
 from ..requests.submission import on_cancel, on_submit
 
@@ -47,7 +47,7 @@ MAX_DUE: Final = 1000
 #: Questions that wait for a run of one job; the oldest is answered without one.
 MAX_ASKED: Final = 1000
 #: How a task can have ended.
-_ENDED: Final = (MEMORY, ERRED, RELEASED, FORGOTTEN)
+_ENDED: Final = (MEMORY, ERRED)
 
 
 class RecurringJob:
@@ -121,13 +121,15 @@ def on_job(state: SchedulerState, task: SchedulerTask) -> None:
 
 
 def on_run(state: SchedulerState, task: SchedulerTask) -> None:
-    """Keep a run, of this scheduler or one before."""
+    """Keep a run, of this scheduler or one before; the journal has one whose result was made."""
     jobs = recurring_of(state)
     key, _, text = task.key.rpartition("@")
     job = state.tasks.get(key)
     row = None if job is None or key != task.group.options.run_of else jobs.get(job)
     time_ms = ms_of(text)  # None = a client has submitted it
     if row is None or job is None or time_ms is None or task.key in row.runs:
+        return
+    if task.state == RELEASED:  # a want would have it made again
         return
     row.runs[task.key] = time_ms
     jobs.jobs[task.key] = job

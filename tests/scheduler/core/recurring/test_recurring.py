@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -209,10 +210,10 @@ def recorded_run(minute: int) -> JobAdded:
     return JobAdded(key, function_id("inc"), "inc", b"pickle", b"1", [], options, m.NO_HASH, "c")
 
 
-def restarted(*jobs: JobAdded, at_s: float) -> Board:
+def restarted(*jobs: JobAdded, at_s: float, made: Iterable[str] = ()) -> Board:
     """Return the board of a scheduler that is started at this time of the clock."""
     board = Board(epoch=round(at_s * 1e9))
-    board.play(SchedulerTick(journal=[JournalRead([*jobs])]))
+    board.play(SchedulerTick(journal=[JournalRead([*jobs], made=dict.fromkeys(made))]))
     board.tick()
     return board
 
@@ -255,6 +256,15 @@ def test_a_run_of_an_earlier_scheduler_counts_as_under_way():
     board.finish(worker, run(60))
     board.tick(60.0)
     assert known(board) == [60, 180]
+
+
+def test_a_run_whose_result_was_with_a_worker_of_an_earlier_scheduler_is_over():
+    recorded = recorded_job(61_000, missed="none"), recorded_run(1)
+    board = restarted(*recorded, at_s=100.0, made=[run(60)])
+    assert known(board) == []
+    board.worker()
+    board.tick(21.0)
+    assert known(board) == [120]
 
 
 @settings(max_examples=20, deadline=None)
