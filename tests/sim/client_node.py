@@ -96,6 +96,8 @@ class ClientNode(ClientProcess):
 
     def __init__(self, sim: Simulation, name: str) -> None:
         self.futures: list[Future] = []
+        #: Of tasks that need not end before the users let go of them.
+        self.beside: list[FutureState] = []
         self.has_retried = False
         self.watchers: list[UserWatcher] = []
         super().__init__(sim, name)
@@ -176,7 +178,10 @@ class ClientNode(ClientProcess):
         """See `ClientProcess`."""
         if specs[0].gang:
             return options
-        return self.sim.journal.detach(specs, self.sim.conditions.add(self, specs, options))
+        options = self.sim.recurring.timed(self.sim, specs, options)
+        if not options.cron:
+            options = self.sim.conditions.add(self, specs, options)
+        return self.sim.journal.detach(specs, options)
 
     def _share(self) -> bool:
         """Take over a future of another client."""
@@ -274,6 +279,8 @@ class ClientNode(ClientProcess):
     def release_all(self) -> None:
         """Release every future."""
         self._release(list(self.futures))
+        for state in self.beside:
+            self.post(state)
 
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:

@@ -159,6 +159,16 @@ def unpacked(blob: Any) -> bytes:
     return bytes(blob.data) if isinstance(blob, Payload) else bytes(blob)
 
 
+class SpecsByKey(dict[str, Spec]):
+    """{key: the task}; the key of a run of a recurring job leads to that job."""
+
+    def __missing__(self, key: str) -> Spec:
+        job, at, _ = key.rpartition("@")
+        if not at:
+            raise KeyError(key)
+        return self[job]
+
+
 class Graph:
     """All tasks of a run: those of users, and those that tasks submit."""
 
@@ -166,7 +176,7 @@ class Graph:
         #: Those of users.
         self.specs: list[Spec] = []
         self.by_args: dict[bytes, Spec] = {}
-        self.by_key: dict[str, Spec] = {}
+        self.by_key = SpecsByKey()
         #: Those that tasks submit; several may submit the same one.
         self._called: list[Spec] = []
         for index in range(plan.n_tasks):
@@ -192,9 +202,10 @@ class Graph:
             self.by_args[tag] = spec
         return spec
 
-    def add(self, spec: Spec) -> None:
-        """Add a task of users that was made elsewhere."""
-        self.specs.append(spec)
+    def add(self, spec: Spec, *, is_recurring: bool = False) -> None:
+        """Add a task of users that was made elsewhere; those that are recurring never end well."""
+        if not is_recurring:
+            self.specs.append(spec)
         self.by_key[spec.key] = spec
         if spec.args:
             self.by_args[_pickle_of(spec.args)] = spec

@@ -6,7 +6,7 @@ In a part of the runs. What these runs need is drawn from a source of chance of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.journal.entries import (
     PENDING,
     JobAdded,
+    JobChanged,
     JobEnded,
     JobsRead,
     JournalRead,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 #: Share of the runs with a journal, and of their submissions that are detached.
 P_JOURNAL = 0.25
 P_DETACHED = 0.4
+P_RECURRING_DETACHED = 0.8
 #: Share of the writes that fail, in some of these runs.
 FAULTS = (0.0, 0.0, 0.2)
 MAX_DELAY_S = 0.2
@@ -68,7 +70,7 @@ class SimulatedJournal:
     def __init__(self, seed: int, sim: Simulation) -> None:
         self._sim = sim
         self._rng = rng = Random(f"journal of {seed}")
-        self.is_there = rng.random() < P_JOURNAL
+        self.is_there = rng.random() < P_JOURNAL or sim.recurring.are_some
         self._p_fails = rng.choice(FAULTS)
         #: {key: what is recorded}, in order.
         self.jobs: dict[str, Recorded] = {}
@@ -79,6 +81,8 @@ class SimulatedJournal:
         self.n_failed = 0
         #: {key: None} of what was submitted as a job.
         self.detached: dict[str, None] = {}
+        #: {key: None} of jobs that a user had run again
+        self.again: dict[str, None] = {}
 
     # -- the scheduler's side ---------------------------------------------------------------------
     def read(self, node: SchedulerNode) -> SchedulerTick:
@@ -103,6 +107,8 @@ class SimulatedJournal:
             for key, job in self.jobs.items()
             if job.state == DONE and job.result is not None
         }
+        if any("cron" in job.added.options for job in kept):
+            self._sim.world.probes["recurring: read by the next scheduler"] += 1
         needed = {key for job in kept for key in job.added.dependencies}
         read = JournalRead(
             jobs=[job.added for job in kept],
@@ -175,7 +181,16 @@ class SimulatedJournal:
         for entry in entries:
             if isinstance(entry, JobAdded):
                 self._sim.world.probes["job recorded"] += 1
+                is_run = "run_of" in entry.options
+                assert not is_run or entry.key not in self.jobs or entry.key in self.again, (
+                    f"run {entry.key} is made twice"
+                )
                 self.jobs[entry.key] = Recorded(entry)
+            elif isinstance(entry, JobChanged):
+                self._sim.world.probes["recurring: recorded how far it is"] += 1
+                job = self.jobs.get(entry.key)
+                if job is not None and job.state == PENDING:
+                    job.added = replace(job.added, options=entry.options)
             elif isinstance(entry, JobEnded):
                 self._end(entry)
 
@@ -199,11 +214,13 @@ class SimulatedJournal:
         key = self._rng.choice(ended)
         if key not in journal_of(node.core).jobs:
             self._sim.world.probes["job runs again"] += 1
+            self.again[key] = None
             node.retry_job(key)
 
     def detach(self, specs: list[Spec], options: TaskOptions) -> TaskOptions:
         """Return the options of some tasks, perhaps detached."""
-        if not self.is_there or self._rng.random() >= P_DETACHED:
+        share = P_RECURRING_DETACHED if options.cron else P_DETACHED
+        if not self.is_there or self._rng.random() >= share:
             return options
         known = {**self.jobs, **journal_of(self._sim.scheduler.core).jobs}
         others = [d.key for spec in specs for d in spec.dependencies]

@@ -16,13 +16,15 @@ import weft.worker.core.seats
 import weft.worker.core.slots
 from weft.scheduler.core.journal import resubmission
 from weft.scheduler.core.promises import feature as promises
+from weft.scheduler.core.recurring import feature as recurring_jobs
 
 from .graphs import Constants
 from .memory import Limits
 from .plan import Plan
+from .recurring import GRACE_S, Recurring
 
 
-def of_modules(plan: Plan, memory: Limits | None) -> ExitStack:
+def of_modules(plan: Plan, memory: Limits | None, recurring: Recurring) -> ExitStack:
     """Set the limits of a run in the modules that have them, until the stack is closed."""
     limits = plan.limits
     stack = ExitStack()
@@ -42,6 +44,7 @@ def of_modules(plan: Plan, memory: Limits | None) -> ExitStack:
         # All members of a cycle are named: see `task_clients.py`.
         (weft.scheduler.core.coordination.cycles, "MAX_NAMED", 1000),
         (weft.scheduler.core.memory.full, "SWING_NBYTES", swing),
+        (recurring_jobs, "GRACE_S", GRACE_S if recurring.are_some else recurring_jobs.GRACE_S),
         # Values are no pickles here.
         (resubmission, "CONSTANT_ID", constants.function[0]),
         (resubmission, "CONSTANT_BLOB", constants.function[1]),

@@ -453,6 +453,7 @@ class SchedulerNode:
                 for key, attempt in zip(message.keys, message.attempts, strict=True):
                     assert attempt not in assigned, f"attempt {attempt} was given out twice"
                     assigned[attempt] = key
+                    self.world.probes["recurring: run assigned"] += "@" in key
 
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:

@@ -31,6 +31,7 @@ from .journal import SimulatedJournal
 from .links import End, Link, copied
 from .parts import Parts
 from .plan import Plan
+from .recurring import Recurring
 from .scheduler_node import Record, SchedulerNode
 from .session import SimulatedSession
 from .spilling import Spills
@@ -67,6 +68,7 @@ class Simulation:
         self.pausing = pausing.draw(Random(f"pauses of {seed}"))
         self.conditions = Conditions(seed, self)
         self.gangs = SimulatedGangs(seed, self)
+        self.recurring = Recurring(seed, self.plan, self.graph)
         self.journal = SimulatedJournal(seed, self)
         #: {key: None} of tasks that failed because the memory was exhausted
         self.exceeded: dict[str, None] = {}
@@ -168,9 +170,9 @@ class Simulation:
         """Note that a task's function is being called."""
         self.world.note(f"{worker!r} executes", (task.key, task.attempt))
         assert task.attempt not in self.executed, f"attempt {task.attempt} is executed twice"
-        self.executed[task.attempt] = spec.key
+        self.executed[task.attempt] = task.key
         self._executions.begin(task, spec)
-        beside = self._executing.setdefault(spec.key, {})
+        beside = self._executing.setdefault(task.key, {})
         for attempt, (other, link) in beside.items():
             self.world.probes["executed twice at once"] += 1
             given_up = self._given_up(attempt, link) or self._given_up(
@@ -259,7 +261,7 @@ class Simulation:
         Raises:
             SimulationFailed: an invariant does not hold, or something never ended.
         """
-        with limits.of_modules(self.plan, self.limits):
+        with limits.of_modules(self.plan, self.limits, self.recurring):
             try:
                 self._build()
                 self._trouble()
@@ -289,6 +291,7 @@ class Simulation:
         self._each(plan.read_rate, lambda: reading.act(self))
         self._each(plan.follow_rate, lambda: following.act(self))
         self._each(plan.copy_rate, lambda: copies.wish(self))
+        self._each(self.recurring.are_some * 8 / plan.time, lambda: self.recurring.act(self))
         self._each(plan.break_rate, self._break_link)
         self._each(plan.break_actor_rate, self._break_actor_connection)
         self._each(plan.kill_rate, self._kill_worker)
@@ -348,22 +351,19 @@ class Simulation:
         return [one for one in self.supervisors if not one.plugins.core.is_holding]
 
     def _kill_worker(self) -> None:
-        worker = self._pick()
-        if worker is not None:
+        if (worker := self._pick()) is not None:
             self.world.probes["kill"] += 1
             worker.kill("SIGKILL")
             if worker.supervisor is None and self.world.chance(0.7):
                 self.world.at(self.world.rng.random(), self._start_worker, worker.name)
 
     def _freeze_worker(self) -> None:
-        worker = self._pick()
-        if worker is not None:
+        if (worker := self._pick()) is not None:
             self.world.probes["freeze"] += 1
             worker.freeze(self.world.rng.random() * 3.0)
 
     def _retire_worker(self) -> None:
-        worker = self._pick()
-        if worker is not None:
+        if (worker := self._pick()) is not None:
             if self.plan.executes_once or self.world.chance(0.8):
                 retiring.retire(self, worker)
             else:
