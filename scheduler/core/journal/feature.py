@@ -69,9 +69,9 @@ def refuse(
     refused: Mapping[int, Failure],
 ) -> Mapping[int, Failure]:
     """Return the rows that the journal cannot take, and why: they fail for this client only."""
-    if client.receive is not None or not any(r.get("detached") for r in message.options):
-        return _NONE
     journal = journal_of(state)
+    if client is journal.keeper or not any(r.get("detached") for r in message.options):
+        return _NONE  # the keeper submits what is recorded
     journal.accepted = {}
     option_of = message.option_of or [0] * len(message.keys)
     conditions = [TaskOptions.of(record).conditions for record in message.options]
