@@ -11,6 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 import weft
+from tests.deploy.cli.test_restarts import real_pid, restarted
+from tests.deploy.daemons import file_of
+
+from .test_detached_jobs import cluster
+from .test_scheduler_restarts import locked
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -195,3 +200,31 @@ def test_outside_of_a_gang_there_is_none(client):
         client.submit(weft.get_gang).result(60)
     with pytest.raises(weft.NotInTask):
         weft.get_gang()
+
+
+def hold(gate: str, folder: str) -> int:
+    """Run until a file is unlocked."""
+    from fcntl import LOCK_EX, flock
+
+    rank = weft.get_gang().rank
+    note(folder, str(rank))
+    with open(gate) as file:
+        flock(file, LOCK_EX)
+    return rank
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_gang_goes_on_when_its_scheduler_is_killed(tmp_path, wait_until, detached):
+    gate, notes = tmp_path / "gate", tmp_path / "notes"
+    notes.mkdir()
+    with (
+        cluster(tmp_path) as started,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        client.wait_for_workers(2, timeout=60)
+        with locked(gate):
+            futures = client.submit_gang(hold, 2, str(gate), str(notes), detached=detached)
+            wait_until(lambda: len([*notes.iterdir()]) == 2, 60)
+            restarted(started, real_pid(started))
+        assert [future.result(60) for future in futures] == [0, 1]
+    assert [path.read_text() for path in notes.iterdir()] == ["x", "x"]
