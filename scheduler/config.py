@@ -49,7 +49,8 @@ class SchedulerConfig:
         max_user_nbytes: memory that the tasks of one user may take, with their arguments; then new
             ones are refused; 0 = no limit.
         max_user_tasks: how many they may be; 0 = no limit.
-        limits_of_users: {name: {"memory" or "tasks": the same for this user; 0 = no limit}}.
+        max_user_running: how many tasks of one user run at a time, more of them wait; 0 = no limit.
+        limits_of_users: {name: {"memory", "tasks" or "running": the same for this user}}.
         idle_timeout_s: time without a task after which the cluster ends, seconds; 0 = it does not.
         facts: sent to every peer that registers.
         last_epoch: of the cluster's schedulers before this one, 0 = there was none.
@@ -68,6 +69,7 @@ class SchedulerConfig:
     max_outbox_nbytes: int = MAX_OUTBOX_NBYTES
     max_user_nbytes: int = 0
     max_user_tasks: int = 0
+    max_user_running: int = 0
     limits_of_users: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     allowed_deaths: int = 3
     away_s: float = 5.0

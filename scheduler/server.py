@@ -125,6 +125,7 @@ class SchedulerServer:
         slow_readers_of(state).max_outbox_nbytes = config.max_outbox_nbytes
         limits = user_limits_of(state)
         limits.max_nbytes, limits.max_rows = config.max_user_nbytes, config.max_user_tasks
+        limits.max_running = config.max_user_running
         limits.of_users = config.limits_of_users
         idle_timeout_of(state).seconds = config.idle_timeout_s
         aim_of(state).target_s = config.target_duration_s

@@ -117,6 +117,7 @@ class SchedulerOptions:
             "target_duration_s": given[table.TARGET_DURATION],
             "max_user_nbytes": _user_nbytes(given[table.USER_MEMORY]),
             "max_user_tasks": given[table.USER_TASKS] or 0,
+            "max_user_running": given[table.USER_RUNNING] or 0,
             "limits_of_users": given[table.USER_LIMITS],
             "max_outbox_nbytes": given[table.OUTBOX_MEMORY],
             "max_unfinished_nbytes": given[table.UNFINISHED_MEMORY],

@@ -379,10 +379,10 @@ class LimitsOfUsers(Kind[dict[str, dict[str, int]]]):
 
     metavar = "'USER: LIMIT=VALUE ...; ...'"
     words = (
-        "'ann: tasks=1000 memory=4GB; bob: tasks=none', or in a file a table { ann = { tasks = "
-        '1000, memory = "4GB" }, bob = { tasks = "none" } }'
+        "'ann: tasks=1000 memory=4GB; bob: running=none', or in a file a table { ann = { tasks = "
+        '1000, memory = "4GB" }, bob = { running = "none" } }'
     )
-    _names = ("memory", "tasks")
+    _names = ("memory", "tasks", "running")
 
     def read(self, value: object, where: str) -> dict[str, dict[str, int]]:
         if value is None:

@@ -147,12 +147,19 @@ USER_TASKS: Final[Setting[int | None]] = Setting(
     "Tasks that one user may have in the scheduler, with those that are done and still needed. "
     "Default: as many as fit into --user-memory.",
 )
+USER_RUNNING: Final[Setting[int | None]] = Setting(
+    "scheduler.user-running",
+    OrNone(Whole(1, 1 << 40)),
+    None,
+    "Tasks of one user that run at a time, with those that are next at their workers. More of them "
+    "wait in the scheduler. Default: no limit.",
+)
 USER_LIMITS: Final[Setting[dict[str, dict[str, int]]]] = Setting(
     "scheduler.user-limits",
     LimitsOfUsers(),
     {},
-    "Limits of single users, by the names in their tokens, in the place of --user-memory and "
-    "--user-tasks.",
+    "Limits of single users, by the names in their tokens, in the place of --user-memory, "
+    "--user-tasks and --user-running.",
     has_option=False,
 )
 OUTBOX_MEMORY: Final = Setting(

@@ -53,7 +53,14 @@ from .plugins import feature as plugins
 from .promises import feature as promises
 from .recovery import feature as recovery
 from .recurring import feature as recurring
-from .upkeep import memory_return, refusals, slow_readers, unsupported_versions, user_limits
+from .upkeep import (
+    memory_return,
+    refusals,
+    running_limits,
+    slow_readers,
+    unsupported_versions,
+    user_limits,
+)
 
 FEATURES: Final[tuple[Feature, ...]] = (
     cluster_size.FEATURE,
@@ -89,6 +96,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     gangs.FEATURE,
     slow_readers.FEATURE,
     user_limits.FEATURE,
+    running_limits.FEATURE,
     refusals.FEATURE,
     memory_return.FEATURE,
     unsupported_versions.FEATURE,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from weft.protocol.wire.failure import RESCHEDULE
@@ -145,6 +146,9 @@ class SchedulerNode:
         )
         core = SchedulerState(epoch, settings, features=FEATURES, expected=record.members)
         user_limits_of(core).max_rows = plan.limits["scheduler.user_tasks"]
+        # From a source of chance of its own.
+        rng = Random(f"running limit of {self.sim.world.seed}")
+        user_limits_of(core).max_running = rng.choice([0, 0, 0, 0, 1, 3, 10])
         self._watched = Watched(self.sim, core)
         return core
 

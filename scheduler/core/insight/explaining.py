@@ -38,6 +38,7 @@ from ..records.tasks import (
 )
 from ..recovery.barrier import waits_for
 from ..recurring.feature import why_recurring
+from ..upkeep.running_limits import why_held
 from .closed import why_not
 from .refused_workers import explain_unrunnable
 from .timings import timings_of
@@ -257,6 +258,8 @@ def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> TaskReason:
             f"it has raised, taken too long, or asked for another worker, and runs again within "
             f"{left_s:.3g} s"
         )
+    if held := why_held(state, task):
+        return TaskReason(held)
     if task in memory_of(state).aside:
         members = [ws for ws in task_class.members if ws.closed]
         details = [f"worker {ws.name}: {why_not(state, ws)}" for ws in members[:MAX_WORKERS]]

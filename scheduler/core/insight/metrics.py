@@ -24,6 +24,7 @@ from ..memory.records import memory_of
 from ..plugins.plugins import is_preparing, n_preparing
 from ..records.counters import COUNTED, totals
 from ..records.peers import AWAY, LEAVING
+from ..upkeep.running_limits import is_held, running_limits_of
 from .cluster_totals import totals_of
 from .desired import Desired, desired_workers
 from .info import task_counts
@@ -67,7 +68,7 @@ def count_workers(state: SchedulerState) -> dict[str, int]:
 def count_unrunnable(state: SchedulerState) -> dict[str, int]:
     """Count the tasks that could run now, but that no worker may run, by the reason. O(classes)."""
     counts = dict.fromkeys(
-        ("no_workers", "workers", "resources", "inputs", "memory", "paused", "no_recipe"), 0
+        ("no_workers", "workers", "resources", "inputs", "memory", "paused", "held", "no_recipe"), 0
     )
     for task_class in state.classes.values():
         n = len(task_class.unrunnable)
@@ -79,6 +80,10 @@ def count_unrunnable(state: SchedulerState) -> dict[str, int]:
             n_aside = sum(task in memory_of(state).aside for task in task_class.unrunnable)
             counts["memory"] += n_aside
             n -= n_aside
+        if n and running_limits_of(state):
+            n_held = sum(is_held(state, task) for task in task_class.unrunnable)
+            counts["held"] += n_held
+            n -= n_held
         if not n:
             continue
         if not task_class.has_recipes:
@@ -104,7 +109,8 @@ SHOWN: Final = (
         "Tasks that could run now, but that no worker may run: there is none (no_workers), none of "
         "the wanted workers (workers) or none that offers their resources (resources) is "
         "connected, their inputs are out of reach (inputs), they would add to workers whose memory "
-        "is nearly full (memory), they pause before a retry (paused), or their client has not come "
+        "is nearly full (memory), they pause before a retry (paused), as many of their user run as "
+        "may (held), or their client has not come "
         "back yet (no_recipe).",
         ("reason",),
         read=count_unrunnable,

@@ -12,6 +12,7 @@ from ..moves.eligibility import may_run
 from ..records.peers import WorkerHandle
 from ..records.queues import ReadyQueue
 from ..records.tasks import NO_WORKER, QUEUED, SchedulerTask, State, TaskClass
+from ..upkeep.running_limits import is_held
 from .checking import differences, tasks_in, unless
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ CLASS_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
         for t in tasks_in(s, NO_WORKER)
         if t.group.task_class.members
         and not any(t in waiting for waiting in (s.out_of_reach, s.paused, memory_of(s).aside))
+        and not is_held(s, t)
     ],
     "no task is queued while no worker may run it": lambda s: [
         c.restrictions for c in s.classes.values() if c.queue and not c.members

@@ -301,7 +301,7 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
     task_class = task.group.task_class
     if task.state != NO_WORKER:  # else it has been waiting for a worker since then
         task.since = state.now
-    if task_class.members:
+    if task_class.members and not (task.group.user.is_limited and _is_held(state, task)):
         move(state, task, QUEUED)
         task_class.queue.push(task, task.group.client)
         note_ready(state, task_class, level_of(task.priority))
@@ -311,12 +311,16 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
         task.waiting_on = {}
         for deferred_ready in state.features.deferred_ready:
             deferred_ready(state, task)
-    else:
+    elif task.state != NO_WORKER:
         move(state, task, NO_WORKER)
         file_unrunnable(state, task)
         if task.is_without_recipe:
             for recipe_needed in state.features.recipe_needed:
                 recipe_needed(state, task)
+
+
+def _is_held(state: SchedulerState, task: SchedulerTask) -> bool:
+    return any(holds(state, task) for holds in state.features.holding)
 
 
 def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None:

@@ -6,12 +6,14 @@ from __future__ import annotations
 class User:
     """One user, by the name that tokens carry; or a client without a user, which is its own."""
 
-    __slots__ = ("n_rows", "name", "nbytes", "number")
+    __slots__ = ("is_limited", "n_rows", "name", "nbytes", "number")
 
     def __init__(self, name: str = "", number: int = 0) -> None:
         self.name = name
         #: its part of the numbers of its clients (`rotation.USER_SHIFT`); 0 = it has no name
         self.number = number
+        #: features are asked before its tasks are queued (`Feature.holding`)
+        self.is_limited = False
         #: tasks of its groups that are not forgotten
         self.n_rows = 0
         #: bytes of their arguments

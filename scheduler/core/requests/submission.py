@@ -289,7 +289,7 @@ def _add_rows(
     wants = client.wants
     alone = client.alone
     task_class, groups, base, fresh = batch.task_class, batch.groups, batch.base, batch.fresh
-    runnable = bool(task_class.members)
+    runnable = bool(task_class.members) and not batch.user.is_limited
     has_one_function = len(message.functions) == 1
     is_delivered = batch.is_delivered
     rank = state.ranks.next

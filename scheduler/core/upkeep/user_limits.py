@@ -32,14 +32,16 @@ _NO_LIMITS: Final[Mapping[str, int]] = {}
 class UserLimits:
     """The limits of each user, and who has reached them. 0 = no limit."""
 
-    __slots__ = ("max_nbytes", "max_rows", "n_refused", "of_users", "reached")
+    __slots__ = ("max_nbytes", "max_rows", "max_running", "n_refused", "of_users", "reached")
 
     def __init__(self) -> None:
         #: of the tasks and their arguments
         self.max_nbytes = 0
         #: tasks
         self.max_rows = 0
-        #: {name of a user: {"memory" or "tasks": its own limit, in the place of the common one}}
+        #: tasks that run at a time (`running_limits`)
+        self.max_running = 0
+        #: {name of a user: {"memory", "tasks" or "running": what counts in the place of the above}}
         self.of_users: Mapping[str, Mapping[str, int]] = {}
         #: {user: None} of those whose last new tasks were refused
         self.reached: dict[User, None] = {}
@@ -48,6 +50,8 @@ class UserLimits:
 
     def common(self, name: str) -> int:
         """Return the limit of users that have none of their own."""
+        if name == "running":
+            return self.max_running
         return self.max_nbytes if name == "memory" else self.max_rows
 
     def own(self, user: User) -> Mapping[str, int]:
@@ -57,6 +61,10 @@ class UserLimits:
     def of(self, user: User, name: str) -> int:
         """Return a limit of a user."""
         return self.own(user).get(name, self.common(name))
+
+    def setting(self, user: User, name: str) -> str:
+        """Return the name of the setting that has this limit."""
+        return f"user-limits.{user.name}.{name}" if name in self.own(user) else f"user-{name}"
 
 
 def user_limits_of(state: SchedulerState) -> UserLimits:
@@ -119,8 +127,7 @@ def _users_of(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
 
 def _failure(limits: UserLimits, user: User, key: str) -> Failure:
     name = "tasks" if 0 < limits.of(user, "tasks") <= user.n_rows else "memory"
-    setting = f"user-limits.{user.name}.{name}" if name in limits.own(user) else f"user-{name}"
-    limit = limits.of(user, name)
+    setting, limit = limits.setting(user, name), limits.of(user, name)
     return user_limit(key, user.name, setting, limit, user.n_rows, user.nbytes)
 
 

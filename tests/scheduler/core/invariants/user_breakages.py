@@ -7,7 +7,15 @@ from typing import Any
 
 from weft.scheduler.core.records.users import User
 from weft.scheduler.core.upkeep.refusals import refusals_of
+from weft.scheduler.core.upkeep.running_limits import RunningTasks, running_limits_of
 from weft.scheduler.core.upkeep.user_limits import user_limits_of
+
+
+def hold(b: Any, key: str) -> None:
+    """Let a task be held back as one of its user."""
+    row = running_limits_of(b.state)[b.task(key).group.user] = RunningTasks()
+    row.hold(b.task(key))
+
 
 #: {invariant: what breaks it}, of a `Broken` board
 USER_BREAKAGES: dict[str, Callable[[Any], object]] = {
@@ -24,6 +32,16 @@ USER_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "what was refused is kept of clients that are here": lambda b: refusals_of(
         b.state
     ).by_client.update({b.alice: {}}),
+    "tasks that are held back are no_worker, and there is no room for them": lambda b: hold(
+        b, "memory"
+    ),
+    "what is queued of a limited user was granted": lambda b: (
+        hold(b, "queued"),
+        setattr(b.task("queued").group.user, "is_limited", True),
+    ),
+    "running limits are busy while there are tasks": lambda b: running_limits_of(b.state).update(
+        {b.alice.user: RunningTasks()}
+    ),
     "users have reached a limit only if there is one": lambda b: user_limits_of(
         b.state
     ).reached.update({b.alice.user: None}),

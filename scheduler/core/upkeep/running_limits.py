@@ -1,0 +1,175 @@
+"""Limits of how many tasks of one user run at a time: more of them wait here, by their priorities.
+
+A task of such a user is *granted* when it is queued, and until it has ended. So what is queued, and
+what is next at a worker, counts as running: when a task is begun, is known at its worker only. A
+task that waits for others while it runs does not count, or those could be held back by it. Values
+that clients bring take no thread, and are not held back.
+
+Held tasks are no_worker. When others have ended they are queued, as many as may run. Tasks of such
+a user are not assigned ahead of their inputs, which would pass by the queue. What workers bring
+from an earlier scheduler goes on.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wording import counted
+from ..feature import Feature
+from ..moves.transitions import enqueue
+from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, SchedulerTask
+from .user_limits import user_limits_of
+
+if TYPE_CHECKING:
+    from ..records.peers import ClientHandle
+    from ..records.users import User
+    from ..state import SchedulerState
+
+
+class RunningTasks:
+    """The tasks of one user that may run, and those that wait for them to end."""
+
+    __slots__ = ("_heap", "_n", "granted", "held", "room")
+
+    def __init__(self) -> None:
+        #: {task: None} queued or processing, and some that have ended since the last pass
+        self.granted: dict[SchedulerTask, None] = {}
+        #: {task: None} no_worker
+        self.held: dict[SchedulerTask, None] = {}
+        #: how many more may run; less than 0 after the limit was exceeded
+        self.room = 0
+        #: (priority, number, task), also of some that are not held any more
+        self._heap: list[tuple[int, int, SchedulerTask]] = []
+        self._n = 0
+
+    def hold(self, task: SchedulerTask) -> None:
+        """Let a task wait."""
+        if task not in self.held:
+            self.held[task] = None
+            self._n += 1
+            heappush(self._heap, (task.priority, self._n, task))
+
+    def first(self) -> SchedulerTask | None:
+        """Return the held task that is the next to run, if there is one; it is held no more."""
+        while self._heap:
+            task = heappop(self._heap)[2]
+            if self.held.pop(task, self) is None:
+                return task
+        return None
+
+
+class RunningLimits(dict["User", RunningTasks]):
+    """{user that has a limit: its tasks}, none without tasks. Busy while it has rows."""
+
+
+def running_limits_of(state: SchedulerState) -> RunningLimits:
+    """Return the tasks of users that have a limit of running ones."""
+    return state.record(RunningLimits)
+
+
+def _note_client(state: SchedulerState, client: ClientHandle, _last_epoch: int) -> None:
+    """Look at the limit of a user that may be new."""
+    client.user.is_limited = user_limits_of(state).of(client.user, "running") > 0
+
+
+def _hold(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Grant that a task is queued, or hold it back."""
+    if not task.group.task_class.takes_thread:
+        return False
+    limits = running_limits_of(state)
+    user = task.group.user
+    row = limits.get(user)
+    if row is None:
+        row = limits[user] = RunningTasks()
+        row.room = user_limits_of(state).of(user, "running")
+        state.busy[RunningLimits] = None
+    if task in row.granted:
+        return False
+    if row.room <= 0:
+        row.hold(task)
+        return True
+    row.held.pop(task, None)
+    row.granted[task] = None
+    row.room -= 1
+    return False
+
+
+def _on_unfiled(state: SchedulerState, task: SchedulerTask) -> None:
+    """Note that a task is not held any more: it is queued, a worker has brought it, or dropped."""
+    row = running_limits_of(state).get(task.group.user)
+    if row is not None and task in row.held:
+        del row.held[task]
+        row.granted[task] = None
+
+
+def _settle(state: SchedulerState) -> None:
+    """Queue as many held tasks as others have ended."""
+    limits = running_limits_of(state)
+    for user, row in list(limits.items()):
+        row.granted = {t: None for t in row.granted if t.state in (QUEUED, PROCESSING)}
+        row.room = user_limits_of(state).of(user, "running") - n_running(row)
+        while row.room > 0 and (task := row.first()) is not None:
+            if task.state == NO_WORKER and task not in state.paused:
+                enqueue(state, task)
+        if not (row.granted or row.held):
+            del limits[user]
+    if not limits:
+        del state.busy[RunningLimits]
+
+
+def n_running(row: RunningTasks) -> int:
+    """Return how many tasks count against the limit of their user."""
+    return sum(
+        task.worker is None or task.attempt not in task.worker.blocked for task in row.granted
+    )
+
+
+def is_held(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Return whether a task waits until others of its user have ended."""
+    row = running_limits_of(state).get(task.group.user)
+    return row is not None and task in row.held
+
+
+def why_held(state: SchedulerState, task: SchedulerTask) -> str:
+    """Return why a task is held back; "" = it is not."""
+    user = task.group.user
+    row = running_limits_of(state).get(user)
+    if row is None or task not in row.held:
+        return ""
+    limits = user_limits_of(state)
+    who = f"user {user.name}" if user.name else "its client"
+    setting = limits.setting(user, "running")
+    return (
+        f"{counted(n_running(row), 'task')} of {who} may run or run now, and scheduler.{setting} "
+        f"is {limits.of(user, 'running')}; it is one of {len(row.held)} that wait until others end"
+    )
+
+
+FEATURE: Final = Feature(
+    name="running limits",
+    records=(RunningLimits,),
+    client_connected=(_note_client,),
+    holding=(_hold,),
+    settling=((RunningLimits, _settle),),
+    unfiled=(_on_unfiled,),
+    invariants={
+        "tasks that are held back are no_worker, and there is no room for them": lambda s: [
+            (task, row.room)
+            for row in running_limits_of(s).values()
+            for task in row.held
+            if task.state != NO_WORKER or row.room > 0
+        ],
+        "what is queued of a limited user was granted": lambda s: [
+            task
+            for task in s.tasks.values()
+            if task.state == QUEUED
+            and task.group.user.is_limited
+            and task.group.task_class.takes_thread
+            and task not in running_limits_of(s)[task.group.user].granted
+        ],
+        "running limits are busy while there are tasks": lambda s: (
+            [] if not running_limits_of(s) or RunningLimits in s.busy else [len(s.busy)]
+        ),
+    },
+)

@@ -1,0 +1,116 @@
+"""running_limits.py: no more tasks of a user run at a time than may."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scheduler.builders import Board, graph
+from weft.protocol.wire import messages as m
+from weft.scheduler.core.insight.explaining import explain
+from weft.scheduler.core.insight.metrics import count_unrunnable
+from weft.scheduler.core.upkeep.running_limits import running_limits_of
+from weft.scheduler.core.upkeep.user_limits import user_limits_of
+
+
+@pytest.fixture
+def board() -> Board:
+    """A board on which two tasks of a user may run at a time."""
+    board = Board()
+    user_limits_of(board.state).max_running = 2
+    return board
+
+
+def assigned(board: Board, worker: int) -> list[str]:
+    """Return the keys that the last event has assigned to a worker."""
+    return [key for message in board.out.of(worker, m.AssignTasks) for key in message.keys]
+
+
+def test_tasks_beyond_the_limit_wait_until_others_end_and_run_by_priority(board):
+    worker, ann = board.worker(nthreads=8), board.client("ann", user="ann")
+    board.send(ann, graph("a b c d"), graph("e", priority=1))
+    assert assigned(board, worker) == ["a", "b"]
+    assert board.states(*"abcde") == ["processing"] * 2 + ["no_worker"] * 3
+    board.finish(worker, "a")
+    assert assigned(board, worker) == ["e"]
+    board.raise_(worker, "b")
+    assert assigned(board, worker) == ["c"]
+    board.send(ann, m.CancelKeys(keys=["c", "d"], force=False, reason=""))
+    board.finish(worker, "e")
+    assert running_limits_of(board.state) == {}
+    board.drop_rest()
+
+
+def test_the_limit_is_that_of_all_clients_of_a_user_and_others_run(board):
+    worker = board.worker(nthreads=8)
+    first, second = board.client("a", user="ann"), board.client("b", user="ann")
+    bob, carol = board.client("bob", user="bob"), board.client("carol")
+    user_limits_of(board.state).of_users = {"dan": {"running": 0}, "eve": {"running": 3}}
+    dan, eve = board.client("dan", user="dan"), board.client("eve", user="eve")
+    sent = {}
+    for peer, keys in {
+        first: "a0", second: "a1 a2", bob: "b0 b1 b2", carol: "c0 c1 c2", dan: "d0 d1 d2",
+        eve: "e0 e1 e2 e3",
+    }.items():  # fmt: skip
+        board.send(peer, graph(keys))
+        sent[peer] = assigned(board, worker)
+    assert [*sent.values()] == [
+        ["a0"], ["a1"], ["b0", "b1"], ["c0", "c1"], ["d0", "d1", "d2"], ["e0", "e1", "e2"],
+    ]  # fmt: skip
+
+
+def test_a_task_that_is_held_back_says_so(board):
+    worker, ann = board.worker(), board.client("ann", user="ann")
+    board.send(ann, graph("a b c"))
+    assert assigned(board, worker) == ["a", "b"]
+    ((_, kind, text),) = explain(board.state, board.state.tasks["c"])["steps"]
+    assert kind == "no_worker"
+    assert text == (
+        "2 tasks of user ann may run or run now, and scheduler.user-running is 2; it is one of 1 "
+        "that wait until others end"
+    )
+    assert count_unrunnable(board.state)["held"] == 1
+
+
+def test_a_task_that_waits_for_others_does_not_hold_them_back(board):
+    user_limits_of(board.state).max_running = 1
+    worker, ann = board.worker(nthreads=2), board.client("ann", user="ann")
+    board.send(ann, graph("parent"))
+    in_task = board.client("t", worker_id="id of w")
+    attempt = board.attempt("parent")
+    board.send(in_task, graph("child", attempt=attempt))
+    assert board.states("child") == ["no_worker"]
+    board.send(worker, m.AttemptsBlocked(attempts=[attempt], keys=[["child"]]))
+    assert board.states("child") == ["processing"]
+    board.drop_rest()
+
+
+def test_inputs_and_workers_that_come_and_go_pass_by_no_limit(board):
+    ann = board.client("ann", user="ann")
+    board.send(ann, graph("a -> b", "a -> c", "a -> d"))
+    first = board.worker("first")
+    assert board.states(*"abcd") == ["processing", "waiting", "waiting", "waiting"]
+    board.finish(first, "a")
+    assert board.states(*"bcd") == ["processing", "processing", "no_worker"]
+    second = board.worker("second", nthreads=4)
+    assert board.states(*"bcd") == ["processing", "processing", "no_worker"]
+    board.close(first)
+    assert board.states(*"abcd") == ["processing", "waiting", "waiting", "waiting"]
+    board.finish(second, "a")
+    assert board.states(*"bcd") == ["processing", "processing", "no_worker"]
+    board.close(second)
+    assert board.states("a") == ["no_worker"]
+    board.drop_rest()
+
+
+def test_a_pause_before_a_retry_makes_room(board):
+    worker, ann = board.worker(nthreads=8), board.client("ann", user="ann")
+    user_limits_of(board.state).max_running = 1
+    board.send(ann, graph("a b", retries=1, pauses=[5.0, 1.0, 5.0, 0.0]))
+    board.send(ann, graph("c"))
+    board.raise_(worker, "a")
+    assert board.states(*"abc") == ["no_worker", "processing", "no_worker"]
+    board.tick(6.0)
+    assert board.states(*"abc") == ["no_worker", "processing", "no_worker"]
+    board.finish(worker, "b")
+    assert board.states(*"ac") == ["processing", "no_worker"]
+    board.drop_rest()
