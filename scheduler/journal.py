@@ -25,14 +25,12 @@ from typing import Any, Final
 
 import msgpack
 
-from ..protocol.errors import ConfigError, InvalidSchedule
-from ..protocol.recurrence import upcoming_ms
+from ..protocol.errors import ConfigError
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Answer, Ask, AskFailed
 from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
 from ..protocol.wire.payload import Blob, Payload
 from .core.journal.entries import (
-    PENDING,
     Entry,
     JobAdded,
     JobChanged,
@@ -46,6 +44,7 @@ from .core.journal.entries import (
     ValuesDropped,
     WriteJournal,
 )
+from .journal_descriptions import COLUMNS, MADE, OPEN, described
 from .journal_values import TABLE, drop_values, joined, keep_values, parts, read_values
 
 #: The form of the tables.
@@ -64,8 +63,6 @@ _BUSY_S: Final = 5.0
 #: With fewer pages in memory, or of the write-ahead log, many jobs are written several times.
 _CACHE_KIB: Final = 64 << 10
 _LOG_PAGES: Final = 16_384
-_MADE: Final = "made"
-_OPEN: Final = (PENDING, _MADE)
 _NONE: Final = msgpack.packb([])
 #: What is raised for a row that Python or SQLite cannot take.
 _TOO_LARGE: Final = (OverflowError, MemoryError)
@@ -116,7 +113,6 @@ FROM ends WHERE jobs.key = ends.key AND jobs.state IN ('pending', 'made')
 """
 #: Rows of one statement, during which the thread does not hold the interpreter.
 N_ROWS: Final = 100
-COLUMNS: Final = "number, key, name, client, state, submitted, ended, nbytes, options"
 
 
 #: What `_submitted` reads.
@@ -299,10 +295,10 @@ class Journal:
         if self._database is None and not self.path.exists():
             return read
         database = self._open()
-        for row in database.execute(f"{_SUBMITTED} WHERE state IN (?, ?) ORDER BY number", _OPEN):
+        for row in database.execute(f"{_SUBMITTED} WHERE state IN (?, ?) ORDER BY number", OPEN):
             job, state = _submitted(row)
             read.jobs.append(job)
-            if state == _MADE:
+            if state == MADE:
                 read.made[job.key] = None
         done = "SELECT key FROM jobs WHERE state = 'done' AND result IS NOT NULL"
         read.done = dict.fromkeys(key for (key,) in database.execute(done))
@@ -328,7 +324,7 @@ class Journal:
                 job, state = _submitted(row)
                 if state == "done":
                     read.results[key] = _result(database, key)
-                elif state not in _OPEN:
+                elif state not in OPEN:
                     found[key] = row[0], job
                     needed += job.dependencies
         except (*_DAMAGED, ConfigError) as error:
@@ -380,7 +376,7 @@ class Journal:
             rows = self._open().execute(
                 "SELECT name, CASE state WHEN ? THEN 'done' ELSE state END AS of_state, count(*) "
                 "FROM jobs GROUP BY name, of_state ORDER BY max(number) DESC",
-                (_MADE,),
+                (MADE,),
             )
             counts = [list(row) for row in rows]
         return Answer(request=question.request, info={"counts": counts})
@@ -496,7 +492,7 @@ def _end(database: sqlite3.Connection, ends: list[JobEnded]) -> None:
     rows = []
     for end in ends:
         result, buffers = (None, None) if end.result is None else parts(end.result)
-        state = _MADE if end.is_made else end.state
+        state = MADE if end.is_made else end.state
         failure = None if end.failure is None else msgpack.packb(end.failure, default=_plain)
         nbytes = end.nbytes or end.result_nbytes
         rows.append((end.key, state, now, nbytes, result, buffers, failure))
@@ -539,7 +535,7 @@ def _drop_oldest(database: sqlite3.Connection) -> None:
         )
         DELETE FROM jobs WHERE number IN (SELECT number FROM ended WHERE place > ? OR total > ?)
         """,
-        (*_OPEN, MAX_ENDED, MAX_ENDED_NBYTES),
+        (*OPEN, MAX_ENDED, MAX_ENDED_NBYTES),
     )
     database.execute("DELETE FROM functions WHERE id NOT IN (SELECT function FROM jobs)")
 
@@ -547,35 +543,6 @@ def _drop_oldest(database: sqlite3.Connection) -> None:
 def _plain(value: Any) -> Any:
     """Return what stands for a payload in a failure: the exception is lost, its texts are not."""
     return bytes(value.data) if isinstance(value, Payload) else repr(value)
-
-
-def described(row: Any) -> dict[str, Any]:
-    """Return a job as questions are answered; `row` has the `COLUMNS`."""
-    number, key, name, client, state, submitted, ended, nbytes, options = row
-    return {
-        **(_recurring(options) if state == PENDING else {}),
-        "number": number,
-        "key": key,
-        "name": name,
-        "client": client,
-        "state": "done" if state == _MADE else state,
-        "submitted": submitted,
-        "ended": ended,
-        "nbytes": nbytes,
-        "is_recorded": state not in _OPEN,
-    }
-
-
-def _recurring(options: bytes) -> dict[str, Any]:
-    """Return the times of a job that has not ended, if it is recurring."""
-    cron = msgpack.unpackb(options).get("cron")
-    if not cron:
-        return {}
-    try:
-        next_ms = upcoming_ms(cron, round(time.time() * 1000))
-    except InvalidSchedule:  # its zone is not known here
-        next_ms = None
-    return {"cron": cron["expression"], "next": None if next_ms is None else next_ms / 1000}
 
 
 def _text_in(question: Ask, name: str) -> str:

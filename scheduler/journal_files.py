@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..protocol.errors import ConfigError
-from .journal import COLUMNS, FILE, FORM, described
+from .journal import FILE, FORM
+from .journal_descriptions import COLUMNS, described
 
 #: Pages of one step. Between two the scheduler can write.
 _STEP_PAGES: Final = 256

@@ -45,7 +45,7 @@ def test_wrong_times_are_one_error_and_nothing_is_submitted(client, given, text)
     before = client.futures
     with pytest.raises(InvalidSchedule, match=text):
         client.submit(abs, -1, **given)
-    assert client.futures == before
+    assert client.futures.keys() <= before.keys()  # earlier ones may be forgotten meanwhile
 
 
 @pytest.mark.parametrize(

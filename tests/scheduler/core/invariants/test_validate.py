@@ -47,6 +47,7 @@ from .interruption_breakages import INTERRUPTION_BREAKAGES
 from .journal_breakages import JOURNAL_BREAKAGES
 from .question_breakages import QUESTION_BREAKAGES
 from .recovery_breakages import RECOVERY_BREAKAGES
+from .recurring_breakages import RECURRING_BREAKAGES
 from .user_breakages import USER_BREAKAGES
 
 
@@ -510,6 +511,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     **JOURNAL_BREAKAGES,
     **QUESTION_BREAKAGES,
     **RECOVERY_BREAKAGES,
+    **RECURRING_BREAKAGES,
     **USER_BREAKAGES,
     # Plugins.
     "actors whose thread waits were made by attempts that have ended": lambda b: b.state.record(

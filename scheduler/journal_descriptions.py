@@ -1,0 +1,48 @@
+"""Jobs of the journal as questions are answered, and as commands print them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import msgpack
+
+from ..protocol.errors import InvalidSchedule
+from ..protocol.recurrence import upcoming_ms
+from .core.journal.entries import PENDING
+
+#: A job whose result is with workers, as the database has it.
+MADE: Final = "made"
+#: The states of jobs that have not ended, or whose result is not recorded.
+OPEN: Final = (PENDING, MADE)
+#: of a job, which `described` reads
+COLUMNS: Final = "number, key, name, client, state, submitted, ended, nbytes, options"
+
+
+def described(row: Any) -> dict[str, Any]:
+    """Return a job as questions are answered; `row` has the `COLUMNS`."""
+    number, key, name, client, state, submitted, ended, nbytes, options = row
+    return {
+        **(_recurring(options) if state == PENDING else {}),
+        "number": number,
+        "key": key,
+        "name": name,
+        "client": client,
+        "state": "done" if state == MADE else state,
+        "submitted": submitted,
+        "ended": ended,
+        "nbytes": nbytes,
+        "is_recorded": state not in OPEN,
+    }
+
+
+def _recurring(options: bytes) -> dict[str, Any]:
+    """Return the times of a job that has not ended, if it is recurring."""
+    cron = msgpack.unpackb(options).get("cron")
+    if not cron:
+        return {}
+    try:
+        next_ms = upcoming_ms(cron, round(time.time() * 1000))
+    except InvalidSchedule:  # its zone is not known here
+        next_ms = None
+    return {"cron": cron["expression"], "next": None if next_ms is None else next_ms / 1000}
