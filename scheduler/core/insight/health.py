@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from ....protocol.reported import MEMORY_HIGH
 from ....protocol.wording import counted, lasting, listed
 from ..events import Load
-from ..reports.unreached import Unreached
+from .unreached_workers import Unreached
 
 #: Above this part of its limit the memory of a worker is an error.
 MEMORY_FULL: Final = 0.95

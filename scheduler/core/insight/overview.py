@@ -21,7 +21,6 @@ from ..plugins.plugins import n_preparing
 from ..plugins.records import plugins_of
 from ..records.prefixes import MAX_SHOWN, OTHER, Prefix
 from ..recovery.barrier import waits_for
-from ..reports.unreached import recently_unreached
 from .closed import memory_text
 from .cluster_totals import totals_of
 from .desired import AtWorkers, desired_workers
@@ -30,6 +29,7 @@ from .info import task_counts
 from .metrics import count_workers
 from .recent_failures import recent_of
 from .refused_workers import current_refusals, explain_unrunnable
+from .unreached_workers import recently_unreached
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

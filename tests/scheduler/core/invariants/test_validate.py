@@ -41,14 +41,6 @@ from weft.scheduler.core.records.tasks import Function, SchedulerTask, TaskClass
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
 from ...builders import Board, graph
-from .conditions_breakages import CONDITIONS_BREAKAGES
-from .gang_breakages import GANG_BREAKAGES
-from .interruption_breakages import INTERRUPTION_BREAKAGES
-from .journal_breakages import JOURNAL_BREAKAGES
-from .question_breakages import QUESTION_BREAKAGES
-from .recovery_breakages import RECOVERY_BREAKAGES
-from .recurring_breakages import RECURRING_BREAKAGES
-from .user_breakages import USER_BREAKAGES
 
 
 def busy_board() -> Board:
@@ -78,6 +70,9 @@ def busy_board() -> Board:
     board.send(alice, graph("queued -> waiting", resources={"r": 1.0}))
     board.send(alice, graph("aside", workers=["nowhere"]))
     return board
+
+
+from .feature_breakages import FEATURE_BREAKAGES
 
 
 class Broken:
@@ -505,14 +500,6 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {b.classy: None}
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "has_recipes", False),
-    **CONDITIONS_BREAKAGES,
-    **GANG_BREAKAGES,
-    **INTERRUPTION_BREAKAGES,
-    **JOURNAL_BREAKAGES,
-    **QUESTION_BREAKAGES,
-    **RECOVERY_BREAKAGES,
-    **RECURRING_BREAKAGES,
-    **USER_BREAKAGES,
     # Plugins.
     "actors whose thread waits were made by attempts that have ended": lambda b: b.state.record(
         WaitingActors
@@ -555,6 +542,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "a question waits for copies that are under way": lambda b: copies_of(b.state).questions.append(
         CopyQuestion(1, 1, [], {b.task("memory"): None})
     ),
+    **FEATURE_BREAKAGES,
 }
 
 
