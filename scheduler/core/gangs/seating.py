@@ -248,6 +248,8 @@ def _open_kept(state: SchedulerState) -> None:
     kept, gangs.kept, gangs.kept_for = gangs.kept, {}, None
     for ws in kept:
         reopen(state, ws, KEPT)
+        for worker_opened in state.features.worker_opened:
+            worker_opened(state, ws)
 
 
 # -- what is said of it ----------------------------------------------------------------------------
