@@ -412,8 +412,13 @@ FEATURE: Final = Feature(
             task for task in s.tasks.values() if _is_stuck(s, task, conditions_of(s).get(task))
         ],
         "the keeper of conditions wants what others wait for": lambda s: differences(
-            [task.key for task in watched_of(s).keeper.wants],
-            [key for key in watched_of(s).waiters | watched_of(s).withdrawn if key in s.tasks],
+            # What has ended before the workers are back is judged later, and need not be wanted.
+            [t.key for t in watched_of(s).keeper.wants if t.key not in watched_of(s).ended],
+            [
+                key
+                for key in watched_of(s).waiters | watched_of(s).withdrawn
+                if key in s.tasks and key not in watched_of(s).ended
+            ],
         ),
         "who waits for the end of a task has that condition": lambda s: [
             (key, task)

@@ -266,6 +266,18 @@ def test_conditions_are_judged_when_the_workers_are_back():
     board.drop_rest()
 
 
+def test_a_result_that_a_client_has_counts_when_the_workers_are_back():
+    board = Board(expected=Members(("id of w",), ("alice",)))
+    client = board.client("alice", last_epoch=5)
+    rows = [graph("a", delivered=True), graph("b", **after(failed="a"))]
+    board.send(client, *rows, m.Resubmitted())
+    assert board.states("a", "b") == ["released", "waiting"]
+    board.come_back(last_epoch=5)
+    board.tick(0.6)
+    assert board.states("b") == ["-"]
+    board.drop_rest()
+
+
 def test_a_task_that_failed_without_its_input_gets_the_conditions_of_the_next_submission(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", "x"))

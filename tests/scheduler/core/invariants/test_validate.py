@@ -41,6 +41,7 @@ from weft.scheduler.core.records.tasks import Function, SchedulerTask, TaskClass
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 
 from ...builders import Board, graph
+from .feature_breakages import FEATURE_BREAKAGES
 
 
 def busy_board() -> Board:
@@ -70,9 +71,6 @@ def busy_board() -> Board:
     board.send(alice, graph("queued -> waiting", resources={"r": 1.0}))
     board.send(alice, graph("aside", workers=["nowhere"]))
     return board
-
-
-from .feature_breakages import FEATURE_BREAKAGES
 
 
 class Broken:
