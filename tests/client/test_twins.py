@@ -55,6 +55,7 @@ AT_ONCE = {
     },
     weft.RecurringFuture: {
         *dir(weft.Future),  # which are in this table themselves
+        "substitute",  # called by dask, with which it comes
         "runs",  # iterated by `for` or `async for`
     },
     weft.LocalCluster: {
