@@ -30,6 +30,7 @@ _NAMES = (
     "executor.md",
     "explain.md",
     "from_dask.md",
+    "from_jobschedulers.md",
     "jobs.md",
     "notebooks.md",
     "quickstart.md",
