@@ -31,6 +31,7 @@ _NAMES = (
     "explain.md",
     "from_dask.md",
     "from_jobschedulers.md",
+    "from_work_queue.md",
     "jobs.md",
     "notebooks.md",
     "quickstart.md",
