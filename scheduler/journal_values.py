@@ -39,7 +39,8 @@ def joined(data: bytes, buffers: bytes | None) -> Blob:
 
 
 def keep_values(database: sqlite3.Connection, kept: list[ValueKept]) -> None:
-    """Record durable values."""
+    """Record durable values, and drop those that they replace."""
+    drop_values(database, [ValuesDropped(one.replaces) for one in kept])
     database.executemany(
         f"INSERT OR REPLACE INTO durable_values ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
         [
@@ -59,8 +60,9 @@ def drop_values(database: sqlite3.Connection, dropped: list[ValuesDropped]) -> N
     database.executemany("DELETE FROM durable_values WHERE number = ?", numbers)
 
 
-def read_values(database: sqlite3.Connection) -> list[ValueKept]:
-    """Return all durable values, in the order in which they were recorded."""
+def read_values(database: sqlite3.Connection, *, with_values: bool = True) -> list[ValueKept]:
+    """Return all durable values in the order in which they were recorded, or only what they are."""
+    columns = _COLUMNS if with_values else "number, place, keys, info, NULL, NULL"
     return [
         ValueKept(
             number,
@@ -70,6 +72,6 @@ def read_values(database: sqlite3.Connection) -> list[ValueKept]:
             msgpack.unpackb(info),
         )
         for number, place, keys, info, value, buffers in database.execute(
-            f"SELECT {_COLUMNS} FROM durable_values ORDER BY number"
+            f"SELECT {columns} FROM durable_values ORDER BY number"
         )
     ]

@@ -84,7 +84,8 @@ class ValueNotRecorded(HeldError):
     """A durable value is not on the scheduler's disk: its journal could not record it.
 
     Start the scheduler with a state directory, or make room on its disk; or leave `durable=True`
-    out. A queue does not have the value; whatever else was set is set until the scheduler ends.
+    out. A queue does not have the value. Whatever else was set is set, and tried again until the
+    scheduler ends.
     """
 
 

@@ -18,8 +18,9 @@ from ....protocol.wire.messages.coordination import (
 from ....protocol.wire.plain import pack
 from ..journal.entries import ValueKept
 from .arguments import bad, names_in, text_in
+from .keeping import keep, replaced
 from .marks import is_overtaken, note_deleted, note_restored, note_set, note_stated, overtaken
-from .recording import check_futures, is_asked, keep, may_be, retire
+from .recording import check_futures, forget, is_asked, may_be
 from .records import (
     Call,
     DatasetsRecord,
@@ -31,7 +32,7 @@ from .records import (
     Reply,
     objects_of,
 )
-from .values import check_keys, drop, use
+from .values import check_keys, use
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle
@@ -60,11 +61,20 @@ def _publish(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply
     assert call.value is not None
     if is_durable:
         check_futures(state, call.value)
-    _put(state, record, call.value, name)
+    old = _put(state, record, call.value, name)
     reply = Reply(note_set(state, call, (DATASET, name)))
-    if is_durable:
-        keep(state, (DATASET, name), call.value, {}, call)
+    _record(state, name, call.value, old, is_durable)
+    call.is_recording = bool(old) or is_durable
     return reply
+
+
+def _record(
+    state: SchedulerState, name: str, value: ObjectValue, old: list[int], is_durable: bool
+) -> None:
+    if is_durable:
+        value.number = keep(state, (DATASET, name), value, {}, replaces=old)
+    else:
+        forget(state, old)
 
 
 def restore(state: SchedulerState, kept: ValueKept, value: ObjectValue) -> None:
@@ -74,11 +84,13 @@ def restore(state: SchedulerState, kept: ValueKept, value: ObjectValue) -> None:
     if record is None:
         record = objects_of(state).records[place] = DatasetsRecord(*place)
     assert isinstance(record, DatasetsRecord)
-    _put(state, record, value, kept.place[1])
+    value.number = kept.number
+    forget(state, _put(state, record, value, kept.place[1]))
     note_restored(state, kept.place, kept.number)
 
 
-def _put(state: SchedulerState, record: DatasetsRecord, value: ObjectValue, name: str) -> None:
+def _put(state: SchedulerState, record: DatasetsRecord, value: ObjectValue, name: str) -> list[int]:
+    """Publish a dataset; return the number of the one before, if that is recorded."""
     old = record.values.get(name)
     if old is None and len(record.values) >= MAX_DATASETS:
         raise OperationRefused(
@@ -87,9 +99,7 @@ def _put(state: SchedulerState, record: DatasetsRecord, value: ObjectValue, name
         )
     use(state, value)
     record.values[name] = value
-    if old is not None:
-        retire(state, old)
-        drop(state, old)
+    return [] if old is None else replaced(state, old)
 
 
 def _restate(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply:
@@ -101,10 +111,9 @@ def _restate(state: SchedulerState, record: DatasetsRecord, call: Call) -> Reply
     assert call.value is not None
     if may_be(state, call):
         check_futures(state, call.value)
-    _put(state, record, call.value, name)
+    old = _put(state, record, call.value, name)
     reply = note_stated(state, call, place)
-    if may_be(state, call):
-        keep(state, place, call.value, {})
+    _record(state, name, call.value, old, may_be(state, call))
     return reply
 
 
@@ -133,9 +142,7 @@ def _withdraw(state: SchedulerState, record: DatasetsRecord, call: Call) -> Repl
     superseded: list[int] = []
     call.is_recording = any(record.values[name].number for name in names)
     for name in names:
-        value = record.values.pop(name)
-        retire(state, value)
-        drop(state, value)
+        forget(state, replaced(state, record.values.pop(name)))
         superseded += note_deleted(state, call, (DATASET, name)).get(SUPERSEDED, ())
     return Reply({SUPERSEDED: superseded} if superseded else {})
 

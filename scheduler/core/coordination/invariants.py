@@ -89,6 +89,7 @@ def _uses(state: SchedulerState) -> Counter[ObjectValue]:
         elif isinstance(record, TopicRecord) and record.name != OWN_TOPIC:
             n.update(event.value for event in record.events)
     n.update(call.value for call in _waiting(state) if call.value is not None)
+    n.update(recorded_of(state).writing.values())
     for calls in objects_of(state).calls.values():
         for _, reply in calls.answered.values():
             n.update(reply.values)
@@ -265,6 +266,7 @@ OBJECT_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
         recorded_of(s).places.keys()
         ^ {value.number for value in _uses(s) if value.number}
         ^ {n for r in _records(s) if isinstance(r, MetadataRecord) for n in r.durable.values()}
+        ^ {r.number for r in _records(s) if isinstance(r, QueueRecord) and r.number}
     ),
     "kept bytes are the sum over the values": lambda s: unless(
         values_of(s).nbytes == sum(value.nbytes for value in _uses(s)), values_of(s).nbytes

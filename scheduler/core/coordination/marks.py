@@ -161,14 +161,15 @@ def next_number(state: SchedulerState) -> int:
     return marks.last
 
 
-def note_restored(state: SchedulerState, place: Place, number: int) -> None:
-    """Note that a place has again what an earlier scheduler has recorded under a number.
+def note_restored(state: SchedulerState, place: Place, number: int, *, is_set: bool = True) -> None:
+    """Note that a place has what an earlier scheduler has recorded under a number, or nothing.
 
     It counts as set by the journal, which is no client, and is told of nothing.
     """
     marks = marks_of(state)
+    marks.last = max(marks.last, number)
     _take_out(marks, place)
-    _put(marks, place, Mark(number, "the journal"))
+    _put(marks, place, Mark(number, "the journal" if is_set else ""))
 
 
 def _all(mark: Mark, place: Place) -> Iterator[tuple[Place, Mark]]:

@@ -6,7 +6,6 @@ Its inner nodes are maps with text keys. There is one record of the whole tree.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.columns import MAX_KEY_CHARS
@@ -14,6 +13,7 @@ from ....protocol.wire.messages.coordination import METADATA, METADATA_NAME, TOO
 from ....protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, pack, size_of, unpack
 from ..journal.entries import ValueKept
 from .arguments import bad
+from .keeping import keep
 from .marks import (
     is_overtaken,
     later_below,
@@ -24,7 +24,6 @@ from .marks import (
     overtaken,
 )
 from .recording import forget, is_asked, may_be
-from .recording import record as record_entry
 from .records import (
     Call,
     MetadataRecord,
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from ..records.peers import ClientHandle
     from ..state import SchedulerState
 
+#: Changes below a durable path that are recorded by themselves.
+MAX_BELOW: Final = 64
 #: The largest sum over all.
 MAX_NBYTES: Final = 2 << 20
 
@@ -71,26 +72,22 @@ def _record(
 ) -> bool:
     """Record what has changed at a path; return whether something is being recorded.
 
-    All below a durable path is durable, and is recorded with it.
+    All below a durable path is durable. What is set there is recorded by itself, and what is
+    deleted as well; after some of these the whole is recorded anew.
     """
     durable = record.durable
     steps = range(1, len(path) + 1)
     above = next((path[:n] for n in steps if path[:n] in durable), path if is_durable else None)
-    old = [at for at in durable if at == above or at[: len(path)] == path]
-    forget(state, [durable.pop(at) for at in old])
-    found = None if above is None else _found(record, above)
-    if above is not None and found is not None:
-        then = partial(_on_recorded, record, above)
-        place = (METADATA, *above)
-        durable[above] = record_entry(state, place, pack(found[0]), [], {}, then)
-    return bool(old or found)
-
-
-def _on_recorded(
-    record: MetadataRecord, path: tuple[str, ...], number: int, state: SchedulerState, error: str
-) -> None:
-    if error and record.durable.get(path) == number:
-        forget(state, [record.durable.pop(path)])
+    if above is not None and sum(at[: len(above)] == above for at in durable) > MAX_BELOW:
+        path = above
+    old = [durable.pop(at) for at in [at for at in durable if at[: len(path)] == path]]
+    found = _found(record, path)
+    if above is not None and (found is not None or path != above):
+        value = ObjectValue(None if found is None else pack(found[0]), [])
+        durable[path] = keep(state, (METADATA, *path), value, {}, replaces=old)
+        return True
+    forget(state, old)
+    return bool(old)
 
 
 def restore(state: SchedulerState, kept: ValueKept, value: ObjectValue) -> None:
@@ -100,13 +97,15 @@ def restore(state: SchedulerState, kept: ValueKept, value: ObjectValue) -> None:
     if record is None:
         record = objects_of(state).records[place] = MetadataRecord(*place)
     assert isinstance(record, MetadataRecord)
-    assert isinstance(value.blob, bytes)
     path = kept.place[1:]
-    _place(record, path, unpack(value.blob))
-    if path in record.durable:
-        forget(state, [record.durable[path]])
+    if value.blob is None:
+        _remove(record, path)
+    else:
+        assert isinstance(value.blob, bytes)
+        _place(record, path, unpack(value.blob))
+    forget(state, [record.durable.pop(at) for at in [*record.durable] if at[: len(path)] == path])
     record.durable[path] = kept.number
-    note_restored(state, kept.place, kept.number)
+    note_restored(state, kept.place, kept.number, is_set=value.blob is not None)
 
 
 def _restate(state: SchedulerState, record: MetadataRecord, call: Call) -> Reply:

@@ -13,7 +13,8 @@ from ....protocol.wire.messages.coordination import DURABLE, LATE, MAX_BATCH, OT
 from ....protocol.wire.payload import blob_nbytes
 from ..journal.entries import ValueKept
 from .arguments import bad, count_in
-from .recording import check_futures, is_asked, keep
+from .keeping import keep
+from .recording import check_futures, forget, is_asked
 from .records import (
     Call,
     ObjectKind,
@@ -59,16 +60,11 @@ def _become_durable(state: SchedulerState, record: QueueRecord, call: Call) -> N
         return
     for value in record.items:
         check_futures(state, value)
-    record.is_durable = True
+    record.is_durable = call.is_recording = True
+    place, info = (QUEUE, record.name), {"maxsize": record.maxsize}
+    record.number = keep(state, place, ObjectValue(None, []), info)
     for value in record.items:
-        _keep(state, record, value)
-
-
-def _keep(
-    state: SchedulerState, record: QueueRecord, value: ObjectValue, call: Call | None = None
-) -> None:
-    undo = partial(_take_back, record, value)
-    keep(state, (QUEUE, record.name), value, {"maxsize": record.maxsize}, call, undo)
+        value.number = keep(state, place, value, {**info, "put_by": ["", 0]})
 
 
 def _take_back(record: QueueRecord, value: ObjectValue, state: SchedulerState) -> None:
@@ -79,14 +75,21 @@ def _take_back(record: QueueRecord, value: ObjectValue, state: SchedulerState) -
 
 
 def restore(state: SchedulerState, kept: ValueKept, value: ObjectValue) -> None:
-    """Append a value that an earlier scheduler has recorded."""
+    """Append a value that an earlier scheduler has recorded, or make a queue that it had."""
     place = QUEUE, kept.place[1]
     record = objects_of(state).records.get(place)
     if record is None:
         record = objects_of(state).records[place] = QueueRecord(*place, kept.info["maxsize"])
     assert isinstance(record, QueueRecord)
     record.is_durable = True
+    if "put_by" not in kept.info:
+        forget(state, [record.number])
+        record.number = kept.number
+        return
+    client_id, request = kept.info["put_by"]
+    record.restored.add((client_id, request))
     use(state, value)
+    value.number = kept.number
     record.items.append(value)
 
 
@@ -104,6 +107,8 @@ def _check_size(record: QueueRecord, call: Call) -> None:
 
 def _put(state: SchedulerState, record: QueueRecord, call: Call) -> Reply | None:
     _become_durable(state, record, call)
+    if (call.client.client_id, call.request) in record.restored:
+        return Reply({DURABLE: True})  # it was done, and its answer is lost with that scheduler
     if record.maxsize and len(record.items) >= record.maxsize:
         return None
     assert call.value is not None
@@ -112,7 +117,10 @@ def _put(state: SchedulerState, record: QueueRecord, call: Call) -> Reply | None
     use(state, call.value)
     record.items.append(call.value)
     if record.is_durable:
-        _keep(state, record, call.value, call)
+        info = {"maxsize": record.maxsize, "put_by": [call.client.client_id, call.request]}
+        undo = partial(_take_back, record, call.value)
+        call.value.number = keep(state, (QUEUE, record.name), call.value, info, undo=undo)
+        call.is_recording = True
         return Reply({DURABLE: True})
     return Reply()
 
@@ -175,6 +183,8 @@ def _count(_state: SchedulerState, record: QueueRecord, _call: Call) -> Reply:
 
 def _close(state: SchedulerState, record: QueueRecord, call: Call) -> Reply:
     call.is_recording, record.is_durable = record.is_durable, False
+    forget(state, [record.number])
+    record.number = 0
     for value in record.items:
         drop(state, value)
     record.items.clear()
@@ -204,6 +214,6 @@ QUEUES: Final = ObjectKind(
         "close": ObjectOperation(_close),
     },
     _drop,
-    lambda record: not record.items and not record.users,
+    lambda record: not (record.items or record.users or record.is_durable),
     _is_ready,
 )

@@ -5,42 +5,45 @@ answered when the journal has recorded the value, or could not. A value is dropp
 with its last use: what was taken out of a queue stays recorded until the taker has acknowledged it,
 so a value may be taken twice, and is never lost.
 
+A setting that could not be recorded holds, and is tried again until it is replaced. What it
+replaces is dropped by the same entry, so an older one is never lost for a newer one that is not
+recorded.
+
 Futures in durable values are those of jobs, since the next scheduler knows no others. What a later
 scheduler is given is put in its place again before any peer comes (`restoring.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....protocol.wire.messages.coordination import DURABLE, NOT_RECORDED
-from ..journal.entries import ValueKept, ValuesDropped
+from ..journal.entries import ValuesDropped
 from ..journal.feature import NO_JOURNAL, RETRY_S
 from ..journal.jobs import append, journal_of, when_written
 from .arguments import bad
-from .marks import next_number
 from .records import Call, ObjectValue, OperationRefused
 
 if TYPE_CHECKING:
-    from ....protocol.wire.payload import Blob
     from ..state import SchedulerState
     from .marks import Place
-
-#: (state): takes a value back that could not be recorded
-Undo = Callable[["SchedulerState"], None]
 
 
 class RecordedValues:
     """The values that are recorded, or being recorded."""
 
-    __slots__ = ("places",)
+    __slots__ = ("places", "replaced", "writing")
 
     def __init__(self) -> None:
         #: {number: place}. The numbers are those of marks, so what a client states again that was
         #: replaced since does not count.
         self.places: dict[int, Place] = {}
+        #: {number: the value} that is not on the disk yet
+        self.writing: dict[int, ObjectValue] = {}
+        #: {number: those that it replaces} of some of `writing`: they are dropped with its commit
+        self.replaced: dict[int, list[int]] = {}
 
 
 def recorded_of(state: SchedulerState) -> RecordedValues:
@@ -83,65 +86,23 @@ def check_futures(state: SchedulerState, value: ObjectValue) -> None:
             )
 
 
-def keep(
-    state: SchedulerState,
-    place: Place,
-    value: ObjectValue,
-    info: dict[str, Any],
-    call: Call | None = None,
-    undo: Undo | None = None,
-) -> None:
-    """Have a value recorded; a call is answered when that is done."""
-    value.number = record(
-        state, place, value.blob, value.keys, info, partial(_on_kept, value, undo)
-    )
-    if call is not None:
-        call.is_recording = True
+def taken_over(state: SchedulerState, numbers: Iterable[int]) -> list[int]:
+    """Return what is to be dropped from the journal with these values, which hold no more.
 
-
-def record(
-    state: SchedulerState,
-    place: Place,
-    blob: Blob | None,
-    keys: list[str],
-    info: dict[str, Any],
-    then: Callable[[int, SchedulerState, str], None],
-) -> int:
-    """Have something recorded under a new number, which is returned.
-
-    Then `then` is called with that number, and the error, "" = there was none.
+    That is also what they were to replace, unless it is known that they have.
     """
-    number = next_number(state)
-    recorded_of(state).places[number] = place
-    append(state, ValueKept(number, place, blob, keys, info))
-    when_written(state, partial(then, number))
-    return number
+    recorded = recorded_of(state)
+    found = []
+    for number in numbers:
+        if recorded.places.pop(number, None) is not None:
+            found += [number, *recorded.replaced.get(number, ())]
+    return found
 
 
-def _on_kept(
-    value: ObjectValue, undo: Undo | None, number: int, state: SchedulerState, error: str
-) -> None:
-    if not error:
-        return
-    recorded_of(state).places.pop(number, None)
-    value.number = 0
-    if undo is not None:
-        undo(state)
-
-
-def retire(state: SchedulerState, value: ObjectValue) -> None:
-    """Have a value dropped from the journal that was replaced or deleted, though it is read yet."""
-    if value.number:
-        forget(state, [value.number])
-        value.number = 0
-
-
-def forget(state: SchedulerState, numbers: list[int]) -> None:
+def forget(state: SchedulerState, numbers: Iterable[int]) -> None:
     """Have values dropped from the journal."""
-    places = recorded_of(state).places
-    numbers = [number for number in numbers if places.pop(number, None) is not None]
-    if numbers:
-        _drop(state, numbers)
+    if dropped := taken_over(state, numbers):
+        _drop(state, dropped)
 
 
 def _drop(state: SchedulerState, numbers: list[int]) -> None:

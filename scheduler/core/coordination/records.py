@@ -178,11 +178,14 @@ class EventRecord(ObjectRecord):
 class QueueRecord(ObjectRecord):
     """A queue."""
 
-    __slots__ = ("is_durable", "items", "maxsize")
+    __slots__ = ("is_durable", "items", "maxsize", "number", "restored")
 
     def __init__(self, kind: str, name: str, maxsize: int) -> None:
         super().__init__(kind, name)
         self.is_durable = False  #: its values are recorded
+        self.number = 0  #: under which it is recorded itself, without values
+        #: (client, request) of the calls that have put what an earlier scheduler has recorded
+        self.restored: set[tuple[str, int]] = set()
         self.maxsize = maxsize  #: 0 = no limit
         self.items: deque[ObjectValue] = deque()
 
@@ -216,7 +219,8 @@ class MetadataRecord(ObjectRecord):
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(kind, name)
         self.tree: dict[str, Any] = {}
-        #: {path: number} of what is recorded with all below it; none is below another one
+        #: {path: number} of what is recorded, with all below it; a change below a recorded path may
+        #: be recorded by itself, also that something was deleted
         self.durable: dict[tuple[str, ...], int] = {}
         #: sum over its items: the length of the key, and `size_of` the value
         self.nbytes = 0

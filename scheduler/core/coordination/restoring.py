@@ -40,6 +40,5 @@ def _restore(state: SchedulerState, read: JournalRead) -> None:
     submit_again(state, JournalRead(results=results), lets_go=False)
     for kept in read.values:
         value = ObjectValue(kept.blob, kept.keys)
-        value.number = 0 if kept.place[0] == METADATA else kept.number
         _RESTORE[kept.place[0]](state, kept, value)
     let_go(state, results)

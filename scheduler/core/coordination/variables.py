@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages.coordination import LATE, VARIABLE
 from ..journal.entries import ValueKept
+from .keeping import keep, replaced
 from .marks import is_overtaken, note_deleted, note_restored, note_set, note_stated, overtaken
-from .recording import check_futures, is_asked, keep, may_be, retire
+from .recording import check_futures, forget, is_asked, may_be
 from .records import (
     Call,
     ObjectKind,
@@ -18,7 +19,7 @@ from .records import (
     VariableRecord,
     objects_of,
 )
-from .values import check_keys, drop, use
+from .values import check_keys, use
 
 if TYPE_CHECKING:
     from ..records.peers import ClientHandle
@@ -31,24 +32,24 @@ def _make(call: Call) -> ObjectRecord:
 
 def _put(
     state: SchedulerState, record: VariableRecord, value: ObjectValue, is_durable: bool
-) -> None:
+) -> list[int]:
+    """Set a value; return the number of the one before, if that is recorded."""
     if is_durable:
         check_futures(state, value)
     record.is_durable = is_durable
     use(state, value)
-    if record.value is not None:
-        retire(state, record.value)
-        drop(state, record.value)
-    record.value = value
+    old, record.value = record.value, value
+    return [] if old is None else replaced(state, old)
 
 
 def _set(state: SchedulerState, record: VariableRecord, call: Call) -> Reply:
     place = (VARIABLE, record.name)
     assert call.value is not None
-    _put(state, record, call.value, is_asked(state, call) or record.is_durable)
+    old = _put(state, record, call.value, is_asked(state, call) or record.is_durable)
     reply = Reply(note_set(state, call, place))
     if record.is_durable:
-        keep(state, place, call.value, {}, call)
+        call.value.number = keep(state, place, call.value, {}, replaces=old)
+        call.is_recording = True
     return reply
 
 
@@ -59,7 +60,8 @@ def restore(state: SchedulerState, kept: ValueKept, value: ObjectValue) -> None:
     if record is None:
         record = objects_of(state).records[place] = VariableRecord(*place)
     assert isinstance(record, VariableRecord)
-    _put(state, record, value, is_durable=True)
+    value.number = kept.number
+    forget(state, _put(state, record, value, is_durable=True))
     note_restored(state, place, kept.number)
 
 
@@ -69,10 +71,10 @@ def _restate(state: SchedulerState, record: VariableRecord, call: Call) -> Reply
         return overtaken(call)
     check_keys(state, call)
     assert call.value is not None
-    _put(state, record, call.value, may_be(state, call) or record.is_durable)
+    old = _put(state, record, call.value, may_be(state, call) or record.is_durable)
     reply = note_stated(state, call, place)
     if record.is_durable:
-        keep(state, place, call.value, {})
+        call.value.number = keep(state, place, call.value, {}, replaces=old)
     return reply
 
 
@@ -85,8 +87,7 @@ def _get(state: SchedulerState, record: VariableRecord, _call: Call) -> Reply | 
 
 def _delete(state: SchedulerState, record: VariableRecord, call: Call) -> Reply:
     if record.value is not None:
-        retire(state, record.value)
-        drop(state, record.value)
+        forget(state, replaced(state, record.value))
         record.value = None
     call.is_recording, record.is_durable = record.is_durable, False
     return Reply(note_deleted(state, call, (VARIABLE, record.name)))

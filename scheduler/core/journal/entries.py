@@ -86,6 +86,8 @@ class ValueKept:
     keys: list[str]
     #: plain data, by which the object is made anew
     info: dict[str, Any]
+    #: the numbers of those that it replaces
+    replaces: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -130,6 +132,8 @@ class JournalWritten:
 
     number: int
     error: str = ""
+    #: keys of earlier jobs that were forgotten to make room
+    dropped: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

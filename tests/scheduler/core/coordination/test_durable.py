@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
 from weft.protocol.wire.plain import unpack
 from weft.scheduler.core.coordination.records import objects_of
+from weft.scheduler.core.coordination.values import values_of
 from weft.scheduler.core.events import Event, SchedulerTick
 from weft.scheduler.core.journal.entries import (
     JobAdded,
@@ -50,6 +52,7 @@ class Disk:
         self.results: dict[str, Any] = {}
         self.jobs: dict[str, JobAdded] = {}
         self.writes: list[WriteJournal] = []
+        self.requests: dict[str, itertools.count[int]] = {}
         self.epoch = EPOCH
         self.start()
 
@@ -73,6 +76,8 @@ class Disk:
         write = self.writes.pop(0)
         for entry in write.entries if not error else ():
             if isinstance(entry, ValueKept):
+                for number in entry.replaces:
+                    self.values.pop(number, None)
                 self.values[entry.number] = entry
             elif isinstance(entry, ValuesDropped):
                 for number in entry.numbers:
@@ -87,8 +92,15 @@ class Disk:
         while self.writes:
             self.write()
 
+    def blobs(self) -> list[object]:
+        """Return the values that are recorded; a durable queue itself has none."""
+        return [one.blob for _, one in sorted(self.values.items()) if one.blob is not None]
+
     def caller(self, name: str = "alice") -> Caller:
-        return Caller(self.board, name)
+        """Return a client, which may have been there before: its requests go on."""
+        caller = Caller(self.board, name)
+        caller._numbers = self.requests.setdefault(name, itertools.count(1))
+        return caller
 
 
 @pytest.fixture
@@ -130,21 +142,25 @@ def test_values_of_a_queue_come_back_in_their_order_until_their_taker_has_them(d
     alice = disk.caller()
     assert alice.drain() == [b"1", b"2", b"3"]
     assert alice.call(h.QUEUE, "create", maxsize=6) == h.OTHER_LIMIT
-    alice.call(h.QUEUE, "count", acknowledged=[1])
+    alice.call(h.QUEUE, "count", acknowledged=[alice.request - 1])
     disk.write_all()
-    assert disk.values == {}
+    assert disk.blobs() == []
 
 
 def test_a_queue_becomes_durable_with_the_values_that_it_has(disk):
     alice, bob = disk.caller(), disk.caller("bob")
     alice.put(b"1")
-    assert bob.call(h.QUEUE, "create", durable=True) == {}
+    assert bob.call(h.QUEUE, "create", durable=True) is None
+    disk.write("the disk is full")
+    assert bob.answers() == {1: h.NOT_RECORDED}
+    assert alice.call(h.QUEUE, "count") == {"n": 1}  # nobody has promised that it is durable
     alice.put(b"2")  # in a queue that is durable already
+    disk.board.tick(RETRY_S + 0.1)
     disk.write_all()
-    assert [one.blob for one in disk.values.values()] == [b"1", b"2"]
+    assert disk.blobs() == [b"1", b"2"]
     assert alice.call(h.QUEUE, "close") is None
     disk.write_all()
-    assert alice.answers() == {3: {}}
+    assert alice.answers() == {alice.request: {}}
     assert disk.values == {}
 
 
@@ -175,10 +191,29 @@ def test_a_taken_value_is_dropped_later_if_it_cannot_be_now(disk):
     assert alice.get() == [b"1"]
     alice.call(h.QUEUE, "count", acknowledged=[2])
     disk.write("the disk is full")
-    assert len(disk.values) == 1
+    assert disk.blobs() == [b"1"]
     disk.board.tick(RETRY_S + 0.1)
     disk.write_all()
-    assert disk.values == {}
+    assert disk.blobs() == []
+
+
+def test_a_put_whose_answer_was_lost_with_the_scheduler_is_done_once(disk):
+    alice = disk.caller()
+    alice.put(b"1", durable=True)
+    disk.write()
+    disk.start()
+    alice = disk.caller()
+    assert alice.put(b"1", durable=True, request=1) == KEPT
+    assert alice.drain() == [b"1"]
+
+
+def test_bytes_that_wait_for_the_disk_are_counted(disk):
+    alice = disk.caller()
+    for _ in range(3):
+        alice.call(h.VARIABLE, "set", values=[bytes(1 << 20)], durable=True)
+    assert values_of(disk.board.state).nbytes > 3 << 20
+    disk.write_all()
+    assert values_of(disk.board.state).nbytes < 2 << 20
 
 
 SETTINGS = {
@@ -276,6 +311,39 @@ def test_a_setting_that_cannot_be_recorded_holds_until_the_scheduler_ends(disk, 
     assert content(disk.caller(), kind) is None
 
 
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_an_earlier_setting_is_recorded_until_its_successor_is(disk, kind):
+    put, _, _, first, second, _ = SETTINGS[kind]
+    alice = disk.caller()
+    done(disk, alice, kind, put, NAMES[kind], **first)
+    alice.call(kind, put, NAMES[kind], durable=True, **second)
+    disk.write("the disk is full")
+    assert alice.answers() == {2: h.NOT_RECORDED}
+    assert len(disk.values) == 1
+    assert content(alice, kind) == b"2"
+    disk.board.tick(RETRY_S + 0.1)
+    disk.write("the disk is full")
+    disk.board.tick(RETRY_S + 0.1)
+    disk.write_all()
+    assert len(disk.values) == 1
+    disk.start()
+    assert content(disk.caller(), kind) == b"2"
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_deletion_drops_an_earlier_setting_whose_successor_was_not_recorded(disk, kind):
+    put, _, delete, first, second, of = SETTINGS[kind]
+    alice = disk.caller()
+    done(disk, alice, kind, put, NAMES[kind], **first)
+    alice.call(kind, put, NAMES[kind], durable=True, **second)
+    alice.call(kind, delete, NAMES[kind], **of)
+    disk.write("the disk is full")
+    disk.board.tick(RETRY_S + 0.1)
+    disk.write_all()
+    disk.start()
+    assert content(disk.caller(), kind) is None
+
+
 def metadata(caller: Caller, path: list[str]) -> Any:
     answer = caller.call(h.METADATA, "get", h.METADATA_NAME, path=path)
     return unpack(answer[0]) if isinstance(answer, list) else None
@@ -318,7 +386,7 @@ def test_futures_in_durable_values_are_those_of_jobs(disk):
     assert {*disk.board.states("a", "b")} == {"no_worker"}
     bob = disk.caller("bob")
     assert bob.get() == [b"v"]
-    bob.call(h.QUEUE, "count", acknowledged=[1])
+    bob.call(h.QUEUE, "count", acknowledged=[bob.request])
     disk.write_all()
     assert disk.board.states("a", "b") == ["-", "no_worker"]  # the job goes on
 
@@ -376,29 +444,41 @@ def test_no_value_whose_put_was_answered_is_lost_or_out_of_order(data):
         elif what == "kill":
             disk.start()
             alice, bob = disk.caller(), disk.caller("bob")
-            in_hand, sent = {}, {}
+            in_hand = {}
+            for request, value in sent.items():  # alice lives on, and sends what is not answered
+                alice.put(value, durable=True, request=request)
         if what in ("write", "fail") and disk.writes:
             disk.write("the disk is full" if what == "fail" else "")
             look()
     disk.start()
     left = disk.caller("carol").drain(number=0) or []
     left = left if isinstance(left, list) else []
-    assert left == sorted(left)
+    assert len({*left}) == len(left)
     assert {*answered} <= {*left, *taken}
     assert {*left} <= may_be_there
     Board.made.clear()
 
 
-def test_objects_that_were_restored_are_forgotten_when_they_are_empty(disk):
+def test_a_durable_queue_is_durable_until_it_is_closed(disk):
     alice = disk.caller()
     done(disk, alice, h.QUEUE, "put", values=[b"1"])
     disk.start()
     assert [*objects_of(disk.board.state).records] == [(h.QUEUE, "x")]
     alice = disk.caller()
     assert alice.get() == [b"1"]
-    disk.board.send(alice.peer, m.Operate(request=0, operation=h.NOTE, acknowledged=[1]))
+    note = m.Operate(request=0, operation=h.NOTE, acknowledged=[alice.request])
+    disk.board.send(alice.peer, note)
     disk.board.send(alice.peer, m.Bye(reason=""))
     disk.board.close(alice.peer)
     disk.write_all()
-    assert objects_of(disk.board.state).records == {}
+    assert disk.blobs() == []
+    disk.start()
+    assert disk.caller("bob").put(b"2") is None  # not before it is recorded
+    disk.write_all()
+    assert disk.blobs() == [b"2"]
+    carol = disk.caller("carol")
+    carol.call(h.QUEUE, "close")
+    disk.write_all()
+    disk.board.send(carol.peer, m.Bye(reason=""))
+    disk.board.close(carol.peer)
     assert disk.values == {}
