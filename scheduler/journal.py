@@ -92,16 +92,11 @@ CREATE TABLE jobs (
 );
 """
 _ADDED: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
+#: A job that is submitted again is a new one, behind those that it may read.
 _ADD: Final = """
-INSERT INTO jobs (key, name, function, args, args_buffers, dependencies, options, spec_hash, client,
-                  state, submitted)
+INSERT OR REPLACE INTO jobs (key, name, function, args, args_buffers, dependencies, options,
+                             spec_hash, client, state, submitted)
 VALUES {rows}
-ON CONFLICT (key) DO UPDATE SET
-    name = excluded.name, function = excluded.function, args = excluded.args,
-    args_buffers = excluded.args_buffers, dependencies = excluded.dependencies,
-    options = excluded.options, spec_hash = excluded.spec_hash, client = excluded.client,
-    state = 'pending', submitted = excluded.submitted, ended = NULL, nbytes = 0, result = NULL,
-    result_buffers = NULL, failure = NULL
 """
 #: An end whose beginning could not be recorded must not change an earlier job of its key.
 _ENDED: Final = "(?, ?, ?, ?, ?, ?, ?)"
@@ -139,6 +134,8 @@ class Journal:
         #: since the oldest were looked for
         self._n_commits = 0
         self._nbytes = 0
+        #: keys of jobs that were forgotten, and not reported yet
+        self._dropped: list[str] = []
         #: called in the journal's thread with the bug of weft that has ended it
         self.on_bug: Callable[[Exception], None] = _reraise
         if path.exists():
@@ -228,7 +225,8 @@ class Journal:
                 self._write([write])
             return
         for write in writes:
-            write.report(JournalWritten(write.action.number, error))
+            dropped, self._dropped = self._dropped, []
+            write.report(JournalWritten(write.action.number, error, dropped))
 
     def _record(self, entries: list[Entry]) -> str:
         """Commit entries; return why that failed, "" = it has not."""
@@ -245,7 +243,7 @@ class Journal:
         if self._n_commits >= _COMMITS_BETWEEN or self._nbytes >= _NBYTES_BETWEEN:
             self._n_commits = self._nbytes = 0
             with contextlib.suppress(sqlite3.Error), _transaction(database):  # or the next time
-                _drop_oldest(database)
+                self._dropped = _drop_oldest(database)
         return ""
 
     def _open(self) -> sqlite3.Connection:
@@ -524,20 +522,30 @@ def _execute(
         database.execute(text, [value for one in part for value in one])
 
 
-def _drop_oldest(database: sqlite3.Connection) -> None:
-    """Forget the oldest jobs that have ended, and the functions of none."""
+def _drop_oldest(database: sqlite3.Connection) -> list[str]:
+    """Forget the oldest jobs that have ended, and the functions of none; return their keys.
+
+    Results stay that jobs which have not ended read, or whose futures are in durable values.
+    """
+    needed = {key for one in read_values(database, with_values=False) for key in one.keys}
+    reading = "SELECT dependencies FROM jobs WHERE state IN (?, ?) AND dependencies != ?"
+    for (packed,) in database.execute(reading, (*OPEN, _NONE)):
+        needed.update(msgpack.unpackb(packed))
     # `nbytes` is before the columns of large values, so this reads none of them.
-    database.execute(
+    oldest = database.execute(
         """
         WITH ended AS (
-            SELECT number, row_number() OVER latest AS place, sum(nbytes) OVER latest AS total
+            SELECT key, row_number() OVER latest AS place, sum(nbytes) OVER latest AS total
             FROM jobs WHERE state NOT IN (?, ?) WINDOW latest AS (ORDER BY number DESC)
         )
-        DELETE FROM jobs WHERE number IN (SELECT number FROM ended WHERE place > ? OR total > ?)
+        SELECT key FROM ended WHERE place > ? OR total > ?
         """,
         (*OPEN, MAX_ENDED, MAX_ENDED_NBYTES),
     )
+    dropped = [key for (key,) in oldest if key not in needed]
+    database.executemany("DELETE FROM jobs WHERE key = ?", [(key,) for key in dropped])
     database.execute("DELETE FROM functions WHERE id NOT IN (SELECT function FROM jobs)")
+    return dropped
 
 
 def _plain(value: Any) -> Any:

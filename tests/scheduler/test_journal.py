@@ -21,6 +21,7 @@ from weft.scheduler.core.journal.entries import (
     JobEnded,
     JobsRead,
     JournalRead,
+    JournalWritten,
     ReadJobs,
     ValueKept,
     ValuesDropped,
@@ -264,6 +265,26 @@ def test_older_results_make_room_for_later_ones(opened, monkeypatch):
         opened.write(JobEnded(key, "done", result=Payload(b"r" * 50, [bytearray(50)])))
     jobs = opened.ask("jobs").info["jobs"]
     assert [(one["key"], one["nbytes"]) for one in jobs] == [("d", 0), ("c", 100), ("b", 100)]
+
+
+def test_results_that_are_needed_are_kept(opened, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ENDED", 0)
+    opened.write(job("read"), job("kept"), job("old"), job("reader", "read"))
+    opened.write(ValueKept(5, ("queue", "work"), b"pickle", ["kept"], {}))
+    monkeypatch.setattr(module, "_COMMITS_BETWEEN", 1)
+    keys = ["read", "kept", "old"]
+    opened.journal.write(
+        WriteJournal(9, [JobEnded(key, "done", result=b"r") for key in keys]), opened.reports.put
+    )
+    assert opened.reports.get() == JournalWritten(9, "", ["old"])
+    left = {one["key"] for one in opened.ask("jobs").info["jobs"]}
+    assert left == {"read", "kept", "reader"}
+
+
+def test_a_job_that_is_submitted_again_is_behind_those_that_it_may_read(opened, path):
+    opened.write(job("report"), JobEnded("report", "failed", failure=("task", "report")))
+    opened.write(job("data"), job("report", "data"))
+    assert [one.key for one in read_again(opened, path).jobs] == ["data", "report"]
 
 
 def test_durable_values_are_read_in_their_order_until_they_are_dropped(opened, path):

@@ -212,6 +212,8 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
             over.append(key)
             if entry.state == DONE:
                 journal.done[key] = None
+    for key in report.dropped:
+        journal.done.pop(key, None)
     if again:
         state.call_after(RETRY_S, _end_again, again)
     let_go(state, over)

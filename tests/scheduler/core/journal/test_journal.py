@@ -301,6 +301,15 @@ def test_a_job_waits_for_jobs_only(board, options):
     assert "it waits for a, which is not detached" in erred.failures[0][2]
 
 
+def test_jobs_that_the_journal_has_forgotten_are_read_by_no_new_ones(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.finish(worker, "a", blob=b"result")
+    recorded(board, 1)
+    board.play(SchedulerTick(journal=[JournalWritten(2, "", ["a"])]))
+    assert not journal_of(board.state).done
+
+
 def test_questions_about_jobs_are_for_the_shell(board):
     client = board.client()
     board.send(client, question := m.Ask(request=3, name="jobs", arguments={"state": "done"}))
