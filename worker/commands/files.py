@@ -14,6 +14,8 @@ from ...protocol.errors.commands import CommandResult
 from ..config import scratch_folder
 from ..context import get_worker, is_in_task
 
+#: Contents that begin so may be executed: scripts, and programs.
+_OF_PROGRAMS: Final = (b"#!", b"\x7fELF")
 _ENCODING: Final = "utf-8"
 
 
@@ -58,7 +60,7 @@ def put(path: Path, name: str, content: Input) -> None:
         content = content.encode(_ENCODING)
     if isinstance(content, (bytes, bytearray, memoryview)):
         path.write_bytes(content)
-        if bytes(content[:2]) == b"#!":
+        if bytes(content[:4]).startswith(_OF_PROGRAMS):
             path.chmod(0o755)
     elif isinstance(content, os.PathLike):
         source = Path(content).absolute()

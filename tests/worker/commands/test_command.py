@@ -8,6 +8,7 @@ import pickle
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -222,6 +223,12 @@ def test_an_input_that_begins_as_a_script_can_be_run():
     for script in ("#!/bin/sh\necho 1", b"#!/bin/sh\necho 1"):
         assert weft.Command("./run", inputs={"run": script})().stdout == "1\n"
     assert weft.Command("test -x a || echo no", inputs={"a": "#"})().stdout == "no\n"
+
+
+def test_an_input_that_is_a_program_can_be_run():
+    program = Path(shutil.which("cat")).read_bytes()
+    inputs = {"mycat": program, "data": "1\n"}
+    assert weft.Command("./mycat data", inputs=inputs)().stdout == "1\n"
 
 
 def test_an_output_that_was_not_made_is_an_error_that_names_it():
