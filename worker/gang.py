@@ -51,7 +51,7 @@ class Gang:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which PyTorch and others find each other (`init_method="env://"`)."""
+        """The variables by which the processes of PyTorch and others find each other."""
         return {
             "RANK": str(self.rank),
             "WORLD_SIZE": str(self.size),

@@ -268,7 +268,7 @@ def test_a_lock_that_is_given_away_before_its_holder_could_be_back_is_found():
 @pytest.mark.slow
 def test_a_call_of_an_actor_that_comes_over_a_connection_given_up_is_found():
     with patch.object(HolderConnections, "accept", lambda *_: True):
-        report = run_until_failure(5, first=56, sessions=True)
+        report = run_until_failure(5, first=38, sessions=True)  # 40 has such a call
     assert "is done behind call" in report
 
 
