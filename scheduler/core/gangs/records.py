@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ....protocol.wire.failure import Failure
 from ..records.peers import ClientHandle, WorkerHandle
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from ....protocol.wire.message import Message
     from ..records.deadlines import Deadline
     from ..state import SchedulerState
+
+
+#: Workers are kept for a gang for so long at first, seconds, and then are open for as long. If it
+#: was not seated meanwhile, it is twice as long the next time.
+KEEP_S: Final = 30.0
 
 
 class HeldBack(NamedTuple):
@@ -34,6 +39,7 @@ class GangRecord:
         "held_back",
         "is_complete",
         "is_over",
+        "keep_s",
         "lone",
         "members",
         "n_raised",
@@ -75,6 +81,8 @@ class GangRecord:
         self.ending_until = 0.0
         #: since when it waits for places, in waking time; None = it does not
         self.ready_since: float | None = None
+        #: for how long workers are kept for it the next time
+        self.keep_s = KEEP_S
         #: what each member asks of its worker; of no task, so it is in no table
         self.shape = TaskClass((), (), False, ())
         #: the workers that may run members; None = they are to be found anew
@@ -116,10 +124,12 @@ class Gangs:
         "by_name",
         "changed",
         "is_deciding",
+        "keep_until",
         "keeper",
         "kept",
         "kept_for",
         "look_at",
+        "open_until",
         "over",
         "waiting",
     )
@@ -135,6 +145,10 @@ class Gangs:
         self.kept_for: GangRecord | None = None
         #: {worker: None} of all and only those that are `KEPT`
         self.kept: dict[WorkerHandle, None] = {}
+        #: until when they are kept, in waking time
+        self.keep_until = 0.0
+        #: no worker is kept earlier, in waking time
+        self.open_until = 0.0
         #: those that wait are looked at no earlier, in waking time
         self.look_at = 0.0
         #: (worker, attempt): dropped attempts whose end was reported before

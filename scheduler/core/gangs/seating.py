@@ -22,7 +22,7 @@ from ..moves.transitions import enqueue, move
 from ..moves.unrunnable import file_unrunnable
 from ..records.peers import KEPT, ROUNDED, WorkerHandle
 from ..records.tasks import NO_WORKER, WAITING, SchedulerTask, TaskClass, TaskGroup
-from .records import GangRecord, gangs_of, gangs_of_tasks
+from .records import KEEP_S, GangRecord, gangs_of, gangs_of_tasks
 from .running import is_ready
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: A gang that has waited for so long has workers kept, seconds.
 PATIENCE_S: Final = 1.0
+#: Workers are kept for a gang for so long at most, seconds (first `KEEP_S`, then twice as long).
+LONGEST_KEEP_S: Final = 3600.0
 #: Gangs that are looked at in one pass.
 MAX_GANGS: Final = 32
 #: The next look is so much later for each worker and gang that was looked at: 20 times its cost.
@@ -138,8 +140,8 @@ def seat(state: SchedulerState) -> None:
             first = gang
     if gangs.kept_for is not None and gangs.kept_for not in gangs.waiting:
         _open_kept(state)
-    if (gang_to_keep_for := gangs.kept_for or first) is not None:
-        _keep(state, gang_to_keep_for)
+    if (keep_for := gangs.kept_for or first) is not None:
+        _keep(state, keep_for)
     for ws, draft in drafts.items():
         send_draft(state, ws, draft)
     if gangs.waiting:
@@ -173,7 +175,7 @@ def _assign(
     addresses = [ws.address for ws in places]
     run = f"{gang.name}-{state.next_attempt}"  # no other run has this attempt
     del gangs_of(state).waiting[gang]
-    gang.ready_since, gang.is_over = None, False
+    gang.ready_since, gang.is_over, gang.keep_s = None, False, KEEP_S
     for rank in range(gang.size):
         task, ws = gang.members[rank], places[rank]
         _give_seat(task, [run, str(rank), *addresses])
@@ -212,23 +214,40 @@ def _take_up(state: SchedulerState, gang: GangRecord) -> None:
 def _keep(state: SchedulerState, gang: GangRecord) -> None:
     """Keep workers for a gang, as many as can hold it: those first that have least to do."""
     gangs = gangs_of(state)
-    gangs.kept_for = gang
-    n_held = sum(n_at_most(ws, gang.shape) for ws in gangs.kept)
-    if n_held >= gang.size:
+    if gangs.kept_for is gang and state.awake_s >= gangs.keep_until:
+        gangs.open_until = state.awake_s + gang.keep_s
+        gang.keep_s = min(2 * gang.keep_s, LONGEST_KEEP_S)
+        _open_kept(state)
+    if state.awake_s < gangs.open_until:
+        look_again(state, gangs.open_until - state.awake_s)
         return
+    # What runs on a kept worker may have begun to wait since then.
+    _open(state, [ws for ws in gangs.kept if not _is_free_in_time(ws, gang)])
+    n_held = sum(n_at_most(ws, gang.shape) for ws in gangs.kept)
+    if n_held < gang.size and not _keep_others(state, gang, n_held):
+        _open_kept(state)  # some are away, paused, or held by what waits
+        return
+    if gangs.kept_for is not gang:
+        gangs.kept_for = gang
+        gangs.keep_until = state.awake_s + gang.keep_s
+    look_again(state, gangs.keep_until - state.awake_s)
+
+
+def _keep_others(state: SchedulerState, gang: GangRecord, n_held: int) -> bool:
+    """Keep more workers for a gang than those that hold `n_held` of it, if they suffice then."""
     others = [ws for ws in workers_for(state, gang) if not ws.closed and _is_free_in_time(ws, gang)]
     others.sort(key=lambda ws: (-n_now(ws, gang.shape), ws.occupancy_ns))
     if n_held + sum(n_at_most(ws, gang.shape) for ws in others) < gang.size:
-        _open_kept(state)  # some are away, paused, or held by what waits
-        return
+        return False
     for ws in others:
         if n_held >= gang.size:
             break
-        gangs.kept[ws] = None
+        gangs_of(state).kept[ws] = None
         close(state, ws, KEPT)
         ask_all_back(state, ws)
         n_held += n_at_most(ws, gang.shape)
     state.story.note(state.now, "workers are kept for it", [t.key for t in gang.members.values()])
+    return True
 
 
 def _is_free_in_time(ws: WorkerHandle, gang: GangRecord) -> bool:
@@ -243,10 +262,15 @@ def _is_free_in_time(ws: WorkerHandle, gang: GangRecord) -> bool:
 
 
 def _open_kept(state: SchedulerState) -> None:
+    """Give all workers to others again that were kept."""
+    gangs_of(state).kept_for = None
+    _open(state, list(gangs_of(state).kept))
+
+
+def _open(state: SchedulerState, kept: list[WorkerHandle]) -> None:
     """Give workers to others again that were kept."""
-    gangs = gangs_of(state)
-    kept, gangs.kept, gangs.kept_for = gangs.kept, {}, None
     for ws in kept:
+        del gangs_of(state).kept[ws]
         reopen(state, ws, KEPT)
         for worker_opened in state.features.worker_opened:
             worker_opened(state, ws)

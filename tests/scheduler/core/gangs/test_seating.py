@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.amounts import BESIDE, CORES
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.gangs.records import Gangs, gangs_of
+from weft.scheduler.core.gangs.records import KEEP_S, Gangs, gangs_of
 from weft.scheduler.core.gangs.seating import FEW, LOOK_COST_S, PATIENCE_S
 from weft.scheduler.core.insight.desired import desired_workers
 from weft.scheduler.core.insight.explaining import why
@@ -291,6 +291,60 @@ def test_a_worker_whose_amounts_are_held_by_what_waits_is_not_kept(board):
     assert not gangs_of(board.state).kept
     board.send(client, graph("needed", function="other"))
     assert board.states("needed") == ["processing"]  # what waits may wait for this
+    board.drop_rest()
+
+
+def test_a_kept_worker_is_open_again_when_a_task_there_begins_to_wait(board):
+    """What the attempt waits for may be a task that only this worker can run."""
+    client, a = board.client(), worker(board, "a", nthreads=4, resources={"GPU": 2})
+    board.send(client, graph("parent", function="p", resources={"GPU": 1}))
+    board.send(client, *gang("g", 2, resources={"GPU": 1, CORES: 1}))
+    board.tick(PATIENCE_S + 0.1)
+    assert gangs_of(board.state).kept
+    board.send(client, graph("child", function="other"))
+    assert board.states("child") == ["queued"]
+    board.send(a, m.AttemptsBlocked(attempts=[board.attempt("parent")]))
+    board.tick(0.1)
+    assert board.states("child") == ["processing"]
+    assert not gangs_of(board.state).kept
+    board.finish(a, "child")
+    board.send(a, m.AttemptsResumed(attempts=[board.attempt("parent")]))
+    board.finish(a, "parent")
+    assert board.states("g-0", "g-1") == ["processing"] * 2
+    board.drop_rest()
+
+
+def pass_time(board: Board, seconds: float, *peers: int) -> None:
+    """Let time pass in which peers are heard of."""
+    end = board.now + seconds
+    while board.now < end:
+        for peer in peers:
+            board.send(peer, m.Heartbeat())
+        board.tick(min(1.0, end - board.now))
+
+
+def test_workers_are_kept_for_a_limited_time_and_then_open_for_as_long(board):
+    """An attempt may wait for a task without the scheduler's knowledge."""
+    client, a = board.client(), worker(board, "a", nthreads=2)
+    gangs = gangs_of(board.state)
+    board.send(client, graph("x", function="other"))
+    board.send(client, *gang("g", 2))
+    board.tick(PATIENCE_S + 0.1)
+    for key, wait_s in (("y", KEEP_S), ("z", 2 * KEEP_S)):
+        assert gangs.kept
+        board.send(client, graph(key, function="other"))
+        pass_time(board, wait_s - 0.5, client, a)
+        assert board.states(key) == ["queued"]
+        pass_time(board, 1.0, client, a)
+        assert board.states(key) == ["processing"]
+        assert not gangs.kept
+        board.finish(a, key)
+        pass_time(board, wait_s - 1.0, client, a)
+        assert not gangs.kept
+        pass_time(board, 0.5, client, a)
+    assert gangs.kept
+    board.finish(a, "x")
+    assert board.states("g-0", "g-1") == ["processing"] * 2
     board.drop_rest()
 
 
