@@ -221,8 +221,9 @@ def _keep(state: SchedulerState, gang: GangRecord) -> None:
     if state.awake_s < gangs.open_until:
         look_again(state, gangs.open_until - state.awake_s)
         return
-    # What runs on a kept worker may have begun to wait since then.
-    _open(state, [ws for ws in gangs.kept if not _is_free_in_time(ws, gang)])
+    # Since then one may have been paused, or what runs there may have begun to wait.
+    useless = [ws for ws in gangs.kept if ws.closed != KEPT or not _is_free_in_time(ws, gang)]
+    _open(state, useless)
     n_held = sum(n_at_most(ws, gang.shape) for ws in gangs.kept)
     if n_held < gang.size and not _keep_others(state, gang, n_held):
         _open_kept(state)  # some are away, paused, or held by what waits

@@ -314,6 +314,29 @@ def test_a_kept_worker_is_open_again_when_a_task_there_begins_to_wait(board):
     board.drop_rest()
 
 
+def test_a_kept_worker_that_is_paused_is_replaced(board):
+    client, workers = board.client(), [worker(board, name) for name in "abc"]
+    keep_busy(board, client, *workers)
+    board.send(client, *gang("g", 2))
+    board.tick(PATIENCE_S + 0.1)
+    gangs = gangs_of(board.state)
+    paused, free = gangs.kept
+    (other,) = [ws for ws in board.state.workers.values() if ws not in gangs.kept]
+    board.finish(free.peer, *(task.key for task in free.processing.values()))
+    pause(board, paused.peer)
+    board.tick(0.1)
+    assert {*gangs.kept} == {free, other}
+    board.finish(other.peer, *(task.key for task in other.processing.values()))
+    assert board.states("g-0", "g-1") == ["processing"] * 2
+    board.drop_rest()
+
+
+def pause(board: Board, peer: int) -> None:
+    """Let a worker report that it uses too much memory."""
+    amounts = dict.fromkeys(("n_records", "n_ready", "managed_nbytes", "resident_nbytes"), 0)
+    board.send(peer, m.WorkerStatus(state="paused", nthreads=1, cpu_percent=0, **amounts))
+
+
 def pass_time(board: Board, seconds: float, *peers: int) -> None:
     """Let time pass in which peers are heard of."""
     end = board.now + seconds
