@@ -118,7 +118,7 @@ FEATURE: Final = Feature(
         StateMetric(
             "gangs_waiting",
             "Gangs whose tasks wait for places at the same time.",
-            read=lambda state: len(gangs_of(state).waiting),
+            read=lambda state: len(gangs_of(state).waiting) + len(gangs_of(state).too_large),
         ),
     ),
     invariants={
@@ -128,7 +128,13 @@ FEATURE: Final = Feature(
         ),
         "a gang runs as a whole": _half_running,
         "gangs that wait have all members": lambda s: [
-            gang for gang in gangs_of(s).waiting if len(gang.members) < gang.size
+            gang
+            for gangs in (gangs_of(s).waiting, gangs_of(s).too_large)
+            for gang in gangs
+            if len(gang.members) < gang.size
+        ],
+        "gangs that are too large do not wait for places": lambda s: [
+            gang for gang in gangs_of(s).too_large if gang in gangs_of(s).waiting
         ],
         "workers are kept for a gang that waits": lambda s: (
             differences(gangs_of(s).kept, [ws for ws in s.workers.values() if ws.closed & KEPT])

@@ -129,8 +129,10 @@ class Gangs:
         "kept",
         "kept_for",
         "look_at",
+        "n_in_turn",
         "open_until",
         "over",
+        "too_large",
         "waiting",
     )
 
@@ -141,6 +143,10 @@ class Gangs:
         self.changed: dict[GangRecord, None] = {}
         #: {gang: None}: those that wait for places
         self.waiting: dict[GangRecord, None] = {}
+        #: how many of those, behind the first, had their turn; 0 = none, or all
+        self.n_in_turn = 0
+        #: {gang: None}: those that the workers cannot hold; all wait again when workers change
+        self.too_large: dict[GangRecord, None] = {}
         #: the one for which workers are kept, among `waiting`; None = none are kept
         self.kept_for: GangRecord | None = None
         #: {worker: None} of all and only those that are `KEPT`
@@ -157,6 +163,11 @@ class Gangs:
         self.is_deciding = False
         #: wants members that it cancels for all. It is no client of the cluster
         self.keeper = ClientHandle("", "gangs", 0, receive=_ignore, is_watcher=True)
+
+    def stop_waiting(self, gang: GangRecord) -> None:
+        """Let a gang wait neither for places nor for workers."""
+        self.waiting.pop(gang, None)
+        self.too_large.pop(gang, None)
 
 
 def gangs_of(state: SchedulerState) -> Gangs:

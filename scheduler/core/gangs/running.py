@@ -110,7 +110,7 @@ def _forget_member(state: SchedulerState, task: SchedulerTask, gang: GangRecord)
         note_changed(state, gang)
         return
     gangs = gangs_of(state)
-    gangs.waiting.pop(gang, None)
+    gangs.stop_waiting(gang)
     state.deadlines.cancel(gang.verdict)
     state.deadlines.cancel(gang.lone)
     if gangs.by_name.get(gang.name) is gang:
@@ -119,7 +119,7 @@ def _forget_member(state: SchedulerState, task: SchedulerTask, gang: GangRecord)
 
 def _look(state: SchedulerState, gang: GangRecord) -> None:
     """Do what follows from what has become of the members; see the module."""
-    gangs_of(state).waiting.pop(gang, None)
+    gangs_of(state).stop_waiting(gang)
     revived, gang.revived = gang.revived, {}
     failure, gang.failure = gang.failure, None
     _drop_held_back(state, gang)

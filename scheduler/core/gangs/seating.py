@@ -22,7 +22,7 @@ from ..moves.transitions import enqueue, move
 from ..moves.unrunnable import file_unrunnable
 from ..records.peers import KEPT, ROUNDED, WorkerHandle
 from ..records.tasks import NO_WORKER, WAITING, SchedulerTask, TaskClass, TaskGroup
-from .records import KEEP_S, GangRecord, gangs_of, gangs_of_tasks
+from .records import KEEP_S, GangRecord, Gangs, gangs_of, gangs_of_tasks
 from .running import is_ready
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 1.0
 #: Workers are kept for a gang for so long at most, seconds (first `KEEP_S`, then twice as long).
 LONGEST_KEEP_S: Final = 3600.0
-#: Gangs that are looked at in one pass.
+#: Gangs that are looked at in one pass: half of them by priority and age, the others in turn.
 MAX_GANGS: Final = 32
 #: The next look is so much later for each worker and gang that was looked at: 20 times its cost.
 LOOK_COST_S: Final = 2e-5
@@ -90,6 +90,8 @@ def forget_workers(state: SchedulerState) -> None:
     gangs = gangs_of(state)
     for gang in gangs.by_name.values():
         gang.workers = None
+    gangs.waiting.update(gangs.too_large)
+    gangs.too_large.clear()
     gangs.look_at = 0.0
 
 
@@ -115,7 +117,7 @@ def seat(state: SchedulerState) -> None:
     drafts: dict[WorkerHandle, Draft] = {}
     n_seen, next_s = 0, inf
     first: GangRecord | None = None
-    for gang in sorted(gangs.waiting, key=lambda gang: gang.priority)[:MAX_GANGS]:
+    for gang in _next_to_look_at(gangs):
         workers = workers_for(state, gang)
         n_seen += len(workers) + 1
         if not _can_hold(gang, workers):
@@ -149,6 +151,21 @@ def seat(state: SchedulerState) -> None:
             gangs.look_at = state.awake_s + n_seen * LOOK_COST_S
         if next_s < inf:
             look_again(state, max(next_s, LEAST_WAIT_S))  # a deadline may come a little early
+        if gangs.n_in_turn:
+            look_again(state, max(gangs.look_at - state.awake_s, LEAST_WAIT_S))
+
+
+def _next_to_look_at(gangs: Gangs) -> list[GangRecord]:
+    """Return the gangs of one look, by priority and age; when all had their turn, it is 0 again."""
+    waiting = sorted(gangs.waiting, key=lambda gang: gang.priority)
+    if len(waiting) <= MAX_GANGS:
+        gangs.n_in_turn = 0
+        return waiting
+    first, others = waiting[: MAX_GANGS // 2], waiting[MAX_GANGS // 2 :]
+    begin, gangs.n_in_turn = gangs.n_in_turn, gangs.n_in_turn + MAX_GANGS // 2
+    if gangs.n_in_turn >= len(others):
+        gangs.n_in_turn = 0
+    return first + others[begin : begin + MAX_GANGS // 2]
 
 
 def _left_s(state: SchedulerState, gang: GangRecord) -> float:
@@ -197,6 +214,9 @@ def _give_seat(task: SchedulerTask, seats: list[str]) -> None:
 # -- too large -------------------------------------------------------------------------------------
 def _set_aside(state: SchedulerState, gang: GangRecord) -> None:
     """Let members wait for workers: those that there are cannot hold all of them."""
+    gangs = gangs_of(state)
+    del gangs.waiting[gang]
+    gangs.too_large[gang] = None
     for task in gang.members.values():
         if task.state == WAITING and not task.waiting_on:
             move(state, task, NO_WORKER)
@@ -341,7 +361,8 @@ def n_lacking(state: SchedulerState, n_at_once: Callable[[TaskClass], int]) -> i
         n_at_once: returns how many tasks of a class one more worker runs at a time.
     """
     lacking = 0
-    for gang in gangs_of(state).waiting:
+    gangs = gangs_of(state)
+    for gang in (*gangs.waiting, *gangs.too_large):
         n_there = sum(n_at_most(ws, gang.shape) for ws in workers_for(state, gang))
         if n_there or not state.staying:
             lacking = max(lacking, -(-(gang.size - n_there) // n_at_once(gang.shape)))

@@ -7,7 +7,7 @@ import pytest
 from weft.protocol.amounts import BESIDE, CORES
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.gangs.records import KEEP_S, Gangs, gangs_of
-from weft.scheduler.core.gangs.seating import FEW, LOOK_COST_S, PATIENCE_S
+from weft.scheduler.core.gangs.seating import FEW, LOOK_COST_S, MAX_GANGS, PATIENCE_S
 from weft.scheduler.core.insight.desired import desired_workers
 from weft.scheduler.core.insight.explaining import why
 
@@ -180,6 +180,37 @@ def test_restrictions_hold_for_all(board):
     assert board.states("h-0") == ["no_worker"]
     board.send(client, *gang("i", 3, workers=["b"], allow_other_workers=True))
     assert board.states("i-0") == ["processing"]
+    board.drop_rest()
+
+
+def test_many_gangs_that_are_too_large_stop_no_other(board):
+    client, _ = board.client(), worker(board, "a", nthreads=4)
+    for i in range(MAX_GANGS):
+        board.send(client, *gang(f"big{i}", 9))
+    board.send(client, *gang("small", 2))
+    assert board.states("small-0", "small-1") == ["processing"] * 2
+    assert len(gangs_of(board.state).too_large) == MAX_GANGS
+    worker(board, "b", nthreads=9)
+    assert not {*board.states(*(f"big0-{i}" for i in range(9)))} - {"processing"}
+    board.drop_rest()
+
+
+def test_each_of_many_gangs_that_wait_has_its_turn(board):
+    """Those that wait for one worker are no reason that one waits for another."""
+    client, a = board.client(), worker(board, "a", nthreads=2)
+    worker(board, "b")
+    board.send(client, graph("x", function="other", workers=["a"]))
+    for i in range(3 * MAX_GANGS):
+        board.send(client, *gang(f"wide{i}", 2, workers=["a"]))
+    board.send(client, graph("y", function="other", workers=["b"]))
+    board.send(client, *gang("last", 1, workers=["b"]))
+    assert board.states("wide0-0", "last-0") == ["waiting", "waiting"]
+    board.finish(board.where("y"), "y")
+    board.tick(1.0)
+    assert board.states("wide0-0", "last-0") == ["waiting", "processing"]
+    board.finish(a, "x")
+    board.tick(1.0)
+    assert board.states("wide0-0") == ["processing"]
     board.drop_rest()
 
 
