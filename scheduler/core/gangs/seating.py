@@ -2,8 +2,8 @@
 
 A member is given only what is free in this instant, so it begins at once: a thread that nothing
 holds, and its amounts. While short tasks refill each thread, that never comes for several at once.
-So workers are *kept* for the first gang that has waited for `PATIENCE_S`: they are given nothing
-else until it is seated. One gang at a time has kept workers: two would hold what the other needs.
+So workers are *kept* for a gang that has waited for `PATIENCE_S`: they are given nothing else until
+it is seated. One gang at a time has kept workers: two would hold what the other needs.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def seat(state: SchedulerState) -> None:
         return
     drafts: dict[WorkerHandle, Draft] = {}
     n_seen, next_s = 0, inf
-    first: GangRecord | None = None
+    patient: list[GangRecord] = []
     for gang in _next_to_look_at(gangs):
         workers = workers_for(state, gang)
         n_seen += len(workers) + 1
@@ -138,12 +138,21 @@ def seat(state: SchedulerState) -> None:
         left_s = gang.ready_since + PATIENCE_S - state.awake_s
         if left_s > 0:
             next_s = min(next_s, left_s)
-        elif first is None:
-            first = gang
+        else:
+            patient.append(gang)
     if gangs.kept_for is not None and gangs.kept_for not in gangs.waiting:
         _open_kept(state)
-    if (keep_for := gangs.kept_for or first) is not None:
-        _keep(state, keep_for)
+    if gangs.kept_for is not None:
+        _keep(state, gangs.kept_for)
+    patient.sort(key=lambda gang: gang.keep_s)  # those behind that had their time in vain
+    for gang in patient:
+        if gangs.kept_for is not None:
+            break
+        if state.awake_s < gangs.open_until:
+            look_again(state, gangs.open_until - state.awake_s)
+            break
+        _keep(state, gang)
+        n_seen += len(workers_for(state, gang))
     for ws, draft in drafts.items():
         send_draft(state, ws, draft)
     if gangs.waiting:
@@ -232,14 +241,12 @@ def _take_up(state: SchedulerState, gang: GangRecord) -> None:
 
 # -- keeping ---------------------------------------------------------------------------------------
 def _keep(state: SchedulerState, gang: GangRecord) -> None:
-    """Keep workers for a gang, as many as can hold it: those first that have least to do."""
+    """Keep workers for a gang, as many as can hold it, or none if these are not to be had."""
     gangs = gangs_of(state)
     if gangs.kept_for is gang and state.awake_s >= gangs.keep_until:
         gangs.open_until = state.awake_s + gang.keep_s
         gang.keep_s = min(2 * gang.keep_s, LONGEST_KEEP_S)
         _open_kept(state)
-    if state.awake_s < gangs.open_until:
-        look_again(state, gangs.open_until - state.awake_s)
         return
     # Since then one may have been paused, or what runs there may have begun to wait.
     useless = [ws for ws in gangs.kept if ws.closed != KEPT or not _is_free_in_time(ws, gang)]
@@ -255,7 +262,10 @@ def _keep(state: SchedulerState, gang: GangRecord) -> None:
 
 
 def _keep_others(state: SchedulerState, gang: GangRecord, n_held: int) -> bool:
-    """Keep more workers for a gang than those that hold `n_held` of it, if they suffice then."""
+    """Keep more workers than those that hold `n_held` of a gang, if they suffice then.
+
+    Those are first that have least to do.
+    """
     others = [ws for ws in workers_for(state, gang) if not ws.closed and _is_free_in_time(ws, gang)]
     others.sort(key=lambda ws: (-n_now(ws, gang.shape), ws.occupancy_ns))
     if n_held + sum(n_at_most(ws, gang.shape) for ws in others) < gang.size:

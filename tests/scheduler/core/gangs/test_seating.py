@@ -270,6 +270,22 @@ def keys_at(board: Board, peer: int) -> list[str]:
     return [task.key for task in board.state.workers[peer].processing.values()]
 
 
+def test_workers_are_kept_for_a_gang_behind_one_for_which_none_can_be(board):
+    client, a, b = board.client(), worker(board, "a", nthreads=2), worker(board, "b", nthreads=2)
+    keep_busy(board, client, a, b)
+    pause(board, b)
+    board.send(client, *gang("large", 4))
+    board.send(client, *gang("small", 2))
+    board.tick(PATIENCE_S + 0.1)
+    kept_for = gangs_of(board.state).kept_for
+    assert kept_for is not None
+    assert kept_for.name == "small"
+    for key in keys_at(board, a):
+        board.finish(a, key)
+    assert board.states("small-0", "large-0") == ["processing", "waiting"]
+    board.drop_rest()
+
+
 def test_a_small_gang_begins_while_a_large_one_waits(board):
     client = board.client()
     worker(board, "a")
