@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ....protocol.wire.failure import Failure
@@ -155,8 +156,8 @@ class Gangs:
         self.keep_until = 0.0
         #: no worker is kept earlier, in waking time
         self.open_until = 0.0
-        #: those that wait are looked at no earlier, in waking time
-        self.look_at = 0.0
+        #: those that wait are looked at no earlier, in waking time; each look adds its share
+        self.look_at = -inf
         #: (worker, attempt): dropped attempts whose end was reported before
         self.over: list[tuple[WorkerHandle, int]] = []
         #: exceptions that were held back are being counted

@@ -155,7 +155,7 @@ def _look(state: SchedulerState, gang: GangRecord) -> None:
         if gang.ready_since is None:
             gang.ready_since = state.awake_s
         gangs_of(state).waiting[gang] = None
-        gangs_of(state).look_at = 0.0
+        gangs_of(state).look_at = min(gangs_of(state).look_at, state.awake_s)
 
 
 def _wait_for_others(state: SchedulerState, gang: GangRecord) -> None:

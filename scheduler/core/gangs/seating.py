@@ -34,9 +34,9 @@ PATIENCE_S: Final = 1.0
 LONGEST_KEEP_S: Final = 3600.0
 #: Gangs that are looked at in one pass: half of them by priority and age, the others in turn.
 MAX_GANGS: Final = 32
-#: The next look is so much later for each worker and gang that was looked at: 20 times its cost.
-LOOK_COST_S: Final = 2e-5
-#: ... if these were more than so many.
+#: Looks are this far apart for each worker and gang that they look at: 20 times the cost of that.
+LOOK_COST_S: Final = 6e-5
+#: Looks at so many, after a rest, may follow each other at once.
 FEW: Final = 64
 #: Workers that an explanation names.
 MAX_NAMED: Final = 8
@@ -92,7 +92,7 @@ def forget_workers(state: SchedulerState) -> None:
         gang.workers = None
     gangs.waiting.update(gangs.too_large)
     gangs.too_large.clear()
-    gangs.look_at = 0.0
+    gangs.look_at = min(gangs.look_at, state.awake_s)
 
 
 def forget_kept(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -115,11 +115,11 @@ def seat(state: SchedulerState) -> None:
         look_again(state, max(gangs.look_at - state.awake_s, LEAST_WAIT_S))
         return
     drafts: dict[WorkerHandle, Draft] = {}
-    n_seen, next_s = 0, inf
+    n_seen, next_s = len(gangs.waiting), inf
     patient: list[GangRecord] = []
     for gang in _next_to_look_at(gangs):
         workers = workers_for(state, gang)
-        n_seen += len(workers) + 1
+        n_seen += len(workers)
         if not _can_hold(gang, workers):
             _set_aside(state, gang)
             continue
@@ -156,8 +156,8 @@ def seat(state: SchedulerState) -> None:
     for ws, draft in drafts.items():
         send_draft(state, ws, draft)
     if gangs.waiting:
-        if n_seen > FEW:
-            gangs.look_at = state.awake_s + n_seen * LOOK_COST_S
+        least = state.awake_s - FEW * LOOK_COST_S
+        gangs.look_at = max(gangs.look_at, least) + n_seen * LOOK_COST_S
         if next_s < inf:
             look_again(state, max(next_s, LEAST_WAIT_S))  # a deadline may come a little early
         if gangs.n_in_turn:
