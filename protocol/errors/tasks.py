@@ -154,16 +154,17 @@ class GangEnded(TaskError):
 class UserLimit(TaskError):
     """The scheduler has not accepted the task, because its user has too many tasks there.
 
-    Nothing was done. Wait for results and release their futures, submit in smaller parts, or put
-    large arguments into the cluster with `scatter`; then submit again. Tasks that were accepted
-    before go on.
+    Or it is one of a gang with more tasks than may run at a time. Nothing was done. Wait for
+    results and release their futures, submit in smaller parts, or put large arguments into the
+    cluster with `scatter`; then submit again. Tasks that were accepted before go on.
 
     Args:
         key: the key of the first of the tasks that were not accepted.
         user: the name of the user; "" = the client, whose token carries none.
         setting: the limit's name in the section `[scheduler]` of the settings.
         limit: tasks, or bytes.
-        n_tasks: how many tasks of the user the scheduler has.
+        n_tasks: how many tasks of the user the scheduler has, or a gang that is larger than the
+            limit of running ones.
         nbytes: the size of their arguments.
     """
 
@@ -182,6 +183,12 @@ class UserLimit(TaskError):
         limit = counted(self.limit, "task")
         if self.setting.endswith("memory"):
             limit = f"{sized(self.limit)} ({self.limit} bytes, 1 KiB for each task among them)"
+        if self.setting.endswith("running"):
+            return (
+                f"task {self.key!r} was not accepted: it is one of a gang of {self.n_tasks}, which "
+                f"begin together, and the limit of the running tasks of {who}, "
+                f"scheduler.{self.setting}, is {self.limit}"
+            )
         return (
             f"task {self.key!r} was not accepted, nor those submitted with it: the scheduler has "
             f"{counted(self.n_tasks, 'task')} of {who} with {self.nbytes} bytes of arguments, and "

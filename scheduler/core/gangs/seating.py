@@ -13,15 +13,18 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.amounts import BESIDE, CORES
+from ....protocol.wire.failure import user_limit
 from ....protocol.wording import counted
 from ..assignment.asking_back import LEAST_WAIT_S, ask_all_back, look_again
 from ..assignment.assignment import Draft, assign, send_draft
 from ..moves.eligibility import lacks, may_run
 from ..moves.taking import close, reopen
-from ..moves.transitions import enqueue, move
+from ..moves.transitions import enqueue, err, move
 from ..moves.unrunnable import file_unrunnable
 from ..records.peers import KEPT, ROUNDED, WorkerHandle
 from ..records.tasks import NO_WORKER, WAITING, SchedulerTask, TaskClass, TaskGroup
+from ..upkeep.running_limits import grant, lacks_room, limit_of
+from ..upkeep.user_limits import user_limits_of
 from .records import KEEP_S, GangRecord, Gangs, gangs_of, gangs_of_tasks
 from .running import is_ready
 
@@ -129,6 +132,11 @@ def seat(state: SchedulerState) -> None:
         if (left_s := _left_s(state, gang)) > 0:
             next_s = min(next_s, left_s)
             continue
+        if lacks_room(state, gang.members.values()):
+            _refuse_beyond_limit(state, gang)
+            if gangs.kept_for is gang:
+                _open_kept(state)
+            continue
         is_kept = gangs.kept_for is gang
         room = {ws: n for ws in workers if (n := n_now(ws, gang.shape, is_kept=is_kept))}
         if sum(room.values()) >= gang.size:
@@ -200,6 +208,7 @@ def _assign(
         places += [ws] * min(room[ws], gang.size - len(places))
     addresses = [ws.address for ws in places]
     run = f"{gang.name}-{state.next_attempt}"  # no other run has this attempt
+    grant(state, gang.members.values())
     del gangs_of(state).waiting[gang]
     gang.ready_since, gang.is_over, gang.keep_s = None, False, KEEP_S
     for rank in range(gang.size):
@@ -218,6 +227,19 @@ def _give_seat(task: SchedulerTask, seats: list[str]) -> None:
     common = old.generation, old.client, old.submitted
     options = old.options.changed(gang_seats=seats)
     task.group = TaskGroup(old.function, old.task_class, *common, options, old.user)
+
+
+def _refuse_beyond_limit(state: SchedulerState, gang: GangRecord) -> None:
+    """Fail a gang that is larger than the number of tasks of its user that may run at a time."""
+    limit = limit_of(state, gang.members[0])
+    if gang.size <= limit:
+        return  # until others of its user have ended
+    user = gang.members[0].group.user
+    setting = user_limits_of(state).setting(user, "running")
+    for task in list(gang.members.values()):
+        if task.state == WAITING:
+            failure = user_limit(task.key, user.name, setting, limit, gang.size, user.nbytes)
+            err(state, task, failure)
 
 
 # -- too large -------------------------------------------------------------------------------------
@@ -321,6 +343,9 @@ def why_waiting(state: SchedulerState, task: SchedulerTask) -> tuple[str, list[s
         return f"for the inputs of {others[0].key}, with which it begins", []
     if (left_s := _left_s(state, gang)) > 0:
         return f"for the end of its gang's last run, or for a pause: {left_s:.3g} s at most", []
+    if lacks_room(state, gang.members.values()):
+        limit = limit_of(state, task)
+        return f"for other tasks of its user to end, of which {limit} may run at a time", []
     workers = workers_for(state, gang)
     is_kept = gangs_of(state).kept_for is gang
     room = {ws: n_now(ws, gang.shape, is_kept=is_kept) for ws in workers}

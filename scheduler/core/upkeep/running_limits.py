@@ -7,11 +7,13 @@ that clients bring take no thread, and are not held back.
 
 Held tasks are no_worker. When others have ended they are queued, as many as may run. Tasks of such
 a user are not assigned ahead of their inputs, which would pass by the queue. What workers bring
-from an earlier scheduler goes on.
+from an earlier scheduler goes on. Tasks that begin together are in no queue: they ask `lacks_room`,
+and `grant` lets them begin.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
@@ -73,17 +75,29 @@ def _note_client(state: SchedulerState, client: ClientHandle, _last_epoch: int) 
     client.user.is_limited = user_limits_of(state).of(client.user, "running") > 0
 
 
-def _hold(state: SchedulerState, task: SchedulerTask) -> bool:
-    """Grant that a task is queued, or hold it back."""
-    if not task.group.task_class.takes_thread:
-        return False
+def _row_of(state: SchedulerState, user: User) -> RunningTasks:
+    """Return the tasks of a user that has a limit."""
     limits = running_limits_of(state)
-    user = task.group.user
     row = limits.get(user)
     if row is None:
         row = limits[user] = RunningTasks()
         row.room = user_limits_of(state).of(user, "running")
         state.busy[RunningLimits] = None
+    return row
+
+
+def _count_room(state: SchedulerState, user: User, row: RunningTasks) -> None:
+    """Leave out what has ended, and count how many more may run."""
+    row.granted = {t: None for t in row.granted if t.state in (QUEUED, PROCESSING)}
+    row.room = user_limits_of(state).of(user, "running") - n_running(row)
+
+
+def _hold(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Grant that a task is queued, or hold it back."""
+    if not task.group.task_class.takes_thread:
+        return False
+    user = task.group.user
+    row = _row_of(state, user)
     if task in row.granted:
         return False
     if row.room <= 0:
@@ -107,8 +121,7 @@ def _settle(state: SchedulerState) -> None:
     """Queue as many held tasks as others have ended."""
     limits = running_limits_of(state)
     for user, row in list(limits.items()):
-        row.granted = {t: None for t in row.granted if t.state in (QUEUED, PROCESSING)}
-        row.room = user_limits_of(state).of(user, "running") - n_running(row)
+        _count_room(state, user, row)
         while row.room > 0 and (task := row.first()) is not None:
             if task.state == NO_WORKER and task not in state.paused:
                 enqueue(state, task)
@@ -123,6 +136,35 @@ def n_running(row: RunningTasks) -> int:
     return sum(
         task.worker is None or task.attempt not in task.worker.blocked for task in row.granted
     )
+
+
+def limit_of(state: SchedulerState, task: SchedulerTask) -> int:
+    """Return how many tasks of the task's user may run at a time; 0 = no limit for this task."""
+    user = task.group.user
+    if not (user.is_limited and task.group.task_class.takes_thread):
+        return 0
+    return user_limits_of(state).of(user, "running")
+
+
+def lacks_room(state: SchedulerState, tasks: Collection[SchedulerTask]) -> bool:
+    """Return whether tasks of one user may not begin together now, because of others of it."""
+    task = next(iter(tasks))
+    if not limit_of(state, task):
+        return False
+    row = running_limits_of(state).get(task.group.user)
+    if row is None:
+        return len(tasks) > limit_of(state, task)
+    _count_room(state, task.group.user, row)
+    return len(tasks) > row.room
+
+
+def grant(state: SchedulerState, tasks: Collection[SchedulerTask]) -> None:
+    """Note that tasks of one user begin together, for which there is room."""
+    task = next(iter(tasks))
+    if limit_of(state, task):
+        row = _row_of(state, task.group.user)
+        row.granted.update(dict.fromkeys(tasks))
+        row.room -= len(tasks)
 
 
 def is_held(state: SchedulerState, task: SchedulerTask) -> bool:

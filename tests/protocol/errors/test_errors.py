@@ -62,6 +62,7 @@ EXAMPLES = [
     errors.NoWorker("inc-1", 2.5, "no worker offers GPU: 1"),
     errors.GangEnded("train-1", 1, 4, "ValueError: no such file"),
     errors.UserLimit("inc-1", "ann", "user-memory", 1 << 30, 5000, 1 << 30),
+    errors.UserLimit("g-0", "ann", "user-running", 2, 3, 0),
     errors.JobNotRecorded("inc-1", "the disk is full"),
     errors.TaskTimedOut("inc-1", "inc", 2.5, "worker-2", "it is interrupted"),
     errors.UnpicklableResult("inc-1", "_thread.lock", "cannot pickle it"),

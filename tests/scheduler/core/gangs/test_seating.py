@@ -11,6 +11,8 @@ from weft.scheduler.core.gangs.records import KEEP_S, Gangs, gangs_of
 from weft.scheduler.core.gangs.seating import FEW, LOOK_COST_S, MAX_GANGS, PATIENCE_S
 from weft.scheduler.core.insight.desired import desired_workers
 from weft.scheduler.core.insight.explaining import why
+from weft.scheduler.core.upkeep.running_limits import running_limits_of
+from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 from ...builders import Board, assigned, finished, graph
 from .builders import gang, seats_of, worker
@@ -212,6 +214,38 @@ def test_each_of_many_gangs_that_wait_has_its_turn(board):
     board.finish(a, "x")
     board.tick(1.0)
     assert board.states("wide0-0") == ["processing"]
+    board.drop_rest()
+
+
+# -- limits of users -------------------------------------------------------------------------------
+def test_all_members_count_against_the_limit_of_their_user(board):
+    user_limits_of(board.state).max_running = 3
+    client, a = board.client(user="ann"), worker(board, "a", nthreads=8)
+    board.send(client, graph("x", "y", function="other"))
+    board.send(client, *gang("g", 2))
+    assert board.states("x", "y", "g-0", "g-1") == ["processing"] * 2 + ["waiting"] * 2
+    text, *_ = why(board.state, board.task("g-0"))
+    assert text == "it waits for other tasks of its user to end, of which 3 may run at a time"
+    board.finish(a, "x")
+    assert board.states("g-0", "g-1") == ["processing"] * 2
+    board.send(client, graph("z", function="other"))
+    assert board.states("z") == ["no_worker"]
+    board.finish(a, "g-0")
+    assert board.states("z") == ["processing"]
+    board.finish(a, "g-1", "y", "z")
+    assert not running_limits_of(board.state)
+    board.drop_rest()
+
+
+def test_a_gang_beyond_the_limit_of_its_user_fails(board):
+    user_limits_of(board.state).max_running = 2
+    client, _ = board.client(user="ann"), worker(board, "a", nthreads=8)
+    out = board.send(client, *gang("g", 3))
+    failures = [f for message in out.of(client, m.KeysErred) for f in message.failures]
+    assert [f[:5] for f in failures] == [
+        ["user-limit", f"g-{i}", "ann", "user-running", 2] for i in range(3)
+    ]
+    assert board.states("g-0") == ["erred"]
     board.drop_rest()
 
 
