@@ -53,7 +53,7 @@ _ENDED: Final = (MEMORY, ERRED)
 class RecurringJob:
     """What is known of one recurring job."""
 
-    __slots__ = ("asked", "look", "queued", "running", "runs", "since_ms")
+    __slots__ = ("asked", "is_over", "look", "queued", "running", "runs", "since_ms")
 
     def __init__(self, since_ms: int) -> None:
         #: times up to this one have been dealt with, ms since 1970; it never decreases
@@ -69,6 +69,9 @@ class RecurringJob:
         self.asked: list[tuple[int, int, int]] = []
         #: when times are looked at again
         self.look: Deadline | None = None
+        #: there are no more times: none is looked at, queued or asked for. Its client may not have
+        #: read the last runs yet, so these are kept until the job is forgotten.
+        self.is_over = False
 
 
 class RecurringJobs(dict[SchedulerTask, RecurringJob]):
@@ -118,6 +121,15 @@ def on_job(state: SchedulerState, task: SchedulerTask) -> None:
     state.busy[RecurringJobs] = None
     # The message in which it came is being handled, and may have its runs.
     row.look = state.call_after(0.0, _look, task)
+
+
+def on_ready(state: SchedulerState, task: SchedulerTask) -> None:
+    """Let a job that has ended, and is retried, go on with the times after this one."""
+    row = recurring_of(state).get(task)
+    if row is not None and row.is_over:
+        row.is_over = False
+        row.since_ms = max(row.since_ms, int(clock_s(state) * 1000))
+        row.look = state.call_after(0.0, _look, task)
 
 
 def on_run(state: SchedulerState, task: SchedulerTask) -> None:
@@ -268,7 +280,7 @@ def _on_run_ended(state: SchedulerState, task: SchedulerTask, row: RecurringJob,
         _submit(state, task, row, row.queued.pop(0))
     if len(row.queued) < n_queued:
         _record(state, task, row)
-    if row.look is None and not row.running:
+    if row.look is None and not row.running and not row.is_over:
         row.look = state.call_after(0.0, _look, task)
 
 
@@ -293,9 +305,12 @@ def _cancel_runs(state: SchedulerState, keys: list[str], reason: str) -> None:
 
 
 def _end(state: SchedulerState, task: SchedulerTask, row: RecurringJob) -> None:
-    """End a job whose task stays, because it is wanted."""
-    if recurring_of(state).pop(task) is not None:
-        state.busy[RecurringJobs] = None
+    """End a job whose task stays if it is wanted; then what has run is kept for as long."""
+    row.is_over = True
+    row.queued.clear()
+    _answer_over(state, row)
+    if not task.wanted_by:
+        _let_go(state, row, [*row.runs])
 
 
 def _drop(state: SchedulerState, key: str, row: RecurringJob) -> None:
@@ -304,7 +319,13 @@ def _drop(state: SchedulerState, key: str, row: RecurringJob) -> None:
         state.deadlines.cancel(row.look)
     _cancel_runs(state, [*row.running], f"{key} has ended")
     _let_go(state, row, [*row.runs])
-    for peer, request, _ in row.asked:
+    _answer_over(state, row)
+
+
+def _answer_over(state: SchedulerState, row: RecurringJob) -> None:
+    """Answer those that wait for a run that there is none any more."""
+    asked, row.asked = row.asked, []
+    for peer, request, _ in asked:
         if peer in state.roles:
             state.send(peer, m.Answer(request=request, info={"runs": [], "next_ms": 0}))
 
@@ -336,7 +357,7 @@ def _ask(
     after_ms: int,
 ) -> None:
     runs = [[key, time_ms] for key, time_ms in row.runs.items() if time_ms > after_ms]
-    if runs:
+    if runs or row.is_over:
         _answer(state, task, row, peer, request, runs)
     else:
         row.asked.append((peer, request, after_ms))
@@ -350,8 +371,8 @@ def _answer(
     request: int,
     runs: list[Any],
 ) -> None:
-    next_ms = upcoming_ms(task.group.options.cron, row.since_ms) or 0
-    info = {"runs": runs, "next_ms": next_ms, "is_there": True}
+    next_ms = 0 if row.is_over else upcoming_ms(task.group.options.cron, row.since_ms) or 0
+    info = {"runs": runs, "next_ms": next_ms, "is_there": bool(runs) or not row.is_over}
     if peer in state.roles:
         state.send(peer, m.Answer(request=request, info=info))
 
@@ -359,7 +380,7 @@ def _answer(
 def why_recurring(state: SchedulerState, task: SchedulerTask) -> str:
     """Return what a recurring job waits for; "" = the task is none."""
     row = recurring_of(state).get(task)
-    if row is None:
+    if row is None or row.is_over:
         return ""
     next_ms = upcoming_ms(task.group.options.cron, row.since_ms)
     when = "there is none any more" if next_ms is None else f"the next one is at {utc_of(next_ms)}"
@@ -374,6 +395,7 @@ FEATURE: Final = Feature(
     records=(RecurringJobs,),
     notes=(RecurringJobs,),
     submitted_with={"cron": on_job, "run_of": on_run},
+    deferred_ready=(on_ready,),
     settling=((RecurringJobs, settle),),
     orders={"runs": LateQuestion(on_ask_runs, Level.CLIENT)},
     invariants={
@@ -393,7 +415,7 @@ FEATURE: Final = Feature(
         "a recurring job is looked at again, or waits for a run": lambda s: [
             task.key
             for task, row in recurring_of(s).items()
-            if not (row.running or (row.look is not None and is_due(row.look)))
+            if not (row.is_over or row.running or (row.look is not None and is_due(row.look)))
         ],
     },
 )

@@ -153,7 +153,76 @@ def test_after_its_end_a_job_is_cancelled_when_the_last_run_has_ended(board):
     board.finish(worker, run(2))
     board.tick()
     assert board.states("a") == ["erred"]
+    assert known(board) == [1, 2]
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    assert board.states(run(1), run(2)) == ["-", "-"]
     assert not recurring_of(board.state)
+
+
+def ended(board: Board, client: int) -> None:
+    """Have a job end with its run of second 1."""
+    worker = board.worker()
+    board.send(client, graph("a", cron=cron(until_ms=1_300)))
+    board.tick(0.5)
+    board.tick(1.0)
+    board.finish(worker, run(1))
+    board.tick()
+    assert board.states("a") == ["erred"]
+
+
+def test_the_last_run_of_a_job_that_has_ended_is_there_until_the_job_is_released(board):
+    client = board.client()
+    ended(board, client)
+    ask = m.Ask(request=4, name="runs", arguments={"key": "a", "after_ms": 0, "wait": True})
+    (answer,) = board.send(client, ask).of(client, m.Answer)
+    assert answer.info == {"runs": [[run(1), 1000]], "next_ms": 0, "is_there": True}
+    out = board.send(client, m.WantKeys(keys=[run(1)], attempts=[0]))
+    assert sent_keys(out, client, m.KeysInMemory) == [run(1)]
+    for wait in (True, False):
+        later = {"key": "a", "after_ms": 1000, "wait": wait}
+        out = board.send(client, m.Ask(request=5, name="runs", arguments=later))
+        (answer,) = out.of(client, m.Answer)
+        assert answer.info == {"runs": [], "next_ms": 0, "is_there": False}
+    assert "recurring" not in why(board.state, board.task("a")).text
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    assert board.states("a", run(1)) == ["-", "memory"]
+
+
+def test_who_has_read_the_last_run_is_answered_at_the_end_of_the_job(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", cron=cron(until_ms=1_300)))
+    board.tick(1.2)
+    arguments = {"key": "a", "after_ms": 1000, "wait": True}
+    board.send(client, m.Ask(request=5, name="runs", arguments=arguments))
+    board.finish(worker, run(1))
+    (answer,) = board.tick().of(client, m.Answer)
+    assert not answer.info.get("is_there")
+    board.drop_rest()
+
+
+def test_a_job_that_has_ended_and_is_retried_ends_again(board):
+    client = board.client()
+    ended(board, client)
+    board.send(client, m.RetryKeys(request=3, keys=["a"]))
+    assert board.states("a") == ["waiting"]
+    board.tick()
+    assert board.states("a") == ["erred"]
+    board.drop_rest()
+
+
+def test_a_job_whose_input_has_failed_goes_on_when_it_is_retried(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("x"), graph(":x -> a", cron=cron()))
+    board.raise_(worker, "x")
+    board.tick(5.2)
+    assert board.states("a") == ["erred"]
+    board.send(client, m.RetryKeys(request=3, keys=["a"]))
+    board.finish(worker, "x")
+    board.tick(0.5)
+    assert known(board) == []
+    board.tick(0.5)
+    assert board.states("a", run(6)) == ["waiting", "processing"]
+    board.drop_rest()
 
 
 def test_a_run_has_the_turns_of_its_job(board):
