@@ -249,6 +249,8 @@ class Feature:
     # -- attempts and reports ---------------------------------------------------------------------
     #: an attempt waits: for what
     attempt_blocked: Hooks[Callable[[SchedulerState, WorkerHandle, int, BlockedWait], None]] = ()
+    #: clients have cancelled these for all, and they are not released yet
+    tasks_cancelled: Hooks[Callable[[SchedulerState, list[SchedulerTask]], None]] = ()
     #: a client cancels what runs: the attempts that were dropped, and the keys of their tasks
     running_cancelled: Hooks[CancelledHook] = ()
     #: an attempt that this worker may run is dropped

@@ -53,7 +53,7 @@ _ENDED: Final = (MEMORY, ERRED)
 class RecurringJob:
     """What is known of one recurring job."""
 
-    __slots__ = ("asked", "is_over", "look", "queued", "running", "runs", "since_ms")
+    __slots__ = ("asked", "is_cancelled", "is_over", "look", "queued", "running", "runs", "since_ms")
 
     def __init__(self, since_ms: int) -> None:
         #: times up to this one have been dealt with, ms since 1970; it never decreases
@@ -72,6 +72,8 @@ class RecurringJob:
         #: there are no more times: none is looked at, queued or asked for. Its client may not have
         #: read the last runs yet, so these are kept until the job is forgotten.
         self.is_over = False
+        #: it was cancelled for all, not just released: so are the runs that are under way
+        self.is_cancelled = False
 
 
 class RecurringJobs(dict[SchedulerTask, RecurringJob]):
@@ -304,6 +306,15 @@ def _cancel_runs(state: SchedulerState, keys: list[str], reason: str) -> None:
     on_cancel(state, keeper, m.CancelKeys(keys=keys, force=True, reason=reason, running=True))
 
 
+def on_cancelled(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
+    """Let the runs that are under way be cancelled with their job."""
+    jobs = recurring_of(state)
+    for task in tasks if jobs else ():
+        if (row := jobs.pop(task, None)) is not None:
+            row.is_cancelled = True
+            state.busy[RecurringJobs] = None
+
+
 def _end(state: SchedulerState, task: SchedulerTask, row: RecurringJob) -> None:
     """End a job whose task stays if it is wanted; then what has run is kept for as long."""
     row.is_over = True
@@ -314,10 +325,11 @@ def _end(state: SchedulerState, task: SchedulerTask, row: RecurringJob) -> None:
 
 
 def _drop(state: SchedulerState, key: str, row: RecurringJob) -> None:
-    """End all that a job has: its times, and the runs that are under way."""
+    """End all that a job has: its times, and the wants of its runs."""
     if row.look is not None and row.look.is_pending:
         state.deadlines.cancel(row.look)
-    _cancel_runs(state, [*row.running], f"{key} has ended")
+    if row.is_cancelled:
+        _cancel_runs(state, [*row.running], f"{key} was cancelled")
     _let_go(state, row, [*row.runs])
     _answer_over(state, row)
 
@@ -395,6 +407,7 @@ FEATURE: Final = Feature(
     records=(RecurringJobs,),
     notes=(RecurringJobs,),
     submitted_with={"cron": on_job, "run_of": on_run},
+    tasks_cancelled=(on_cancelled,),
     deferred_ready=(on_ready,),
     settling=((RecurringJobs, settle),),
     orders={"runs": LateQuestion(on_ask_runs, Level.CLIENT)},

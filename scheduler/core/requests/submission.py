@@ -558,6 +558,8 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
         if task.state not in (MEMORY, ERRED, RELEASED, FORGOTTEN):
             for dependent in list(task.dependents or ()):
                 cancel_dependents(state, dependent, task.key, message.reason)
+    for tasks_cancelled in state.features.tasks_cancelled:
+        tasks_cancelled(state, cancelled)
     release_unneeded(state, cancelled)
     if state.abandoned is not None:
         abandoned, state.abandoned = state.abandoned, None

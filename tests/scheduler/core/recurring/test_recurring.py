@@ -142,6 +142,25 @@ def test_the_end_of_a_job_ends_its_runs(board, ends):
     assert not recurring_of(board.state).jobs
 
 
+@pytest.mark.parametrize("ends", ["release", "cancel"])
+def test_a_run_that_is_wanted_ends_with_its_job_only_if_that_is_cancelled(board, ends):
+    client, other = board.client(), board.client("other")
+    board.worker()
+    board.send(client, graph("a", cron=cron()))
+    board.tick(1.2)
+    for one in (client, other):
+        board.send(one, m.WantKeys(keys=[run(1)], attempts=[0]))
+    if ends == "release":
+        board.send(client, m.ReleaseKeys(keys=["a"]))
+        assert board.states("a", run(1)) == ["-", "processing"]
+    else:
+        out = board.send(client, m.CancelKeys(keys=["a"], force=True, reason=""))
+        assert board.states("a", run(1)) == ["-", "-"]
+        assert sent_keys(out, other, m.KeysCancelled) == [run(1)]
+    assert not recurring_of(board.state).jobs
+    board.drop_rest()
+
+
 def test_after_its_end_a_job_is_cancelled_when_the_last_run_has_ended(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", cron=cron(until_ms=2_300, overlap="queue")))
