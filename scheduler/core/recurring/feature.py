@@ -121,8 +121,19 @@ def on_job(state: SchedulerState, task: SchedulerTask) -> None:
         since_ms = max(since_ms, int(clock_s(state) * 1000))
     row = jobs[task] = RecurringJob(since_ms)
     state.busy[RecurringJobs] = None
-    # The message in which it came is being handled, and may have its runs.
-    row.look = state.call_after(0.0, _look, task)
+    _look_soon(state, task, row)
+
+
+def on_assignment_begun(state: SchedulerState) -> None:
+    """Look at times from now on: before, a worker could come back with a run that has ended."""
+    for task, row in recurring_of(state).items():
+        _look_soon(state, task, row)
+
+
+def _look_soon(state: SchedulerState, task: SchedulerTask, row: RecurringJob) -> None:
+    """Look at times behind what is being handled, which may have runs, and behind the barrier."""
+    if row.look is None and not (row.is_over or state.awaits_peers):
+        row.look = state.call_after(0.0, _look, task)
 
 
 def on_ready(state: SchedulerState, task: SchedulerTask) -> None:
@@ -131,7 +142,7 @@ def on_ready(state: SchedulerState, task: SchedulerTask) -> None:
     if row is not None and row.is_over:
         row.is_over = False
         row.since_ms = max(row.since_ms, int(clock_s(state) * 1000))
-        row.look = state.call_after(0.0, _look, task)
+        _look_soon(state, task, row)
 
 
 def on_run(state: SchedulerState, task: SchedulerTask) -> None:
@@ -282,8 +293,8 @@ def _on_run_ended(state: SchedulerState, task: SchedulerTask, row: RecurringJob,
         _submit(state, task, row, row.queued.pop(0))
     if len(row.queued) < n_queued:
         _record(state, task, row)
-    if row.look is None and not row.running and not row.is_over:
-        row.look = state.call_after(0.0, _look, task)
+    if not row.running:
+        _look_soon(state, task, row)
 
 
 def _let_go(state: SchedulerState, row: RecurringJob, keys: list[str]) -> None:
@@ -408,6 +419,7 @@ FEATURE: Final = Feature(
     notes=(RecurringJobs,),
     submitted_with={"cron": on_job, "run_of": on_run},
     tasks_cancelled=(on_cancelled,),
+    assignment_begun=(on_assignment_begun,),
     deferred_ready=(on_ready,),
     settling=((RecurringJobs, settle),),
     orders={"runs": LateQuestion(on_ask_runs, Level.CLIENT)},
@@ -428,6 +440,7 @@ FEATURE: Final = Feature(
         "a recurring job is looked at again, or waits for a run": lambda s: [
             task.key
             for task, row in recurring_of(s).items()
+            if not s.awaits_peers
             if not (row.is_over or row.running or (row.look is not None and is_due(row.look)))
         ],
     },

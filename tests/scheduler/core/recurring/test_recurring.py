@@ -18,6 +18,7 @@ from weft.scheduler.core.journal.entries import (
     JournalRead,
     WriteJournal,
 )
+from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.recurring.feature import N_KEPT, recurring_of
 
 from ...builders import Board, function_id, graph, sent_keys
@@ -353,6 +354,26 @@ def test_a_run_whose_result_was_with_a_worker_of_an_earlier_scheduler_is_over():
     board.worker()
     board.tick(21.0)
     assert known(board) == [120]
+
+
+@pytest.mark.parametrize(
+    ("overlap", "missed", "expected"),
+    [("skip", "one", [60, 360]), ("replace", "one", [60, 360]), ("queue", "all", [60, 120])],
+)
+def test_times_are_looked_at_when_the_workers_are_back(overlap, missed, expected):
+    """One has the result of the latest run: that is over, and its result stays."""
+    board = Board(epoch=round(400e9), expected=Members(("id of w",), ()))
+    job = recorded_job(61_000, missed=missed, overlap=overlap)
+    board.play(SchedulerTick(journal=[JournalRead([job, recorded_run(1)])]))
+    board.tick(1.0)
+    assert known(board) == [60]
+    board.come_back("w", last_epoch=1, kept={run(60): 5}, functions=["inc"])
+    board.tick(3.0)
+    board.tick()
+    assert not board.state.awaits_peers
+    assert board.states(run(60)) == ["memory"]
+    assert known(board) == expected
+    board.drop_rest()
 
 
 @settings(max_examples=20, deadline=None)
