@@ -42,8 +42,10 @@ GRACE_S: Final = 30.0
 LONGEST_LOOK_S: Final = 60.0
 #: Runs that have ended, and whose results are kept.
 N_KEPT: Final = 10
-#: Runs that are made, or wait for an earlier one, at the same time; later ones are left out.
-MAX_DUE: Final = 1000
+#: Times that wait for an earlier run. Later ones are looked at when half of these have come.
+MAX_QUEUED: Final = 1000
+#: Times that are found in one look, which the loop of the scheduler waits for; others, in the next.
+MAX_DUE: Final = 100
 #: Questions that wait for a run of one job; the oldest is answered without one.
 MAX_ASKED: Final = 1000
 #: How a task can have ended.
@@ -53,7 +55,16 @@ _ENDED: Final = (MEMORY, ERRED)
 class RecurringJob:
     """What is known of one recurring job."""
 
-    __slots__ = ("asked", "is_cancelled", "is_over", "look", "queued", "running", "runs", "since_ms")
+    __slots__ = (
+        "asked",
+        "is_cancelled",
+        "is_over",
+        "look",
+        "queued",
+        "running",
+        "runs",
+        "since_ms",
+    )
 
     def __init__(self, since_ms: int) -> None:
         #: times up to this one have been dealt with, ms since 1970; it never decreases
@@ -63,7 +74,7 @@ class RecurringJob:
         self.runs: dict[str, int] = {}
         #: {key: None} of those that have not ended
         self.running: dict[str, None] = {}
-        #: times that wait for the end of an earlier run
+        #: times that wait for the end of an earlier run, at most `MAX_QUEUED`
         self.queued: list[int] = []
         #: (peer, request, time) of those that wait for a run later than that
         self.asked: list[tuple[int, int, int]] = []
@@ -181,8 +192,9 @@ def _look(state: SchedulerState, task: SchedulerTask) -> None:
     last_ms = min(now_ms, cron["until_ms"] or now_ms)
     late_ms = min(now_ms - int(GRACE_S * 1000), last_ms)
     times = cron["expression"], cron["zone"]
+    limit = min(MAX_QUEUED - len(row.queued), MAX_DUE)
     try:
-        due, row.since_ms = due_ms(*times, row.since_ms, last_ms, late_ms, cron["missed"], MAX_DUE)
+        due, row.since_ms = due_ms(*times, row.since_ms, last_ms, late_ms, cron["missed"], limit)
         next_ms = upcoming_ms(cron, row.since_ms)
     except InvalidSchedule as error:  # this scheduler does not know the zone, say
         err(state, task, cancelled(task.key, str(error)))
@@ -193,6 +205,8 @@ def _look(state: SchedulerState, task: SchedulerTask) -> None:
         _come(state, task, row, time_ms, "queue" if is_wanted else cron["overlap"])
     if due:
         _record(state, task, row)
+    if len(row.queued) >= MAX_QUEUED:
+        return
     if next_ms is None:
         if row.running:
             return  # its end is looked at with that of the last run
@@ -211,8 +225,7 @@ def _come(
     # Of some the end was noted, and not handled yet.
     running = [key for key in row.running if key not in jobs.ended]
     if (running and overlap == "queue") or (row.queued and overlap != "skip"):
-        if len(row.queued) < MAX_DUE:
-            row.queued.append(time_ms)
+        row.queued.append(time_ms)
         return
     if (running or row.queued) and overlap == "skip":
         state.story.note(state.now, "a run was left out: an earlier one is under way", [task.key])
@@ -293,7 +306,7 @@ def _on_run_ended(state: SchedulerState, task: SchedulerTask, row: RecurringJob,
         _submit(state, task, row, row.queued.pop(0))
     if len(row.queued) < n_queued:
         _record(state, task, row)
-    if not row.running:
+    if not row.running or len(row.queued) <= MAX_QUEUED // 2 < n_queued:
         _look_soon(state, task, row)
 
 
@@ -436,6 +449,13 @@ FEATURE: Final = Feature(
         ],
         "runs of a recurring job are under way only if they are kept": lambda s: [
             key for row in recurring_of(s).values() for key in row.running if key not in row.runs
+        ],
+        "times of a recurring job wait for a run of it, and not too many": lambda s: [
+            task.key
+            for task, row in recurring_of(s).items()
+            if row.queued
+            and (len(row.queued) > MAX_QUEUED or not row.running)
+            and task.state == WAITING
         ],
         "a recurring job is looked at again, or waits for a run": lambda s: [
             task.key

@@ -9,9 +9,9 @@ from weft.scheduler.core.recurring.feature import RecurringJob, recurring_of
 from weft.scheduler.core.requests import wanted_keys
 
 
-def recur(b: Any) -> RecurringJob:
+def recur(b: Any, name: str = "memory") -> RecurringJob:
     """Let a task of a `Broken` board be a recurring job, whatever its state."""
-    row = recurring_of(b.state)[b.task("memory")] = RecurringJob(0)
+    row = recurring_of(b.state)[b.task(name)] = RecurringJob(0)
     return row
 
 
@@ -26,5 +26,8 @@ RECURRING_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "runs of a recurring job are under way only if they are kept": lambda b: recur(
         b
     ).running.update({"processing": None}),
+    "times of a recurring job wait for a run of it, and not too many": lambda b: recur(
+        b, "waiting"
+    ).queued.append(0),
     "a recurring job is looked at again, or waits for a run": recur,
 }

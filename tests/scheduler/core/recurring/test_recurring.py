@@ -19,6 +19,7 @@ from weft.scheduler.core.journal.entries import (
     WriteJournal,
 )
 from weft.scheduler.core.records.presence import Members
+from weft.scheduler.core.recurring import feature
 from weft.scheduler.core.recurring.feature import N_KEPT, recurring_of
 
 from ...builders import Board, function_id, graph, sent_keys
@@ -334,6 +335,28 @@ def test_missed_runs_are_made_by_the_next_scheduler(missed, expected, overlap):
         made += runs
         board.finish(worker, run(60 * runs[0]))
     assert made == expected
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue", "replace"])
+def test_all_missed_runs_are_made_in_order_however_many_they_are(overlap, monkeypatch):
+    """More than may wait, and more than are found in a look."""
+    monkeypatch.setattr(feature, "MAX_QUEUED", 20)
+    monkeypatch.setattr(feature, "MAX_DUE", 8)
+    n = 50
+    times = {"missed": "all", "overlap": overlap, "until_ms": n * 60_000}
+    board = restarted(recorded_job(0, **times), at_s=100.0 * n)
+    worker = board.worker()
+    (row,) = recurring_of(board.state).values()
+    n_made = 0
+    while run(60 * (n_made + 1)) in row.runs:
+        n_made += 1
+        for _ in range(3):
+            board.tick()
+        board.finish(worker, run(60 * n_made))
+    board.tick()
+    assert n_made == n
+    assert board.states("a") == ["erred"]
+    board.drop_rest()
 
 
 def test_a_run_of_an_earlier_scheduler_counts_as_under_way():
