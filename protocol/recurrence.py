@@ -128,15 +128,24 @@ def due_ms(
 def _latest_ms(expression: str, zone: str, since_ms: int, until_ms: int) -> int | None:
     """Return the latest time after `since_ms` that is not after `until_ms`.
 
-    Steps back from the end double until there is one within them. So it takes as many calls as a
-    few intervals have times, not as many as an outage has.
+    Steps back from the end double until there is one within them; then the step is halved. So it
+    takes about as many calls as the length of the step has digits, however many times are in it.
     """
     back_ms = 60_000
     while True:
         begin_ms = max(until_ms - back_ms, since_ms)
-        found = None
-        while (time_ms := next_ms(expression, zone, begin_ms)) is not None and time_ms <= until_ms:
-            begin_ms = found = time_ms
-        if found is not None or until_ms - back_ms <= since_ms:
-            return found
+        found = next_ms(expression, zone, begin_ms)
+        if found is not None and found <= until_ms:
+            break
+        if begin_ms <= since_ms:
+            return None
         back_ms *= 2
+    none_after_ms = until_ms
+    while found < none_after_ms:
+        middle_ms = (found + none_after_ms) // 2
+        later_ms = next_ms(expression, zone, middle_ms)
+        if later_ms is not None and later_ms <= until_ms:
+            found = later_ms
+        else:
+            none_after_ms = middle_ms
+    return found

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.errors import InvalidSchedule
+from weft.protocol import recurrence
 from weft.protocol.recurrence import ALIASES, due_ms, ms_of, next_ms, upcoming_ms, utc_of
 
 BERLIN = "Europe/Berlin"
@@ -115,6 +116,23 @@ def test_of_missed_times_all_or_one_or_none_are_made(missed, expected):
     assert up_to == NOON
 
 
+@pytest.mark.parametrize("cron", ["* * * 1 1 *", "* * 1 1 *", "0 0 29 2 *", "* * * * * *"])
+def test_the_latest_missed_time_takes_few_calls(cron, monkeypatch):
+    calls = []
+
+    def counting(*args):
+        calls.append(args)
+        return next_ms(*args)
+
+    monkeypatch.setattr(recurrence, "next_ms", counting)
+    since = ms("2023-01-01 00:00")
+    late = ms("2026-11-20 12:00:00")
+    (found,), _ = due_ms(cron, "UTC", since, late, late, "one", 100)
+    assert next_ms(cron, "UTC", found - 1) == found <= late
+    assert next_ms(cron, "UTC", found) > late
+    assert len(calls) < 100
+
+
 def test_times_above_the_limit_are_left():
     found, up_to = due_ms("* * * * *", "UTC", NOON - 5 * MINUTE, NOON, NOON, "all", 2)
     assert [*found, up_to] == [NOON - 4 * MINUTE, NOON - 3 * MINUTE, NOON - 3 * MINUTE]
@@ -157,3 +175,16 @@ def test_no_time_is_due_twice_and_each_is_later(cron, zone, since, steps, missed
         found, since = due_ms(cron, zone, since, now, now - 10_000, missed, 50)
         made += found
     assert made == sorted(set(made))
+
+
+@given(
+    CRONS,
+    ZONES,
+    st.integers(ms("2026-01-01 00:00"), ms("2026-12-31 00:00")),
+    st.integers(1, 200_000_000),
+)
+def test_the_latest_missed_time_is_the_last_of_all(cron, zone, since, length):
+    late = since + length
+    every, _ = due_ms(cron, zone, since, late, late, "all", 10_000)
+    latest, _ = due_ms(cron, zone, since, late, late, "one", 10_000)
+    assert latest == every[-1:]
