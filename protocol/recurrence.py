@@ -94,6 +94,11 @@ def upcoming_ms(cron: Mapping[str, Any], after_ms: int) -> int | None:
     return None if time_ms is None or (until_ms and time_ms > until_ms) else time_ms
 
 
+def schedule_of(cron: Mapping[str, Any]) -> str:
+    """Return the option `cron` of a job as a text; without how far the job is."""
+    return f"cron {sorted((name, value) for name, value in cron.items() if name != 'since_ms')}"
+
+
 def due_ms(
     expression: str, zone: str, since_ms: int, last_ms: int, late_ms: int, missed: str, limit: int
 ) -> tuple[list[int], int]:

@@ -75,7 +75,12 @@ def submit_call(
     digest: bytes | None = None
     failed: FutureState | None = None
     if key is not None:
-        digest = spec_hash(function.id, blob, dependencies)
+        named = dependencies
+        if options.cron:
+            from ...protocol.recurrence import schedule_of
+
+            named = [*dependencies, schedule_of(options.cron)]
+        digest = spec_hash(function.id, blob, named)
         (state,), replaced = engine.attach([name], [digest])
         failed = replaced[0] if replaced else None
     elif pure:

@@ -86,7 +86,8 @@ class FutureTable:
                     if self._spec_hashes.get(key, spec_hash) != spec_hash:
                         raise ValueError(
                             f"key {key!r} belongs to a future of another function or other "
-                            "arguments; release that one first, or choose another key"
+                            "arguments, or of other times (cron=); release that one first, or "
+                            "choose another key"
                         )
                 self._spec_hashes.update(new)
             for key in keys:

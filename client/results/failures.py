@@ -108,8 +108,8 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     TIMED_OUT: _timed_out,
     "cancelled": lambda f: TaskCancelled(f[1], f[2]),
     "key-conflict": lambda f: ValueError(
-        f"key {f[1]!r} belongs to a task of another function or of other arguments, which a client "
-        "still holds; choose another key"
+        f"key {f[1]!r} belongs to a task of another function or of other arguments, or of other "
+        "times (cron=), which a client still holds; choose another key"
     ),
     "not-understood": lambda f: UnsupportedRequest(
         f"the option {f[2]} of task {f[1]!r}", "the scheduler"

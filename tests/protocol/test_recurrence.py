@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.protocol.errors import InvalidSchedule
 from weft.protocol import recurrence
-from weft.protocol.recurrence import ALIASES, due_ms, ms_of, next_ms, upcoming_ms, utc_of
+from weft.protocol.errors import InvalidSchedule
+from weft.protocol.recurrence import (
+    ALIASES,
+    due_ms,
+    ms_of,
+    next_ms,
+    schedule_of,
+    upcoming_ms,
+    utc_of,
+)
 
 BERLIN = "Europe/Berlin"
 
@@ -136,6 +144,12 @@ def test_the_latest_missed_time_takes_few_calls(cron, monkeypatch):
 def test_times_above_the_limit_are_left():
     found, up_to = due_ms("* * * * *", "UTC", NOON - 5 * MINUTE, NOON, NOON, "all", 2)
     assert [*found, up_to] == [NOON - 4 * MINUTE, NOON - 3 * MINUTE, NOON - 3 * MINUTE]
+
+
+def test_how_far_a_job_is_does_not_belong_to_its_schedule():
+    cron = {"expression": "@daily", "zone": "UTC", "since_ms": 5}
+    assert schedule_of(cron) == schedule_of({**cron, "since_ms": 6})
+    assert schedule_of(cron) != schedule_of({**cron, "zone": "Europe/Berlin"})
 
 
 CRONS = st.sampled_from(

@@ -100,6 +100,19 @@ def test_a_job_gives_its_runs_and_ends_with_them(client):
     assert (job.next_time(), job.last()) == (None, None)
 
 
+@pytest.mark.parametrize("other", [{"cron": "@daily"}, {"overlap": "queue"}, {"cron": None}])
+def test_a_key_with_other_times_is_refused_and_the_same_ones_are_shared(client, other):
+    times = {"cron": "@yearly", "until": "2130-01-01", "overlap": "skip"}
+    job = client.submit(abs, -1, key="its times", **times)
+    again = client.submit(abs, -1, key="its times", **times)
+    assert again.key == job.key
+    changed = {**times, **other} if other != {"cron": None} else {}
+    with pytest.raises(ValueError, match="or of other times"):
+        client.submit(abs, -1, key="its times", **changed)
+    assert job.next_time() is not None
+    job.cancel()
+
+
 def test_the_waits_for_a_run_end_with_the_client(tmp_path):
     with weft.Client(processes=False, n_workers=1, set_as_default=False) as client:
         job = client.submit(abs, -1, cron="@yearly")
