@@ -15,7 +15,9 @@ from weft.scheduler.core.insight.explaining import why
 from weft.scheduler.core.journal.entries import (
     JobAdded,
     JobChanged,
+    JobsRead,
     JournalRead,
+    ReadJobs,
     WriteJournal,
 )
 from weft.scheduler.core.records.presence import Members
@@ -356,6 +358,25 @@ def test_all_missed_runs_are_made_in_order_however_many_they_are(overlap, monkey
     board.tick()
     assert n_made == n
     assert board.states("a") == ["erred"]
+    board.drop_rest()
+
+
+def test_a_job_that_is_retried_has_missed_no_run_while_it_had_ended():
+    board = restarted(at_s=1000.0)
+    client = board.client()
+    ask = m.Ask(request=9, name="retry_job", arguments={"key": "a"})
+    board.send(client, ask)
+    (asked,) = [action for action in board.actions if isinstance(action, ReadJobs)]
+    read = JournalRead([recorded_job(61_000, missed="all")])
+    board.play(SchedulerTick(journal=[JobsRead(asked, read)]))
+    (write,) = [action for action in board.actions if isinstance(action, WriteJournal)]
+    (added,) = write.entries
+    assert isinstance(added, JobAdded)
+    assert 1_000_000 <= added.options["cron"]["since_ms"] < 1_001_000
+    board.tick()
+    assert known(board) == []
+    board.tick(30.0)
+    assert known(board) == [1020]
     board.drop_rest()
 
 
